@@ -83,7 +83,7 @@ LAYERS = {
     "net": "errors version protocol rpc",
     "backend": "errors protocol rpc",
     **half("server", SERVER),
-    "server.program": "errors version protocol server",
+    "server.program": "errors version protocol rpc server",
     "server.__main__": "rpc server.program",
     "server": "types server.app server.limits server.functions.media server.handling",
     **half("client", CLIENT),

@@ -10,6 +10,7 @@ from ..errors import BackendError, RegistrationError
 from ..protocol.show import worded
 from ..proxy.bridge import open_bridge
 from ..proxy.only import client_of_handshake
+from ..rpc.stdio.terminals import is_terminal
 from ..server.transports.httpd import HTTPServer, warning_of
 from ..server.transports.stdio import own_streams, serve_stdio
 from .arguments import UsageError
@@ -59,7 +60,7 @@ def run(words: List[str], options: argparse.Namespace) -> int:
 def _on_stdio(words: List[str], options: argparse.Namespace, http: Dict[str, Any]) -> int:
     if http or options.backend is not None:
         raise UsageError("bridge: --path, --allow-host, --allow-origin, --stateless, --legacy-sse and --backend need --http")
-    at_terminal = sys.stdin is not None and sys.stdin.isatty()
+    at_terminal = is_terminal(sys.stdin)
     with own_streams() as streams:
         served = False
         try:

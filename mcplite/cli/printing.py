@@ -12,7 +12,8 @@ import threading
 import unicodedata
 from typing import Any, Iterable, Iterator, List, Optional, Sequence, TextIO, Tuple
 
-from ..rpc.pipes import PIPE_CLOSED
+from ..rpc.stdio.pipes import PIPE_CLOSED
+from ..rpc.stdio.terminals import is_terminal
 from ..types import (
     AudioContent,
     BlobResourceContents,
@@ -81,7 +82,7 @@ def print_result(result: CallToolResult, out: TextIO) -> None:
     On a terminal an object or a list is indented, if the content is its JSON.
     """
     shown = result.content[0] if len(result.content) == 1 else None
-    if (out.isatty() and isinstance(shown, TextContent) and shown.text.startswith(("{", "[")) and not result.is_error
+    if (is_terminal(out) and isinstance(shown, TextContent) and shown.text.startswith(("{", "[")) and not result.is_error
             and isinstance(result.data, (dict, list))):
         print(as_json(result.data), file=out)
         return
@@ -132,7 +133,7 @@ class ProgressBar:
 
     def __init__(self, out: Optional[TextIO] = None) -> None:
         self._out = sys.stderr if out is None else out
-        self._on = self._out is not None and self._out.isatty()
+        self._on = is_terminal(self._out)
         #: Guards the fields below and the line on the screen; held while the line is written.
         self._lock = threading.RLock()
         self._width = 0

@@ -14,6 +14,7 @@ from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping,
 
 from ..client.config.inputs import ConfigInput
 from ..protocol import forms
+from ..rpc.stdio.terminals import is_terminal
 from ..types import ElicitRequest, ElicitResult, Implementation, accept, cancel, decline
 from .arguments import UsageError
 from .printing import clean, clean_line
@@ -59,8 +60,6 @@ class TerminalAsker:
     @property
     def has_terminal(self) -> bool:
         """Whether there is a terminal to ask on."""
-        from ..client.oauth.users.terminal import is_terminal
-
         return is_terminal(self._source)
 
     def setting(self, wanted: ConfigInput) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ..errors import BackendError, RegistrationError
 from ..protocol.show import worded
+from ..rpc.stdio.terminals import is_terminal
 from ..version import __version__
 from .app import Server
 from .loading import LoadError, load
@@ -137,7 +138,7 @@ def _share(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
 
 def _serve_stdio(options: argparse.Namespace) -> int:
     # Before the target is loaded: what it prints on import must not reach the client, either.
-    at_terminal = sys.stdin is not None and sys.stdin.isatty()
+    at_terminal = is_terminal(sys.stdin)
     with own_streams() as streams:
         server = None
         try:

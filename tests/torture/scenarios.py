@@ -16,7 +16,7 @@ from pathlib import Path
 import mcplite
 from mcplite.client.oauth.stores.file import FileStore
 from mcplite.client.oauth.users.loopback import LoopbackListener
-from mcplite.rpc.pipes import PipeChannel
+from mcplite.rpc.stdio.pipes import PipeChannel
 from mcplite.server.sessions.opening import serve_channel
 from tests.support.rawhttp import Wire, begin, call, listen, request
 from tests.torture.server import mcp

@@ -5,6 +5,7 @@ import shutil
 import sys
 from typing import Any, Callable, List
 
+from ...rpc.stdio.terminals import is_terminal
 from ..arguments import UsageError
 from ..printing import as_json, first_binary, print_result
 from ..rows import row_table, rows_of
@@ -25,7 +26,7 @@ def wire(value: Any, client: Any) -> Any:
 def _print(result: Any, options: argparse.Namespace) -> None:
     rows = rows_of(result.data) if options.table else None
     if rows is not None:
-        print(row_table(rows, shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else None))
+        print(row_table(rows, shutil.get_terminal_size((80, 24)).columns if is_terminal(sys.stdout) else None))
         return
     print_result(result, sys.stdout)
     if options.table:

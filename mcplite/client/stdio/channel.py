@@ -16,7 +16,7 @@ from typing import Callable, List, Mapping, Optional, Sequence, Union
 from ...errors import ConnectionClosed, TransportError
 from ...protocol.show import printable
 from ...rpc.forks import new_event, new_lock
-from ...rpc.pipes import PIPE_CLOSED, PipeChannel, set_nonblocking
+from ...rpc.stdio.pipes import PIPE_CLOSED, PipeChannel, set_nonblocking
 from .child import Child, describe_exit
 from .stderr import StderrTarget
 

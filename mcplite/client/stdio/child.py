@@ -14,7 +14,7 @@ from typing import Mapping, Optional, Sequence, Union
 
 from ...errors import TransportError
 from ...rpc.forks import new_event
-from ...rpc.pipes import PIPE_CLOSED, make_pipe
+from ...rpc.stdio.pipes import PIPE_CLOSED, make_pipe
 from ...rpc.threads import start_thread
 from ...rpc.tracing import FaultLog, get_logger
 from . import windows

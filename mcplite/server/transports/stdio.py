@@ -14,7 +14,7 @@ from typing import Iterator, List, Optional, Tuple
 from ...errors import TransportError
 from ...rpc.deadline import Deadline
 from ...rpc.forks import on_fork, release
-from ...rpc.pipes import PipeChannel
+from ...rpc.stdio.pipes import PipeChannel
 from ...rpc.threads import start_thread
 from ...rpc.tracing import get_logger
 from ..runtime.runtime import Runtime

@@ -6,9 +6,10 @@ A module of its own, so that an agent given with ``ask=`` does not import the ot
 import os
 import sys
 
+from ....rpc.stdio.terminals import is_terminal
 from .agent import NoUserAgent, UserAgent
 from .browser import Browser, has_browser
-from .terminal import Terminal, is_terminal
+from .terminal import Terminal
 
 __all__ = ["default_user_agent"]
 

@@ -11,7 +11,7 @@ from .background import BackgroundCall
 from .browser import Browser, ListeningVisit
 from .loopback import LoopbackListener, wait_ready
 
-__all__ = ["Terminal", "is_terminal"]
+__all__ = ["Terminal"]
 
 #: A person who has pasted so many wrong addresses needs other help.
 _MOST_PASTES = 5
@@ -149,24 +149,3 @@ def _descriptor(source: Optional[TextIO]) -> Optional[int]:
         return source.fileno()
     except (AttributeError, OSError, ValueError):
         return None
-
-
-def is_terminal(stream: Optional[TextIO]) -> bool:
-    """Return whether a stream is a terminal. Windows calls its null device one as well, on which there is no user to ask."""
-    try:
-        return stream is not None and stream.isatty() and not _is_null_device(stream)
-    except ValueError:  # it is closed
-        return False
-
-
-def _is_null_device(stream: TextIO) -> bool:
-    if sys.platform == "win32":
-        import ctypes
-        import msvcrt
-
-        try:
-            handle = msvcrt.get_osfhandle(stream.fileno())
-        except (AttributeError, OSError, ValueError):
-            return False  # an object of the program's own, which knows what it is
-        return not ctypes.windll.kernel32.GetConsoleMode(ctypes.c_void_p(handle), ctypes.byref(ctypes.c_ulong()))
-    return False

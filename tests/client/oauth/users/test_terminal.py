@@ -13,7 +13,7 @@ import pytest
 
 from mcplite.client.oauth.users import terminal
 from mcplite.client.oauth.users.agent import LONGEST_ANSWER
-from mcplite.client.oauth.users.terminal import Terminal, is_terminal
+from mcplite.client.oauth.users.terminal import Terminal
 from mcplite.errors import AuthError, Cancelled
 from tests.support import rawhttp
 from tests.support.logins import LIMIT, STATE, Surfer, answer, gives_up_after, login_url, patience
@@ -325,10 +325,3 @@ def test_by_default_the_terminal_is_stdin_and_stderr(short_slices, monkeypatch, 
         assert visit.ask(login_url(visit), STATE, patience()) == answer(visit)
     output = capsys.readouterr()
     assert output.out == "" and "To log in to weather" in output.err and "c0de" not in output.err
-
-
-def test_the_null_device_is_no_terminal():
-    with builtins.open(os.devnull) as null:
-        assert not is_terminal(null)  # although it is one by isatty() on Windows
-        null.close()
-        assert not is_terminal(null)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from mcplite.rpc.pipes import PipeReader, cancel_read, make_pipe, set_nonblocking, write_piece
+from mcplite.rpc.stdio.pipes import PipeReader, cancel_read, make_pipe, set_nonblocking, write_piece
 from tests.support.systems import open_descriptors, posix_only, windows_only
 
 LIMIT = 30

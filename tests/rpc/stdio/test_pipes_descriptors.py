@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from mcplite.errors import ConnectionClosed
-from mcplite.rpc import pipes
-from mcplite.rpc.pipes import PipeChannel
+from mcplite.rpc.stdio import pipes
+from mcplite.rpc.stdio.pipes import PipeChannel
 from tests.support.children import LIMIT
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="POSIX only")

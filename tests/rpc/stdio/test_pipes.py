@@ -11,7 +11,7 @@ import pytest
 
 import mcplite
 from mcplite.errors import ConnectionClosed, ProtocolError, RequestTimeout
-from mcplite.rpc.pipes import PipeChannel, make_pipe, set_nonblocking
+from mcplite.rpc.stdio.pipes import PipeChannel, make_pipe, set_nonblocking
 from tests.support.systems import posix_only
 
 
@@ -251,7 +251,7 @@ def test_many_writers_keep_lines_whole(make):
 STRUCK = """
 import os, random, signal, sys, threading
 sys.path.insert(0, sys.argv[1])
-from mcplite.rpc.pipes import PipeChannel
+from mcplite.rpc.stdio.pipes import PipeChannel
 
 class Struck(Exception):
     pass

@@ -25,11 +25,11 @@ import threading
 import time
 from typing import Any, List, Optional, Tuple
 
-from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError
-from ..protocol.framing import LineBuffer
-from .forks import foreign_error, new_event, new_lock, new_rlock, on_fork, release
-from .interfaces import Channel, Network
-from .tracing import get_logger
+from ...errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError
+from ...protocol.framing import LineBuffer
+from ..forks import foreign_error, new_event, new_lock, new_rlock, on_fork, release
+from ..interfaces import Channel, Network
+from ..tracing import get_logger
 
 __all__ = ["PIPE_CLOSED", "PipeChannel", "PipeReader", "cancel_read", "has_input", "make_pipe", "set_nonblocking",
            "write_piece"]
