@@ -1,9 +1,11 @@
 """The behaviour that users rely on: each test runs over all transports and revisions."""
 
+import gc
 import json
 import queue
 import threading
 import time
+import tracemalloc
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
@@ -39,6 +41,22 @@ def test_lists(client):
     assert [template.uri_template for template in client.list_resource_templates()] == [
         "memo://{name}/length", "memo://asked/{name}"]
     assert [prompt.name for prompt in client.list_prompts()] == ["interview", "greet"]
+
+
+def test_a_call_leaves_nothing_large_for_the_garbage_collector(client):
+    text, calls = "x" * 1_000_000, 8
+    client.call_tool("echo", {"text": text})
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        for _ in range(calls):
+            assert client.call_tool("echo", {"text": text}).text == text
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert kept < calls * len(text) / 2, "a thread may still have the last response, but not each one"
 
 
 def test_results(client, revision):

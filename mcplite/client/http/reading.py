@@ -195,7 +195,15 @@ class HTTPReading(Reading):
 
     def done(self, pending: Pending) -> None:
         call = self._calls.pop(pending.id, None)
-        if call is None or call.reply is None:
+        if call is None:
+            return
+        self._finish_response(pending, call)
+        # Its functions refer to this call, and a circle would keep the result until the garbage collector comes.
+        call.exchange = call.reply = None
+
+    def _finish_response(self, pending: Pending, call: _ResponseState) -> None:
+        """Read to the end of the response, so that its connection can be used again."""
+        if call.reply is None:
             return
         if pending.outcome is None:
             self._drop(call)  # the call was given up, so that nothing reads the rest of the response
@@ -241,8 +249,9 @@ class HTTPReading(Reading):
 
     def interrupt(self, pending: Pending) -> None:
         call = self._calls.get(pending.id)
-        if call is not None and call.exchange is not None:
-            call.exchange.interrupt()
+        exchange = None if call is None else call.exchange  # once, since done() takes it off the call
+        if exchange is not None:
+            exchange.interrupt()
 
     def _enter(self) -> None:
         with self._idle:
@@ -257,7 +266,8 @@ class HTTPReading(Reading):
     def stop(self, timeout: float) -> bool:
         self._stopped = True
         for call in list(self._calls.values()):
-            if call.exchange is not None:
-                call.exchange.interrupt()
+            exchange = call.exchange
+            if exchange is not None:
+                exchange.interrupt()
         with self._idle:
             return self._idle.wait_for(lambda: not self._busy, timeout)

@@ -183,6 +183,9 @@ class EventStream(Outlet):
             else:
                 self._put_last(data)
             self._finish()
+            if not self.streaming:
+                # No body will read: its reference back would keep the response until the garbage collector comes.
+                self._body = self.first = None
 
     def close_connection(self, retry: Optional[float]) -> bool:
         """Tell the client when to reconnect, and end the body that reads the stream (HTTP-14, HTTP-16)."""
