@@ -13,8 +13,8 @@ from typing import Any, Callable, Dict, List, Tuple
 from ..errors import INVALID_REQUEST, PARSE_ERROR
 
 __all__ = [
-    "DEFAULT_LIMITS", "DuplicateKey", "JSONLimits", "TooLarge", "TooMany", "encode_json", "encode_string", "estimate_memory",
-    "first_members", "load", "memory_size",
+    "DEFAULT_LIMITS", "DuplicateKey", "JSONLimits", "TooLarge", "TooMany", "count_elements", "encode_json", "encode_string",
+    "estimate_memory", "first_members", "load", "memory_size",
 ]
 
 
@@ -63,6 +63,31 @@ class DuplicateKey(ValueError):
     def __init__(self, key: str) -> None:
         super().__init__(f"the key {key[:100]!r} comes twice in one object")
         self.key = key
+
+
+#: Bytes that are looked for one by one before all are counted, and the size of a text in which they are.
+_RARE, _LARGE = 32, 16_384
+
+
+def _count(data: bytes, byte: bytes) -> int:
+    """Return how often a byte occurs.
+
+    ``bytes.count`` looks at each byte, ``find`` at many in one step: for a text of megabytes without many brackets or commas,
+    such as an image in base64, that is eight times as fast, and this count would be a third of the time of decoding it.
+    """
+    if len(data) < _LARGE:
+        return data.count(byte)
+    at = -1
+    for number in range(_RARE):
+        at = data.find(byte, at + 1)
+        if at < 0:
+            return number
+    return _RARE + data.count(byte, at + 1)
+
+
+def count_elements(data: bytes) -> int:
+    """Return a number that the keys and items of a JSON text do not exceed; strings can only add to it."""
+    return _count(data, b",") + _count(data, b"{") + _count(data, b"[")
 
 
 _STRING = rb'"[^"]*"?'
@@ -175,9 +200,9 @@ def load(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Any:
     :raises DuplicateKey: a key comes twice, and the limits forbid it.
     :raises ValueError: it is not UTF-8, not JSON, or has a number that is not finite or too long.
     """
-    opened = data.count(b"{") + data.count(b"[")
+    opened = _count(data, b"{") + _count(data, b"[")
     # Each level needs an opener and each element an opener or a comma; strings can only add to both counts.
-    if opened > limits.nesting or opened + data.count(b",") > limits.elements:
+    if opened > limits.nesting or opened + _count(data, b",") > limits.elements:
         _scan(data, limits)
     try:
         text = data.decode("utf-8")
@@ -213,13 +238,21 @@ def memory_size(value: Any, most: int) -> int:
     return size
 
 
-def estimate_memory(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> int:
+#: Keys and items that are few enough to look at each of them.
+_FEW = 64
+
+
+def estimate_memory(data: bytes, value: Any, limits: JSONLimits = DEFAULT_LIMITS) -> int:
     """Return about how much memory a JSON text takes, with its value, which is not below what is really taken by much.
 
-    It takes far less time than parsing: a few passes in C.
+    It takes far less time than parsing: the value is measured if it has few parts, else a few passes in C estimate it.
+
+    :param value: what was decoded from the text; None if it was not kept in one piece.
     """
+    elements = count_elements(data)
+    if elements <= _FEW and value is not None:
+        return len(data) + memory_size(value, sys.maxsize)
     wide = not data.isascii() or b"\\u" in data  # one character can make all others of its string as wide
-    elements = data.count(b",") + data.count(b"{") + data.count(b"[")
     return (5 if wide else 2) * len(data) + 120 * min(elements, 2 * limits.elements)
 
 

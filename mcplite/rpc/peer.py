@@ -144,7 +144,7 @@ class Peer(Caller, MessageSink):
         counters.messages_received += 1
         counters.bytes_received += length
         if length >= _MUCH and facts is not None:
-            size = jsonrpc.estimate_memory(data, self._limits)
+            size = jsonrpc.estimate_memory(data, message.params if type(message) is jsonrpc.Request else None, self._limits)
         if type(message) is jsonrpc.Request:
             self._on_request(message, None, outlet, inline, facts, size)
         elif type(message) is jsonrpc.Batch:

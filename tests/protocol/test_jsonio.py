@@ -1,12 +1,22 @@
 import contextlib
 import json
+import random
 from fractions import Fraction
 
 import pytest
 from hypothesis import given, strategies as st
 
 from mcplite.errors import INVALID_REQUEST, PARSE_ERROR
-from mcplite.protocol.jsonio import DEFAULT_LIMITS, DuplicateKey, JSONLimits, TooLarge, load, memory_size
+from mcplite.protocol.jsonio import (
+    DEFAULT_LIMITS,
+    DuplicateKey,
+    JSONLimits,
+    TooLarge,
+    count_elements,
+    estimate_memory,
+    load,
+    memory_size,
+)
 from tests.support.cost import fastest
 
 JSON = st.recursive(
@@ -220,3 +230,25 @@ def test_counting_memory_ends_above_the_limit():
     endless = []
     endless.append(endless)
     assert memory_size(endless, 5000) > 5000
+
+
+@pytest.mark.parametrize("size", [10, 16_383, 16_384, 100_000])
+@pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 40, 1000])
+def test_elements_are_counted_exactly_in_large_and_small_texts(size, count):
+    data = bytearray(b"x" * size)
+    places = random.Random(count).sample(range(size), min(count, size))
+    for place in places:
+        data[place] = random.Random(place).choice(b",[{")
+    assert count_elements(bytes(data)) == len(places)
+
+
+@pytest.mark.parametrize("value", ["x" * 50_000, "é" * 50_000, "\u65e5" * 50_000, "\U0001f388" + "x" * 50_000,
+                                   {"a": "x" * 30_000, "b": ["y" * 30_000]}, list(range(60)), [{}] * 5000, ["\u65e5"] * 5000])
+@pytest.mark.parametrize("escaped", [True, False])
+def test_the_memory_of_a_text_is_estimated_not_far_below_what_it_takes(value, escaped):
+    data = json.dumps(value, ensure_ascii=escaped).encode("utf-8")
+    taken = len(data) + memory_size(json.loads(data), 1 << 30)
+    for decoded in (value, None):
+        assert 0.7 * taken < estimate_memory(data, decoded) < 8 * taken
+    if type(value) is str:
+        assert estimate_memory(data, value) == taken, "one string is measured"
