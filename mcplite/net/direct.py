@@ -130,7 +130,7 @@ class DirectSender:
         :raises OSError, ValueError: the server cannot be reached, or the request cannot be sent.
         :raises Stopped: the caller no longer waits.
         """
-        data = self._encoded(method, self._target if url == self.url else self._target_of(url), headers, body)
+        head = self._head(method, self._target if url == self.url else self._target_of(url), headers, body)
         connection = self._take()
         exchange.reused = connection is not None
         if connection is None:
@@ -140,16 +140,16 @@ class DirectSender:
             exchange.attach(sock)
             # A server may respond before it has read all, and close.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                send_whole(sock, exchange, data)
+                send_whole(sock, exchange, head, body or b"")
             reader = ResponseReader(sock, exchange, method)
-            head = reader.begin()
-            connection.note_kept(head.headers.get("keep-alive"))
+            begun = reader.begin()
+            connection.note_kept(begun.headers.get("keep-alive"))
         except BaseException:
             _close(sock)  # it stays attached: the exchange says how far it came
             raise
-        return Reply(head.status, head.headers, _DirectBody(self, connection, reader), exchange, url)
+        return Reply(begun.status, begun.headers, _DirectBody(self, connection, reader), exchange, url)
 
-    def _encoded(self, method: str, target: str, headers: Mapping[str, str], body: Optional[bytes]) -> bytes:
+    def _head(self, method: str, target: str, headers: Mapping[str, str], body: Optional[bytes]) -> bytes:
         lines = self._lines.copy()
         for name, value in headers.items():
             lines[name.lower()] = f"{name}: {value}\r\n"
@@ -157,7 +157,7 @@ class DirectSender:
         head = f"{method} {target} HTTP/1.1\r\n{''.join(lines.values())}\r\n"
         if head.count("\n") != len(lines) + 2 or head.count("\r") != len(lines) + 2 or "\0" in head:
             raise ValueError("a header has a line break, and cannot be sent")
-        return head.encode("latin-1") + (body or b"")
+        return head.encode("latin-1")
 
     def _target_of(self, url: str) -> str:
         parts = urlsplit(url)

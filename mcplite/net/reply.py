@@ -3,7 +3,8 @@
 An :class:`~.origin_client.OriginClient` returns one for each request.
 """
 
-from typing import List, Mapping, Optional
+import io
+from typing import Mapping, Optional
 
 from ..errors import AuthError, ProtocolError, TransportError
 from ..protocol.show import shown
@@ -110,17 +111,20 @@ class Reply:
         :raises TransportError, Stopped: as for :meth:`read1`.
         """
         self.check_plain()
-        pieces: List[bytes] = []
-        size = 0
+        data = self.read1()
+        size = len(data)
+        whole: Optional[io.BytesIO] = None  # of more than one piece; it returns its bytes without another copy
         while True:
-            data = self.read1()
-            if not data:
-                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            pieces.append(data)
-            size += len(data)
             if size > limit:
                 self.close()
                 raise ProtocolError(f"{shown(self._url)} answered with more than {limit} bytes (line_limit=)")
+            more = self.read1() if data else b""
+            if not more:
+                return data if whole is None else whole.getvalue()
+            if whole is None:
+                whole = io.BytesIO()
+                whole.write(data)
+            size += whole.write(more)
 
     def check_plain(self) -> None:
         """Refuse a compressed body, whose size is not known before it is decompressed (SEC-10)."""

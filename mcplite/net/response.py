@@ -4,7 +4,7 @@ Our own connections and those of ``requests`` read by it, so that both answer al
 """
 
 import socket
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from ..protocol.http.http1 import BadRequest, ChunkedDecoder
 from ..protocol.http.responses import BadResponse, ResponseHead, find_response_head, parse_response_head
@@ -36,11 +36,17 @@ def receive(sock: Any, exchange: Exchange) -> bytes:
             continue
 
 
-def send_whole(sock: Any, exchange: Exchange, data: bytes) -> None:
-    """Send all of *data*.
+def send_whole(sock: Any, exchange: Exchange, data: bytes, body: bytes = b"") -> None:
+    """Send all of *data*, and a body behind it, which is not copied for it if it is large.
 
     :raises Stopped, OSError: as for :func:`receive`.
     """
+    _send(sock, exchange, data + body[:_PIECE_BYTES])
+    if len(body) > _PIECE_BYTES:
+        _send(sock, exchange, memoryview(body)[_PIECE_BYTES:])
+
+
+def _send(sock: Any, exchange: Exchange, data: "Union[bytes, memoryview]") -> None:
     sent = 0
     rest = memoryview(data)
     while True:

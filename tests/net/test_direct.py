@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import mcplite
+from mcplite.errors import ProtocolError
 from mcplite.net import direct
 from mcplite.net.bearer import Bearer
 from mcplite.net.direct import DirectSender, is_plain
@@ -272,3 +273,15 @@ def test_credentials_that_are_one_header(script, auth, value):
     client.send(Exchange(lambda: float(LIMIT)), "GET", None, {}).read(100)
     client.close()
     assert script.requests[0].headers["authorization"] == value
+
+
+@pytest.mark.parametrize("size", [0, 100, 70_000, 1 << 20])
+def test_a_body_has_the_limit_of_its_reader(size):
+    body = os.urandom(size)
+    with WebScript(lambda request, answer: answer.status(200, body)) as script:
+        sender = DirectSender(script.url, {}, None)
+        assert send(sender).read(size) == body
+        if size:
+            with pytest.raises(ProtocolError, match=f"more than {size - 1} bytes"):
+                send(sender).read(size - 1)
+        sender.close()

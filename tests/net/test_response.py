@@ -106,8 +106,10 @@ def test_each_read_and_write_asks_how_long_it_may_block(pair, block):
     assert len(asked) == 4
 
 
-def test_a_large_body_is_sent_in_pieces(pair):
-    data, got = bytes(range(256)) * 20_000, []
+@pytest.mark.parametrize("head, size", [(5_120_000, 0), (300, 5_120_000), (300, 65_536), (300, 65_537), (300, 1)])
+def test_a_large_body_is_sent_in_pieces(pair, head, size):
+    data, got = (bytes(range(251)) * 20_400)[:head + size], []
+    assert len(data) == head + size
 
     def read():
         while sum(map(len, got)) < len(data):
@@ -115,6 +117,6 @@ def test_a_large_body_is_sent_in_pieces(pair):
 
     thread = threading.Thread(target=read)
     thread.start()
-    send_whole(pair[0], Exchange(lambda: float(LIMIT)), data)
+    send_whole(pair[0], Exchange(lambda: float(LIMIT)), data[:head], data[head:])
     thread.join(LIMIT)
     assert b"".join(got) == data

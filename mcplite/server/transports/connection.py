@@ -298,9 +298,12 @@ class Connection:
         else:
             body = response.content
             data = b"%bContent-Length: %d\r\n\r\n" % (self._top, len(body))
-        self._client.send_all(data if head.method == "HEAD" else data + body)
-        if response.streaming and head.method != "HEAD":
-            self._stream(response, chunked)
+        if head.method == "HEAD":
+            self._client.send_all(data)
+        else:
+            self._client.send_parts(data, body)
+            if response.streaming:
+                self._stream(response, chunked)
         return again
 
     def _stream(self, response: HTTPResponse, chunked: bool) -> None:
@@ -314,13 +317,13 @@ class Connection:
             unwatch = self._watch(self._client.sock, body.stop)
         try:
             for piece in body:
-                if chunked:
-                    piece = b"%x\r\n%b\r\n" % (len(piece), piece)
-                    if body.last:
-                        # In one segment: a client that reads up to its answer has received the end, too.
-                        self._client.send_all(piece + b"0\r\n\r\n")
-                        return
-                self._client.send_all(piece)
+                if not chunked:
+                    self._client.send_all(piece)
+                    continue
+                # In one segment: a client that reads up to its answer has received the end, too.
+                self._client.send_parts(b"%x\r\n" % len(piece), piece, b"\r\n0\r\n\r\n" if body.last else b"\r\n")
+                if body.last:
+                    return
             if chunked:
                 self._client.send_all(b"0\r\n\r\n")
         finally:

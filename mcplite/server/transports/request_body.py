@@ -4,12 +4,14 @@
 all connections share one budget, since unfinished ones would otherwise fill the memory.
 """
 
+import io
 import socket
 import sys
 import time
 from typing import List, Optional
 
 from ...protocol.http.http1 import BadRequest, ChunkedDecoder, RequestHead
+from ...protocol.jsonio import count_elements
 from ..http.messages import UnreadableBody
 from ..limits import Limits
 from ..shares import Shares
@@ -96,8 +98,7 @@ class RequestBody:
                 client.busy = False
             body = self._read_chunks(limit) if plan is None else self._read_length(plan)
             client.busy = self.complete = True
-            elements = body.count(b",") + body.count(b"[") + body.count(b"{")
-            self._count(2 * len(body) + _ELEMENT_BYTES * min(elements, self._limits.json_elements))
+            self._count(2 * len(body) + _ELEMENT_BYTES * min(count_elements(body), self._limits.json_elements))
         except MemoryError:
             raise UnreadableBody(503, "the server has no memory for the body; try again later") from None
         except (OSError, ClientGone) as error:
@@ -139,26 +140,29 @@ class RequestBody:
             del buffer[:plan]
             return body
         self._client.buffer = bytearray()
-        while len(buffer) < plan:
-            buffer += self._receive(min(plan - len(buffer), _PIECE))
-            self._count(len(buffer))
-        return bytes(buffer)
+        whole = io.BytesIO()  # which returns its bytes without another copy
+        whole.write(buffer)
+        received = len(buffer)
+        while received < plan:
+            received += whole.write(self._receive(min(plan - received, _PIECE)))
+            self._count(received)
+        return whole.getvalue()
 
     def _read_chunks(self, limit: int) -> bytes:
         decoder = ChunkedDecoder(limit)
-        body = bytearray()
+        body = io.BytesIO()
         data = bytes(self._client.buffer)
         try:
             while True:
-                body += decoder.feed(data)
+                body.write(decoder.feed(data))
                 if decoder.done:
                     break
-                self._count(len(body))
+                self._count(body.tell())
                 data = self._receive(_PIECE)
         except BadRequest as error:
             raise UnreadableBody(error.status, str(error)) from error
         self._client.buffer = bytearray(decoder.rest)
-        return bytes(body)
+        return body.getvalue()
 
     def _receive(self, size: int) -> bytes:
         try:

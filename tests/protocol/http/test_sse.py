@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from mcplite.errors import ProtocolError
-from mcplite.protocol.http.sse import EventParser
+from mcplite.protocol.http.sse import EventParser, encode_event
 
 BOM = b"\xef\xbb\xbf"
 
@@ -161,3 +161,20 @@ def test_a_big_event_in_small_pieces_takes_time_in_proportion():
         assert parser.feed(piece) == []
     event, = parser.feed(b"\n\n")
     assert len(event.data) == 2000 * 4096
+
+
+@pytest.mark.parametrize("size", [65_530, 65_536, 200_000])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("space", [b"", b" ", b"  "])
+def test_a_large_value_is_that_of_a_small_one(size, end, space):
+    data = (b"id: 7" + end + b"data:" + space + b"x" * size + end + b"data" + end + b"data:" + end + b"y" * size + end
+            + b": " + b"z" * size + end + end)
+    for step in (len(data), 4096, 65_536):
+        assert parse([data[at:at + step] for at in range(0, len(data), step)], 1 << 20) == by_the_rules(data, 1 << 20)
+
+
+@pytest.mark.parametrize("id", [None, "3-14"])
+@pytest.mark.parametrize("event", ["message", "endpoint"])
+@pytest.mark.parametrize("data", [b"{}", b"x" * 100_000])
+def test_what_is_encoded_is_parsed(data, id, event):
+    assert parse([encode_event(data, id, event)], 1 << 20) == ([(event, data, id, None)], (id, None))

@@ -45,6 +45,22 @@ def test_before_blocking_is_called_when_the_send_buffer_is_full(pair):
     assert steps == ["down"] and not sender.is_alive()
 
 
+@pytest.mark.parametrize("tail", [b"", b"the end"])
+@pytest.mark.parametrize("size", [0, 1, 131_072, 131_073, 3 << 20])
+def test_three_parts_arrive_as_one(pair, size, tail):
+    client, theirs = pair
+    client._write_seconds = LIMIT
+    client.may_block = False
+    body = bytes(range(251)) * (size // 251) + b"x" * (size % 251)
+    sender = threading.Thread(target=client.send_parts, args=(b"the head", body, tail))
+    sender.start()
+    got = bytearray()
+    while len(got) < 8 + len(body) + len(tail):
+        got += theirs.recv(1 << 20)
+    sender.join(LIMIT)
+    assert got == b"the head" + body + tail
+
+
 @pytest.mark.parametrize("may_block", [True, False])
 def test_a_client_that_takes_nothing_is_given_up(pair, may_block):
     client, _ = pair
