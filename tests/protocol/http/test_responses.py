@@ -154,6 +154,25 @@ def test_malformed_trailers(data):
         decode([b"0\r\n" + data])
 
 
+@pytest.mark.parametrize("lines", [[100], [60, 40], [50, 45, 5], [99], []])
+def test_trailers_of_just_the_limit_are_read(lines):
+    fields = [b"\xe9".rjust(length, b"x").replace(b"xx", b"x:", 1) for length in lines]
+    data = b"0\r\n" + b"".join(field + b"\r\n" for field in fields) + b"\r\nrest"
+    assert decode([data]) == decode([bytes([byte]) for byte in data]) == (b"", True, b"rest")
+    if sum(lines) == 100:
+        with pytest.raises(BadRequest, match="trailer"):
+            decode([b"0\r\nx:" + data[4:]])
+
+
+@pytest.mark.parametrize("data", [b"a: b\n", b"a: b\r\nc\n", b"x" * 102, b"a:" + b"x" * 58 + b"\r\n" + b"y" * 42,
+                                  b"no colon\r\n"])
+def test_malformed_trailers_are_refused_at_once(data):
+    assert decode([b"0\r\n" + data[:-1]]) == (b"", False, b"")
+    with pytest.raises(BadRequest, match="trailer") as caught:
+        decode([b"0\r\n" + data])
+    assert caught.value.status == 400
+
+
 def test_a_stream_has_no_limit(monkeypatch):
     from mcplite.protocol.http import http1
 

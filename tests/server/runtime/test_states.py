@@ -10,6 +10,8 @@ from mcplite.server.runtime.states import MemoryStateStore, States, StoredState
 
 KEY = b"a key of some bytes"
 CALL = ("ada", "tools/call", {"name": "pay"})
+#: As long as those of stored states.
+HANDLE = "abcdefghijklmnopqrstuvwxyz-_0123"
 
 
 class Clock:
@@ -94,6 +96,43 @@ def test_the_first_key_signs_and_all_verify():
     state = states(keys=[b"new", b"old"]).write(journal(), *CALL)
     assert states(keys=[b"new"]).open(state, *CALL) is not None and states(keys=[b"old"]).open(state, *CALL) is None
     assert states(keys=[b"newest", b"new"]).open(state, *CALL) is not None
+
+
+# --- states that name the process whose handler waits --------------------------------------------------------
+
+
+def test_a_process_is_named_to_all_that_have_a_key():
+    state = states(keys=[b"new", b"old"]).name_process(HANDLE, 7, *CALL)
+    assert state.isascii()
+    for keys in ([b"new"], [b"newest", b"new"]):
+        assert states(keys=keys).named_process(state, *CALL) == (7, HANDLE, False)
+    assert states(keys=[b"old"]).named_process(state, *CALL) == (0, state, False)
+
+
+@pytest.mark.parametrize("later, over", [(0, False), (59, False), (60, False), (61, True), (100_000, True)])
+def test_a_named_process_is_known_when_its_time_is_over(later, over):
+    state = states().name_process(HANDLE, 7, *CALL)
+    assert states(clock=Clock(1000.0 + later)).named_process(state, *CALL) == (7, HANDLE, over)
+
+
+@pytest.mark.parametrize("call", [
+    ("eve", *CALL[1:]), (None, *CALL[1:]), ("ada", "prompts/get", CALL[2]), ("ada", "tools/call", {"name": "steal"}),
+])
+def test_a_named_process_is_bound_to_its_request_and_owner(call):
+    state = states().name_process(HANDLE, 7, *CALL)
+    assert states().named_process(state, *call) == (0, state, False)
+    assert States([KEY], "other shop", 60).named_process(state, *CALL) == (0, state, False)
+
+
+@pytest.mark.parametrize("state", ["", "a" * 32, "a" * 64, "a" * 65, "a" * 200, "7 handle 99999999999"])
+def test_what_names_no_process_is_a_handle(state):
+    assert states().named_process(state, *CALL) == (0, state, False)
+
+
+def test_the_two_kinds_of_states_are_not_taken_for_each_other():
+    named, whole = states().name_process(HANDLE, 7, *CALL), states().write(journal(), *CALL)
+    assert states().open(named, *CALL) is None
+    assert states().named_process(whole, *CALL) == (0, whole, False)
 
 
 # --- states that are stored ---------------------------------------------------------------------------------
