@@ -4,8 +4,7 @@ A difference between revisions is a column of this table, or a mark of a field, 
 of its rows. Code asks for a fact by name, and never compares revisions.
 """
 
-from dataclasses import dataclass, field
-from typing import Dict, FrozenSet, Mapping, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Mapping, Optional, Tuple
 
 from .errors import (
     HEADER_MISMATCH,
@@ -42,9 +41,8 @@ _SERVER_NOTIFICATIONS = frozenset({
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Revision:
-    """One revision of the protocol: a row of facts."""
+    """One revision of the protocol: a row of facts. It cannot be changed."""
 
     name: str
     #: Position in time; only :meth:`has` reads it, for the marks of fields.
@@ -83,22 +81,35 @@ class Revision:
     completion_context: bool
     #: An error response to an unreadable id may omit the id (RPC-11).
     error_id_optional: bool
-    client_requests: FrozenSet[str] = field(repr=False)
-    client_notifications: FrozenSet[str] = field(repr=False)
-    server_requests: FrozenSet[str] = field(repr=False)
-    server_notifications: FrozenSet[str] = field(repr=False)
+    client_requests: FrozenSet[str]
+    client_notifications: FrozenSet[str]
+    server_requests: FrozenSet[str]
+    server_notifications: FrozenSet[str]
     #: The requests that ``inputRequests`` may hold.
-    input_requests: FrozenSet[str] = field(repr=False, default=frozenset())
+    input_requests: FrozenSet[str] = frozenset()
     #: The requests that a server may answer with ``inputRequests`` (MRTR-02, MRTR-03).
-    asking_methods: FrozenSet[str] = field(repr=False, default=frozenset())
+    asking_methods: FrozenSet[str] = frozenset()
     #: Requests about tasks, which clients send, and in November 2025 servers as well.
-    task_requests: FrozenSet[str] = field(repr=False, default=frozenset())
+    task_requests: FrozenSet[str] = frozenset()
     #: The notification of a task's status; empty in revisions without tasks.
     task_notification: str = ""
     #: A missing capability of the client is an error of the protocol, not of a tool (MRTR-11).
     capability_errors: bool = False
     #: The HTTP status of JSON-RPC codes, where the revision fixes one, for errors found before a handler runs.
-    http_status: Mapping[int, int] = field(repr=False, default_factory=dict)
+    http_status: Mapping[int, int] = {}
+
+    # Written here, since what dataclasses makes of a class takes longer to make than all rows.
+
+    def __init__(self, **facts: Any) -> None:
+        unstated = [name for name in type(self).__annotations__ if name not in facts and not hasattr(type(self), name)]
+        if unstated or not facts.keys() <= type(self).__annotations__.keys():
+            raise TypeError(f"a revision states all facts and no others; missing: {', '.join(unstated) or 'none'}")
+        vars(self).update(facts)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        from dataclasses import FrozenInstanceError
+
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
     def has(self, since: Optional["Revision"], until: Optional["Revision"] = None) -> bool:
         """Whether a field marked *since* and *until* (both inclusive) exists in this revision."""

@@ -8,7 +8,6 @@ import copy
 import functools
 import os
 import threading
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Type, Union
 
@@ -20,6 +19,7 @@ from ..rpc.forks import foreign_error, new_event, new_lock, on_fork
 from ..rpc.interfaces import Channel
 from ..rpc.tracing import Counters, get_logger, trace_for
 from ..types import Implementation, InitializeResult, Root, ServerCapabilities
+from ..types.records import changed
 from ..version import __version__
 from .features.cache import Cache
 from .features.call import DEFAULT, OnProgress
@@ -142,7 +142,7 @@ class Client(Features):
         :param cache: whether it may keep results.
         :param client_info: its name and version; by default those of this client.
         """
-        options = replace(self._options, cache=cache and self._options.cache,
+        options = changed(self._options, cache=cache and self._options.cache,
                           client_info=client_info or self._options.client_info)
         return Client(self._transport, options, handlers)
 

@@ -3,20 +3,20 @@
 A module of its own, so that :mod:`.client` is about the connection, and :func:`~.connect.connect` spells each option once.
 """
 
-from dataclasses import dataclass
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Union
 
 from ..protocol.envelope import check_extension
 from ..revisions import Revision, find_revision
 from ..types import Implementation
+from ..types.records import Record, record
 from .features.call import check_positive
 from .features.requests import Middleware
 
 __all__ = ["ClientOptions"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ClientOptions:
+@record(frozen=True)
+class ClientOptions(Record):
     """The options of one client; :func:`~.connect.connect` documents them, under the same names.
 
     :raises ValueError: the revision is unknown, *era* contradicts it, or a number is not positive.

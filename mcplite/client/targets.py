@@ -5,12 +5,12 @@ A module of its own, so that :mod:`.client` depends on no transport, and only th
 
 import os
 import shlex
-from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional, Sequence, Union
 
 from ..errors import TransportError
 from ..rpc.channels import MemoryChannel, StreamChannel
 from ..rpc.interfaces import Channel
+from ..types.records import Record, changed, fields_of, record
 from .stdio.interpreter import interpreter
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ _HTTP_SETTINGS = ("headers", "session", "verify", "cert", "proxies", "auth")
 _HTTP_OPTIONS = (*_HTTP_SETTINGS, "listen", "type")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class TransportOptions:
+@record(frozen=True)
+class TransportOptions(Record):
     """The options of a channel; :func:`~.connect.connect` documents them, under the same names."""
 
     env: Optional[Mapping[str, str]] = None
@@ -49,7 +49,7 @@ class TransportOptions:
 
         :raises TypeError: one is; the text says *where* it belongs.
         """
-        defaults = {one.name: one.default for one in fields(self)}
+        defaults = {one.name: one.default for one in fields_of(TransportOptions)}
         given = sorted(name for name in names if getattr(self, name) != defaults[name])
         if given:
             raise TypeError(f"{', '.join(given)}: only for a server that is {where}")
@@ -72,7 +72,7 @@ def transport(target: Any, options: TransportOptions) -> Callable[[], Channel]:
         return _child(command(os.fspath(target)), options)
     if isinstance(target, tuple) and len(target) == 2 and all(hasattr(item, "close") for item in target):
         limit = options.line_limit
-        return _without_options(replace(options, line_limit=LINE_LIMIT),
+        return _without_options(changed(options, line_limit=LINE_LIMIT),
                                 lambda: StreamChannel(target[0], target[1], line_limit=limit))
     if isinstance(target, (list, tuple)):
         return _child([os.fspath(part) for part in target], options)
@@ -149,9 +149,9 @@ def _root() -> str:
 def _configured(config: Any, options: TransportOptions) -> Callable[[], Channel]:
     if config.url:
         kind = config.type if options.type is None else options.type
-        return _remote(config.url, replace(options, type=kind, headers={**config.headers, **(options.headers or {})}))
+        return _remote(config.url, changed(options, type=kind, headers={**config.headers, **(options.headers or {})}))
     cwd = config.cwd if options.cwd is None else options.cwd
-    return _child(list(config.argv), replace(options, cwd=cwd, env={**(config.env or {}), **(options.env or {})}))
+    return _child(list(config.argv), changed(options, cwd=cwd, env={**(config.env or {}), **(options.env or {})}))
 
 
 def _remote(url: str, options: TransportOptions) -> Callable[[], Channel]:

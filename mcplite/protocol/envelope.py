@@ -5,12 +5,12 @@ capabilities and its name. A server reads these members as an :class:`Envelope`;
 """
 
 import re
-from dataclasses import fields
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..errors import InvalidParams, ProtocolError, UnsupportedVersion
 from ..revisions import JUNE_2025, NOVEMBER_2025, TASKS_EXTENSION, Revision
 from ..types import ClientCapabilities, Implementation
+from ..types.records import fields_of
 from . import codec
 from .jsonio import first_members
 from .jsonrpc import Encoded
@@ -176,7 +176,7 @@ def bounded_capabilities(declared: ClientCapabilities) -> ClientCapabilities:
     Of the experimental ones, and of the extensions, the first are kept, as many as take 8 KiB of memory.
     """
     kept: Dict[str, Dict[str, Any]] = {}
-    for field in fields(declared):
+    for field in fields_of(ClientCapabilities):
         flags: Optional[Dict[str, Any]] = getattr(declared, field.name)
         known = _KNOWN_FLAGS.get(field.name)
         if flags is not None:

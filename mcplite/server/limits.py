@@ -1,13 +1,14 @@
 """The limits of a server, all in one place, each with its reason."""
 
-from dataclasses import dataclass
 from typing import Optional
+
+from ..types.records import Record, record
 
 __all__ = ["Limits"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+@record(frozen=True)
+class Limits(Record):
     """The limits of a server. Only ``messages_per_second`` can be None, for no limit.
 
     :raises ValueError: a limit is not positive.
@@ -136,9 +137,6 @@ class Limits:
     task_poll_seconds: float = 0.5
     #: Seconds that running handlers have to finish when the server stops.
     grace: float = 2.0
-
-    # Written once for all fields: those that dataclasses would write out and compile, with each field by its name, were a
-    # third of what this module takes to load.
 
     def __eq__(self, other: object) -> bool:
         return vars(self) == vars(other) if isinstance(other, Limits) else NotImplemented

@@ -1,4 +1,4 @@
-"""The vocabulary: the protocol's objects as plain dataclasses, the superset of all revisions.
+"""The vocabulary: the protocol's objects as plain records, the superset of all revisions.
 
 Each module is loaded with the first use of one of its names: a server without questions does not make their classes.
 """

@@ -1,13 +1,13 @@
 """Questions of servers to clients: elicitation, sampling, roots."""
 
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Optional, Union
 
 from ..revisions import JUNE_2025, NOVEMBER_2025, Revision
 from .base import Model
 from .content import Content, TextContent
 from .marks import wire
+from .records import record
 from .tools import Tool
 
 __all__ = [
@@ -21,7 +21,7 @@ def _finish_elicitation(revision: Revision, state: Dict[str, Any], out: Dict[str
         raise ValueError(f"a client of {revision} can be asked by form only, not by {state['mode']!r}")
 
 
-@dataclass(eq=False, repr=False)
+@record
 class ElicitRequest(Model):
     """A question to the user: a form to fill in (``mode`` "form") or a page to visit ("url").
 
@@ -49,7 +49,7 @@ class ElicitRequest(Model):
         return rest.split("/", 1)[0].split("?", 1)[0].split("#", 1)[0].rsplit("@", 1)[-1]
 
 
-@dataclass(eq=False, repr=False)
+@record
 class ElicitResult(Model):
     """The user's answer: ``action`` is "accept", "decline" or "cancel"."""
 
@@ -74,14 +74,14 @@ def cancel() -> ElicitResult:
     return ElicitResult("cancel")
 
 
-@dataclass(eq=False, repr=False)
+@record
 class ModelHint(Model):
     """A part of the name of a model that the server prefers."""
 
     name: Optional[str] = None
 
 
-@dataclass(eq=False, repr=False)
+@record
 class ModelPreferences(Model):
     """The server's preferences for a model: hints in order, then priorities from 0 to 1."""
 
@@ -91,7 +91,7 @@ class ModelPreferences(Model):
     intelligence_priority: Optional[float] = None
 
 
-@dataclass(eq=False, repr=False)
+@record
 class ToolChoice(Model):
     """Whether the model may ("auto"), must ("required") or must not ("none") use tools."""
 
@@ -142,7 +142,7 @@ class _Blocks(Model):
         return "\n".join(item.text for item in self.content if isinstance(item, TextContent))
 
 
-@dataclass(eq=False, repr=False)
+@record
 class SamplingMessage(_Blocks):
     """One message of a sampling conversation.
 
@@ -159,7 +159,7 @@ class SamplingMessage(_Blocks):
                      meta: Optional[Dict[str, Any]] = None) -> None: ...
 
 
-@dataclass(eq=False, repr=False)
+@record
 class CreateMessageRequest(Model):
     """A request to the client's language model."""
 
@@ -178,7 +178,7 @@ class CreateMessageRequest(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta", until=NOVEMBER_2025)
 
 
-@dataclass(eq=False, repr=False)
+@record
 class CreateMessageResult(_Blocks):
     """The answer of the client's language model.
 
@@ -197,7 +197,7 @@ class CreateMessageResult(_Blocks):
                      stop_reason: Optional[str] = None, meta: Optional[Dict[str, Any]] = None) -> None: ...
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Root(Model):
     """A directory or file that a server may work in; the URI is always a ``file://`` one (ROOT-04)."""
 
@@ -206,7 +206,7 @@ class Root(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
 
 
-@dataclass(eq=False, repr=False)
+@record
 class ListRootsResult(Model):
     """The client's roots."""
 

@@ -1,4 +1,4 @@
-"""Model: the base class of the vocabulary, whose classes are plain dataclasses, the superset of all revisions."""
+"""Model: the base class of the vocabulary, whose classes are plain records, the superset of all revisions."""
 
 from typing import Any, Dict, Type, TypeVar, Union
 
@@ -6,6 +6,7 @@ from ..revisions import NEWEST, Revision, find_revision
 from .codec import decode, encode
 from .display import short
 from .marks import Marked
+from .records import fields_of
 
 __all__ = ["Model"]
 
@@ -15,19 +16,19 @@ M = TypeVar("M", bound="Model")
 class Model(Marked):
     """The base class of the vocabulary; it keeps members of a peer that have no field (RPC-20).
 
-    Comparing and showing are written here once, not generated for each class: dataclasses compile their
-    methods when they are imported, and these two would be two thirds of what the vocabulary takes to load.
+    Comparing and showing are written here once, as the constructor is in :class:`~.records.Record`.
     """
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__dataclass_fields__ if name in self.__dict__)
+        return all(getattr(self, field.name) == getattr(other, field.name) for field in fields_of(type(self))
+                   if field.name in self.__dict__)
 
     def __repr__(self) -> str:
         # Without what is absent, and without long values in full, such as images.
-        shown = ", ".join(f"{name}={short(self.__dict__[name])}" for name, field in self.__dataclass_fields__.items()
-                          if name in self.__dict__ and self.__dict__[name] is not field.default)
+        shown = ", ".join(f"{field.name}={short(self.__dict__[field.name])}" for field in fields_of(type(self))
+                          if field.name in self.__dict__ and self.__dict__[field.name] is not field.default)
         return f"{type(self).__name__}({shown})"
 
     @property

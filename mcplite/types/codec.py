@@ -1,4 +1,4 @@
-"""The codec: dataclasses to JSON objects of one revision and back, by the marks of their fields.
+"""The codec: records to JSON objects of one revision and back, by the marks of their fields.
 
 Encoders and decoders are compiled once for each class and revision. Their caches are pure memoisation, and no global
 state: an entry depends on its class and revision alone.
@@ -7,12 +7,12 @@ state: an entry depends on its class and revision alone.
 import functools
 import operator
 import reprlib
-from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ..errors import ProtocolError
 from ..revisions import Revision
 from .marks import NULL, Marked, wire_name
+from .records import MISSING, fields_of
 
 __all__ = ["decode", "decoder", "encode", "missing", "wrong"]
 
@@ -58,7 +58,7 @@ def _compile_encoder(cls: Type[Marked], revision: Revision) -> Convert:
     plan: List[Tuple[str, str, Optional[Convert]]] = []
     finishers: List[Finish] = []
     hints = get_type_hints(cls)
-    for field in fields(cls):
+    for field in fields_of(cls):
         if not revision.has(field.metadata.get("since"), field.metadata.get("until")):
             continue
         hint, wire = hints[field.name], wire_name(field)
@@ -148,10 +148,11 @@ def _compile_decoder(cls: Type[Marked]) -> Convert:
     required: List[Tuple[str, str, bool]] = []
     defaults: Dict[str, Any] = {}
     factories: Dict[str, Callable[[], Any]] = {}
-    for field in fields(cls):
+    for field in fields_of(cls):
         hint, name = hints[field.name], wire_name(field)
         kept = _unwrap(hint)
-        plan[name] = (field.name, kept if kept in (str, bool) else None, _reader(hint, f"{title}.{name}"))
+        shape = dict if kept is Any else get_origin(kept) or kept
+        plan[name] = (field.name, shape if shape in (str, bool, dict) else None, _reader(hint, f"{title}.{name}"))
         if field.default_factory is not MISSING:
             factories[field.name] = field.default_factory
         elif field.default is not MISSING:
@@ -208,7 +209,7 @@ def _reader(hint: Any, where: str) -> Convert:
         def many(value: Any) -> Any:
             if type(value) is not list:
                 raise wrong(where, "an array", value)
-            return [each(item) for item in value]
+            return list(map(each, value))
 
         return many
     if get_origin(hint) is dict:
@@ -221,7 +222,7 @@ def _reader(hint: Any, where: str) -> Convert:
         return _integer(where)
     if hint is float:
         return _checked((int, float), "a number", where)
-    if is_dataclass(hint):
+    if isinstance(hint, type) and issubclass(hint, Marked):
         return decoder(hint)
     return lambda value: value
 

@@ -1,14 +1,14 @@
 """Content: text, images, audio, resources and links to them, tool uses and their results; annotations, icons."""
 
 import base64
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Dict, List, Optional, Type, Union
+from typing import Any, Dict, List, Optional, Type, Union
 
 from ..revisions import JUNE_2025, NOVEMBER_2025
 from .base import Model
 from .codec import decoder, missing, wrong
 from .display import Displayed
 from .marks import wire
+from .records import record
 
 __all__ = [
     "Annotations", "AudioContent", "BlobResourceContents", "Content", "EmbeddedResource", "Icon", "ImageContent",
@@ -50,7 +50,7 @@ def _check_base64(owner: object, data: object, raw: str) -> None:
                         " call decode('ascii')")
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Annotations(Model):
     """Hints about content: for whom (``"user"``, ``"assistant"``), how important (0 to 1), how old."""
 
@@ -60,7 +60,7 @@ class Annotations(Model):
     last_modified: Optional[str] = wire(since=JUNE_2025)
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Icon(Model):
     """An icon; ``src`` is an https or data URI, which this library never fetches (ICON-05)."""
 
@@ -75,7 +75,7 @@ class Icon(Model):
         return self.src[:8].lower() == "https://" or self.src[:5].lower() == "data:"
 
 
-@dataclass(eq=False, repr=False)
+@record
 class TextResourceContents(Displayed, Model):
     """A resource's contents, as text."""
 
@@ -87,7 +87,7 @@ class TextResourceContents(Displayed, Model):
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
 
-@dataclass(eq=False, repr=False)
+@record
 class BlobResourceContents(Displayed, Model):
     """A resource's contents, as base64."""
 
@@ -111,22 +111,22 @@ class BlobResourceContents(Displayed, Model):
 ResourceContents = Union[TextResourceContents, BlobResourceContents]
 
 
-@dataclass(eq=False, repr=False)
+@record
 class TextContent(Displayed, Model):
     """Text."""
 
     _read_any = staticmethod(_read_content)
-    wire_type: ClassVar[str] = "text"
+    wire_type = "text"
     text: str
     annotations: Optional[Annotations] = None
     meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
 
 
-@dataclass(eq=False, repr=False)
+@record
 class ImageContent(Displayed, Model):
     """An image, as base64."""
 
-    wire_type: ClassVar[str] = "image"
+    wire_type = "image"
     data: str
     mime_type: str
     annotations: Optional[Annotations] = None
@@ -144,11 +144,11 @@ class ImageContent(Displayed, Model):
         return _decoded(self.data)
 
 
-@dataclass(eq=False, repr=False)
+@record
 class AudioContent(Displayed, Model):
     """Sound, as base64 (from March 2025 on)."""
 
-    wire_type: ClassVar[str] = "audio"
+    wire_type = "audio"
     data: str
     mime_type: str
     annotations: Optional[Annotations] = None
@@ -166,11 +166,11 @@ class AudioContent(Displayed, Model):
         return _decoded(self.data)
 
 
-@dataclass(eq=False, repr=False)
+@record
 class ResourceLink(Model):
     """A link to a resource, which need not be listed (from June 2025 on)."""
 
-    wire_type: ClassVar[str] = "resource_link"
+    wire_type = "resource_link"
     uri: str
     name: str
     title: Optional[str] = None
@@ -182,41 +182,41 @@ class ResourceLink(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
 
-@dataclass(eq=False, repr=False)
+@record
 class EmbeddedResource(Displayed, Model):
     """A resource's contents within other content."""
 
-    wire_type: ClassVar[str] = "resource"
+    wire_type = "resource"
     resource: ResourceContents
     annotations: Optional[Annotations] = None
     meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
 
 
-@dataclass(eq=False, repr=False)
+@record
 class ToolUseContent(Model):
     """A model's request to use a tool, in sampling (from November 2025 on)."""
 
-    wire_type: ClassVar[str] = "tool_use"
+    wire_type = "tool_use"
     id: str
     name: str
     input: Dict[str, Any]
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
 
-@dataclass(eq=False, repr=False)
+@record
 class ToolResultContent(Model):
     """The result of a :class:`ToolUseContent`, in sampling (from November 2025 on)."""
 
-    wire_type: ClassVar[str] = "tool_result"
+    wire_type = "tool_result"
     tool_use_id: str
-    content: "List[Content]" = field(default_factory=list)
+    content: "List[Content]" = wire(factory=list)
     #: As in a tool's result; null is :data:`NULL`.
     structured_content: Any = None
     is_error: Optional[bool] = None
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
 
-@dataclass(eq=False, repr=False)
+@record
 class UnknownContent(Model):
     """Content of an unknown kind, kept unchanged (TOOL-24)."""
 

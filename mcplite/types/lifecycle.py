@@ -1,12 +1,12 @@
 """The two sides, their names and capabilities; progress and log messages."""
 
-from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
 from ..revisions import JULY_2026, JUNE_2025, MARCH_2025, NOVEMBER_2025, Revision
 from .base import Model
 from .content import Icon
 from .marks import wire
+from .records import record
 
 __all__ = [
     "ClientCapabilities", "DiscoverResult", "Implementation", "InitializeResult", "LogMessage", "Progress",
@@ -30,7 +30,7 @@ def _finish_capabilities(revision: Revision, state: Dict[str, Any], out: Dict[st
         out["roots"] = {}
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Implementation(Model):
     """The name and version of a program."""
 
@@ -47,7 +47,7 @@ class Implementation(Model):
         return self.title or self.name
 
 
-@dataclass(eq=False, repr=False)
+@record
 class ClientCapabilities(Model):
     """The capabilities of a client; each is an object, or None if it is absent."""
 
@@ -61,7 +61,7 @@ class ClientCapabilities(Model):
     extensions: Flags = None
 
 
-@dataclass(eq=False, repr=False)
+@record
 class ServerCapabilities(Model):
     """The capabilities of a server; each is an object, or None if it is absent."""
 
@@ -76,7 +76,7 @@ class ServerCapabilities(Model):
     extensions: Flags = None
 
 
-@dataclass(eq=False, repr=False)
+@record
 class InitializeResult(Model):
     """A server's half of the handshake."""
 
@@ -87,7 +87,7 @@ class InitializeResult(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
 
-@dataclass(eq=False, repr=False)
+@record
 class DiscoverResult(Model):
     """A server's description of itself, for clients without a handshake (DISC-03)."""
 
@@ -100,7 +100,7 @@ class DiscoverResult(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Progress(Model):
     """The progress of a request: ``progress`` rises, up to ``total`` if that is known."""
 
@@ -109,7 +109,7 @@ class Progress(Model):
     message: Optional[str] = wire(since=MARCH_2025)
 
 
-@dataclass(eq=False, repr=False)
+@record
 class LogMessage(Model):
     """A log message of a server: one of eight syslog levels, and any JSON value."""
 

@@ -4,21 +4,20 @@ A field without a mark exists in all revisions under its camelCase name; ``wire(
 :mod:`.base`, since the codec reads the marks and the base class uses the codec.
 """
 
-from dataclasses import MISSING, Field, field
-from typing import Any, ClassVar, Dict, Optional
+from typing import Any, ClassVar, Optional
 
 from ..revisions import Revision
+from .records import MISSING, Record, RecordField
 
 __all__ = ["NULL", "Marked", "Null", "wire", "wire_name"]
 
 
-class Marked:
-    """A dataclass whose fields may have marks; the hooks are for what marks cannot say.
+class Marked(Record):
+    """A record whose fields may have marks; the hooks are for what marks cannot say.
 
     A subclass sets those that it needs, and the codec calls them.
     """
 
-    __dataclass_fields__: ClassVar[Dict[str, Any]]
     #: Called with a revision, the attributes of an instance and its JSON object, which it changes.
     _finish: ClassVar[Any] = None
     #: Called with a JSON object; returns the one to read in its place.
@@ -51,7 +50,7 @@ NULL = Null()
 
 def wire(name: Optional[str] = None, *, since: Optional[Revision] = None, until: Optional[Revision] = None,
          default: Any = None, factory: Any = MISSING) -> Any:
-    """Return a dataclass field with its mark.
+    """Return a record's field with its mark.
 
     :param name: on the wire; by default the field's name in camelCase.
     :param since: the first revision that has it; None for all.
@@ -62,11 +61,11 @@ def wire(name: Optional[str] = None, *, since: Optional[Revision] = None, until:
     """
     mark = {"wire": name, "since": since, "until": until}
     if factory is not MISSING:
-        return field(default_factory=factory, metadata=mark)
-    return field(default=default, metadata=mark)
+        return RecordField(default_factory=factory, metadata=mark)
+    return RecordField(default=default, metadata=mark)
 
 
-def wire_name(field: "Field[Any]") -> str:
+def wire_name(field: RecordField) -> str:
     """Return the name of a field on the wire."""
     named = field.metadata.get("wire")
     if named:

@@ -1,6 +1,5 @@
 """Prompts, their messages, and completion."""
 
-from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Protocol, Union
 
 from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
@@ -8,6 +7,7 @@ from .base import Model
 from .content import AudioContent, Content, Icon, ImageContent, TextContent
 from .display import Displayed, plain_text
 from .marks import wire
+from .records import record
 
 __all__ = [
     "CompleteResult", "Completion", "GetPromptResult", "ListPromptsResult", "Prompt", "PromptArgument",
@@ -15,7 +15,7 @@ __all__ = [
 ]
 
 
-@dataclass(eq=False, repr=False)
+@record
 class PromptArgument(Model):
     """One argument of a prompt; its value is always a string."""
 
@@ -25,7 +25,7 @@ class PromptArgument(Model):
     title: Optional[str] = wire(since=JUNE_2025)
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Prompt(Model):
     """A prompt's definition."""
 
@@ -42,7 +42,7 @@ class Prompt(Model):
         return self.title or self.name
 
 
-@dataclass(eq=False, repr=False)
+@record
 class PromptMessage(Model):
     """One message of a prompt: a role and one content."""
 
@@ -50,7 +50,7 @@ class PromptMessage(Model):
     content: Content
 
 
-@dataclass(eq=False, repr=False)
+@record
 class GetPromptResult(Displayed, Model):
     """The messages of a prompt with its arguments filled in."""
 
@@ -63,7 +63,7 @@ class GetPromptResult(Displayed, Model):
         return {"text/plain": "\n".join(f"{item.role}: {plain_text(item.content)}" for item in self.messages)}
 
 
-@dataclass(eq=False, repr=False)
+@record
 class ListPromptsResult(Model):
     """One page of prompts."""
 
@@ -75,7 +75,7 @@ class ListPromptsResult(Model):
     cache_scope: Optional[str] = wire(since=JULY_2026)
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Completion(Model):
     """Values that complete an argument, best first; at most a hundred."""
 
@@ -84,7 +84,7 @@ class Completion(Model):
     has_more: Optional[bool] = None
 
 
-@dataclass(eq=False, repr=False)
+@record
 class CompleteResult(Model):
     """The answer to a completion request."""
 

@@ -1,6 +1,5 @@
 """Resources, templates and contents."""
 
-from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
 from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
@@ -8,13 +7,14 @@ from .base import Model
 from .content import Annotations, BlobResourceContents, Icon, ResourceContents, TextResourceContents
 from .display import Displayed, bundle_of
 from .marks import wire
+from .records import record
 
 __all__ = [
     "ListResourceTemplatesResult", "ListResourcesResult", "ReadResourceResult", "Resource", "ResourceTemplate",
 ]
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Resource(Model):
     """A resource at one URI."""
 
@@ -35,7 +35,7 @@ class Resource(Model):
         return self.title or self.name
 
 
-@dataclass(eq=False, repr=False)
+@record
 class ResourceTemplate(Model):
     """Resources at every URI that a template (RFC 6570) expands to."""
 
@@ -55,7 +55,7 @@ class ResourceTemplate(Model):
         return self.title or self.name
 
 
-@dataclass(eq=False, repr=False)
+@record
 class ListResourcesResult(Model):
     """One page of resources."""
 
@@ -67,7 +67,7 @@ class ListResourcesResult(Model):
     cache_scope: Optional[str] = wire(since=JULY_2026)
 
 
-@dataclass(eq=False, repr=False)
+@record
 class ListResourceTemplatesResult(Model):
     """One page of templates."""
 
@@ -79,7 +79,7 @@ class ListResourceTemplatesResult(Model):
     cache_scope: Optional[str] = wire(since=JULY_2026)
 
 
-@dataclass(eq=False, repr=False)
+@record
 class ReadResourceResult(Displayed, Model):
     """The contents of a resource: usually one, several for a directory."""
 

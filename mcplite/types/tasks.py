@@ -6,12 +6,12 @@ servers. The classes have the names of July 2026, and the codec writes and reads
 Not among the names of ``mcplite.types``, since most programs have no tasks.
 """
 
-from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional
 
 from ..revisions import JULY_2026, TASKS_EXTENSION, Revision
 from .base import Model
 from .marks import wire
+from .records import record
 
 __all__ = [
     "CANCELLED", "COMPLETED", "CreateTaskResult", "DetailedTask", "FAILED", "IMMEDIATE_RESPONSE", "INPUT_REQUIRED",
@@ -55,7 +55,7 @@ def _adapt_task(wire: Dict[str, Any]) -> Dict[str, Any]:
             for name, value in wire.items()}
 
 
-@dataclass(eq=False, repr=False)
+@record
 class DetailedTask(Model):
     """The state of a task: the result of ``tasks/get``, and the params of the notifications about it.
 
@@ -106,7 +106,7 @@ def _adapt_creation(wire: Dict[str, Any]) -> Dict[str, Any]:
     return {name: value for name, value in (("task", members), ("_meta", wire.get("_meta"))) if value is not None}
 
 
-@dataclass(eq=False, repr=False)
+@record
 class CreateTaskResult(Model):
     """The response to a request that became a task; the result of the request comes later.
 
@@ -124,16 +124,16 @@ class CreateTaskResult(Model):
         return isinstance(result, dict) and (result.get("resultType") == "task" or "task" in result and "content" not in result)
 
 
-@dataclass(eq=False, repr=False)
+@record
 class ListTasksResult(Model):
     """One page of tasks (TSK-34); November 2025 alone has the list."""
 
-    tasks: List[DetailedTask] = field(default_factory=list)
+    tasks: List[DetailedTask] = wire(factory=list)
     next_cursor: Optional[str] = None
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
 
-@dataclass(eq=False, repr=False)
+@record
 class TaskParams(Model):
     """The params of ``tasks/get``, ``tasks/update``, ``tasks/cancel`` and ``tasks/result``.
 

@@ -1,6 +1,5 @@
 """Tools, their hints and their results."""
 
-from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional
 
 from ..errors import ToolError
@@ -9,12 +8,13 @@ from .base import Model
 from .content import Content, Icon, TextContent
 from .display import Displayed, bundle_of
 from .marks import NULL, wire
+from .records import record
 from .values import value_of
 
 __all__ = ["CallToolResult", "ListToolsResult", "Tool", "ToolAnnotations"]
 
 
-@dataclass(eq=False, repr=False)
+@record
 class ToolAnnotations(Model):
     """A server's hints about a tool; those of an untrusted server prove nothing (TOOL-19)."""
 
@@ -45,7 +45,7 @@ class ToolAnnotations(Model):
         return self.open_world_hint is not False
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Tool(Model):
     """A tool's definition."""
 
@@ -72,7 +72,7 @@ class Tool(Model):
         return support if support in ("optional", "required") else "forbidden"
 
 
-@dataclass(eq=False, repr=False)
+@record
 class ListToolsResult(Model):
     """One page of tools."""
 
@@ -84,11 +84,11 @@ class ListToolsResult(Model):
     cache_scope: Optional[str] = wire(since=JULY_2026)
 
 
-@dataclass(eq=False, repr=False)
+@record
 class CallToolResult(Displayed, Model):
     """The result of a tool: content for people and models, and structured content for programs."""
 
-    content: "List[Content]" = field(default_factory=list)
+    content: "List[Content]" = wire(factory=list)
     #: An object; from July 2026 on any JSON value, null being :data:`NULL`. None when there is none.
     structured_content: Any = wire(since=JUNE_2025)
     is_error: bool = False

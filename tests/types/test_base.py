@@ -1,7 +1,6 @@
 import copy
 import dataclasses
 import json
-from dataclasses import dataclass
 from typing import Optional
 
 import pytest
@@ -12,9 +11,10 @@ from mcplite.errors import ProtocolError
 from mcplite.revisions import JUNE_2025, NOVEMBER_2025
 from mcplite.types.base import Model
 from mcplite.types.marks import NULL, Null, wire
+from mcplite.types.records import record
 
 
-@dataclass
+@record
 class Thing(Model):
     name: str
     other: Optional[str] = wire("_other", since=JUNE_2025, until=NOVEMBER_2025)

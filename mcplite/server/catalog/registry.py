@@ -3,7 +3,6 @@
 Registering and removing work from any thread at any time: readers take a snapshot, writers replace it.
 """
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...errors import RegistrationError
@@ -12,6 +11,7 @@ from ...revisions import Revision
 from ...rpc.forks import new_lock
 from ...rpc.tracing import get_logger
 from ...types import Prompt, Resource, ResourceTemplate, Tool
+from ...types.records import changed
 from ..functions.function import Function
 from .duplicates import check_duplicate
 from .provider import Found, ProvidedEntry, Provider
@@ -64,8 +64,8 @@ class ToolEntry:
     def listed(self, revision: Revision) -> Tool:
         """Return the definition with its description and schemas, which are created on first use."""
         function = self.function
-        return dataclasses.replace(self.tool, description=function.description, input_schema=function.input_schema,
-                                   output_schema=function.output.schema_for(revision))
+        return changed(self.tool, description=function.description, input_schema=function.input_schema,
+                       output_schema=function.output.schema_for(revision))
 
 
 class ResourceEntry:

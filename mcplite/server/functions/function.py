@@ -5,8 +5,6 @@ request then uses :meth:`Function.bind` and calls ``Function.function``.
 """
 
 import collections.abc
-import dataclasses
-import inspect
 import typing
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Tuple
 
@@ -16,12 +14,25 @@ from ...protocol.schema.patterns import UNSAFE_SUBJECT
 from ...protocol.schema.validation import Validator, check_schema
 from ...rpc.tracing import get_logger
 from .docstrings import Documentation, parse
-from .members import NOTHING, with_metadata
+from .members import NOTHING, is_dataclass, with_metadata
 from .nodes import Mismatch, Node, kinds_of
 from .returns import Output, StructuredOutput, compile_output
 from .scalars import SIMPLE
 from .schemas import Schemas, as_default, described_schema, only_ours, unwrap_annotated
-from .signature import MISSING, Parameter, Signature, inner_of, is_plain, name_of, read_signature, refuse_async, target_of
+from .signature import (
+    MISSING,
+    POSITIONAL_ONLY,
+    VAR_KEYWORD,
+    VAR_POSITIONAL,
+    Parameter,
+    Signature,
+    inner_of,
+    is_plain,
+    name_of,
+    read_signature,
+    refuse_async,
+    target_of,
+)
 
 if TYPE_CHECKING:
     from .foreign.fields import FieldParameter
@@ -29,8 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["BadArguments", "Function", "compile_function", "textual"]
 
 _log = get_logger(__name__)
-#: Types of defaults that are no ``Field(...)`` and no objects of another library; MISSING is a type itself.
-_PLAIN_DEFAULTS = frozenset({type, type(None), bool, int, float, str, tuple, list, dict})
+#: Types of defaults that are no ``Field(...)`` and no objects of another library; MISSING is an object itself.
+_PLAIN_DEFAULTS = frozenset({object, type, type(None), bool, int, float, str, tuple, list, dict})
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -346,9 +357,9 @@ def _plan(signature: Signature, schemas: Schemas, kind: str, raw: bool) -> _Plan
     rest: Optional[Node] = None
     for parameter in signature.parameters:
         name, how, annotation, default = parameter
-        if how is inspect.Parameter.VAR_POSITIONAL:
+        if how == VAR_POSITIONAL:
             raise schemas.refuse(name, "is *args, but arguments come by name; take a list instead")
-        if how is inspect.Parameter.POSITIONAL_ONLY:
+        if how == POSITIONAL_ONLY:
             raise schemas.refuse(name, "is positional-only, but arguments come by name; drop the '/'")
         plain = is_plain(annotation)
         if not plain and _is_context(annotation):
@@ -373,7 +384,7 @@ def _plan(signature: Signature, schemas: Schemas, kind: str, raw: bool) -> _Plan
         simple = plain and kind == "tool" and (default is MISSING or type(default) is annotation)
         argument = (_Argument(name, SIMPLE[annotation], default is MISSING, NOTHING if default is MISSING else default)
                     if simple else _argument(parameter, schemas, kind))
-        if how is inspect.Parameter.VAR_KEYWORD:
+        if how == VAR_KEYWORD:
             rest = argument.node
         else:
             arguments.append(argument)
@@ -415,7 +426,7 @@ def _argument(parameter: Parameter, schemas: Schemas, kind: str) -> _Argument:
 def _check_default(name: str, node: Node, default: Any, schemas: Schemas) -> None:
     # None often stands for "not given", whatever the annotation says, and sentinels without a JSON form do as well.
     # A dataclass checks its own values.
-    value = NOTHING if default is None or dataclasses.is_dataclass(default) else as_default(default)
+    value = NOTHING if default is None or is_dataclass(default) else as_default(default)
     if value is NOTHING:
         return
     try:
@@ -437,7 +448,7 @@ def _given_schema(plan: _Plan, signature: Signature, schema: Dict[str, Any], whe
     own = [item for item in signature.parameters if item.name != plan.context and item.name not in plan.questions]
     validator = Validator(schema)
     properties = schema.get("properties") or {}
-    if any(item.how is inspect.Parameter.VAR_KEYWORD for item in own):
+    if any(item.how == VAR_KEYWORD for item in own):
         return _GivenSchema(schema, validator)
     if len(own) == 1 and own[0].name not in properties:
         annotation = own[0].annotation

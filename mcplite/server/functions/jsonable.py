@@ -2,11 +2,10 @@
 
 import base64
 import collections.abc
-import dataclasses
 import enum
-import inspect
 import math
 import os
+import types
 from typing import Any
 
 from ...protocol.show import quoted
@@ -50,6 +49,8 @@ def jsonable(value: Any, depth: int = 0) -> Any:
     if hasattr(kind, "__dataclass_fields__"):
         if "__pydantic_serializer__" in kind.__dict__:
             return _foreign(value, depth)
+        import dataclasses
+
         return {field.name: jsonable(getattr(value, field.name), depth + 1) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
         return jsonable(value.value, depth + 1)
@@ -80,9 +81,9 @@ def _scalar(value: Any, depth: int) -> Any:
         return os.fsdecode(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return base64.b64encode(value).decode("ascii")
-    if inspect.isgenerator(value):
+    if isinstance(value, types.GeneratorType):
         raise TypeError("a generator cannot be sent; return a list, or report progress for partial results")
-    if inspect.iscoroutine(value):
+    if isinstance(value, types.CoroutineType):
         value.close()  # avoids the warning "coroutine was never awaited"
         raise TypeError("a coroutine cannot be sent; the handler calls an async function, so call a blocking one instead")
     return _foreign(value, depth)

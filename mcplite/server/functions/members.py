@@ -3,13 +3,12 @@
 Used by signatures and schemas; it knows classes, but not JSON Schema.
 """
 
-import dataclasses
 import sys
 import typing
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, get_args, get_origin
 
-__all__ = ["Field", "NOTHING", "Unresolved", "hints_of", "is_named", "is_typed_dict", "members", "resolve", "with_arguments",
-           "with_metadata"]
+__all__ = ["Field", "NOTHING", "Unresolved", "hints_of", "is_dataclass", "is_named", "is_typed_dict", "members", "resolve",
+           "with_arguments", "with_metadata"]
 
 #: Stands for "no default".
 NOTHING: Any = object()
@@ -32,6 +31,11 @@ class Field(NamedTuple):
 def is_named(origin: Any, *names: str) -> bool:
     """Whether *origin* is one of typing's special forms. Compared by name: typing_extensions defines its own objects."""
     return getattr(origin, "_name", None) in names or getattr(origin, "__name__", None) in names
+
+
+def is_dataclass(value: Any) -> bool:
+    """Whether *value* is a dataclass or an instance of one. ``dataclasses`` is not imported for those that have none."""
+    return hasattr(value if isinstance(value, type) else type(value), "__dataclass_fields__")
 
 
 def is_typed_dict(cls: type) -> bool:
@@ -90,7 +94,7 @@ def members(cls: type, *, returned: bool = False) -> Optional[List[Field]]:
     :param returned: whether the members are read from an object; otherwise they are passed to its constructor.
     :raises Unresolved: an annotation cannot be evaluated.
     """
-    if dataclasses.is_dataclass(cls):
+    if is_dataclass(cls):
         return _of_dataclass(cls, returned)
     if is_typed_dict(cls):
         return _of_typed_dict(cls)
@@ -103,6 +107,8 @@ def members(cls: type, *, returned: bool = False) -> Optional[List[Field]]:
 
 
 def _of_dataclass(cls: Any, returned: bool) -> List[Field]:
+    import dataclasses
+
     hints = hints_of(cls)
     found = []
     for field in dataclasses.fields(cls):

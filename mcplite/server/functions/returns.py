@@ -1,7 +1,6 @@
 """Compiles a tool's return annotation, or the output schema given instead, to the schema of its structured result."""
 
 import collections.abc
-import inspect
 import typing
 from typing import Any, Callable, Dict, List, Literal, Optional, Union
 
@@ -12,6 +11,7 @@ from ...types import NULL, Model
 from .media import Audio, Image
 from .scalars import SIMPLE
 from .schemas import UNIONS, Schemas, unwrap_annotated
+from .signature import MISSING
 
 __all__ = ["Output", "StructuredOutput", "compile_output"]
 
@@ -19,7 +19,7 @@ __all__ = ["Output", "StructuredOutput", "compile_output"]
 StructuredOutput = Union[None, bool, Literal["bare"]]
 _TEXT = (None, type(None), str, bytes)
 _LISTS = (list, tuple, collections.abc.Sequence, collections.abc.Iterable)
-_BARE = (inspect.Parameter.empty, *_TEXT, Any, object, dict, set, *_LISTS)
+_BARE = (MISSING, *_TEXT, Any, object, dict, set, *_LISTS)
 
 
 class Output:
@@ -92,7 +92,7 @@ def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured
     base, _ = unwrap_annotated(annotation)
     if structured is None and (_is_bare(base) or _has_content(base)):
         return Output()
-    if structured and (base is inspect.Parameter.empty or _has_content(base)):
+    if structured and (base is MISSING or _has_content(base)):
         raise RegistrationError(f"{where}: structured_output={structured!r} needs a return annotation of plain data, such as a"
                                 f" dataclass, or output_schema=")
     schemas = Schemas(where, returned=True)

@@ -1,33 +1,40 @@
 """Reads the signature of a handler, with its annotations resolved, once, when it is registered."""
 
 import functools
-import inspect
 import types
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple, Optional, Tuple, Union
 
 from ...errors import RegistrationError
 from .members import Unresolved, resolve
 
+# ``inspect`` is imported with the first handler that is no plain function: it takes longer to import than most servers do to
+# register their tools.
+if TYPE_CHECKING:
+    import inspect
+
 __all__ = [
-    "MISSING", "Parameter", "Signature", "decorated", "inner_of", "is_plain", "name_of", "read_signature", "refuse_async",
-    "target_of",
+    "MISSING", "POSITIONAL_ONLY", "Parameter", "Signature", "VAR_KEYWORD", "VAR_POSITIONAL", "decorated", "inner_of",
+    "is_plain", "name_of", "read_signature", "refuse_async", "target_of",
 ]
 
 #: Stands for "no annotation" and "no default".
-MISSING: Any = inspect.Parameter.empty
+MISSING: Any = object()
 _PLAIN = frozenset({str, int, float, bool})
 _CHANGED = ("__wrapped__", "__signature__")
-#: The flags of code with parameters that are not simply positional or named, and of code that is async.
-_VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
-_ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_NAMED = inspect.Parameter.POSITIONAL_OR_KEYWORD
+#: The kinds of parameters: the values of ``inspect.Parameter.kind``.
+POSITIONAL_ONLY, _NAMED, VAR_POSITIONAL, _KEYWORD_ONLY, VAR_KEYWORD = range(5)
+#: The flags of code with parameters that are not simply positional or named, and of code that is async: CO_VARARGS,
+#: CO_VARKEYWORDS; CO_COROUTINE, CO_ASYNC_GENERATOR.
+_VARIADIC = 0x4 | 0x8
+_ASYNC = 0x80 | 0x200
+_CALLED = (type, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 
 
 class Parameter(NamedTuple):
-    """One parameter; ``how`` is its kind, one of the constants of ``inspect.Parameter``."""
+    """One parameter; ``how`` is its kind."""
 
     name: str
-    how: Any
+    how: int
     annotation: Any
     default: Any
 
@@ -49,7 +56,11 @@ def inner_of(function: Any) -> Any:
 def target_of(function: Any) -> Any:
     """Return the function that a partial, or an object with ``__call__``, calls."""
     function = inner_of(function)
-    if inspect.isclass(function) or inspect.isroutine(function):
+    if isinstance(function, _CALLED):
+        return function
+    import inspect
+
+    if inspect.isroutine(function):
         return function
     return getattr(type(function), "__call__", function)
 
@@ -68,6 +79,8 @@ def refuse_async(function: Any, where: str) -> None:
     if type(function) is types.FunctionType and not function.__dict__:  # nothing that stands for another function
         refused = bool(function.__code__.co_flags & _ASYNC)
     else:
+        import inspect
+
         target = inspect.unwrap(target_of(function))
         refused = inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target)
     if refused:
@@ -80,11 +93,11 @@ def read_signature(function: Callable[..., Any], where: str) -> Signature:
 
     :raises RegistrationError: the signature cannot be read; the text gives the reason and the fix.
     """
-    return _simple(function) or _full(function, where)
+    return _simple(function, where) or _full(function, where)
 
 
-def _simple(function: Any) -> Optional[Signature]:
-    """Read the signature of a plain function with builtin annotations from its code object: ten times cheaper."""
+def _simple(function: Any, where: str) -> Optional[Signature]:
+    """Read the signature of a plain function from its code object: ten times cheaper."""
     if type(function) is not types.FunctionType:
         return None
     if function.__dict__ and any(name in function.__dict__ for name in _CHANGED):
@@ -93,18 +106,18 @@ def _simple(function: Any) -> Optional[Signature]:
     if code.co_flags & _VARIADIC or code.co_posonlyargcount or code.co_kwonlyargcount:
         return None
     annotations = function.__annotations__
-    returns = annotations.get("return", MISSING)
-    if returns is not MISSING and returns is not None and not is_plain(returns):
-        return None
     defaults = function.__defaults__ or ()
     first = code.co_argcount - len(defaults)
     parameters = []
     for at, name in enumerate(code.co_varnames[:code.co_argcount]):
-        annotation = annotations.get(name)
-        if not is_plain(annotation):
+        annotation = annotations.get(name, MISSING)
+        if annotation is MISSING and name in ("self", "cls"):
             return None
+        if not is_plain(annotation):
+            annotation = _resolved(annotation, function, f"{where}: parameter {name!r}")
         parameters.append(Parameter(name, _NAMED, annotation, defaults[at - first] if at >= first else MISSING))
-    return Signature(parameters, returns)
+    returns = annotations.get("return", MISSING)
+    return Signature(parameters, returns if is_plain(returns) else _resolved(returns, function, _returned(where)))
 
 
 def is_plain(annotation: Any) -> bool:
@@ -113,6 +126,8 @@ def is_plain(annotation: Any) -> bool:
 
 
 def _full(function: Any, where: str) -> Signature:
+    import inspect
+
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError) as error:
@@ -123,16 +138,24 @@ def _full(function: Any, where: str) -> Signature:
         target = target.__init__
     owner = inspect.unwrap(target)
     _refuse_unbound(owner, function, signature, where)
-    parameters = [Parameter(item.name, item.kind, _resolved(item.annotation, owner, f"{where}: parameter {item.name!r}"),
-                            item.default) for item in signature.parameters.values()]
-    return Signature(parameters, _resolved(signature.return_annotation, owner, f"{where}: the returned value"))
+    def stated(given: Any) -> Any:
+        return MISSING if given is inspect.Parameter.empty else given
+
+    parameters = [Parameter(item.name, int(item.kind), _resolved(stated(item.annotation), owner,
+                                                                 f"{where}: parameter {item.name!r}"), stated(item.default))
+                  for item in signature.parameters.values()]
+    return Signature(parameters, _resolved(stated(signature.return_annotation), owner, _returned(where)))
 
 
-def _refuse_unbound(owner: Any, function: Any, signature: inspect.Signature, where: str) -> None:
+def _returned(where: str) -> str:
+    return f"{where}: the returned value"
+
+
+def _refuse_unbound(owner: Any, function: Any, signature: "inspect.Signature", where: str) -> None:
     first: Tuple[str, ...] = tuple(signature.parameters)[:1]
-    if first in (("self",), ("cls",)) and inspect.isfunction(function):
+    if first in (("self",), ("cls",)) and isinstance(function, types.FunctionType):
         home = owner.__qualname__.rpartition(".")[0]
-        if home and not home.endswith("<locals>") and signature.parameters[first[0]].annotation is MISSING:
+        if home and not home.endswith("<locals>") and signature.parameters[first[0]].annotation is signature.empty:
             raise RegistrationError(f"{where}: parameter {first[0]!r} takes the object, but a function in a class body"
                                     f" is not bound to one; register a bound method, as in add_tool(thing.method)")
 

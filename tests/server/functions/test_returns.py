@@ -3,7 +3,6 @@
 import collections.abc
 import dataclasses
 import datetime
-import inspect
 import typing
 from typing import (
     Annotated,
@@ -31,9 +30,8 @@ from mcplite.protocol.schema.validation import check_schema
 from mcplite.revisions import NEWEST, NEWEST_LEGACY, find_revision
 from mcplite.server import Audio, Image, InputRequired
 from mcplite.server.functions.returns import compile_output
+from mcplite.server.functions.signature import MISSING
 from mcplite.types import NULL, CallToolResult, EmbeddedResource, ResourceLink, TextContent
-
-EMPTY = inspect.Parameter.empty
 
 
 @dataclasses.dataclass
@@ -129,7 +127,7 @@ def test_other_data_is_wrapped(annotation, schema):
 
 
 @pytest.mark.parametrize("annotation", [
-    EMPTY, None, type(None), str, bytes, Any, object, list, dict, tuple, set, List, Dict, Tuple, List[Any], Sequence[Any],
+    MISSING, None, type(None), str, bytes, Any, object, list, dict, tuple, set, List, Dict, Tuple, List[Any], Sequence[Any],
     Tuple[Any, ...], Iterable[object], Annotated[str, "text"], Image, Audio, List[Image], Optional[Image], Union[str, Audio],
     Annotated[Image, "a chart"], CallToolResult, TextContent, List[TextContent], List[Union[str, ResourceLink]],
     Dict[str, EmbeddedResource], Tuple[Image, ...], InputRequired, Union[Day, InputRequired], Optional[bytes], List[bytes],
@@ -166,7 +164,7 @@ def test_a_recursive_class_within_a_list():
     assert compiled.problems({"result": [{"children": [{}]}]}) == [] and compiled.problems({"result": [1]})
 
 
-@pytest.mark.parametrize("annotation", [EMPTY, int, Day, Image, Dict[str, int]])
+@pytest.mark.parametrize("annotation", [MISSING, int, Day, Image, Dict[str, int]])
 def test_structured_content_can_be_switched_off(annotation):
     compiled = output(annotation, structured=False)
     assert (compiled.schema, compiled.wrapped, compiled.off) == (None, False, True)
@@ -204,7 +202,7 @@ def test_an_unknown_choice_of_structured_content_is_refused(structured):
 
 
 @pytest.mark.parametrize("structured", [True, "bare"])
-@pytest.mark.parametrize("annotation", [EMPTY, Image, List[TextContent], CallToolResult, bytes])
+@pytest.mark.parametrize("annotation", [MISSING, Image, List[TextContent], CallToolResult, bytes])
 def test_required_structured_content_needs_a_suitable_annotation(annotation, structured):
     assert refusal(annotation, structured=structured) == (
         f"tool 'it': structured_output={structured!r} needs a return annotation of plain data, such as a dataclass,"
@@ -219,7 +217,7 @@ def test_structured_output_true_reports_the_reason():
 OWN = {"type": "object", "properties": {"n": INTEGER}, "required": ["n"]}
 
 
-@pytest.mark.parametrize("annotation", [EMPTY, int, Plain, Image])
+@pytest.mark.parametrize("annotation", [MISSING, int, Plain, Image])
 @pytest.mark.parametrize("structured", [None, True])
 def test_a_given_schema_replaces_the_annotation(annotation, structured):
     compiled = output(annotation, OWN, structured)
@@ -234,7 +232,7 @@ def test_a_given_schema_replaces_the_annotation(annotation, structured):
     ({"type": "object", "$ref": "https://example.com/"}, None, "tool 'it': output_schema: 'https://example.com/' refers to"),
 ])
 def test_a_schema_that_cannot_be_used_is_refused(schema, structured, message):
-    assert refusal(EMPTY, schema, structured).startswith(message)
+    assert refusal(MISSING, schema, structured).startswith(message)
 
 
 @pytest.mark.parametrize("schema",
@@ -242,7 +240,7 @@ def test_a_schema_that_cannot_be_used_is_refused(schema, structured, message):
                           {"type": "string"}])
 def test_other_values_are_wrapped_in_every_revision(schema):
     # TOOL-40
-    compiled = output(EMPTY, schema)
+    compiled = output(MISSING, schema)
     assert compiled.schema_for(NEWEST) == compiled.schema_for(NEWEST_LEGACY) == compiled.schema
     assert compiled.schema["required"] == ["result"]
     check_schema(compiled.schema, what="it")
@@ -256,7 +254,7 @@ def test_other_values_are_wrapped_in_every_revision(schema):
                           {"type": "string"}])
 def test_bare_values_are_wrapped_for_older_clients(schema):
     # TOOL-40, TOOL-41
-    compiled = output(EMPTY, schema, "bare")
+    compiled = output(MISSING, schema, "bare")
     assert compiled.schema_for(NEWEST) == schema
     wrapped = compiled.schema_for(NEWEST_LEGACY)
     assert wrapped["type"] == "object" and wrapped["required"] == ["result"]
@@ -268,10 +266,10 @@ def test_bare_values_are_wrapped_for_older_clients(schema):
 
 
 def test_objects_are_the_same_for_all_revisions():
-    compiled = output(EMPTY, OWN)
+    compiled = output(MISSING, OWN)
     assert compiled.schema_for(NEWEST) is compiled.schema_for(NEWEST_LEGACY) is compiled.schema
     assert compiled.value_for({"result": 1}, NEWEST) == {"result": 1}
-    assert output(EMPTY).value_for([1], NEWEST) == [1] and output(EMPTY).value_for([1], NEWEST_LEGACY) is None
+    assert output(MISSING).value_for([1], NEWEST) == [1] and output(MISSING).value_for([1], NEWEST_LEGACY) is None
 
 
 @pytest.mark.parametrize("annotation", [int, float, bool])

@@ -14,6 +14,11 @@ import pytest
 from mcplite.errors import RegistrationError
 from mcplite.server.functions.signature import MISSING, name_of, read_signature, refuse_async
 
+#: The names of the kinds of parameters, by their values.
+KINDS = {int(kind): kind.name for kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                                           inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.KEYWORD_ONLY,
+                                           inspect.Parameter.VAR_KEYWORD)}
+
 if typing.TYPE_CHECKING:
     from decimal import Decimal
 
@@ -103,7 +108,7 @@ def test_a_class_has_the_signature_of_its_constructor():
 
 
 def test_defaults_and_kinds_are_read():
-    assert [(item.default, item.how.name) for item in read_signature(plain, "it").parameters] == [
+    assert [(item.default, KINDS[item.how]) for item in read_signature(plain, "it").parameters] == [
         (MISSING, "POSITIONAL_OR_KEYWORD"), (None, "POSITIONAL_OR_KEYWORD"), ((), "KEYWORD_ONLY"), (1, "KEYWORD_ONLY"),
         (MISSING, "VAR_KEYWORD")]
     assert [item.default for item in read_signature(simple, "it").parameters] == [MISSING, 1.5]

@@ -1,0 +1,169 @@
+"""Records: classes of fields, which become dataclasses when a program asks for that.
+
+The vocabulary, the limits and the options are records. ``dataclasses`` writes and compiles an ``__init__`` for each class,
+and imports ``inspect``: together a quarter of what it took to start a server, or a client. So records have one ``__init__``,
+written once. ``dataclasses`` is imported when a program asks a record for its dataclass fields or its signature; these, and
+classes that are derived with ``@dataclass``, are as usual.
+"""
+
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple, TypeVar
+
+__all__ = ["MISSING", "Record", "RecordField", "changed", "fields_of", "record"]
+
+R = TypeVar("R", bound="Record")
+#: Stands for "no default".
+MISSING: Any = object()
+
+
+class RecordField:
+    """One field: its default or what makes it, if it has one, and what is marked on it."""
+
+    __slots__ = ("name", "default", "default_factory", "metadata")
+
+    def __init__(self, name: str = "", default: Any = MISSING, default_factory: Any = MISSING,
+                 metadata: Mapping[str, Any] = {}) -> None:
+        self.name = name
+        self.default = default
+        self.default_factory = default_factory
+        self.metadata = metadata
+
+
+class _Table:
+    """The fields of one class, its base classes' first, in the forms in which they are needed."""
+
+    def __init__(self, owner: type, fields: Dict[str, RecordField], frozen: bool) -> None:
+        self.owner = owner
+        self.by_name = fields
+        self.fields = tuple(fields.values())
+        self.names = tuple(fields)
+        self.frozen = frozen
+        self.defaults = {name: field.default for name, field in fields.items() if field.default is not MISSING}
+        self.factories = [field for field in self.fields if field.default_factory is not MISSING]
+        self.checks = hasattr(owner, "__post_init__")
+        self._twin: Optional[type] = None
+
+    def twin(self) -> type:
+        """Return a class with the same fields that ``dataclasses`` has made; made on first use."""
+        if self._twin is None:
+            import dataclasses
+
+            hints = {name: hint for base in reversed(self.owner.__mro__)
+                     for name, hint in base.__dict__.get("__annotations__", {}).items()}
+            members: Dict[str, Any] = {"__annotations__": {name: hints[name] for name in self.names},
+                                       "__module__": self.owner.__module__, "__qualname__": self.owner.__qualname__,
+                                       "__doc__": self.owner.__doc__}
+            for name, field in self.by_name.items():
+                default = {key: value for key, value in (("default", field.default), ("default_factory", field.default_factory))
+                           if value is not MISSING}
+                members[name] = dataclasses.field(**default, metadata=field.metadata)
+            make = dataclasses.dataclass(eq=False, repr=False, frozen=self.frozen)
+            self._twin = make(type(self.owner.__name__, (), members))
+        return self._twin
+
+
+class _FromTwin:
+    """An attribute that ``dataclasses`` or ``inspect`` looks for: that of the class's twin."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        table = getattr(owner, "_table", None)
+        if table is None or self._name == "__signature__" and owner.__init__ is not Record.__init__:
+            raise AttributeError(f"{owner.__name__} has no {self._name}")
+        if self._name == "__signature__":
+            import inspect
+
+            return inspect.signature(table.twin())
+        return getattr(table.twin(), self._name)
+
+
+class Record:
+    """The base of the classes that :func:`record` decorates."""
+
+    if not TYPE_CHECKING:
+        __dataclass_fields__ = _FromTwin()
+        __dataclass_params__ = _FromTwin()
+        __signature__ = _FromTwin()
+
+        def __init__(self, *values: Any, **named: Any) -> None:
+            table = self._table
+            names, state = table.names, self.__dict__
+            state.update(table.defaults)
+            if values:
+                state.update(zip(names, values))
+            state.update(named)
+            for field in table.factories:
+                if field.name not in state:
+                    state[field.name] = field.default_factory()
+            if state.keys() != table.by_name.keys() or len(values) > len(names) or (
+                    values and named and not named.keys().isdisjoint(names[:len(values)])):
+                # Something is missing, unknown or given twice; this says what.
+                table.twin().__init__(self, *values, **named)
+            if table.checks:
+                self.__post_init__()
+
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as record
+else:
+    def record(cls: Optional[type] = None, *, frozen: bool = False) -> Any:
+        """Make a record of a class whose annotations are its fields; to type checkers, ``dataclasses.dataclass``.
+
+        :param frozen: whether the attributes of an instance cannot be set.
+        """
+        if cls is None:
+            return lambda decorated: record(decorated, frozen=frozen)
+        inherited = getattr(cls, "_table", None)
+        fields = {} if inherited is None else dict(inherited.by_name)
+        for name in cls.__dict__.get("__annotations__", ()):
+            given = cls.__dict__.get(name, MISSING)
+            if isinstance(given, RecordField):
+                given.name = name
+                fields[name] = given
+                if given.default is MISSING:
+                    delattr(cls, name)
+                else:
+                    setattr(cls, name, given.default)
+            else:
+                fields[name] = RecordField(name, given)
+        cls._table = _Table(cls, fields, frozen)
+        cls.__match_args__ = cls._table.names
+        if frozen:
+            cls.__setattr__, cls.__delattr__ = _refuse_to_set, _refuse_to_delete
+        return cls
+
+
+def _refuse_to_set(self: Any, name: str, value: Any) -> None:
+    from dataclasses import FrozenInstanceError
+
+    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def _refuse_to_delete(self: Any, name: str) -> None:
+    from dataclasses import FrozenInstanceError
+
+    raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def fields_of(cls: type) -> Tuple[RecordField, ...]:
+    """Return the fields of a record, or of a dataclass that is derived from one."""
+    for base in cls.__mro__:
+        if "_table" in base.__dict__:
+            fields: Tuple[RecordField, ...] = base.__dict__["_table"].fields
+            return fields
+        if "__dataclass_fields__" in base.__dict__ and base is not Record:
+            import dataclasses  # which has made this class
+
+            def stated(default: Any) -> Any:
+                return MISSING if default is dataclasses.MISSING else default
+
+            return tuple(RecordField(field.name, stated(field.default), stated(field.default_factory), field.metadata)
+                         for field in dataclasses.fields(base))
+    raise TypeError(f"{cls.__name__} is not a record")
+
+
+def changed(instance: R, **changes: Any) -> R:
+    """Return a copy of a record with other values of some fields, as ``dataclasses.replace`` does."""
+    state = instance.__dict__
+    return type(instance)(**{**{field.name: state[field.name] for field in fields_of(type(instance))}, **changes})
