@@ -7,9 +7,9 @@ from typing import Any, List
 
 from ..revisions import Revision
 from ..types import AudioContent, Content, ResourceLink, TextContent
-from ..types.codec import decode, encode
+from ..types.codec import decode, decoder, encode
 
-__all__ = ["decode", "downgrade", "encode"]
+__all__ = ["decode", "decoder", "downgrade", "encode"]
 
 
 def downgrade(content: "List[Content]", revision: Revision) -> "List[Content]":

@@ -12,7 +12,7 @@ from ..revisions import JUNE_2025, NOVEMBER_2025, TASKS_EXTENSION, Revision
 from ..types import ClientCapabilities, Implementation
 from ..types.records import fields_of
 from . import codec
-from .jsonio import first_members
+from .jsonio import encode_json, first_members
 from .jsonrpc import Encoded
 
 __all__ = [
@@ -264,12 +264,12 @@ class Stamped(Encoded):
     __slots__ = ("_fixed",)
 
     def __init__(self, params: Dict[str, Any], fixed: Encoded) -> None:
-        super().__init__(params)
+        self.value = params
         self._fixed = fixed
 
     @property
     def text(self) -> str:
-        own = Encoded(self.value).text[:-1]
+        own = encode_json(self.value)[:-1]
         return f'{own}{"," if self.value else ""}"_meta":{self._fixed.text}}}'
 
 

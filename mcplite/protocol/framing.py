@@ -10,6 +10,8 @@ from typing import Deque, List, Optional, Tuple
 __all__ = ["LineBuffer"]
 
 _BOM = b"\xef\xbb\xbf"
+#: White space of a line has no byte above this one.
+_SPACE = 32
 _State = Tuple[Deque[bytes], int, List[bytes], int, int, bool]
 
 
@@ -62,10 +64,10 @@ class LineBuffer:
 
     def first(self) -> Optional[bytes]:
         """Return the oldest whole line and keep it; None if there is none."""
-        state = self._state
-        if len(state[2]) > state[3]:
-            state = self._absorb()
-        return state[0][0] if state[0] else None
+        lines, _, chunks, seen, _, _ = self._state
+        if len(chunks) > seen:
+            lines = self._absorb()[0]
+        return lines[0] if lines else None
 
     def drop(self) -> None:
         """Remove the line that :meth:`first` returned."""
@@ -92,7 +94,14 @@ class LineBuffer:
 
     def _absorb(self) -> "_State":
         """Scan the new chunks, and return the state."""
-        state = self._state
+        lines, oversize, chunks, _, size, discarding = state = self._state
+        if len(chunks) == 1 and not (size or discarding or lines) and self._started:
+            # One whole line, as a peer that answers sends it.
+            chunk = chunks[0]
+            last = len(chunk) - 1
+            if 0 < last <= self.limit and chunk.find(b"\n") == last and chunk[-2] > _SPACE:
+                state = self._state = (deque((chunk[:-1],)), oversize, [], 0, 0, False)
+                return state
         while len(state[2]) > state[3]:
             lines, oversize, chunks, seen, size, discarding = state
             chunk = chunks[seen]
@@ -100,8 +109,7 @@ class LineBuffer:
                 self._ended = self.noted = True
                 del chunks[seen]
                 continue
-            found = chunk.find(b"\n")
-            if found < 0:
+            if b"\n" not in chunk:
                 size += len(chunk)
                 seen += 1
                 # One byte more than the limit may be the carriage return of the line end, three may be the mark.
@@ -111,11 +119,6 @@ class LineBuffer:
                     self.noted = True
                     chunks, seen, discarding = chunks[seen:], 0, True
                 state = self._state = (lines, oversize, chunks, seen, size, discarding)
-                continue
-            if (found == len(chunk) - 1 and len(chunks) == 1 and not lines and self._started and not discarding
-                    and 0 < found <= self.limit and chunk[-2] > 32):
-                # One whole line, as a peer that answers sends it.
-                state = self._state = (deque((chunk[:-1],)), oversize, [], 0, 0, False)
                 continue
             # All new chunks at once, so that each line is copied once: behind a long line there is little.
             stop = seen + 1

@@ -8,7 +8,7 @@ import json
 import json.encoder
 import re
 import sys
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
 
@@ -75,8 +75,6 @@ def _count(data: bytes, byte: bytes) -> int:
     ``bytes.count`` looks at each byte, ``find`` at many in one step: for a text of megabytes without many brackets or commas,
     such as an image in base64, that is eight times as fast, and this count would be a third of the time of decoding it.
     """
-    if len(data) < _LARGE:
-        return data.count(byte)
     at = -1
     for number in range(_RARE):
         at = data.find(byte, at + 1)
@@ -200,9 +198,10 @@ def load(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Any:
     :raises DuplicateKey: a key comes twice, and the limits forbid it.
     :raises ValueError: it is not UTF-8, not JSON, or has a number that is not finite or too long.
     """
-    opened = _count(data, b"{") + _count(data, b"[")
+    count = bytes.count if len(data) < _LARGE else _count
+    opened = count(data, b"{") + count(data, b"[")
     # Each level needs an opener and each element an opener or a comma; strings can only add to both counts.
-    if opened > limits.nesting or opened + _count(data, b",") > limits.elements:
+    if opened > limits.nesting or len(data) > limits.elements and opened + count(data, b",") > limits.elements:
         _scan(data, limits)
     try:
         text = data.decode("utf-8")
@@ -275,22 +274,34 @@ def _refuse(value: Any) -> Any:
     raise TypeError(f"a value of the class {type(value).__name__} is not JSON")
 
 
-def _encoder() -> Callable[[Any], str]:
+def _encoder() -> Callable[[Any, int], Iterable[str]]:
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
-        return json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False,
-                                default=_refuse).encode
+        encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False,
+                                   default=_refuse)
+        return lambda value, level: (encoder.encode(value),)
     # JSONEncoder.encode builds this object on every call, which takes longer than writing a small message.
     # Without a dictionary of markers (no check for cycles) it has no state, so one serves all threads.
-    encode: Callable[[Any, int], "tuple[str, ...]"] = make(
+    pieces: Callable[[Any, int], Iterable[str]] = make(
         None, _refuse, json.encoder.encode_basestring, None, ":", ",", False, False, False)
-    return lambda value: "".join(encode(value, 0))
+    return pieces
 
 
-#: Returns compact JSON with all characters as they are.
-#:
-#: Raises TypeError for a value that is not JSON, ValueError for a number that is not finite, and
-#: RecursionError for a value that is nested too deeply or contains itself.
-encode_json: Callable[[Any], str] = _encoder()
+_pieces = _encoder()
+
+
+def encode_json(value: Any) -> str:
+    """Return a value as compact JSON, with all characters as they are.
+
+    :raises TypeError: a value in it is not JSON.
+    :raises ValueError: a number is not finite, or the value is nested too deeply or contains itself.
+    """
+    try:
+        return "".join(_pieces(value, 0))
+    except RecursionError:
+        # A cycle ends here: check_circular, which costs a dictionary entry for each container, is off.
+        raise ValueError("the value is nested too deeply, or contains itself") from None
+
+
 #: Returns a string as :func:`encode_json` writes it; for strings only.
 encode_string: Callable[[str], str] = json.encoder.encode_basestring

@@ -122,7 +122,7 @@ class Encoded:
     def text(self) -> str:
         """The JSON text."""
         if self._text is None:
-            self._text = _encode(self.value)
+            self._text = encode_json(self.value)
         return self._text
 
 
@@ -190,7 +190,6 @@ def _ambiguous(data: bytes, limits: JSONLimits, error: DuplicateKey) -> Invalid:
 def _message(value: Any, limits: JSONLimits, size: int) -> "Union[Request, Notification, Response, Failure, Invalid]":
     if type(value) is not dict:
         return Invalid(None, INVALID_REQUEST, f"a message is an object, not {_kind(value)}")
-    has_id = "id" in value
     id = value.get("id")
     # bool is a subclass of int, and True would equal the id 1 (SEC-28).
     readable = ((type(id) is int and (-_SHORT < id < _SHORT or len(str(id)) <= limits.id_length))
@@ -199,7 +198,12 @@ def _message(value: Any, limits: JSONLimits, size: int) -> "Union[Request, Notif
         return Invalid(id if readable else None, INVALID_REQUEST, "the member jsonrpc must be \"2.0\"",
                        "method" not in value and ("result" in value or "error" in value))
     method = value.get("method")
+    if method is None and readable:
+        result = value.get("result")
+        if type(result) is dict and "error" not in value:
+            return Response(id, result)  # type: ignore[arg-type]
     if type(method) is str:
+        has_id = "id" in value
         if has_id and not readable:
             return Invalid(None, INVALID_REQUEST,
                            f"a request id is a string or an integer, of at most {limits.id_length} characters")
@@ -224,10 +228,7 @@ def _message(value: Any, limits: JSONLimits, size: int) -> "Union[Request, Notif
         return Failure(id, error.get("code"), error.get("message"), error.get("data"))
     if not readable:
         return Invalid(None, INVALID_REQUEST, "an answer needs the id of its request", True)
-    result = value["result"]
-    if type(result) is not dict:
-        return Invalid(id, INVALID_REQUEST, f"a result must be an object, not {_kind(result)}", True)
-    return Response(id, result)  # type: ignore[arg-type]
+    return Invalid(id, INVALID_REQUEST, f"a result must be an object, not {_kind(value['result'])}", True)
 
 
 def _kind(value: Any) -> str:
@@ -235,14 +236,6 @@ def _kind(value: Any) -> str:
         return "null"
     return {bool: "a boolean", int: "an integer", float: "a number", str: "a string", list: "an array",
             dict: "an object"}.get(type(value), "a value")
-
-
-def _encode(value: Any) -> str:
-    try:
-        return encode_json(value)
-    except RecursionError:
-        # A cycle ends here: check_circular, which costs a dictionary entry for each container, is off.
-        raise ValueError("the value is nested too deeply, or contains itself") from None
 
 
 def dump(message: "Union[Request, Notification, Response, Failure]", *, null_id: bool = True) -> bytes:
@@ -260,14 +253,14 @@ def dump(message: "Union[Request, Notification, Response, Failure]", *, null_id:
     if kind is Notification:
         text = '{"jsonrpc":"2.0","method":' + encode_string(message.method)  # type: ignore[union-attr]
         params = message.params  # type: ignore[union-attr]
-        text += "}" if params is None else ',"params":' + _encode(params) + "}"
+        text += "}" if params is None else ',"params":' + encode_json(params) + "}"
     elif kind is Failure:
         error = {"code": message.code, "message": message.message}  # type: ignore[union-attr]
         if message.data is not None:  # type: ignore[union-attr]
             error["data"] = message.data  # type: ignore[union-attr]
         id = message.id  # type: ignore[union-attr]
-        middle = "" if id is None and not null_id else '"id":' + ("null" if id is None else _id(id)) + ","
-        text = '{"jsonrpc":"2.0",' + middle + '"error":' + _encode(error) + "}"
+        middle = "" if id is None and not null_id else '"id":' + encode_json(id) + ","
+        text = '{"jsonrpc":"2.0",' + middle + '"error":' + encode_json(error) + "}"
     else:
         raise TypeError(f"{kind.__name__} is not a message that can be sent")
     # A lone surrogate has no UTF-8 form; it is written as an escape, which Python spells as JSON does (SEC-23).
@@ -280,8 +273,8 @@ def dump_result(id: Id, result: Any) -> bytes:
     :param result: a JSON value, or one that is :class:`Encoded`.
     :raises TypeError, ValueError: as for :func:`dump`.
     """
-    text = (result._text or result.text) if type(result) is Encoded else _encode(result)
-    shown = id if type(id) is int else _encode(id)
+    text = (result._text or result.text) if type(result) is Encoded else encode_json(result)
+    shown = id if type(id) is int else encode_json(id)
     return f'{{"jsonrpc":"2.0","id":{shown},"result":{text}}}'.encode("utf-8", "backslashreplace")
 
 
@@ -291,14 +284,11 @@ def dump_request(id: Id, method: str, params: "Union[None, Dict[str, Any], Encod
     :param params: a JSON object, or one that is :class:`Encoded`.
     :raises TypeError, ValueError: as for :func:`dump`.
     """
-    text = f'{{"jsonrpc":"2.0","id":{_id(id)},"method":{encode_string(method)}'
+    shown = id if type(id) is int else encode_json(id)
+    text = f'{{"jsonrpc":"2.0","id":{shown},"method":{encode_string(method)}'
     if params is not None:
-        text += f',"params":{params.text if isinstance(params, Encoded) else _encode(params)}'
+        text += f',"params":{params.text if isinstance(params, Encoded) else encode_json(params)}'
     return (text + "}").encode("utf-8", "backslashreplace")
-
-
-def _id(id: Optional[Id]) -> str:
-    return repr(id) if type(id) is int else _encode(id)
 
 
 def describe(message: Message) -> str:

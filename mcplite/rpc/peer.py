@@ -143,10 +143,14 @@ class Peer(Caller, MessageSink):
         counters, size, length = self.counters, 0, len(data)
         counters.messages_received += 1
         counters.bytes_received += length
+        kind = type(message)
+        if kind is jsonrpc.Response:
+            self._on_response(message)  # type: ignore[arg-type]
+            return
         if length >= _MUCH and facts is not None:
             size = jsonrpc.estimate_memory(data, message.params if type(message) is jsonrpc.Request else None, self._limits)
-        if type(message) is jsonrpc.Request:
-            self._on_request(message, None, outlet, inline, facts, size)
+        if kind is jsonrpc.Request:
+            self._on_request(message, None, outlet, inline, facts, size)  # type: ignore[arg-type]
         elif type(message) is jsonrpc.Batch:
             self._receive_batch(message, outlet, facts, size)
         else:

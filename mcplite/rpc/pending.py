@@ -74,21 +74,36 @@ class Pending:
     :param max_timeout: seconds in all, whatever the progress; None for no such limit.
     """
 
-    __slots__ = ("id", "method", "on_progress", "progress", "clock", "timeout", "max_timeout", "begun", "limit", "end",
-                 "beside", "lasting", "outcome", "interrupted", "delivering", "_progressed", "_progress_bytes", "_event")
+    #: When the call began; only with one of the two limits.
+    begun = 0.0
+    #: When the call ends whatever the progress, and when it ends unless there is some.
+    limit: Optional[float] = None
+    end: Optional[float] = None
+    #: The progress notifications that the callback has not been given, each with its size in bytes.
+    progress: Optional[Deque[Tuple[Dict[str, Any], int]]] = None
+    #: The thread that runs the callback; 0 while none does.
+    delivering = 0
+    #: Whether there was any progress, and the bytes of what is kept.
+    _progressed = False
+    _progress_bytes = 0
+    #: What goes beside the message, on a channel that carries it.
+    beside: Any = None
+    #: Whether its caller leaves the reading to others.
+    lasting = False
+    #: The message or the exception that ended the call; None while it runs.
+    outcome: Any = None
+    #: Whether the waiting thread has to check for a cancel or a close.
+    interrupted = False
+    _event: Optional[threading.Event] = None
 
     def __init__(self, id: int, method: str, clock: Clock, timeout: Optional[float],
                  max_timeout: Optional[float], on_progress: Optional[Callable[[Dict[str, Any]], object]]) -> None:
+        # What most calls never have is in the class only: setting it for each would take half of this method's time.
         self.id = id
         self.method = method
         self.clock = clock
         self.timeout = timeout
         self.max_timeout = max_timeout
-        #: When the call began; only with one of the two limits.
-        self.begun = 0.0
-        #: When the call ends whatever the progress, and when it ends unless there is some.
-        self.limit: Optional[float] = None
-        self.end: Optional[float] = None
         if timeout is not None or max_timeout is not None:
             now = self.begun = clock.now()
             end = None if timeout is None else now + timeout
@@ -97,22 +112,8 @@ class Pending:
                 end = limit if end is None or limit < end else end
             self.end = end
         self.on_progress = on_progress
-        #: The progress notifications that the callback has not been given, each with its size in bytes.
-        self.progress: Optional[Deque[Tuple[Dict[str, Any], int]]] = None if on_progress is None else deque()
-        #: The thread that runs the callback; 0 while none does.
-        self.delivering = 0
-        #: Whether there was any progress, and the bytes of what is kept.
-        self._progressed = False
-        self._progress_bytes = 0
-        #: What goes beside the message, on a channel that carries it.
-        self.beside: Any = None
-        #: Whether its caller leaves the reading to others.
-        self.lasting = False
-        #: The message or the exception that ended the call; None while it runs.
-        self.outcome: Any = None
-        #: Whether the waiting thread has to check for a cancel or a close.
-        self.interrupted = False
-        self._event: Optional[threading.Event] = None
+        if on_progress is not None:
+            self.progress = deque()
 
     def _end_from(self, now: float) -> Optional[float]:
         if self.timeout is None:
@@ -189,7 +190,7 @@ class Pending:
         return f"within {self.timeout:g} s{' of its last progress' if self._progressed else ''} (timeout)"
 
     def remaining(self) -> Optional[float]:
-        """Return the seconds until the call times out; None if it never does."""
+        """Return the seconds until the call times out; None if it never does. Below zero, it has."""
         return None if self.end is None else self.clock.until(self.end)
 
     def prepare_sleep(self) -> threading.Event:

@@ -75,7 +75,9 @@ class CallerReading(Reading):
         self._waiting: List[Pending] = []
         self._waits = 0
         self._thread: Optional[threading.Thread] = None
+        #: Set at the end, and what it was set to: callers look at this, which is one step, and wait for the other.
         self._stop = new_event()
+        self._stopped = False
         self._free = new_event()
         self._faults = FaultLog(_log, self._stop.wait)
 
@@ -103,7 +105,7 @@ class CallerReading(Reading):
                 # Check again, now that a thread that releases the role can see this waiter.
                 if pending.outcome is not None or pending.interrupted or pending.progress:
                     return
-                if self._channel.interruptible and not self._role and not self._stop.is_set():
+                if self._channel.interruptible and not self._role and not self._stopped:
                     continue
                 if not _sleep_until(event, pending.remaining()):
                     return
@@ -131,9 +133,7 @@ class CallerReading(Reading):
             if pending.progress and (len(pending.progress) >= _PROGRESS_AT_ONCE or not channel.buffered):
                 return True
             remaining = pending.remaining()
-            if remaining is not None and remaining <= 0:
-                return False
-            if self._stop.is_set():
+            if self._stopped or remaining is not None and remaining <= 0:
                 return False
             try:
                 message = channel.read(WAKE_SECONDS if remaining is None or remaining > WAKE_SECONDS else remaining)
@@ -147,7 +147,7 @@ class CallerReading(Reading):
 
     def _release_role(self) -> None:
         self._role.pop("holder", None)
-        if self._stop.is_set():
+        if self._stopped:
             self._free.set()
         if self._waiting:
             self._wake_waiter()
@@ -161,13 +161,13 @@ class CallerReading(Reading):
                 waiter.wake()
 
     def _end(self, error: Exception) -> None:
-        if not self._stop.is_set():
+        if not self._stopped:
             self._failed(error)
 
     def _run_daemon(self) -> None:
         # The daemon reads while no call waits, so that notifications, pings and the end of the connection are
         # noticed, and releases the role as soon as a call waits.
-        while not self._stop.is_set():
+        while not self._stopped:
             try:
                 self._read_while_idle()
             except Exception as error:
@@ -181,7 +181,7 @@ class CallerReading(Reading):
         if self._channel.interruptible:
             waits = self._waits
             self._stop.wait(_PAUSE_SECONDS)
-            if self._waits != waits or self._stop.is_set():
+            if self._waits != waits or self._stopped:
                 return
         if self._role.setdefault("holder", self) is not self:
             return
@@ -191,12 +191,12 @@ class CallerReading(Reading):
             self._release_role()
 
     def _read_on(self, waits: int) -> None:
-        while not self._stop.is_set():
+        while not self._stopped:
             try:
                 message = self._channel.read(None)
             except (ProtocolError, ConnectionClosed) as error:
                 self._end(error)
-                self._stop.set()
+                self._set_stopped()
                 return
             if message is not None:
                 self._receive(message)
@@ -204,8 +204,12 @@ class CallerReading(Reading):
             if self._channel.interruptible and self._waits != waits:
                 return
 
-    def stop(self, timeout: float) -> bool:
+    def _set_stopped(self) -> None:
+        self._stopped = True
         self._stop.set()
+
+    def stop(self, timeout: float) -> bool:
+        self._set_stopped()
         with self._lock:
             waiting = list(self._waiting)
         for pending in waiting:
@@ -228,7 +232,7 @@ class CallerReading(Reading):
             wait_for_end(self._thread, Deadline(timeout))
 
     def let_go(self) -> None:
-        self._stop.set()
+        self._set_stopped()
         self._waiting.clear()
         self._role.clear()
 

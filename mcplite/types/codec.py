@@ -144,6 +144,7 @@ def _compile_decoder(cls: Type[Marked]) -> Convert:
     if cls._kept_in is not None:
         return cls._read_any  # type: ignore[no-any-return]
     title, hints = cls.__name__, get_type_hints(cls)
+    #: By the member's name: the attribute, the type of values that are taken as they are, what reads all others.
     plan: Dict[str, Tuple[str, Optional[type], Convert]] = {}
     required: List[Tuple[str, str, bool]] = []
     defaults: Dict[str, Any] = {}
@@ -161,6 +162,17 @@ def _compile_decoder(cls: Type[Marked]) -> Convert:
             required.append((field.name, name, hint is Any))
     kind = getattr(cls, "wire_type", None)
     adapt = cls._adapt
+    count = len(plan)
+
+    def complete(state: Dict[str, Any], wire: Dict[str, Any]) -> None:
+        for attribute, name, nullable in required:
+            if attribute not in state:
+                if not nullable or name not in wire:
+                    raise missing(title, repr(name), wire)
+                state[attribute] = None
+        for attribute, factory in factories.items():
+            if attribute not in state:
+                state[attribute] = factory()
 
     def run(wire: Any) -> Any:
         if type(wire) is not dict:
@@ -170,24 +182,23 @@ def _compile_decoder(cls: Type[Marked]) -> Convert:
         instance = cls.__new__(cls)
         state = instance.__dict__
         state.update(defaults)
+        extra: Optional[Dict[str, Any]] = None
         for name, item in wire.items():
             known = plan.get(name)
-            if known is not None:
-                if item is not None:
-                    attribute, exact, convert = known
-                    state[attribute] = item if type(item) is exact else convert(item)
-            elif kind is None or name != "type":
-                state.setdefault("_extra", {})[name] = item
-            elif item != kind:
-                raise wrong(f"{title}.type", repr(kind), item)
-        for attribute, name, nullable in required:
-            if attribute not in state:
-                if not nullable or name not in wire:
-                    raise missing(title, repr(name), wire)
-                state[attribute] = None
-        for attribute, factory in factories.items():
-            if attribute not in state:
-                state[attribute] = factory()
+            if known is None:
+                if kind is None or name != "type":
+                    if extra is None:
+                        extra = {}
+                    extra[name] = item
+                elif item != kind:
+                    raise wrong(f"{title}.type", repr(kind), item)
+            elif item is not None:
+                attribute, exact, convert = known
+                state[attribute] = item if type(item) is exact else convert(item)
+        if len(state) < count:
+            complete(state, wire)
+        if extra is not None:
+            state["_extra"] = extra
         return instance
 
     return run

@@ -98,7 +98,7 @@ def test_a_buffer_says_when_there_is_more_to_look_at_than_lines():
     assert not buffer.take_oversize() and buffer.noted and buffer.next() is None
 
 
-@pytest.mark.parametrize("line", [b"x", b"x ", b" x", b"x\r", b"\r", b"  ", b"", b"12345", b"12345\r", b"123456", b"\0", b"\xc2\x85"])
+@pytest.mark.parametrize("line", [b"x", b"x ", b" x", b"x\r", b"\r", b"  ", b"", b"12345", b"12345\r", b"123456", b"\0"])
 def test_a_line_that_comes_alone_is_as_one_of_many(line):
     alone, many = LineBuffer(5), LineBuffer(5)
     many.feed(b"a\n" + line + b"\nz\n")

@@ -16,17 +16,14 @@ __all__ = ["FeatureSession"]
 class FeatureSession:
     """The part of an open session that the calls of :class:`~.methods.Features` use."""
 
+    #: The server's name in errors.
+    name: str
     #: Declared by the server.
     capabilities: ServerCapabilities
     #: Whether the server runs tools as tasks.
     has_tasks = False
     #: Whether it does so when a call says so; else the server decides (TSK-05).
     asks_for_tasks = False
-
-    @property
-    def name(self) -> str:
-        """The server's name in errors."""
-        raise NotImplementedError
 
     @property
     def revision(self) -> Revision:

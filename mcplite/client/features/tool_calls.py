@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["ToolCalls"]
 
 _log = get_logger(__name__)
+#: The keywords of a call that was given none, in the order in which :meth:`ToolCalls.call_tool` compares them.
+_NO_OPTIONS = (DEFAULT, DEFAULT, None, None, True, False, None, None)
 
 
 class ToolCalls(TaskCalls):
@@ -135,8 +137,8 @@ class ToolCalls(TaskCalls):
             if self._task_support_of(name, options) == "required":  # TSK-08
                 task = self._start_task(session, params, options)
                 return self._tool_result(self._finish_task(task, session, options), session, name)
-        if (timeout is DEFAULT and max_timeout is DEFAULT and on_progress is None and meta is None and rounds and not fresh
-                and input_responses is None and request_state is None and not self._middleware):
+        if not self._middleware and _NO_OPTIONS == (
+                timeout, max_timeout, on_progress, meta, rounds, fresh, input_responses, request_state):
             # As _request() has it without options.
             answer = session.request(Call("tools/call", params, *self._default_limits, cancel))
         else:
@@ -183,7 +185,7 @@ class ToolCalls(TaskCalls):
 
     def _tool_result(self, answer: Dict[str, Any], session: FeatureSession, name: Optional[str]) -> CallToolResult:
         try:
-            result = codec.decode(CallToolResult, answer)
+            result: CallToolResult = codec.decoder(CallToolResult)(answer)
         except ProtocolError as error:
             raise unreadable(error, session, "tools/call") from error
         schema = None if name is None else self._output_schemas.listed.found.get(name)

@@ -71,6 +71,7 @@ class ClientSession(ConnectionHandler, FeatureSession, ObservedSession):
         self.connection = connection
         self.peer = connection.peer
         self._channel = connection.channel
+        self.name = connection.channel.name
         self._handlers = connection.handlers
         self._options = options
         self._observers = options.observers
@@ -78,10 +79,6 @@ class ClientSession(ConnectionHandler, FeatureSession, ObservedSession):
     def _observed(self, call: Call, send: Callable[[Call], Dict[str, Any]]) -> Dict[str, Any]:
         """Return the result of a call, seen by the client's observers."""
         return observed_request(self._observers, self, call, send) if self._observers else send(call)
-
-    @property
-    def name(self) -> str:
-        return self._channel.name
 
     def now(self) -> float:
         return self.peer.now()

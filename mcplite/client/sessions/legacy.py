@@ -259,7 +259,7 @@ class LegacySession(ClientSession):
 
         :raises TypeError, ValueError: the params are not JSON; nothing was sent.
         """
-        result = self._observed(call, self._call_renewing)
+        result = self._observed(call, self._call_renewing) if self._observers else self._call_renewing(call)
         if call.method in _STATEFUL:
             self._server_state.remember(call.method, call.params)
         return result

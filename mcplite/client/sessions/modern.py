@@ -163,8 +163,10 @@ class ModernSession(ClientSession):
         return result
 
     def _send_patiently(self, call: Call) -> Dict[str, Any]:
+        """Send a request, again while the server is busy."""
         try:
-            return self._send_with_retry(call)
+            # As _send_with_retry() does it, for a message without headers that cannot be stale either.
+            return self._send_once(call) if not self._carries_headers else self._send_with_retry(call)
         except (RemoteError, HTTPStatusError) as error:
             return send_again(self._send_with_retry, call, error)
 

@@ -70,7 +70,7 @@ class Validator:
 
     def is_valid(self, instance: Any) -> bool:
         """Whether *instance* is valid; False if its validation was stopped."""
-        verdict = self._verdict(instance)
+        verdict = (self._quick or self._compile())(instance)
         return not self._slow(instance, "") if verdict is None else verdict
 
     def problems(self, instance: Any, name: str = "") -> List[str]:
@@ -81,12 +81,12 @@ class Validator:
 
         :param name: stands before each path, such as "arguments".
         """
-        return [] if self._verdict(instance) else self._slow(instance, name)
+        quick = self._quick or self._compile()
+        return [] if quick(instance) else self._slow(instance, name)
 
-    def _verdict(self, instance: Any) -> Optional[bool]:
-        if self._quick is None:
-            self._quick = compile_check(self._schema, draft7=is_draft7(self._schema), longest=self._longest)
-        return self._quick(instance)
+    def _compile(self) -> Check:
+        quick = self._quick = compile_check(self._schema, draft7=is_draft7(self._schema), longest=self._longest)
+        return quick
 
     def _slow(self, instance: Any, name: str) -> List[str]:
         if self._full is None:

@@ -249,8 +249,7 @@ class PipeChannel(Channel):
                 except OSError as error:
                     raise self._broken(error) from error
         finally:
-            sent = sum(written)
-            self._unsent = unsent[sent:] if sent < total else b""
+            self._unsent = unsent[sum(written):]
 
     def _unreadable(self, error: OSError) -> ConnectionClosed:
         """Return the error for a read that failed."""
