@@ -1,17 +1,21 @@
 """Compiles a tool's return annotation, or the output schema given instead, to the schema of its structured result."""
 
+from __future__ import annotations
+
 import collections.abc
 import typing
-from typing import Any, Callable, Dict, List, Literal, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Literal, Optional, Union
 
 from ...errors import RegistrationError
-from ...protocol.schema.validation import Validator, check_schema
 from ...revisions import Revision
 from ...types import NULL, Model
-from .media import Audio, Image
 from .scalars import SIMPLE
 from .schemas import UNIONS, Schemas, unwrap_annotated
 from .signature import MISSING
+
+# What a start and a list do not need is imported by the functions that use it.
+if TYPE_CHECKING:
+    from ...protocol.schema.validation import Validator
 
 __all__ = ["Output", "StructuredOutput", "compile_output"]
 
@@ -42,8 +46,16 @@ class Output:
         self.bare = bare
         #: What writes the results, by revision; see :func:`~.results.result_writer`.
         self.writers: Dict[Revision, Callable[[Any, str], Optional[str]]] = {}
-        #: Checks what a handler returns; None if no schema is declared.
-        self.validator = None if schema is None else Validator(schema)
+        self._validator: Optional[Validator] = None
+
+    @property
+    def validator(self) -> Optional[Validator]:
+        """Checks what a handler returns; None if no schema is declared. Made, and the rules of schemas loaded, on first use."""
+        if self._validator is None and self.schema is not None:
+            from ...protocol.schema.validation import Validator
+
+            self._validator = Validator(self.schema)
+        return self._validator
 
     def schema_for(self, revision: Revision) -> Optional[Dict[str, Any]]:
         """Return the schema to declare in a revision."""
@@ -62,7 +74,8 @@ class Output:
 
     def problems(self, structured: Any) -> List[str]:
         """Return what is wrong with a structured result under the declared schema, one sentence each."""
-        return [] if self.validator is None else self.validator.problems(structured)
+        validator = self.validator
+        return [] if validator is None else validator.problems(structured)
 
 
 def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured: StructuredOutput, where: str) -> Output:
@@ -82,6 +95,8 @@ def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured
         return Output(off=True)
     bare = structured == "bare"
     if schema is not None:
+        from ...protocol.schema.validation import check_schema
+
         check_schema(schema, what=f"{where}: output_schema")
         return Output(schema) if schema.get("type") == "object" else _wrapping(schema, bare)
     if annotation in (int, float, bool) and type(annotation) is type:
@@ -136,6 +151,8 @@ def _is_bare(annotation: Any) -> bool:
 
 def _has_content(annotation: Any) -> bool:
     """Whether a content class occurs in the annotation."""
+    from .media import Audio, Image
+
     base, _ = unwrap_annotated(annotation)
     if isinstance(base, type) and not typing.get_args(base):
         return issubclass(base, (Model, Image, Audio)) or base.__name__ == "InputRequired" or base is bytes
