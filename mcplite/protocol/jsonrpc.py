@@ -5,11 +5,12 @@
 
 import copy
 import re
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
 from .jsonio import (
     DEFAULT_LIMITS,
+    LONG,
     DuplicateKey,
     JSONLimits,
     TooLarge,
@@ -18,6 +19,7 @@ from .jsonio import (
     encode_string,
     estimate_memory,
     load,
+    write_long,
 )
 from .show import quoted
 
@@ -110,17 +112,24 @@ class Encoded:
 
     :param value: the JSON value; None if only its text is known.
     :param text: the text; by default that of *value*.
+    :param parts: in place of the text: what stands before a long string, its value, which is encoded when the message is, and
+        what stands behind it.
     """
 
-    __slots__ = ("value", "_text")
+    __slots__ = ("value", "_text", "parts")
 
-    def __init__(self, value: Any, text: Optional[str] = None) -> None:
+    def __init__(self, value: Any, text: Optional[str] = None, parts: Optional[Tuple[str, str, str]] = None) -> None:
         self.value = value
         self._text = text
+        #: The text in parts, as given.
+        self.parts = parts
 
     @property
     def text(self) -> str:
         """The JSON text."""
+        if self.parts is not None:
+            before, string, after = self.parts
+            return f"{before}{encode_string(string)}{after}"
         if self._text is None:
             self._text = encode_json(self.value)
         return self._text
@@ -273,8 +282,16 @@ def dump_result(id: Id, result: Any) -> bytes:
     :param result: a JSON value, or one that is :class:`Encoded`.
     :raises TypeError, ValueError: as for :func:`dump`.
     """
-    text = (result._text or result.text) if type(result) is Encoded else encode_json(result)
     shown = id if type(id) is int else encode_json(id)
+    if type(result) is Encoded:
+        if result.parts is not None:
+            before, string, after = result.parts
+            return write_long(f'{{"jsonrpc":"2.0","id":{shown},"result":{before}', string, after + "}", quote=True)
+        text = result._text or result.text
+    else:
+        text = encode_json(result)
+    if len(text) > LONG:
+        return write_long(f'{{"jsonrpc":"2.0","id":{shown},"result":', text, "}")
     return f'{{"jsonrpc":"2.0","id":{shown},"result":{text}}}'.encode("utf-8", "backslashreplace")
 
 
@@ -285,10 +302,13 @@ def dump_request(id: Id, method: str, params: "Union[None, Dict[str, Any], Encod
     :raises TypeError, ValueError: as for :func:`dump`.
     """
     shown = id if type(id) is int else encode_json(id)
-    text = f'{{"jsonrpc":"2.0","id":{shown},"method":{encode_string(method)}'
-    if params is not None:
-        text += f',"params":{params.text if isinstance(params, Encoded) else encode_json(params)}'
-    return (text + "}").encode("utf-8", "backslashreplace")
+    head = f'{{"jsonrpc":"2.0","id":{shown},"method":{encode_string(method)}'
+    if params is None:
+        return (head + "}").encode("utf-8", "backslashreplace")
+    text = params.text if isinstance(params, Encoded) else encode_json(params)
+    if len(text) > LONG:
+        return write_long(head + ',"params":', text, "}")
+    return f'{head},"params":{text}}}'.encode("utf-8", "backslashreplace")
 
 
 def describe(message: Message) -> str:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mcplite.errors import INVALID_REQUEST, PARSE_ERROR
+from mcplite.protocol.jsonio import LONG
 from mcplite.protocol.jsonrpc import (
     Batch,
     Encoded,
@@ -400,6 +401,20 @@ def test_an_encoded_result_is_made_once():
     result["a"].append(2)
     assert dump(Response("x", encoded)) == b'{"jsonrpc":"2.0","id":"x","result":{"a":[1]}}'
     assert encoded.value is result
+
+
+@pytest.mark.parametrize("size", [LONG - 2, LONG - 1, LONG, LONG + 1, 3 * LONG + 5])
+@pytest.mark.parametrize("text", ["x", "é", '"', "\\\n", "\ud800", "\ud83d\ude00\U0001f600\x00\x7f\u2028"])
+def test_a_long_text_is_sent_as_a_short_one_is(text, size):
+    text = (text * size)[:size]
+    shown = json.dumps(text, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    parts = Encoded(None, parts=('{"a":', text, ',"b":1}'))
+    assert dump(Response(1, {"a": text})) == dump(Response(1, Encoded({"a": text}))) \
+        == b'{"jsonrpc":"2.0","id":1,"result":{"a":%b}}' % shown
+    assert dump(Response("\udfff", parts)) == b'{"jsonrpc":"2.0","id":"\\udfff","result":{"a":%b,"b":1}}' % shown
+    assert parts.text.encode("utf-8", "backslashreplace") == b'{"a":%b,"b":1}' % shown
+    for params in ({"a": text}, Encoded({"a": text})):
+        assert dump(Request(1, "m", params)) == b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":%b}}' % shown
 
 
 cyclic = {}

@@ -5,7 +5,8 @@ import copy
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ...errors import ProtocolError
-from ...protocol.jsonio import encode_json, encode_string
+from ...protocol.jsonio import LONG, encode_json, encode_string
+from ...protocol.jsonrpc import Encoded
 from ...protocol.show import quoted
 from ...revisions import Revision
 from ...types import (
@@ -32,7 +33,7 @@ from .returns import Output
 __all__ = ["BadOutput", "Write", "content_items", "prompt_messages", "resource_contents", "result_writer", "tool_result"]
 
 #: Takes what a tool returned; see :func:`result_writer`.
-Write = Callable[[Any, str], Optional[str]]
+Write = Callable[[Any, str], Optional[Encoded]]
 
 _CONTENT = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource, ToolUseContent, ToolResultContent,
             UnknownContent)
@@ -100,17 +101,19 @@ def result_writer(output: Output, revision: Revision) -> Write:
     if wrapped and (output.bare is None or revision.object_output_only):
         before, after = before + '{"result":', "}"
 
-    def write_undeclared(value: Any, end: str) -> Optional[str]:
+    def write_undeclared(value: Any, end: str) -> Optional[Encoded]:
         kind = type(value)
         if kind is str:
-            return f'{{"content":[{{"type":"text","text":{encode_string(value)}}}]{end}'
+            if len(value) > LONG:
+                return Encoded(None, parts=('{"content":[{"type":"text","text":', value, "}]" + end))
+            return Encoded(None, f'{{"content":[{{"type":"text","text":{encode_string(value)}}}]{end}')
         if kind is not dict:
             return None
         text = encode_json(jsonable(value))
         members = "," + before + text if structured else ""
-        return f'{{"content":[{{"type":"text","text":{encode_string(text)}}}]{members}{end}'
+        return Encoded(None, f'{{"content":[{{"type":"text","text":{encode_string(text)}}}]{members}{end}')
 
-    def write_declared(value: Any, end: str) -> Optional[str]:
+    def write_declared(value: Any, end: str) -> Optional[Encoded]:
         kind = type(value)
         if kind in SCALARS:
             data = value
@@ -123,10 +126,10 @@ def result_writer(output: Output, revision: Revision) -> Write:
         text = encode_json(data)
         shown = text if type(data) is str else encode_string(text)
         if not structured:
-            return f'{{"content":[{{"type":"text","text":{shown}}}]{end}'
+            return Encoded(None, f'{{"content":[{{"type":"text","text":{shown}}}]{end}')
         if not wrapped and type(data) is not dict:
             return None
-        return f'{{"content":[{{"type":"text","text":{shown}}}],{before}{text}{after}{end}'
+        return Encoded(None, f'{{"content":[{{"type":"text","text":{shown}}}],{before}{text}{after}{end}')
 
     return write_undeclared if output.schema is None else write_declared
 

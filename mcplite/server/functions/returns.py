@@ -15,6 +15,7 @@ from .signature import MISSING
 
 # What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
+    from ...protocol.jsonrpc import Encoded
     from ...protocol.schema.validation import Validator
 
 __all__ = ["Output", "StructuredOutput", "compile_output"]
@@ -45,7 +46,7 @@ class Output:
         self.exact = exact
         self.bare = bare
         #: What writes the results, by revision; see :func:`~.results.result_writer`.
-        self.writers: Dict[Revision, Callable[[Any, str], Optional[str]]] = {}
+        self.writers: Dict[Revision, Callable[[Any, str], Optional[Encoded]]] = {}
         self._validator: Optional[Validator] = None
 
     @property

@@ -6,7 +6,7 @@ The dispatcher calls it for ``tools/call``. It also uses :func:`call_until_compl
 from typing import Any, Dict, Optional
 
 from ...errors import Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ToolError, UrlElicitationRequired
-from ...protocol import codec, jsonrpc
+from ...protocol import codec
 from ...revisions import Revision
 from ...rpc.tracing import ERROR, INFO, WARNING, get_logger
 from ...types import CallToolResult, TextContent
@@ -112,9 +112,9 @@ def _run(context: RequestContext, name: str, function: Function, kwargs: Dict[st
         revision = session.revision
         if not (session.runtime.catalog.middleware or context.result_is_read):  # which reads and changes results
             write = function.output.writers.get(revision) or _writer(function.output, revision)
-            text = write(value, session.result_end)
-            if text is not None:
-                return jsonrpc.Encoded(None, text)
+            encoded = write(value, session.result_end)
+            if encoded is not None:
+                return encoded
         result = tool_result(value, function)
         result.structured_content = function.output.value_for(result.structured_content, revision)
         result.content = codec.downgrade(result.content, revision)

@@ -59,6 +59,8 @@ VALUES: Dict[str, Any] = {
     "call with error": types.CallToolResult(content=[types.TextContent("x")], is_error=True),
     "colour": Colour.RED, "colour 2": Colour.BLUE, "generator": (n for n in range(3)),
 }
+VALUES["long"] = "\ud800\U0001f600\"\\\n\x00é" * 10_000
+VALUES["long in a dict"] = {"a": VALUES["long"]}
 VALUES["cycle"] = cycle = []
 cycle.append(cycle)
 SCHEMAS: Dict[str, Any] = {
