@@ -346,6 +346,7 @@ class LeaderFollowerReading(_PooledReading):
             except BaseException:
                 # The message is lost, but not those behind it.
                 self._faults.note("a message of %s could not be processed", channel.name)
+            message = None  # not kept while the next one is awaited
             with lock:
                 if not watchdog.end(task):
                     return

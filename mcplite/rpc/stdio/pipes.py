@@ -37,6 +37,8 @@ __all__ = ["PIPE_CLOSED", "PipeChannel", "PipeReader", "cancel_read", "has_input
 _log = get_logger(__name__)
 #: Bytes to read at once: a pipe holds 64 KiB, and a larger buffer only costs more to allocate.
 _CHUNK_BYTES = 65536
+#: Bytes of a message that is written without being joined with its line end.
+_LONG_BYTES = 65_536
 #: Seconds after which a writer that waits for a full pipe checks whether the channel was closed.
 _SLICE_SECONDS = 0.2
 #: The number of the error of a write to a pipe or stream whose reader has closed it.
@@ -218,9 +220,12 @@ class PipeChannel(Channel):
             raise RequestTimeout(f"{self.name} has not read its input for {timeout:g} s")
         try:
             if self._unsent:
-                self._flush(end)
-            self._unsent = data + b"\n"
-            self._flush(end)
+                self._flush(self._unsent, b"", end)
+            if len(data) < _LONG_BYTES or sys.platform == "win32":
+                self._unsent = data + b"\n"
+                self._flush(self._unsent, b"", end)
+            else:
+                self._flush(data, b"\n", end)  # a long message is not copied for its line end
         except RequestTimeout:
             if len(self._unsent) == len(data) + 1:
                 self._unsent = b""  # no byte was written, so the message can be dropped as a whole
@@ -230,26 +235,29 @@ class PipeChannel(Channel):
             if self._input_over:
                 self.close_input(0)
 
-    def _flush(self, end: Optional[float]) -> None:
+    def _flush(self, unsent: bytes, behind: bytes, end: Optional[float]) -> None:
         # Called with the write lock held; to be done until the monotonic time *end*. The number of bytes written is stored
         # inside the same call into C, for the reason given in read().
         written: List[int] = []
         write = write_piece if sys.platform == "win32" else os.write
-        unsent = self._unsent
-        total, sent = len(unsent), 0
+        total, sent = len(unsent) + len(behind), 0
         try:
             while sent < total:
                 if self._closed:
                     raise self._closed_here()
                 try:
-                    written.extend(map(write, (self._write_fd,), (memoryview(unsent)[sent:] if sent else unsent,)))
+                    if behind and sys.platform != "win32":
+                        written.extend(map(os.writev, (self._write_fd,), ((memoryview(unsent)[sent:], behind),)))
+                    else:
+                        written.extend(map(write, (self._write_fd,), (memoryview(unsent)[sent:] if sent else unsent,)))
                     sent = sum(written)
                 except BlockingIOError:
                     self._wait_writable(end)
                 except OSError as error:
                     raise self._broken(error) from error
         finally:
-            self._unsent = unsent[sum(written):]
+            sent = sum(written)
+            self._unsent = b"" if sent == total else (unsent + behind)[sent:]
 
     def _unreadable(self, error: OSError) -> ConnectionClosed:
         """Return the error for a read that failed."""

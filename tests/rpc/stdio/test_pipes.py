@@ -164,6 +164,23 @@ def test_a_write_to_a_full_pipe_times_out_and_its_rest_goes_out_first(make):
     assert bytes(got) == big + b"\nafter\n"
 
 
+@pytest.mark.parametrize("size", [5, 300_000])
+def test_a_message_of_which_no_byte_was_written_is_dropped(make, size):
+    pair = make(nonblocking=True)
+    sent = 0
+    with pytest.raises(RequestTimeout, match="pipe is full"):
+        while True:
+            pair.channel.write(b"small", timeout=0.05)
+            sent += 1
+    with pytest.raises(RequestTimeout, match="pipe is full"):
+        pair.channel.write(b"x" * size, timeout=0.05)
+    got = bytearray()
+    while len(got) < 6 * sent:
+        got.extend(os.read(pair.theirs_in, 65536))
+    pair.channel.write(b"after", timeout=20)
+    assert bytes(got) + os.read(pair.theirs_in, 65536) == b"small\n" * sent + b"after\n"
+
+
 def test_a_second_writer_times_out_as_well(make):
     pair = make(nonblocking=True)
     first = threading.Thread(target=lambda: pytest.raises(RequestTimeout, pair.channel.write, b"x" * 300_000, 1.0))
@@ -223,10 +240,11 @@ def test_a_failed_read_ends_the_channel(make):
         pair.channel.read(20)
 
 
-def test_many_writers_keep_lines_whole(make):
+@pytest.mark.parametrize("size", [20_000, 65_535, 65_536, 100_000])
+def test_many_writers_keep_lines_whole(make, size):
     pair = make()
     got = bytearray()
-    total = 8 * 20 * 20_001
+    total = 8 * 20 * (size + 1)
 
     def read():
         while len(got) < total:
@@ -234,7 +252,7 @@ def test_many_writers_keep_lines_whole(make):
 
     reader = threading.Thread(target=read)
     reader.start()
-    writers = [threading.Thread(target=lambda letter=letter: [pair.channel.write(letter * 20_000) for _ in range(20)])
+    writers = [threading.Thread(target=lambda letter=letter: [pair.channel.write(letter * size) for _ in range(20)])
                for letter in (b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h")]
     for writer in writers:
         writer.start()
@@ -243,7 +261,7 @@ def test_many_writers_keep_lines_whole(make):
     reader.join(30)
     lines = bytes(got).split(b"\n")[:-1]
     assert len(lines) == 160
-    assert all(len(set(line)) == 1 and len(line) == 20_000 for line in lines)
+    assert all(len(set(line)) == 1 and len(line) == size for line in lines)
 
 
 #: Runs in a process of its own, with no ``site``: an exception out of a signal handler may strike whatever is
