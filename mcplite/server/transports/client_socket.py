@@ -3,6 +3,7 @@
 :mod:`.connection` writes responses to it, and :mod:`.request_body` reads from it.
 """
 
+import contextlib
 import select
 import socket
 import sys
@@ -134,11 +135,19 @@ class ClientSocket:
             self._timeout = seconds
             self.sock.settimeout(seconds)
 
-    def receive_pending(self, size: int) -> None:
-        """Move bytes that have already arrived into the buffer."""
-        try:
-            self._set_timeout(0.0)
+    def receive_now(self, size: int) -> None:
+        """Move bytes that have already arrived into the buffer, if there are any.
+
+        :raises OSError: the connection is broken.
+        """
+        self._set_timeout(0.0)
+        with contextlib.suppress(BlockingIOError):
             self.buffer += self.sock.recv(size)
+
+    def receive_pending(self, size: int) -> None:
+        """Move bytes that have already arrived into the buffer, at the end of the server: a broken connection is no error."""
+        try:
+            self.receive_now(size)
         except OSError as error:
             _log.debug("the connection of %s ended: %s", self.remote, error)
 

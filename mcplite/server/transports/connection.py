@@ -19,7 +19,7 @@ from ..http.messages import HTTPResponse, StreamingBody, do_nothing
 from ..limits import Limits
 from ..shares import sender_at
 from .client_socket import ClientGone, ClientSocket
-from .request_body import BodyBudget, RequestBody
+from .request_body import SMALL_BODY, BodyBudget, RequestBody
 
 __all__ = ["Connection"]
 
@@ -41,7 +41,7 @@ Watch = Callable[[socket.socket, Callable[[], object]], Callable[[], object]]
 
 
 class Parked(Exception):
-    """No request has arrived for a moment, so that the connection can be parked instead of waiting on a thread."""
+    """No request has arrived for a moment, or not its body: the connection can be parked instead of waiting on a thread."""
 
 
 def _never() -> bool:
@@ -103,6 +103,8 @@ class Connection:
         self._block = b""
         self._head: Optional[RequestHead] = None
         self._plan: Optional[int] = 0
+        #: The head of a request whose body the poller waits for.
+        self._awaited: Optional[RequestHead] = None
         #: A cache, since responses repeat theirs: what the last head of a whole response was made of, and the head up to the
         #: length of the body.
         self._made_of: Tuple[Any, ...] = ()
@@ -118,6 +120,11 @@ class Connection:
         """Whether the client has sent something that waits to be read, so that closing the connection may lose a request."""
         return self._client.has_input()
 
+    @property
+    def awaits_body(self) -> bool:
+        """Whether the poller waits for the body of a request, whose head has been read."""
+        return self._awaited is not None
+
     def serve(self) -> bool:
         """Serve requests on this thread, which may block, until the connection can be parked (True) or is closed (False)."""
         self._client.may_block = True
@@ -127,7 +134,7 @@ class Connection:
         return again
 
     def _serve_blocking(self) -> bool:
-        while self._client.buffer or not self._may_park():
+        while self._client.buffer or self._awaited is not None or not self._may_park():
             if not self._serve_one():
                 self._linger()
                 return False
@@ -192,7 +199,7 @@ class Connection:
     def _serve_one(self) -> bool:
         """Serve the next request; False if it was the last."""
         try:
-            head = self._read_head()
+            head = self._awaited or self._read_head()
             if head is None:
                 return False
         except BadRequest as error:
@@ -200,6 +207,7 @@ class Connection:
             _access.info("%s - %d", self._remote, error.status)
             self._client.send_all(_plain(error.status, str(error)))
             return False
+        self._wait_for_body(head)
         started = time.monotonic()
         self._client.busy = True
         body = RequestBody(self._client, head, self._plan, self._limits, self._budget, self.sender)
@@ -278,6 +286,23 @@ class Connection:
             self._plan = body_plan(head)
             self._head, self._block = head, block
         return self._head
+
+    def _wait_for_body(self, head: RequestHead) -> None:
+        """Leave a small body that is not there yet to the poller: many clients send it apart, a moment after the head.
+
+        Another thread would have to lead while this one blocks on the client, which costs more than serving the request. So
+        the poller waits, once for each request; a client that is slower than that blocks a thread of its own.
+
+        :raises Parked: the body is not there.
+        """
+        client, plan = self._client, self._plan
+        awaited, self._awaited = self._awaited, None
+        if client.may_block or not plan or plan > SMALL_BODY or len(client.buffer) >= plan or "expect" in head.headers:
+            return
+        client.receive_now(plan - len(client.buffer))
+        if awaited is None and len(client.buffer) < plan:
+            self._awaited = head
+            raise Parked
 
     # --- the response -----------------------------------------------------------------------------------
 

@@ -348,8 +348,12 @@ class Poller:
                                          if connection.hung_up or now - connection.since > self._idle_seconds]
             for connection in expired:
                 self._unregister(connection)
+            late = [connection for connection in self._idle.values()
+                    if connection.awaits_body and now - connection.since > self._pause]
         for connection in expired:
             self._close(connection)
+        for connection in late:
+            self._serve_on_thread(connection)
         self._expiring = False  # first: a connection may be parked meanwhile
         try:
             expiring = self._on_sweep()
@@ -426,7 +430,7 @@ class Poller:
             self._wakeup_reader.close()
             self._wakeup_writer.close()
         for connection in parked:
-            if connection not in ready:
+            if connection not in ready and not connection.awaits_body:
                 self._close(connection)
                 continue
             connection.receive_pending()

@@ -17,13 +17,13 @@ from ..limits import Limits
 from ..shares import Shares
 from .client_socket import ClientGone, ClientSocket
 
-__all__ = ["BodyBudget", "RequestBody"]
+__all__ = ["SMALL_BODY", "BodyBudget", "RequestBody"]
 
 _PIECE = 1 << 18
 #: Seconds after which the rate of a body is checked.
 _RATE_AFTER_SECONDS = 5.0
 #: Bytes of a body that arrived whole and counts to no budget; as many of all connections are little.
-_SMALL_BYTES = 4096
+SMALL_BODY = 4096
 #: Bytes that an object, an array or one of their members takes when it is decoded, roughly.
 _ELEMENT_BYTES = 64
 _REFUSED = "the request bodies of all clients together are too large; try again later"
@@ -83,7 +83,7 @@ class RequestBody:
             raise UnreadableBody(413, f"the body has {plan} bytes; the limit is {limit}")
         buffer = client.buffer
         whole = plan is not None and len(buffer) >= plan
-        if plan is not None and whole and plan <= _SMALL_BYTES:
+        if plan is not None and whole and plan <= SMALL_BODY:
             body = bytes(buffer[:plan])
             del buffer[:plan]
             self.unread = False

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from mcplite.errors import TransportError
-from mcplite.server.http.messages import HTTPResponse
+from mcplite.server.http.messages import HTTPResponse, UnreadableBody
 from mcplite.server.limits import Limits
 from mcplite.server.transports import poller as poller_module
 from mcplite.server.transports.connection import Connection
@@ -27,6 +27,7 @@ class Host:
         self.poller = Poller(self.limits.idle_seconds, self.left)
         self.gone = []
         self.threads = {}
+        self.bodies = []
         self.events = {}
         self.closing = False
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -41,7 +42,10 @@ class Host:
         self.gone.append(connection)
 
     def handle(self, asked):
-        asked.read(1000)
+        try:
+            self.bodies.append(asked.read(1000))
+        except UnreadableBody as error:
+            return HTTPResponse(error.status, [], [])
         self.threads.setdefault(asked.path, []).append(threading.current_thread())
         event = self.events.get(asked.path)
         if event is not None:
@@ -100,6 +104,87 @@ def test_a_slow_request_does_not_delay_others(host):
         event.set()
         assert slow.reply().body == b"/slow"
         assert ask(slow, "/again") == b"/again"
+
+
+def head_of(path, length=4, *lines):
+    return "\r\n".join([f"POST {path} HTTP/1.1", "Host: x", f"Content-Length: {length}", *lines, "", ""]).encode()
+
+
+def awaited(made):
+    return [connection for connection in made.poller._idle.values() if connection.awaits_body]
+
+
+def test_a_body_that_comes_after_its_head_takes_no_other_thread(host):
+    made = host()
+    with made.client() as wire:
+        for number in range(20):
+            wire.send(head_of("/apart"))
+            assert wait_until(lambda: awaited(made))
+            wire.send(b"%04d" % number)
+            assert wire.reply().body == b"/apart"
+    assert made.bodies == [b"%04d" % number for number in range(20)]
+    assert len(set(made.threads["/apart"])) <= 2
+
+
+def test_a_body_in_three_pieces_blocks_a_thread_of_its_own(host):
+    made = host()
+    with made.client() as wire, made.client() as quick:
+        wire.send(head_of("/slow"))
+        assert wait_until(lambda: awaited(made))
+        wire.send(b"ab")
+        assert wait_until(lambda: not awaited(made))
+        assert ask(quick, "/quick") == b"/quick"
+        wire.send(b"cd" + head_of("/next") + b"more")
+        assert wire.reply().body == b"/slow" and wire.reply().body == b"/next"
+    assert made.bodies == [b"", b"abcd", b"more"]
+    assert made.threads["/quick"][0] is not made.threads["/slow"][0]
+
+
+def test_a_body_that_does_not_come_is_waited_for_within_its_limit(host):
+    made = host(body_seconds=1)
+    with made.client() as wire, made.client() as quick:
+        wire.send(head_of("/stalled"))
+        assert wait_until(lambda: awaited(made))
+        assert ask(quick, "/quick") == b"/quick"
+        assert wire.reply().status == 408
+    assert made.bodies == [b""]
+
+
+@pytest.mark.parametrize("line", ["Expect: 100-continue", "Transfer-Encoding: chunked"])
+def test_a_body_that_is_announced_otherwise_is_read_as_ever(host, line):
+    made = host()
+    with made.client() as wire:
+        lines = [b"Content-Length: 4\r\n", b"abcd"] if line.startswith("Expect") else [b"", b"4\r\nabcd\r\n0\r\n\r\n"]
+        wire.send(b"POST /other HTTP/1.1\r\nHost: x\r\n" + lines[0] + line.encode() + b"\r\n\r\n")
+        if line.startswith("Expect"):
+            assert wire.reply().status == 100
+        wire.send(lines[1])
+        assert wire.reply().body == b"/other"
+    assert made.bodies == [b"abcd"]
+
+
+@pytest.mark.parametrize("end", ["close", "reset"])
+def test_a_client_that_leaves_instead_of_sending_its_body_is_let_go(host, end, caplog):
+    made = host()
+    with made.client() as wire:
+        wire.send(head_of("/gone"))
+        assert wait_until(lambda: awaited(made))
+        if end == "reset":
+            wire.reset()
+    assert wait_until(lambda: len(made.gone) == 1)
+    assert made.bodies == [] and not caplog.records
+
+
+def test_a_request_whose_body_is_awaited_is_served_by_a_server_that_stops(host):
+    made = host()
+    with made.client() as wire:
+        wire.send(head_of("/last"))
+        assert wait_until(lambda: awaited(made))
+        made.closing = True
+        made.poller.close()
+        wire.send(b"body")
+        assert wire.reply().body == b"/last"
+    assert made.bodies == [b"body"]
 
 
 def test_during_a_burst_of_slow_requests_each_has_a_thread(host, monkeypatch):
