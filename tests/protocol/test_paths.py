@@ -200,6 +200,13 @@ def test_file_uris():
 
 
 @posix_only
+def test_a_path_may_begin_with_any_character():
+    for character in map(chr, [*range(1, 47), *range(48, 256)]):
+        path = f"/{character}/x{character}" if character != "." else "/.x"
+        assert path_of(file_uri(path)) == path
+
+
+@posix_only
 @pytest.mark.parametrize("uri, path", [
     ("file:///home/me/a%20b", "/home/me/a b"), ("file://localhost/x", "/x"), ("FILE:///x", "/x"), ("file:///", "/"),
     ("file:///caf%C3%A9", "/café"), ("file:///caf%e9", "/caf\udce9"), ("file:///100%", "/100%"), ("file://", "/"),

@@ -100,6 +100,12 @@ def test_a_json_object_is_returned():
     assert "authorization" not in headers and "cookie" not in headers
 
 
+def test_a_url_without_a_path_is_that_of_the_root():
+    with Pages(**{"": {"root": True}, "page": {"root": False}}) as script, Web(script.url) as web:
+        assert [web.get(script.origin + path, WHAT)["root"] for path in ("", "/page", "/")] == [True, False, True]
+    assert script.connections == 1, "it is the same origin"
+
+
 def test_headers_of_the_caller_go_along():
     with Pages(page={}) as script, Web(script.url) as web:
         assert web.get(f"{script.origin}/page", WHAT, {"MCP-Protocol-Version": "v"}) == {}
@@ -219,6 +225,21 @@ def test_an_answer_that_drips_is_given_up_in_time(monkeypatch, first, piece):
         page.closing = script.closing
         with pytest.raises(mcplite.AuthError, match=rf"^{WHAT}, {script.origin}/page, was not answered within 0\.3 s"):
             fetch(script)
+
+
+@pytest.mark.parametrize("seconds", [0.9, 5.0])
+def test_the_time_limit_includes_connecting(monkeypatch, seconds):
+    monkeypatch.setattr(web_module, "_SECONDS", seconds)
+    limits, connect = [], socket.create_connection
+
+    def create_connection(address, timeout, *arguments, **options):
+        limits.append(timeout)
+        return connect(address, timeout, *arguments, **options)
+
+    monkeypatch.setattr(socket, "create_connection", create_connection)
+    with Pages(page={}) as script:
+        assert fetch(script) == {}
+    assert 0 < limits[0] <= seconds  # the last is of the server's end
 
 
 def test_the_time_limit_includes_all_redirects(monkeypatch):

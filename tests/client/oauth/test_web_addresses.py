@@ -200,7 +200,8 @@ def test_the_server_itself_may_be_anywhere(names):
     assert names.asked == []
 
 
-@pytest.mark.parametrize("host", ["mcp.example.evil.example", "evil-mcp.example", "mcp.example.", "xmcp.example"])
+@pytest.mark.parametrize("host", ["mcp.example.evil.example", "evil-mcp.example", "mcp.example.", "xmcp.example",
+                                  "Xmcp.example"])
 def test_only_the_very_name_is_the_server_itself(names, host):
     names.update({"mcp.example": [PUBLIC], host: ["10.0.0.1"]})
     with pytest.raises(OSError, match="a private network"):
@@ -276,7 +277,7 @@ def test_names_are_looked_up_for_the_port_and_for_tcp(monkeypatch):
 
 @pytest.mark.parametrize("host, expected", [
     ("127.0.0.1", True), ("[::1]", True), ("::1", True), ("[fe80::1%eth0]", True), ("fe80::1%25", True), ("example.com", False),
-    ("x127.0.0.1", False), ("127.0.0.1x", False), ("127.0.0.1 ", False), ("", False), ("127.1", False),
+    ("x127.0.0.1", False), ("127.0.0.1x", False), ("X127.0.0.1X", False), ("127.0.0.1 ", False), ("", False), ("127.1", False),
 ])
 def test_hosts_that_are_addresses(host, expected):
     assert is_address(host) is expected

@@ -61,6 +61,7 @@ USERS = ["https://user@h/", "https://user:secret@h/mcp", "https://@h/", "https:/
 @pytest.mark.parametrize("url, origin, base", [
     ("https://h", ("https", "h", 443), "https://h"),
     ("HTTPS://MCP.Example.COM/Path", ("https", "mcp.example.com", 443), "https://mcp.example.com"),
+    ("HTTPS://XX.EXAMPLE.XXX/", ("https", "xx.example.xxx", 443), "https://xx.example.xxx"),
     ("http://h:80/x", ("http", "h", 80), "http://h"), ("http://h:443", ("http", "h", 443), "http://h:443"),
     ("https://h:443?x", ("https", "h", 443), "https://h"), ("https://h:80#x", ("https", "h", 80), "https://h:80"),
     ("https://h:/x", ("https", "h", 443), "https://h"), ("https://h:0443/x", ("https", "h", 443), "https://h"),
@@ -118,6 +119,17 @@ def test_errors_repeat_no_secret(url):
     assert "secret" not in str(caught.value) and "cret@" not in str(caught.value)
 
 
+@pytest.mark.parametrize("url, said", [
+    ("https//h/", "'https//h/'"), ("ftp://h/a?b=c", "'ftp://h/a'"), ("https://h:0/", "'https://h:0/'"),
+    ("https://[::g]/#x", "'https://[::g]/'"), ("ftp://" + "h" * 190, repr("ftp://" + "h" * 190)),
+    ("ftp://" + "h" * 193, repr("ftp://" + "h" * 193)[:197] + "..."), ("x@y", "'...@...'"),
+])
+def test_errors_quote_the_rest_of_a_url(url, said):
+    with pytest.raises(ValueError) as caught:
+        origin_of(url)
+    assert str(caught.value).startswith(said + " ")
+
+
 # --- the server's URL ----------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("url, written", [
@@ -152,6 +164,7 @@ def test_how_a_servers_url_is_written(url, written):
 @pytest.mark.parametrize("url, path", [
     ("https://h", ""), ("https://h?/x", ""), ("https://h/", "/"), ("https://h/mcp/", "/mcp/"),
     ("https://h/a%2fb%7e%41%C3%a9", "/a%2Fb~A%C3%A9"),
+    ("https://h/a/b/..", "/a/"), ("https://h/a/.", "/a/"), ("https://h/a/b/.?c", "/a/b/"), ("https://h/..", "/"),
     ("https://h/a/%2e%2E/b;c", "/b;c"), ("https://h/%252e%252e/a", "/%252e%252e/a"),
 ])
 def test_one_spelling_of_a_path(url, path):

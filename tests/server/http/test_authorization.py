@@ -18,6 +18,7 @@ from mcplite.errors import INTERNAL_ERROR, SERVER_BUSY
 from mcplite.protocol import jsonrpc
 from mcplite.protocol.http.challenges import parse_challenges
 from mcplite.protocol.http.headers import Headers
+from mcplite.server.catalog.targets import Target
 from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import make_endpoint
 from mcplite.server.http.authorization import Authorization
@@ -409,6 +410,30 @@ def test_the_refusal_of_a_request_without_a_scope(caplog):
     bob = asking(BOB)
     assert guard.authenticate(bob) is None and guard.authorize(bob, message).status == 403
     assert "'bob' was refused: it requires the scopes write files, and has none" in caplog.text
+
+
+def test_the_refusal_of_a_request_without_a_scope_says_where_to_get_it():
+    message = jsonrpc.parse(json.dumps(call("write")).encode())
+    refused = authorization(described()).authorize(asking(principal=mcplite.Principal("bob")), message)
+    challenge = parse_challenges(refused.headers[0][1])[0].parameters
+    assert challenge["resource_metadata"] == f"http://localhost:9{WELL_KNOWN}/mcp"
+
+
+def test_what_a_message_is_about_is_not_looked_up_again():
+    message = jsonrpc.parse(json.dumps(call("write")).encode())
+    refused = authorization(None).authorize(asking(principal=mcplite.Principal("bob")), message,
+                                            Target(None, None, ("resolved",), (), True))
+    assert refused.message == "this requires the scopes: resolved"
+
+
+def test_the_refusal_of_a_principal_of_the_host_without_a_scope():
+    # Without auth= there is still a challenge; it repeats, in a session, what the host has granted.
+    message = jsonrpc.parse(json.dumps({**call("write"), "id": 9}).encode())
+    bob = mcplite.Principal("bob", scopes=["files", "of-the-host"])
+    refused = authorization(None).authorize(asking(principal=bob), message)
+    assert (refused.status, refused.id) == (403, 9)
+    assert parse_challenges(refused.headers[0][1])[0].parameters == {
+        "error": "insufficient_scope", "error_description": refused.message, "scope": "write files"}
 
 
 def test_the_refusal_of_a_request_that_no_host_has_authenticated(caplog):
@@ -846,6 +871,8 @@ def test_pages_of_allowed_origins_can_read_the_metadata(host):
     asked = {**page, "Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "mcp-protocol-version"}
     allowed = served.ask("OPTIONS", WELL_KNOWN, headers=asked)
     assert allowed.status == 204 and allowed.headers["access-control-allow-origin"] == "https://app.example"
+    assert "GET" in allowed.headers["access-control-allow-methods"]
+    assert "mcp-protocol-version" in allowed.headers["access-control-allow-headers"].lower()
     assert served.ask("OPTIONS", WELL_KNOWN).status == 405
     assert served.ask("GET", WELL_KNOWN, headers={"Origin": "https://evil.example"}).status == 403
 
@@ -877,6 +904,7 @@ def test_on_loopback_the_resource_is_the_requested_url(hosted):
 @pytest.mark.parametrize("port, name, status", [
     ("9999", "localhost:9999", 200), ("80", "localhost", 200), ("9998", "localhost:9999", 401),
     ("80", "localhost:9999", 401), ("", "localhost:9999", 401), ("", "localhost:80", 401), ("", "localhost", 401),
+    ("81", "localhost:81", 200),
 ])
 def test_without_a_known_port_the_resource_is_unknown(hosted, port, name, status):
     # AUTH-15: a Unix socket has no port, and the Host header does not replace it.
@@ -907,6 +935,7 @@ def test_elsewhere_the_resource_must_be_given(hosts):
     ("https://mcp.example/mcp/", "", "/mcp", "https://mcp.example" + WELL_KNOWN + "/mcp"),
     ("https://mcp.example/public", "", "/mcp", "https://mcp.example" + WELL_KNOWN + "/public"),
     ("https://mcp.example/public/", "", "/mcp", "https://mcp.example" + WELL_KNOWN + "/public"),
+    ("https://mcp.example/BOX/", "", "/mcp", "https://mcp.example" + WELL_KNOWN + "/BOX"),
     (None, "/api", "/mcp", "http://localhost/api" + WELL_KNOWN + "/mcp"),
 ])
 def test_a_challenge_names_a_url_that_is_served(resource, mounted, path, url):

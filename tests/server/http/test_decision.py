@@ -60,7 +60,7 @@ def rules(mode="sessions", revisions=REVISIONS, session=NEWEST_LEGACY):
     """Return the rules of an endpoint that knows two session ids: "known" of no principal, and "of ann" of ANN."""
     known = {("known", None), ("of ann", ANN.key)}
     return decision.Rules(
-        OriginPolicy(origins=[ORIGIN]), BODY_BYTES, jsonrpc.JSONLimits(nesting=10),
+        OriginPolicy(origins=[ORIGIN]), BODY_BYTES, jsonrpc.JSONLimits(nesting=10, elements=100),
         find=lambda id, owner: Session(id, session) if (id, owner) in known else None,
         read_id=lambda id, owner: ClientDescription(session) if (id, owner) in known else None,
         mode=mode, revisions=revisions,
@@ -101,6 +101,7 @@ def test_foreign_hosts_and_origins_are_refused(given, status):
     ("GET", {**IN_SESSION, "Last-Event-ID": "1-"}, "sessions", 400),
     ("GET", {**IN_SESSION, "Last-Event-ID": "-1"}, "sessions", 400),
     ("GET", {**IN_SESSION, "Last-Event-ID": "1-2-3"}, "sessions", 400),
+    *(("GET", {**IN_SESSION, "Last-Event-ID": name + "-1"}, "sessions", 400) for name in ("1.2.3", ".1", "1.", "1.a", "1..2")),
     ("GET", {**IN_SESSION, "Last-Event-ID": "1-\u0661"}, "sessions", 400),
     ("GET", {**IN_SESSION, "Last-Event-ID": "1-1000000000000000"}, "sessions", 400),
     ("GET", IN_SESSION, "self-contained", 405), ("GET", IN_SESSION, "stateless", 405),
@@ -129,6 +130,15 @@ def test_a_session_is_read_and_ended():
     resumed = decide("GET", {**IN_SESSION, "Last-Event-ID": "3-14"})
     assert isinstance(resumed, ResumeStream) and (resumed.stream, resumed.event) == ("3", 14)
     assert all(decided.session.id == "known" for decided in (opened, ended, resumed))
+    # A process of a fleet names its streams by two numbers.
+    resumed = decide("GET", {**IN_SESSION, "Last-Event-ID": "3.1-14"}, mode="shared")
+    assert isinstance(resumed, ResumeStream) and (resumed.stream, resumed.event) == ("3.1", 14)
+
+
+def test_the_body_is_read_once():
+    request = HTTPRequest("POST", "/mcp", Headers(IN_SESSION.items()), read=lambda limit: json.dumps(PING).encode())
+    assert isinstance(decision.decide(request, rules()), ServeInSession)
+    assert request.read(BODY_BYTES) == b"", "what served the connection can be let go"
 
 
 @pytest.mark.parametrize("given, status", [
@@ -163,6 +173,10 @@ def test_a_body_is_read_within_the_limits_of_the_server():
     refused = decide("POST", IN_SESSION, deep)
     assert isinstance(refused, Rejection) and refused.status in (400, 413) and "10" in refused.message
     assert isinstance(decide("POST", IN_SESSION, {**PING, "params": {"a": []}}), ServeInSession)
+    # What is too large is told from what is malformed: a client may send less.
+    large = decide("POST", IN_SESSION, {**PING, "params": {"a": [0] * 101}})
+    assert isinstance(large, Rejection) and (large.status, large.close) == (413, False) and "100" in large.message
+    assert isinstance(decide("POST", IN_SESSION, {**PING, "params": {"a": [0] * 80}}), ServeInSession)
 
 
 @pytest.mark.parametrize("body, id", [
@@ -255,7 +269,7 @@ def test_an_unknown_revision_is_refused_with_the_known_ones(mode, given, body):
     assert f"'1999-{'9' * 45}'" in refused.message and ", ".join(names) in refused.message
 
 
-@pytest.mark.parametrize("mode", ["sessions", "self-contained"])
+@pytest.mark.parametrize("mode", ["sessions", "shared", "self-contained"])
 def test_another_revision_than_the_session_has_is_refused_by_both_names(mode):
     # HDR-08
     refused = decide("POST", {**IN_SESSION, "MCP-Protocol-Version": LEGACY[-2].name}, PING, mode=mode)
@@ -275,7 +289,10 @@ def test_a_request_without_a_session_is_told_of_the_header(mode):
     ([{"jsonrpc": "2.0", "id": 2}], ServeInSession),
 ])
 def test_batches(body, kind):
-    assert type(decide("POST", IN_SESSION, body, session=BATCHES)) is kind
+    decided = decide("POST", IN_SESSION, body, session=BATCHES)
+    assert type(decided) is kind
+    if kind is Rejection:
+        assert (decided.status, decided.close) == (400, False) and "not both" in decided.message
 
 
 def test_a_batch_belongs_to_the_client_that_a_session_id_describes():

@@ -3,6 +3,7 @@
 import pytest
 
 from mcplite.protocol.http.headers import Headers
+from mcplite.protocol.show import worded
 from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http.origins import OriginPolicy
 
@@ -18,6 +19,20 @@ APP = "https://app.example"
 def test_hosts(hosts, value, admitted):
     # HTTP-34
     assert OriginPolicy(hosts).admits_host(value) is admitted
+
+
+@pytest.mark.parametrize("options, python, command", [
+    ({"hosts": ["a b"]}, "'a b' in allowed_hosts is not a host name;", "'a b' in --allow-host is not a host name;"),
+    ({"hosts": ["a.example", "http://b"]}, "'http://b' in allowed_hosts is", "'http://b' in --allow-host is"),
+    ({"origins": ["app.example"]}, "'app.example' in allowed_origins is not an origin;",
+     "'app.example' in --allow-origin is not an origin;"),
+])
+def test_a_name_that_is_none_is_refused_with_its_option(options, python, command):
+    with pytest.raises(ValueError) as caught:
+        OriginPolicy(**options)
+    assert str(caught.value).startswith(python) and "write '" in str(caught.value)
+    said = worded(caught.value, {"allowed_hosts": "--allow-host", "allowed_origins": "--allow-origin"})
+    assert said.startswith(command)
 
 
 @pytest.mark.parametrize("hosts, only", [
