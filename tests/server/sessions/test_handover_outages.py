@@ -16,6 +16,7 @@ from mcplite.backend.redis import RedisBackend
 from mcplite.backend.sqlite import SQLiteBackend
 from mcplite.errors import BackendError
 from tests.support.stateless import again, call
+from tests.support.systems import posix_only
 
 from .test_handover import CAN, PATIENCE, Process, Shared, book, text
 
@@ -303,6 +304,7 @@ def test_a_disk_that_is_full(file_fleet, files):
     assert file_fleet.done["charged"] == file_fleet.done["paid"] == 1
 
 
+@posix_only  # Windows deletes no file that is open
 def test_a_file_that_is_deleted(file_fleet, files):
     one, other = file_fleet.create(), file_fleet.create()
     first = one.web.result(book())

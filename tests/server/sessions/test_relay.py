@@ -90,6 +90,9 @@ class Child:
     def send_signal(self, number):
         self._process.send_signal(number)
 
+    def kill(self):
+        self._process.kill()
+
     def result(self, request):
         return json.loads(self.send(request).content)["result"]
 
@@ -140,7 +143,7 @@ def test_a_process_that_runs_goes_on(child, web, tmp_path):
 def test_a_process_that_was_killed_between_question_and_answer_is_replaced(child, web, tmp_path):
     request = call("book", **CAN)
     first = child.result(request)
-    child.send_signal(signal.SIGKILL)
+    child.kill()
     result = web.result(again(request, first))
     assert result["content"][0]["text"] == "booked"
     assert [what for what, _ in notes(tmp_path)] == ["entered", "entered", "paid"]
@@ -163,7 +166,7 @@ def test_a_process_that_is_killed_while_it_runs_the_call_is_named_with_its_steps
     first = child.result(request)
     response = web.respond(again(request, first))
     wait_for(tmp_path, "shipping")
-    child.send_signal(signal.SIGKILL)
+    child.kill()
     text = b"".join(response.body).decode() if response.streaming else response.content.decode()
     error = json.loads([line[6:] for line in text.splitlines() if line.startswith("data: {")][-1])["error"]
     assert error["code"] == -32603
@@ -184,5 +187,5 @@ def test_a_handler_is_cancelled_whose_client_was_served_by_a_process_that_is_kil
     with contextlib.closing(child.send(again(request, first))) as response:
         assert response.headers["Content-Type"].startswith("text/event-stream")
         wait_for(tmp_path, "baking")
-        child.send_signal(signal.SIGKILL)
+        child.kill()
         wait_for(tmp_path, "stopped")

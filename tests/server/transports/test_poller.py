@@ -25,7 +25,7 @@ class Host:
     def __init__(self, **limits):
         self.limits = Limits(**limits)
         self.poller = Poller(self.limits.idle_seconds, self.left)
-        self.gone = []
+        self.accepted, self.gone = [], []
         self.threads = {}
         self.bodies = []
         self.events = {}
@@ -35,7 +35,9 @@ class Host:
 
     def accept(self):
         sock, _ = self.listener.accept()
-        self.poller.park(Connection(sock, ("192.0.2.1", 5), self.handle, self.limits, lambda: self.closing, self.poller.watch))
+        connection = Connection(sock, ("192.0.2.1", 5), self.handle, self.limits, lambda: self.closing, self.poller.watch)
+        self.accepted.append(connection)
+        self.poller.park(connection)
         return True
 
     def left(self, connection):
@@ -222,6 +224,7 @@ def test_a_thread_that_waits_for_its_client_gives_up_the_leader_role(host):
     made = host(idle_seconds=LIMIT)
     with made.client() as slow, made.client() as quick:
         slow.send(request("GET", "/slow")[:20])
+        assert wait_until(lambda: made.accepted and not made.accepted[0].idle), "part of the head is read"
         for number in range(5):
             assert ask(quick, "/quick") == b"/quick"
         slow.send(request("GET", "/slow")[20:])
