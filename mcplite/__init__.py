@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from . import errors as errors, revisions as revisions, types as types
     from .backend.interface import Backend as Backend
     from .backend.opening import open_backend as open_backend
-    from .client import Client as Client, connect as connect, connect_all as connect_all
+    from .client.client import Client as Client
+    from .client.connect import connect as connect
     from .client.features.tasks.task import Task as Task
+    from .client.group import connect_all as connect_all
     from .client.oauth.code_flow import OAuth as OAuth
     from .client.oauth.grant import find_authorization as find_authorization
     from .client.oauth.registration import client_metadata as client_metadata

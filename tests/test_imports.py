@@ -19,11 +19,10 @@ FRONT_DOOR = {
     "itertools", "keyword", "ntpath", "operator", "os", "posixpath", "re", "reprlib", "sre_compile",
     "sre_constants", "sre_parse", "stat", "types", "typing", "warnings",
 }
-#: Both sides: ``dataclasses`` and what they import, threads, JSON.
+#: Both sides: threads, JSON.
 COMMON = FRONT_DOOR | {
-    "ast", "atexit", "base64", "binascii", "bisect", "contextvars", "copy", "dataclasses", "dis", "errno", "hashlib",
-    "inspect", "json", "linecache", "math", "opcode", "queue", "random", "select",
-    "struct", "threading", "time", "token", "tokenize", "weakref",
+    "atexit", "binascii", "bisect", "contextvars", "copy", "errno", "hashlib", "json", "math", "queue", "random", "select",
+    "struct", "threading", "time", "weakref",
 }
 #: The types that annotations may name, and what they import on any Python.
 ANNOTATIONS = {
@@ -135,7 +134,8 @@ def test_the_changes_have_a_section_for_this_version():
 
 
 #: What neither a started server on stdio nor the client of one needs, until something is logged, asked or refused.
-LEFT_OUT = {"asyncio", "email", "http", "logging", "random", "string", "textwrap", "traceback", "typing_extensions", "uuid"}
+LEFT_OUT = {"asyncio", "dataclasses", "email", "http", "inspect", "logging", "random", "string", "textwrap",
+            "traceback", "typing_extensions", "uuid"}
 LOADED = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})

@@ -38,20 +38,21 @@ SERVER = {
     "loading": "app",
 }
 CLIENT = {
-    "handlers": "",
+    "asked": "",
+    "handlers": "asked",
     "features": "",
     "config": "",
     "keepalive": "",
     "stdio": "",
     "http": "",
     "oauth": "",
-    "sessions": "handlers features config keepalive stdio http",
-    "subscriptions": "handlers features config keepalive stdio http sessions",
+    "sessions": "asked handlers features config keepalive stdio http",
+    "subscriptions": "asked handlers features config keepalive stdio http sessions",
     "options": "features",
     "targets": "config stdio http",
-    "client": "handlers features config keepalive stdio http sessions subscriptions options",
-    "connect": "handlers features config keepalive stdio http sessions subscriptions options targets client",
-    "group": "handlers features config keepalive stdio http sessions subscriptions options targets client connect",
+    "client": "asked handlers features config keepalive stdio http sessions subscriptions options",
+    "connect": "asked handlers features config keepalive stdio http sessions subscriptions options targets client",
+    "group": "asked handlers features config keepalive stdio http sessions subscriptions options targets client connect",
 }
 #: What some of these rooms may import besides: the door to HTTP, and the version of the package.
 BESIDES = {

@@ -1,22 +1,27 @@
 """The client: start or reach a server, and call it."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..types import accept, cancel, decline
 from .client import Client
 from .connect import connect
-from .features.completer import Completer
 
 if TYPE_CHECKING:
+    from ..types import accept as accept, cancel as cancel, decline as decline
+    from .features.completer import Completer as Completer
     from .group import connect_all as connect_all
 
 __all__ = ["Client", "Completer", "accept", "cancel", "connect", "connect_all", "decline"]
 
+#: Where the names live that most programs do without, relative to this package.
+_HOMES = {
+    "Completer": ".features.completer", "accept": "..types", "cancel": "..types", "connect_all": ".group", "decline": "..types",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """Load :func:`connect_all` on its first use (PEP 562): most programs have one server."""
-    if name != "connect_all":
+    """Load *name* on its first use (PEP 562)."""
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .group import connect_all
-
-    return connect_all
+    value = globals()[name] = getattr(import_module(_HOMES[name], __name__), name)
+    return value

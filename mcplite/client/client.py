@@ -1,8 +1,9 @@
 """Client: one server, its connection and what is known of it; the calls of its features are in ``features.methods``.
 
-``connect()`` returns one. Opening, closing and handlers stand here, apart from the calls, so that neither class is too
-large.
+``connect()`` returns one. Opening, closing and handlers stand here, so that neither class is too large.
 """
+
+from __future__ import annotations
 
 import copy
 import functools
@@ -11,21 +12,19 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Type, Union
 
+from .. import types
 from ..errors import ConnectionClosed
 from ..revisions import Revision
-from ..rpc.cancel import CancelToken
 from ..rpc.deadline import wait_interruptibly
 from ..rpc.forks import foreign_error, new_event, new_lock, on_fork
 from ..rpc.interfaces import Channel
 from ..rpc.tracing import Counters, get_logger, trace_for
-from ..types import Implementation, InitializeResult, Root, ServerCapabilities
 from ..types.records import changed
 from ..version import __version__
 from .features.cache import Cache
 from .features.call import DEFAULT, OnProgress
 from .features.methods import Features
-from .features.observer import ClientObserver
-from .handlers import Handlers, Roots, checked_roots
+from .handlers import Handlers, checked_roots
 from .keepalive import KeepAlive
 from .options import ClientOptions
 from .sessions.base import ClientSession, SessionOptions
@@ -35,6 +34,9 @@ from .sessions.opening import SessionOpener
 from .subscriptions.manager import Subscriptions
 
 if TYPE_CHECKING:
+    from ..rpc.cancel import CancelToken
+    from .asked import Roots
+    from .features.observer import ClientObserver
     from .subscriptions.events import Event, Filter
     from .subscriptions.subscription import Subscription
 
@@ -80,7 +82,7 @@ class Client(Features):
         self._opening_thread: Optional[int] = None
         #: Set when opening has succeeded or failed.
         self._opening_done = new_event()
-        info = options.client_info or Implementation(name=__name__.partition(".")[0], version=__version__)
+        info = options.client_info or types.Implementation(name=__name__.partition(".")[0], version=__version__)
         self._opener = SessionOpener(
             transport, self._connect,
             NegotiationOptions(options.pinned, options.era, options.prior, options.open_timeout, options.probe_timeout),
@@ -133,7 +135,7 @@ class Client(Features):
             observer.opened(session)
         self._subscriptions.open_for_handlers(session, self._timeout)
 
-    def sibling(self, handlers: Any, cache: bool = True, client_info: Optional[Implementation] = None) -> "Client":
+    def sibling(self, handlers: Any, cache: bool = True, client_info: Optional[types.Implementation] = None) -> "Client":
         """Return another client, which is not open, for the same server, with the same options and other handlers.
 
         A server that mounts this client opens siblings of it, one for each of its own clients.
@@ -306,12 +308,12 @@ class Client(Features):
         return prior_of(self._known_session())
 
     @property
-    def server_info(self) -> Implementation:
+    def server_info(self) -> types.Implementation:
         """The server's name and version."""
         return self._handshake().server_info
 
     @property
-    def server_capabilities(self) -> ServerCapabilities:
+    def server_capabilities(self) -> types.ServerCapabilities:
         """What the server declared."""
         return self._handshake().capabilities
 
@@ -335,7 +337,7 @@ class Client(Features):
             raise self._closed_error()
         return session
 
-    def _handshake(self) -> InitializeResult:
+    def _handshake(self) -> types.InitializeResult:
         result = self._known_session().result
         assert result is not None, "the session is open"
         return result
@@ -471,7 +473,7 @@ class Client(Features):
         self._handlers.set_roots(roots)
         self._notify_roots()
 
-    def add_root(self, root: "Union[str, os.PathLike[str], Root]") -> None:
+    def add_root(self, root: "Union[str, os.PathLike[str], types.Root]") -> None:
         """Add one root, unless it is there already, and notify the server (ROOT-03).
 
         :param root: a path, a ``file://`` URI or a ``Root``.
@@ -481,7 +483,7 @@ class Client(Features):
         if self._handlers.change_roots(lambda roots: roots if added in roots else [*roots, added]):
             self._notify_roots()
 
-    def remove_root(self, root: "Union[str, os.PathLike[str], Root]") -> None:
+    def remove_root(self, root: "Union[str, os.PathLike[str], types.Root]") -> None:
         """Remove one root, and notify the server (ROOT-03).
 
         :param root: as it was added: a path, a ``file://`` URI or a ``Root``.

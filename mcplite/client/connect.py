@@ -1,12 +1,12 @@
 """connect: makes a client from a target, with every option by its name."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Union
 
 from ..revisions import Revision
-from ..types import Implementation, LogMessage
 from .client import Client
-from .features.requests import Middleware
-from .handlers import Elicitation, Handlers, Roots, Sampling
+from .handlers import Handlers
 from .options import ClientOptions
 from .targets import LINE_LIMIT, TransportOptions, transport
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     import os
 
     from ..net.settings import Cert, Verify
+    from ..types import Implementation, LogMessage
+    from .asked import Elicitation, Roots, Sampling
+    from .features.requests import Middleware
     from .stdio.stderr import StderrTarget
 
 __all__ = ["connect"]

@@ -43,13 +43,13 @@ from ..types import (
     ResourceTemplate,
     Tool,
 )
+from .asked import Elicitation, Roots, Sampling
 from .client import Client
 from .config.files import Config, ServerConfig, load_config
 from .connect import connect
 from .features.call import DEFAULT, OnProgress
 from .features.observer import ClientObserver
 from .features.requests import Middleware
-from .handlers import Elicitation, Roots, Sampling
 from .targets import LINE_LIMIT
 
 if TYPE_CHECKING:

@@ -4,67 +4,31 @@ A handler *is* the capability: what has a handler is declared. One set serves ev
 on which thread a handler runs.
 """
 
-import os
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union, get_args
+from __future__ import annotations
 
+import os
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union, get_args
+
+from .. import types
 from ..errors import USER_REJECTED, Cancelled, InternalError, InvalidParams, MethodNotFound, ProtocolError, RemoteError
-from ..protocol import codec, forms
+from ..protocol import codec
 from ..protocol.methods import RESOURCE_UPDATED
-from ..protocol.paths import check_root_uri, file_uri
 from ..revisions import Revision
-from ..rpc.cancel import CancelToken
 from ..rpc.forks import new_lock
 from ..rpc.tracing import get_logger
-from ..types import (
-    AudioContent,
-    ClientCapabilities,
-    Content,
-    CreateMessageRequest,
-    CreateMessageResult,
-    ElicitRequest,
-    ElicitResult,
-    ImageContent,
-    Implementation,
-    LogMessage,
-    PromptMessage,
-    Root,
-    SamplingMessage,
-    TextContent,
-    UnknownContent,
-)
 
-__all__ = ["AskedElicitation", "AskedSampling", "Elicitation", "Handlers", "Roots", "Sampling", "checked_roots"]
+# What answers a question is loaded with the first one.
+if TYPE_CHECKING:
+    from ..rpc.cancel import CancelToken
+    from .asked import AskedElicitation, AskedSampling, Elicitation, Roots, Sampling
+
+__all__ = ["Handlers", "checked_roots"]
 
 _log = get_logger(__name__)
-Roots = Union[Sequence[Union[str, "os.PathLike[str]", Root]], Callable[[], Sequence[Union[str, "os.PathLike[str]", Root]]]]
 #: URL questions that the server may still report as completed; the oldest are forgotten first.
 _MAX_EXPECTED = 1000
 #: Characters of the id of a URL question; a longer one is not remembered.
 _MAX_IDENTITY = 1024
-
-
-class _ServerRequest:
-    """The members of a handler's argument that are not part of the protocol.
-
-    ``server`` is the name and version of the asking server, for the user to see (ELIC-18); ``token`` is cancelled when
-    the server withdraws the question (CANC-13).
-    """
-
-    server: Implementation
-    token: CancelToken
-
-
-class AskedElicitation(_ServerRequest, ElicitRequest):
-    """The argument of an elicitation handler: the server's ``ElicitRequest``, with ``server`` and ``token``."""
-
-
-class AskedSampling(_ServerRequest, CreateMessageRequest):
-    """The argument of a sampling handler: the server's ``CreateMessageRequest``, with ``server`` and ``token``."""
-
-
-Elicitation = Callable[[AskedElicitation], Union[ElicitResult, Mapping[str, Any], None]]
-Sampling = Callable[[AskedSampling], Union[
-    CreateMessageResult, PromptMessage, SamplingMessage, str, Content, List[Content], ElicitResult, None]]
 
 
 class Handlers:
@@ -97,7 +61,7 @@ class Handlers:
     def __init__(self, *, elicitation_handler: Optional[Elicitation] = None,
                  url_elicitation_handler: Optional[Elicitation] = None, sampling_handler: Optional[Sampling] = None,
                  sampling_tools: bool = False, sampling_context: bool = False, roots: Optional[Roots] = None,
-                 log_handler: Optional[Callable[[LogMessage], object]] = None,
+                 log_handler: Optional[Callable[[types.LogMessage], object]] = None,
                  on_tools_changed: Optional[Callable[[], object]] = None,
                  on_resources_changed: Optional[Callable[[], object]] = None,
                  on_prompts_changed: Optional[Callable[[], object]] = None,
@@ -133,9 +97,9 @@ class Handlers:
         self._lock = new_lock()
         self._expected: Dict[str, None] = {}
         #: The asking server; set when the session opens.
-        self.server_info = Implementation(name="", version="")
+        self.server_info = types.Implementation(name="", version="")
 
-    def capabilities(self) -> ClientCapabilities:
+    def capabilities(self) -> types.ClientCapabilities:
         """Return the capabilities that the handlers stand for; the codec trims them to a revision."""
         modes: Dict[str, Any] = {"form": {}} if self._elicit else {}
         if self._elicit_url:
@@ -145,7 +109,7 @@ class Handlers:
         requests: Dict[str, Any] = {**({"elicitation": {"create": {}}} if elicitation else {}),
                     **({"sampling": {"createMessage": {}}} if self._sample else {})}
         tasks = {"list": {}, "cancel": {}, "requests": requests} if requests else None  # TSK-01
-        return ClientCapabilities(tasks=tasks, roots={"listChanged": True} if self._roots is not None else None,
+        return types.ClientCapabilities(tasks=tasks, roots={"listChanged": True} if self._roots is not None else None,
                                   sampling=flags if self._sample else None, elicitation=elicitation,
                                   experimental=self._experimental)
 
@@ -175,6 +139,9 @@ class Handlers:
         return request
 
     def _answer_elicitation(self, params: Dict[str, Any], revision: Revision, token: CancelToken) -> Dict[str, Any]:
+        from ..protocol import forms
+        from .asked import AskedElicitation
+
         request: AskedElicitation = self._question(AskedElicitation, params, token)
         by_url = self._elicit_url if revision.elicitation_modes else None
         handler = {"form": self._elicit, "url": by_url}.get(request.mode)
@@ -187,7 +154,7 @@ class Handlers:
             raise InvalidParams("a form needs requestedSchema, an object with properties")
         answer = _elicited(handler, request)
         if answer.action != "accept":
-            return codec.encode(ElicitResult(answer.action), revision)  # type: ignore[no-any-return]
+            return codec.encode(types.ElicitResult(answer.action), revision)  # type: ignore[no-any-return]
         # Empty fields are left out: a form has no null values (ELIC-12).
         filled = forms.fill_defaults(schema, answer.content or {})
         content = {name: value for name, value in filled.items() if value is not None}
@@ -195,7 +162,7 @@ class Handlers:
         if problems:
             _log.error("the elicitation handler's answer does not fit the form: %s", "; ".join(problems))
             raise InternalError("the client's elicitation handler gave an answer that does not fit the form")
-        return codec.encode(ElicitResult("accept", content), revision)  # type: ignore[no-any-return]
+        return codec.encode(types.ElicitResult("accept", content), revision)  # type: ignore[no-any-return]
 
     def _answer_url(self, request: AskedElicitation, handler: Elicitation, revision: Revision) -> Dict[str, Any]:
         _check_url(request)
@@ -207,7 +174,7 @@ class Handlers:
         if answer.action != "accept" and identity is not None:
             with self._lock:
                 self._expected.pop(identity, None)
-        return codec.encode(ElicitResult(answer.action), revision)  # type: ignore[no-any-return]
+        return codec.encode(types.ElicitResult(answer.action), revision)  # type: ignore[no-any-return]
 
     def expect(self, questions: Sequence[Mapping[str, Any]]) -> None:
         """Remember the ids of URL questions that the server may later report as completed (URLE-08)."""
@@ -220,6 +187,9 @@ class Handlers:
                 del self._expected[next(iter(self._expected))]
 
     def _answer_sampling(self, params: Dict[str, Any], revision: Revision, token: CancelToken) -> Dict[str, Any]:
+        from ..protocol import forms
+        from .asked import AskedSampling
+
         request: AskedSampling = self._question(AskedSampling, params, token)
         if (request.tools or request.tool_choice) and not self._sampling_flags["tools"]:
             raise InvalidParams("this client does not do sampling with tools")  # SAMP-08
@@ -229,21 +199,21 @@ class Handlers:
         assert self._sample is not None
         sample = self._sample
         answer = _run("sampling", lambda: sample(request))
-        if answer is None or (isinstance(answer, ElicitResult) and answer.action != "accept"):
+        if answer is None or (isinstance(answer, types.ElicitResult) and answer.action != "accept"):
             raise RemoteError("User rejected sampling request", code=USER_REJECTED)  # SAMP-16
         if isinstance(answer, str):
-            answer = TextContent(answer)
-        if isinstance(answer, (PromptMessage, SamplingMessage)):
-            answer = CreateMessageResult(role=answer.role, content=answer.content, model="unknown")
+            answer = types.TextContent(answer)
+        if isinstance(answer, (types.PromptMessage, types.SamplingMessage)):
+            answer = types.CreateMessageResult(role=answer.role, content=answer.content, model="unknown")
         elif _is_content(answer):
-            answer = CreateMessageResult(role="assistant", content=answer, model="unknown")
-        if not isinstance(answer, CreateMessageResult):
+            answer = types.CreateMessageResult(role="assistant", content=answer, model="unknown")
+        if not isinstance(answer, types.CreateMessageResult):
             _log.error("the sampling handler returned %s; use CreateMessageResult, content or a str",
                        type(answer).__name__)
             raise InternalError("the client's sampling handler failed")
         return codec.encode(answer, revision)  # type: ignore[no-any-return]
 
-    def roots(self) -> List[Root]:
+    def roots(self) -> List[types.Root]:
         """Return the current roots.
 
         :raises InternalError: the user's function of roots failed.
@@ -264,7 +234,7 @@ class Handlers:
                              " connect()")
         self._roots = roots if callable(roots) else checked_roots(roots)
 
-    def change_roots(self, change: Callable[[List[Root]], List[Root]]) -> bool:
+    def change_roots(self, change: Callable[[List[types.Root]], List[types.Root]]) -> bool:
         """Replace the roots by what *change* returns for them; return whether that differs.
 
         :raises ValueError: the client was made without roots, or with a function of them, which decides alone.
@@ -288,7 +258,7 @@ class Handlers:
         if method in self._changed:
             return self._changed[method]
         if method == "notifications/message" and self._log is not None:
-            log, message = self._log, codec.decode(LogMessage, params)
+            log, message = self._log, codec.decode(types.LogMessage, params)
             return lambda: log(message)
         if method == RESOURCE_UPDATED and self._updated is not None:
             updated, uri = self._updated, params.get("uri")
@@ -324,18 +294,18 @@ class Handlers:
             self._disconnect(error)
 
 
-def _elicited(handler: Elicitation, request: AskedElicitation) -> ElicitResult:
+def _elicited(handler: Elicitation, request: AskedElicitation) -> types.ElicitResult:
     try:
         answer = _run("elicitation", lambda: handler(request))
     except RemoteError as error:
         if isinstance(error.__cause__, Cancelled):
-            return ElicitResult("cancel")  # elicitation has an answer for it, so it is not an error
+            return types.ElicitResult("cancel")  # elicitation has an answer for it, so it is not an error
         raise
     if answer is None:
-        return ElicitResult("cancel")
+        return types.ElicitResult("cancel")
     if isinstance(answer, Mapping):
-        return ElicitResult("accept", dict(answer))
-    if not isinstance(answer, ElicitResult) or answer.action not in ("accept", "decline", "cancel"):
+        return types.ElicitResult("accept", dict(answer))
+    if not isinstance(answer, types.ElicitResult) or answer.action not in ("accept", "decline", "cancel"):
         _log.error("the elicitation handler returned %s; use accept(...), decline() or cancel()", type(answer).__name__)
         raise InternalError("the client's elicitation handler failed")
     return answer
@@ -347,6 +317,8 @@ def _checkable(schema: Mapping[str, Any]) -> Dict[str, Any]:
     Servers do send such fields, for example ``anyOf`` with null for an optional one, and their users expect the
     question nevertheless.
     """
+    from ..protocol import forms
+
     fields = {}
     for name, field in schema["properties"].items():
         try:
@@ -360,18 +332,18 @@ def _checkable(schema: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _is_content(answer: Any) -> bool:
-    kinds = get_args(Content)
+    kinds = get_args(types.Content)
     items = answer if isinstance(answer, (list, tuple)) else [answer]
     return bool(items) and all(isinstance(item, kinds) for item in items)
 
 
-def _content_problem(messages: Sequence[SamplingMessage]) -> Optional[str]:
+def _content_problem(messages: Sequence[types.SamplingMessage]) -> Optional[str]:
     """Return a description of the first bad content in sampling messages, or None (SAMP-22)."""
     for index, message in enumerate(messages):
         for block in message.content:
-            if isinstance(block, UnknownContent):
+            if isinstance(block, types.UnknownContent):
                 return f"messages[{index}] has content of the unknown kind {block.wire_type[:50]!r}"
-            if isinstance(block, (ImageContent, AudioContent)):
+            if isinstance(block, (types.ImageContent, types.AudioContent)):
                 try:
                     block.bytes
                 except ValueError:
@@ -391,7 +363,9 @@ def _run(what: str, handler: Callable[[], Any]) -> Any:
         raise InternalError(f"the client's {what} handler failed") from error
 
 
-def _check_url(request: ElicitRequest) -> None:
+def _check_url(request: types.ElicitRequest) -> None:
+    from ..protocol import forms
+
     url = request.url or ""
     scheme, separator, rest = url.partition("://")
     # Programs disagree about URLs with a backslash or a third slash, so that the user could open another host than shown.
@@ -400,7 +374,7 @@ def _check_url(request: ElicitRequest) -> None:
         raise InvalidParams("only absolute http and https URLs can be shown to the user")
 
 
-def checked_roots(roots: Sequence[Union[str, "os.PathLike[str]", Root]]) -> List[Root]:
+def checked_roots(roots: Sequence[Union[str, "os.PathLike[str]", types.Root]]) -> List[types.Root]:
     """Return roots as objects.
 
     :raises TypeError: they are one string.
@@ -408,11 +382,22 @@ def checked_roots(roots: Sequence[Union[str, "os.PathLike[str]", Root]]) -> List
     """
     if isinstance(roots, (str, bytes)):
         raise TypeError("roots is a list of paths or file:// URIs, not one string")
-    checked: List[Root] = []
+    from ..protocol.paths import check_root_uri, file_uri
+
+    checked: List[types.Root] = []
     for root in roots:
-        if not isinstance(root, Root):
+        if not isinstance(root, types.Root):
             text = os.fspath(root)
-            root = Root(uri=text if "://" in text else file_uri(text))
+            root = types.Root(uri=text if "://" in text else file_uri(text))
         check_root_uri(root.uri)
         checked.append(root)
     return checked
+
+
+def __getattr__(name: str) -> Any:
+    """Load the classes of questions on their first use (PEP 562)."""
+    if name not in ("AskedElicitation", "AskedSampling", "Elicitation", "Roots", "Sampling"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import asked
+
+    return getattr(asked, name)

@@ -4,14 +4,11 @@ A module of its own, so that :mod:`.client` depends on no transport, and only th
 """
 
 import os
-import shlex
 from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional, Sequence, Union
 
 from ..errors import TransportError
-from ..rpc.channels import MemoryChannel, StreamChannel
 from ..rpc.interfaces import Channel
 from ..types.records import Record, changed, fields_of, record
-from .stdio.interpreter import interpreter
 
 if TYPE_CHECKING:
     from ..net.settings import Cert, Verify
@@ -71,6 +68,8 @@ def transport(target: Any, options: TransportOptions) -> Callable[[], Channel]:
     if isinstance(target, (str, os.PathLike)):
         return _child(command(os.fspath(target)), options)
     if isinstance(target, tuple) and len(target) == 2 and all(hasattr(item, "close") for item in target):
+        from ..rpc.channels import StreamChannel
+
         limit = options.line_limit
         return _without_options(changed(options, line_limit=LINE_LIMIT),
                                 lambda: StreamChannel(target[0], target[1], line_limit=limit))
@@ -87,6 +86,10 @@ def command(target: str) -> List[str]:
         it with.
     :raises ValueError: it is empty, or its quotes do not match.
     """
+    import shlex
+
+    from .stdio.interpreter import interpreter
+
     place, _, name = target.rpartition(":")
     if target.endswith(".js") and os.path.isfile(target):
         return ["node", target]
@@ -106,6 +109,8 @@ def command(target: str) -> List[str]:
 
 
 def _split(text: str, windows: bool) -> List[str]:
+    import shlex
+
     # On Windows a backslash separates folders, while quotes still have to be removed.
     return shlex.split(text.replace("\\", "\\\\") if windows else text)
 
@@ -183,6 +188,8 @@ def memory_channel(server: Any) -> Channel:
     The server's side runs on threads of the server and ends with the channel.
     """
     name = str(getattr(server, "name", server))
+    from ..rpc.channels import MemoryChannel
+
     ours, theirs = MemoryChannel.pair(("the client", f"the server {name!r} in this process"))
     server.serve_channel(theirs)
     return ours

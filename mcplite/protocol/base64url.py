@@ -3,13 +3,13 @@
 For cursors, sealed states, and the keys and hashes of OAuth.
 """
 
-import base64
-
 __all__ = ["base64url_decode", "base64url_encode"]
 
 
 def base64url_encode(data: bytes) -> str:
     """Return bytes as base64url without padding."""
+    import base64  # for few requests
+
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
 
 
@@ -18,4 +18,6 @@ def base64url_decode(text: str) -> bytes:
 
     :raises ValueError: it is not base64url.
     """
+    import base64
+
     return base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)

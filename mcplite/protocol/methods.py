@@ -3,7 +3,9 @@
 Facts that differ between revisions stand in ``revisions``.
 """
 
-from typing import Dict, NamedTuple, Tuple
+from typing import Dict, Tuple
+
+from ..types.records import Record, record
 
 __all__ = ["Change", "LIST_CHANGES", "REPEATABLE", "RESOURCE_SUBSCRIPTIONS", "RESOURCE_UPDATED"]
 
@@ -15,7 +17,8 @@ REPEATABLE = frozenset({
 })
 
 
-class Change(NamedTuple):
+@record(frozen=True)
+class Change(Record):
     """A kind of list whose changes are notified.
 
     :param capability: the server's capability for it.

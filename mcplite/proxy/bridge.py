@@ -60,9 +60,9 @@ class BridgedMount(ClientMount):
         # First, since what the bridge keeps in a backend has the name of the server.
         catalog, client = self.hub.catalog, link.client
         capabilities = client.server_capabilities
-        catalog.description = catalog.description._replace(
-            info=client.server_info, instructions=client.instructions, experimental=capabilities.experimental,
-            flags=_flags(capabilities))
+        catalog.change_description(
+            info=client.server_info, instructions=client.instructions,
+            experimental=capabilities.experimental, flags=_flags(capabilities))
         super()._on_open(link)
 
 

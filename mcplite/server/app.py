@@ -1,5 +1,7 @@
 """Server: register, configure, serve. A facade over the catalog and the runtime; nothing below imports it."""
 
+from __future__ import annotations
+
 import functools
 from typing import (
     TYPE_CHECKING,
@@ -18,11 +20,11 @@ from typing import (
     overload,
 )
 
+from .. import types
 from ..errors import RegistrationError
 from ..revisions import REVISIONS, Revision
 from ..rpc.interfaces import Channel
 from ..rpc.peer import Peer
-from ..types import Annotations, Icon, Implementation, Prompt, PromptArgument, Resource, ResourceTemplate, Tool, ToolAnnotations
 from ..version import __version__
 from .catalog.capabilities import read_capabilities
 from .catalog.catalog import Catalog, Description
@@ -36,9 +38,7 @@ from .functions.signature import decorated, name_of
 from .handling.context import Context
 from .limits import Limits
 from .runtime.fleet import create_fleet
-from .runtime.observer import ServerObserver
 from .runtime.runtime import OpenSession, Runtime
-from .sessions.legacy import LegacySession
 from .sessions.opening import serve_channel
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ if TYPE_CHECKING:
     from .catalog.hints import CacheHint
     from .http.endpoint import Route
     from .http.event_store import EventStore
+    from .runtime.observer import ServerObserver
     from .runtime.states import StoredState
+    from .sessions.legacy import LegacySession
     from .tasks.runner import TaskRunner
     from .transports.wsgi import WSGIApp
 
@@ -58,9 +60,9 @@ __all__ = ["Server"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Scopes = Union[str, Iterable[str]]
-Icons = Optional[Sequence[Union[Icon, Dict[str, Any]]]]
+Icons = Optional[Sequence[Union["types.Icon", Dict[str, Any]]]]
 Meta = Optional[Dict[str, Any]]
-PromptArguments = Optional[Sequence[Union[PromptArgument, Dict[str, Any]]]]
+PromptArguments = Optional[Sequence[Union["types.PromptArgument", Dict[str, Any]]]]
 Middleware = Callable[[Context, Callable[[], Dict[str, Any]]], Dict[str, Any]]
 
 
@@ -139,7 +141,7 @@ class Server:
         self.registry = Registry(lambda kind: self.runtime.list_changed(kind, always=False), on_duplicate)
         flags, named = read_capabilities(capabilities)
         described = Description(
-            Implementation(name=name, version=version or __version__, title=title, description=description,
+            types.Implementation(name=name, version=version or __version__, title=title, description=description,
                            website_url=website_url, icons=decoded_icons(icons)),
             instructions, experimental, checked_extensions(extensions), flags)
         spoken = [revision for revision in REVISIONS if era is None or revision.modern == (era == "modern")]
@@ -162,7 +164,7 @@ class Server:
         return self.info.name
 
     @property
-    def info(self) -> Implementation:
+    def info(self) -> types.Implementation:
         """The server's name, version, title and so on, for clients."""
         return self.runtime.catalog.description.info
 
@@ -173,8 +175,7 @@ class Server:
 
     @instructions.setter
     def instructions(self, text: Optional[str]) -> None:
-        catalog = self.runtime.catalog
-        catalog.description = catalog.description._replace(instructions=text)
+        self.runtime.catalog.change_description(instructions=text)
 
     @property
     def limits(self) -> Limits:
@@ -220,14 +221,14 @@ class Server:
     @overload
     def tool(self, name: Optional[str] = None, *, title: Optional[str] = None, description: Optional[str] = None,
              input_schema: Optional[Dict[str, Any]] = None, output_schema: Optional[Dict[str, Any]] = None,
-             structured_output: StructuredOutput = None, annotations: Union[None, ToolAnnotations, Dict[str, Any]] = None,
+             structured_output: StructuredOutput = None, annotations: Union[None, types.ToolAnnotations, Dict[str, Any]] = None,
              icons: Icons = None, meta: Meta = None, timeout: Optional[float] = None, restartable: bool = False,
              trusted_patterns: Optional[bool] = None, task: str = "forbidden", scopes: Scopes = ()) -> Callable[[F], F]: ...
 
     def tool(self, name: Union[None, str, Callable[..., Any]] = None, *, title: Optional[str] = None,
              description: Optional[str] = None, input_schema: Optional[Dict[str, Any]] = None,
              output_schema: Optional[Dict[str, Any]] = None, structured_output: StructuredOutput = None, icons: Icons = None,
-             annotations: Union[None, ToolAnnotations, Dict[str, Any]] = None, meta: Meta = None, scopes: Scopes = (),
+             annotations: Union[None, types.ToolAnnotations, Dict[str, Any]] = None, meta: Meta = None, scopes: Scopes = (),
              timeout: Optional[float] = None, trusted_patterns: Optional[bool] = None, task: str = "forbidden",
              restartable: bool = False) -> Any:
         """Register the decorated function as a tool; parentheses are optional. Takes the keywords of :meth:`add_tool`."""
@@ -239,7 +240,7 @@ class Server:
     def add_tool(self, function: Callable[..., Any], *, name: Optional[str] = None, title: Optional[str] = None,
                  description: Optional[str] = None, input_schema: Optional[Dict[str, Any]] = None,
                  output_schema: Optional[Dict[str, Any]] = None, structured_output: StructuredOutput = None,
-                 annotations: Union[None, ToolAnnotations, Dict[str, Any]] = None, icons: Icons = None, meta: Meta = None,
+                 annotations: Union[None, types.ToolAnnotations, Dict[str, Any]] = None, icons: Icons = None, meta: Meta = None,
                  timeout: Optional[float] = None, scopes: Scopes = (), trusted_patterns: Optional[bool] = None,
                  task: str = "forbidden", restartable: bool = False) -> None:
         """Register *function* as a tool.
@@ -266,7 +267,7 @@ class Server:
         compiled = compile_function(function, name=name, description=description, input_schema=input_schema,
                                     output_schema=output_schema, structured_output=structured_output, kind="tool",
                                     trusted_patterns=self._trusted_patterns if trusted_patterns is None else trusted_patterns)
-        tool = Tool(name=compiled.name, input_schema={}, title=title, description=description,
+        tool = types.Tool(name=compiled.name, input_schema={}, title=title, description=description,
                     annotations=annotations, icons=icons, meta=meta)  # type: ignore[arg-type]
         entry = tool_entry(compiled, tool, timeout, scopes, task, restartable)
         if entry.task_support != "forbidden":
@@ -290,7 +291,7 @@ class Server:
 
     def resource(self, uri: str, *, name: Optional[str] = None, title: Optional[str] = None, description: Optional[str] = None,
                  mime_type: Optional[str] = None, size: Optional[int] = None,
-                 annotations: Union[None, Annotations, Dict[str, Any]] = None, icons: Icons = None, meta: Meta = None,
+                 annotations: Union[None, types.Annotations, Dict[str, Any]] = None, icons: Icons = None, meta: Meta = None,
                  cache: "Optional[CacheHint]" = None, scopes: Scopes = ()) -> Callable[[F], F]:
         """Register the decorated function as the reader of *uri*; takes the keywords of :meth:`add_resource`."""
         if not isinstance(uri, str):
@@ -305,7 +306,7 @@ class Server:
 
     def add_resource(self, uri: str, function: Callable[..., Any], *, name: Optional[str] = None, title: Optional[str] = None,
                      description: Optional[str] = None, mime_type: Optional[str] = None, size: Optional[int] = None,
-                     annotations: Union[None, Annotations, Dict[str, Any]] = None, icons: Icons = None, meta: Meta = None,
+                     annotations: Union[None, types.Annotations, Dict[str, Any]] = None, icons: Icons = None, meta: Meta = None,
                      cache: "Optional[CacheHint]" = None, scopes: Scopes = ()) -> None:
         """Register *function* as the reader of a URI, or of every URI that a template matches.
 
@@ -326,7 +327,7 @@ class Server:
         """
         compiled = compile_function(function, name=name, description=description, kind="resource",
                                     trusted_patterns=self._trusted_patterns)
-        resource = Resource(uri=uri, name=name or compiled.name, title=title, description=compiled.description, size=size,
+        resource = types.Resource(uri=uri, name=name or compiled.name, title=title, description=compiled.description, size=size,
                             mime_type=mime_type, annotations=annotations, icons=icons, meta=meta)  # type: ignore[arg-type]
         entry = resource_entry(compiled, resource, cache, scopes)
         self.registry.add("templates" if isinstance(entry, TemplateEntry) else "resources", uri, entry)
@@ -359,7 +360,7 @@ class Server:
         from .catalog.directory import Directory
 
         directory = Directory(uri, path, self.limits.file_bytes, list_files, watch)
-        template = ResourceTemplate(uri_template="", name=name or directory.name, title=title,
+        template = types.ResourceTemplate(uri_template="", name=name or directory.name, title=title,
                                     description=description or f"Files below {uri}")
         for at, entry in directory_entries(directory, template, list_files > 0, scopes).items():
             self.registry.add("templates" if isinstance(entry, TemplateEntry) else "resources", at, entry)
@@ -418,7 +419,7 @@ class Server:
         declared, schema = prompt_arguments(arguments, name or name_of(function))
         compiled = compile_function(function, name=name, description=description, input_schema=schema, kind="prompt",
                                     trusted_patterns=self._trusted_patterns)
-        prompt = Prompt(name=compiled.name, title=title, arguments=declared, icons=icons, meta=meta)  # type: ignore[arg-type]
+        prompt = types.Prompt(name=compiled.name, title=title, arguments=declared, icons=icons, meta=meta)  # type: ignore[arg-type]
         self.registry.add("prompts", prompt.name, prompt_entry(compiled, prompt, scopes))
 
     def remove_prompt(self, name: str) -> None:
@@ -545,8 +546,7 @@ class Server:
             legacy_sse: Optional[bool] = None) -> None:
         """Serve until the client disconnects (stdio) or the process is told to stop.
 
-        :param transport: "stdio", or "streamable-http", or "http", which is the same. "sse" is "streamable-http" with
-            ``legacy_sse=True``.
+        :param transport: "stdio", "streamable-http", also called "http", or "sse", which is that with ``legacy_sse=True``.
         :param host: the address to listen at; default 127.0.0.1. All parameters from here on are for HTTP, and explained at
             :class:`HTTPServer`.
         :param port: default 8000.

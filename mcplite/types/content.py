@@ -1,6 +1,5 @@
 """Content: text, images, audio, resources and links to them, tool uses and their results; annotations, icons."""
 
-import base64
 from typing import Any, Dict, List, Optional, Type, Union
 
 from ..revisions import JUNE_2025, NOVEMBER_2025
@@ -39,6 +38,8 @@ def _read_contents(wire: Any) -> Any:
 
 
 def _decoded(text: str) -> bytes:
+    import base64  # with the first image or sound
+
     # Line breaks are common and harmless; anything else that is not base64 is dropped by the plain
     # call, and the data is another one then.
     return base64.b64decode("".join(text.split()), validate=True)

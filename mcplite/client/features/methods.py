@@ -3,26 +3,18 @@
 :class:`~mcplite.client.client.Client` inherits them. The sessions of both eras carry them out.
 """
 
-import json
-from typing import Any, Dict, List, Mapping, Optional
+from __future__ import annotations
 
+import json
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
+
+from ... import types
 from ...errors import InvalidParams, MethodNotFound, ResourceNotFound
-from ...protocol.uritemplate import Template
-from ...rpc.cancel import CancelToken
-from ...types import (
-    CompleteResult,
-    Completion,
-    GetPromptResult,
-    ListPromptsResult,
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    Prompt,
-    ReadResourceResult,
-    Resource,
-    ResourceTemplate,
-)
 from .call import DEFAULT, OnProgress, RequestOptions
 from .tool_calls import ToolCalls
+
+if TYPE_CHECKING:
+    from ...rpc.cancel import CancelToken
 
 __all__ = ["Features"]
 
@@ -40,7 +32,7 @@ class Features(ToolCalls):
 
     def list_resources(self, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                        cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
-                       meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> List[Resource]:
+                       meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> List[types.Resource]:
         """Return all resources, from all pages; the keywords are those of :meth:`request`."""
         options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh)
         return self._walk(self._resources_page, "resources", options)
@@ -48,17 +40,17 @@ class Features(ToolCalls):
     def list_resources_page(self, cursor: Optional[str] = None, *,
                             timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                             cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
-                            meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> ListResourcesResult:
+                            meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> types.ListResourcesResult:
         """Return one page of resources."""
         return self._resources_page(cursor, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
 
-    def _resources_page(self, cursor: Optional[str], options: RequestOptions) -> ListResourcesResult:
+    def _resources_page(self, cursor: Optional[str], options: RequestOptions) -> types.ListResourcesResult:
         session = self._require("resources", "resources/list")
-        return self._page(session, "resources/list", ListResourcesResult, cursor, options)
+        return self._page(session, "resources/list", types.ListResourcesResult, cursor, options)
 
     def list_resource_templates(self, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                                 cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
-                                meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> List[ResourceTemplate]:
+                                meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> List[types.ResourceTemplate]:
         """Return all resource templates, from all pages; the keywords are those of :meth:`request`."""
         options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh)
         return self._walk(self._resource_templates_page, "resource_templates", options)
@@ -66,20 +58,21 @@ class Features(ToolCalls):
     def list_resource_templates_page(self, cursor: Optional[str] = None, *,
                                      timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                                      cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
-                                     meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> ListResourceTemplatesResult:
+                                     meta: Optional[Dict[str, Any]] = None, fresh: bool = False
+                                     ) -> types.ListResourceTemplatesResult:
         """Return one page of resource templates."""
         return self._resource_templates_page(cursor, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
 
-    def _resource_templates_page(self, cursor: Optional[str], options: RequestOptions) -> ListResourceTemplatesResult:
+    def _resource_templates_page(self, cursor: Optional[str], options: RequestOptions) -> types.ListResourceTemplatesResult:
         session = self._require("resources", "resources/templates/list")
-        return self._page(session, "resources/templates/list", ListResourceTemplatesResult, cursor, options)
+        return self._page(session, "resources/templates/list", types.ListResourceTemplatesResult, cursor, options)
 
     def read_resource(self, uri: str, arguments: Optional[Mapping[str, Any]] = None, *,
                       timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                       cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
                       meta: Optional[Dict[str, Any]] = None, fresh: bool = False, rounds: bool = True,
                       input_responses: Optional[Mapping[str, Any]] = None,
-                      request_state: Optional[str] = None) -> ReadResourceResult:
+                      request_state: Optional[str] = None) -> types.ReadResourceResult:
         """Read a resource; the keywords are those of :meth:`request`.
 
         :param uri: the resource's URI, or a template if there are *arguments*.
@@ -88,6 +81,8 @@ class Features(ToolCalls):
         :raises ResourceNotFound: the server has no resource with this URI.
         """
         if arguments is not None:
+            from ...protocol.uritemplate import Template
+
             uri = Template(uri).fill(arguments)
         session = self._require("resources", "resources/read")
         options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh, rounds,
@@ -101,7 +96,7 @@ class Features(ToolCalls):
             missing = ResourceNotFound(error.message, code=error.code, data=error.data or {"uri": uri})
             missing.received = True
             raise missing from error
-        return self._read(ReadResourceResult, answer, session, "resources/read")
+        return self._read(types.ReadResourceResult, answer, session, "resources/read")
 
     def subscribe_resource(self, uri: str, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                            cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
@@ -123,7 +118,7 @@ class Features(ToolCalls):
 
     def list_prompts(self, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                      cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
-                     meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> List[Prompt]:
+                     meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> List[types.Prompt]:
         """Return all prompts, from all pages; the keywords are those of :meth:`request`."""
         options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh)
         return self._walk(self._prompts_page, "prompts", options)
@@ -131,20 +126,20 @@ class Features(ToolCalls):
     def list_prompts_page(self, cursor: Optional[str] = None, *,
                           timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                           cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
-                          meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> ListPromptsResult:
+                          meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> types.ListPromptsResult:
         """Return one page of prompts."""
         return self._prompts_page(cursor, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
 
-    def _prompts_page(self, cursor: Optional[str], options: RequestOptions) -> ListPromptsResult:
+    def _prompts_page(self, cursor: Optional[str], options: RequestOptions) -> types.ListPromptsResult:
         session = self._require("prompts", "prompts/list")
-        return self._page(session, "prompts/list", ListPromptsResult, cursor, options)
+        return self._page(session, "prompts/list", types.ListPromptsResult, cursor, options)
 
     def get_prompt(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *,
                    timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                    cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
                    meta: Optional[Dict[str, Any]] = None, fresh: bool = False, rounds: bool = True,
                    input_responses: Optional[Mapping[str, Any]] = None,
-                   request_state: Optional[str] = None) -> GetPromptResult:
+                   request_state: Optional[str] = None) -> types.GetPromptResult:
         """Return a prompt's messages with its arguments filled in; the keywords are those of :meth:`request`.
 
         :param arguments: by name. The protocol knows only strings; any other JSON value is sent as its
@@ -158,13 +153,13 @@ class Features(ToolCalls):
             for key, value in (arguments or {}).items()}}
         options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh, rounds,
                                  input_responses, request_state)
-        return self._read(GetPromptResult, self._request(session, "prompts/get", params, options), session, "prompts/get")
+        return self._read(types.GetPromptResult, self._request(session, "prompts/get", params, options), session, "prompts/get")
 
     def complete(self, *, argument: str, value: str, prompt: Optional[str] = None, resource: Optional[str] = None,
                  context: Optional[Mapping[str, str]] = None,
                  timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                  cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
-                 meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> CompleteResult:
+                 meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> types.CompleteResult:
         """Return values that complete an argument of a prompt or of a resource template.
 
         :param argument: the argument's name.
@@ -193,8 +188,8 @@ class Features(ToolCalls):
             if declared:
                 raise
             # COMP-02: before the capability existed, only trying showed whether a server completes.
-            return CompleteResult(Completion([]))
-        return self._read(CompleteResult, answer, session, "completion/complete")
+            return types.CompleteResult(types.Completion([]))
+        return self._read(types.CompleteResult, answer, session, "completion/complete")
 
     # --- logging ----------------------------------------------------------------------------------
 

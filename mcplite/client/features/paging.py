@@ -3,40 +3,32 @@
 The list methods of :class:`~.methods.Features` use it.
 """
 
+from __future__ import annotations
+
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Type, TypeVar
 
+from ... import types
 from ...errors import ProtocolError
 from ...protocol import codec
 from ...protocol.jsonio import memory_size
 from ...rpc.tracing import get_logger
-from ...types import (
-    ListPromptsResult,
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    ListToolsResult,
-    Model,
-    Prompt,
-    Resource,
-    ResourceTemplate,
-    Tool,
-)
 
 __all__ = ["read_page", "walk"]
 
 _log = get_logger(__name__)
-P = TypeVar("P", bound=Model)
+P = TypeVar("P", bound="types.Model")
 _MAX_PAGES = 1000
 _MAX_ITEMS = 10_000
 #: Bytes that all pages of one list may take in memory; a list of one page is bounded by the limits on one message.
 _MAX_BYTES = 40 << 20
 #: Characters of a cursor, which goes back to the server.
 _MAX_CURSOR = 1 << 20
-#: By the class of a page: the member on the wire, the attribute, the class of its items.
-_ITEMS: Dict[Type[Model], Tuple[str, str, Type[Model]]] = {
-    ListToolsResult: ("tools", "tools", Tool),
-    ListResourcesResult: ("resources", "resources", Resource),
-    ListResourceTemplatesResult: ("resourceTemplates", "resource_templates", ResourceTemplate),
-    ListPromptsResult: ("prompts", "prompts", Prompt),
+#: By the name of a page's class: the member on the wire, the attribute, the name of its items' class.
+_ITEMS: Dict[str, Tuple[str, str, str]] = {
+    "ListToolsResult": ("tools", "tools", "Tool"),
+    "ListResourcesResult": ("resources", "resources", "Resource"),
+    "ListResourceTemplatesResult": ("resourceTemplates", "resource_templates", "ResourceTemplate"),
+    "ListPromptsResult": ("prompts", "prompts", "Prompt"),
 }
 
 
@@ -51,9 +43,9 @@ def read_page(cls: Type[P], wire: Dict[str, Any], name: str) -> P:
     try:
         return codec.decode(cls, wire)
     except ProtocolError as first:
-        if cls not in _ITEMS:
+        if cls.__name__ not in _ITEMS:
             raise
-        member, attribute, kind = _ITEMS[cls]
+        member, attribute, kind = _ITEMS[cls.__name__]
         items = wire.get(member)
         if not isinstance(items, list):
             raise
@@ -61,7 +53,7 @@ def read_page(cls: Type[P], wire: Dict[str, Any], name: str) -> P:
         good = getattr(page, attribute)
         for item in items:
             try:
-                good.append(codec.decode(kind, item))
+                good.append(codec.decode(getattr(types, kind), item))
             except ProtocolError:
                 continue
         _log.warning("%s: %d of the %s it lists are invalid and left out: %.200s",

@@ -3,20 +3,31 @@
 The client, its subscriptions and the negotiation know this class; the two eras subclass it.
 """
 
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from __future__ import annotations
 
-from ...rpc.cancel import CancelToken
-from ...types import Implementation, InitializeResult, Tool
-from ..features.cache import Cache
-from ..features.call import Call
-from ..features.observer import ClientObserver, ObservedSession, observed_request
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+from ...errors import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
+from ...types.records import Record, record
+from ..features.observer import ObservedSession, observed_request
 from ..features.session import FeatureSession
 from .connection import ConnectionHandler, ServerConnection
 
-__all__ = ["ClientSession", "SessionOptions", "Subscriber"]
+if TYPE_CHECKING:
+    from ...rpc.cancel import CancelToken
+    from ...types import Implementation, InitializeResult, Tool
+    from ..features.cache import Cache
+    from ..features.call import Call
+    from ..features.observer import ClientObserver
+
+__all__ = ["MODERN_ERRORS", "ClientSession", "SessionOptions", "Subscriber"]
+
+#: Errors that only servers without a handshake send (ERA-03); they may come without a request id.
+MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
 
 
-class SessionOptions(NamedTuple):
+@record(frozen=True)
+class SessionOptions(Record):
     """The options of a client that its sessions need."""
 
     #: Name and version of this client.

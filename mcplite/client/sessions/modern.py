@@ -2,17 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from ...errors import (
-    HEADER_MISMATCH,
-    MISSING_CAPABILITY,
-    UNSUPPORTED_VERSION,
-    HeaderMismatch,
-    HTTPStatusError,
-    ProtocolError,
-    RemoteError,
-    TransportError,
-    UnsupportedVersion,
-)
+from ...errors import HeaderMismatch, HTTPStatusError, ProtocolError, RemoteError, TransportError, UnsupportedVersion
 from ...protocol import codec, envelope as envelopes, jsonrpc
 from ...protocol.http import routing_headers
 from ...protocol.methods import REPEATABLE
@@ -27,7 +17,7 @@ from ..features.cache import CACHEABLE, Cache
 from ..features.call import Call
 from ..features.listed import Listed, sizes_of
 from ..features.observer import observed_question
-from .base import ClientSession, SessionOptions, Subscriber
+from .base import MODERN_ERRORS, ClientSession, SessionOptions, Subscriber
 from .busy import send_again
 from .connection import ServerConnection
 from .input_rounds import InputRounds
@@ -36,10 +26,7 @@ from .rate_limit import RateLimit
 if TYPE_CHECKING:
     from ..features.tasks.view import TaskView
 
-__all__ = ["MODERN_ERRORS", "ModernSession", "choose"]
-
-#: Errors that only servers of this era send (ERA-03); they may come without a request id.
-MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
+__all__ = ["ModernSession", "choose"]
 
 _log = get_logger(__name__)
 _DIRECT = Delivery()

@@ -3,9 +3,11 @@
 ``SessionOpener`` uses it for each new channel. The ladder of attempts is the part of opening that differs by server.
 """
 
+from __future__ import annotations
+
 import contextlib
 import queue
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Union
 
 from ...errors import (
     METHOD_NOT_FOUND,
@@ -26,11 +28,16 @@ from ...rpc.cancel import CancelToken
 from ...rpc.deadline import wait_interruptibly
 from ...rpc.threads import Workers
 from ...rpc.tracing import get_logger
-from ...types import DiscoverResult, Implementation, ServerCapabilities
-from .base import ClientSession, SessionOptions
+from ...types import Implementation, ServerCapabilities
+from ...types.records import Record, record
+from .base import MODERN_ERRORS, ClientSession, SessionOptions
 from .connection import ServerConnection
 from .legacy import LegacySession
-from .modern import MODERN_ERRORS, ModernSession, choose
+
+# Sessions without a handshake are loaded with the first one: they take a third of what a client loads.
+if TYPE_CHECKING:
+    from ...types import DiscoverResult
+    from .modern import ModernSession
 
 __all__ = ["Negotiation", "NegotiationOptions", "prior_of"]
 
@@ -44,7 +51,8 @@ _PROBE = "server/discover"
 _TRACEBACK = "Traceback (most recent call last)"
 
 
-class NegotiationOptions(NamedTuple):
+@record(frozen=True)
+class NegotiationOptions(Record):
     """The sessions that a client accepts, and how long it waits for one."""
 
     #: The only revision to accept; None for any.
@@ -137,6 +145,8 @@ class Negotiation:
         return bool(error.returncode) and silent and _TRACEBACK in error.stderr_tail and _PROBE not in error.stderr_tail
 
     def _modern(self, revision: Revision) -> ModernSession:
+        from .modern import ModernSession
+
         return ModernSession(self._connection, revision, self._session_options)
 
     def _shake_hands(self, cancel: Optional[CancelToken] = None) -> LegacySession:
@@ -215,12 +225,16 @@ class Negotiation:
             ours = [self._pinned] if self._pinned is not None else _MODERN
             if not any(find_revision(version) in ours for version in _listed(error)):
                 raise
+            from .modern import choose
+
             revision = choose(_listed(error), ours, self._connection.name)
         session.use_revision(revision)
         return session.discover(self._timeout(), cancel)
 
     def _opened(self, session: ModernSession, found: DiscoverResult) -> ModernSession:
         ours = [self._pinned] if self._pinned is not None else _MODERN
+        from .modern import choose
+
         revision = choose(found.supported_versions, ours, self._connection.name)
         given = (found.meta or {}).get(SERVER_INFO)
         info: Optional[Implementation] = None

@@ -3,6 +3,8 @@
 A module of its own, so that the client is about its callers, and a session about one connection.
 """
 
+from __future__ import annotations
+
 import copy
 import time
 from typing import Callable, Optional
@@ -11,6 +13,7 @@ from ...errors import AuthError, ConnectionClosed, TransportError
 from ...rpc.forks import new_lock
 from ...rpc.interfaces import Channel
 from ...rpc.tracing import get_logger
+from ...types.records import changed
 from .base import ClientSession, SessionOptions
 from .connection import ServerConnection
 from .negotiation import Negotiation, NegotiationOptions, prior_of
@@ -91,7 +94,7 @@ class SessionOpener:
             _log.warning("%s has ended (%s); it is started again", lost.name, lost.peer.last_error)
             lost.connection.close()  # waits until the old process is gone
             time.sleep(_BACK_OFF * (self._restarts.recent - 1))
-            known = self._negotiation._replace(era=lost.era, prior=prior_of(lost))
+            known = changed(self._negotiation, era=lost.era, prior=prior_of(lost))
             session = self._open(known)
             session.take_over(lost)
             self.session = session
@@ -119,7 +122,7 @@ class SessionOpener:
             inherited = self._inherited
             if inherited is not None:
                 self._check_closed()
-                session = self._open(self._negotiation._replace(era=inherited.era, prior=prior_of(inherited)))
+                session = self._open(changed(self._negotiation, era=inherited.era, prior=prior_of(inherited)))
                 session.take_over(inherited)
                 self.session, self._inherited = session, None
         if self._closed is not None:
@@ -167,7 +170,7 @@ class SessionOpener:
             if other is None:
                 _log.info("%s is started again, for a handshake without a request that it does not know", channel.name)
                 other, restarted = self._transport(), True
-            channel, options = other, options._replace(era="legacy")
+            channel, options = other, changed(options, era="legacy")
 
     def _alternative(self, channel: Channel, error: BaseException, left: float) -> Optional[Channel]:
         """Return another open channel to the same server; None if there is none, or it cannot be opened in *left* seconds."""

@@ -3,6 +3,8 @@
 The stdio channel has one. A module of its own, since signals, groups and exit codes have nothing to do with messages.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import select
@@ -17,7 +19,6 @@ from ...rpc.forks import new_event
 from ...rpc.stdio.pipes import PIPE_CLOSED, make_pipe
 from ...rpc.threads import start_thread
 from ...rpc.tracing import FaultLog, get_logger
-from . import windows
 from .launch import child_arguments, child_environment, label, spawn
 from .stderr import StderrPump, StderrTarget, open_sink
 
@@ -101,6 +102,8 @@ class Child:
             undo.callback(self._process.wait)
             if sys.platform == "win32":
                 undo.callback(self._process.kill)  # until it is in its job, where it waits to be started
+                from . import windows
+
                 self._job = windows.Job(self._process, self.name)
             undo.callback(self._kill)
             self.exit_fd = self._open_exit_fd(undo)

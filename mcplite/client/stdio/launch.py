@@ -3,6 +3,8 @@
 Apart from :mod:`.child`, which is about a process that runs.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import re
@@ -13,7 +15,6 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import TransportError
 from ...protocol.show import Option, OptionText
-from . import windows
 
 __all__ = ["DEFAULT_ENVIRONMENT", "child_arguments", "child_environment", "label", "spawn"]
 
@@ -42,7 +43,7 @@ _LABEL_LENGTH = 80
 #: The module by which files are served.
 _SERVER = __name__.rpartition(".client.")[0] + ".server"
 #: An address without its scheme.
-_ADDRESS = re.compile(r"((?P<here>localhost|127(\.\d+){3}|\[::1\])|[\w-]+(\.[\w-]+)*\.[a-z]{2,})(:\d+)?(?P<path>/.*)?")
+_ADDRESS = r"((?P<here>localhost|127(\.\d+){3}|\[::1\])|[\w-]+(\.[\w-]+)*\.[a-z]{2,})(:\d+)?(?P<path>/.*)?"
 
 
 def child_environment(env: Optional[Mapping[str, str]] = None,
@@ -129,6 +130,8 @@ def spawn(arguments: List[str], *, env: Dict[str, str], cwd: Optional[str], stdi
     """
     options: Dict[str, Any] = {}
     if sys.platform == "win32":
+        from . import windows
+
         arguments = windows.resolve(arguments, env)
         options["creationflags"] = windows.CREATION_FLAGS
     else:
@@ -176,7 +179,7 @@ def _reason(error: Exception, program: str, env: Mapping[str, str], cwd: Optiona
 
 def _meant(program: str) -> str:
     """Return what a target may have meant that is no program: an address, a file or a module; empty for nothing."""
-    found = _ADDRESS.fullmatch(program)
+    found = re.fullmatch(_ADDRESS, program)
     if found:
         scheme = "http" if found["here"] else "https"
         return f"; for the server at this address write {scheme}://{program}{'' if found['path'] else '/mcp'}"

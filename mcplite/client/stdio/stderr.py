@@ -11,7 +11,7 @@ import re
 import select
 import sys
 import threading
-from typing import IO, TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Union, cast
+from typing import IO, TYPE_CHECKING, Any, Callable, Optional, Union, cast
 
 from ...errors import TransportError
 from ...protocol.show import printable
@@ -20,6 +20,7 @@ from ...rpc.forks import new_event, new_lock, release
 from ...rpc.stdio.pipes import cancel_read, has_input
 from ...rpc.threads import start_thread, wait_for_end
 from ...rpc.tracing import FaultLog, get_logger
+from ...types.records import Record, record
 
 if TYPE_CHECKING:
     import logging
@@ -28,10 +29,11 @@ __all__ = ["Labelled", "StderrPump", "StderrTarget", "open_sink", "stderr_of"]
 
 _log = get_logger(__name__)
 #: What of a server's name is not taken into the name of a file.
-_NO_FILE_NAME = re.compile(r"[^\w.-]|^\.+")
+_NO_FILE_NAME = r"[^\w.-]|^\.+"
 
 
-class Labelled(NamedTuple):
+@record(frozen=True)
+class Labelled(Record):
     """A place for the lines of one of several servers, each of which begins with the server's name."""
 
     target: Union[str, "os.PathLike[str]", Callable[[str], object], IO[Any], "logging.Logger"]
@@ -50,7 +52,7 @@ def stderr_of(server: str, target: StderrTarget) -> StderrTarget:
     if target is None or target == "inherit" or isinstance(target, Labelled):
         return target
     if isinstance(target, (str, os.PathLike)) and "{name}" in os.fspath(target):
-        return os.fspath(target).replace("{name}", _NO_FILE_NAME.sub("_", server))
+        return os.fspath(target).replace("{name}", re.sub(_NO_FILE_NAME, "_", server))
     return Labelled(target, server)
 
 #: Bytes of the tail.

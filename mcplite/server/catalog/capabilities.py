@@ -3,9 +3,10 @@
 The catalog declares them to clients. A module of its own for the check of what the user writes.
 """
 
-from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from ...errors import RegistrationError
+from ...types.records import Record, record
 
 __all__ = ["CapabilityFlags", "read_capabilities"]
 
@@ -16,7 +17,8 @@ _FLAGS: Dict[str, Tuple[str, ...]] = {
 }
 
 
-class CapabilityFlags(NamedTuple):
+@record(frozen=True)
+class CapabilityFlags(Record):
     """The flags; the defaults are those of a server that does not set them."""
 
     #: The lists whose changes are told.

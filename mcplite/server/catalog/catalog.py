@@ -4,7 +4,7 @@ Sessions, the HTTP endpoint and the dispatcher use it; :class:`mcplite.Server` f
 """
 
 import copy
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from ...protocol import codec, jsonrpc, paging
 from ...protocol.envelope import SERVER_INFO
@@ -12,6 +12,7 @@ from ...protocol.jsonio import encode_json
 from ...revisions import REVISIONS, Revision
 from ...rpc.forks import new_lock
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
+from ...types.records import Record, changed, record
 from .capabilities import CapabilityFlags
 from .provider import Found, ProvidedEntry
 from .registry import Registry
@@ -29,7 +30,8 @@ _KINDS = {"tools/call": "tools", "prompts/get": "prompts"}
 _TASK_METHODS = frozenset().union(*(revision.task_requests for revision in REVISIONS))
 
 
-class Description(NamedTuple):
+@record(frozen=True)
+class Description(Record):
     """The description of a server for its clients."""
 
     info: Implementation
@@ -144,6 +146,10 @@ class Catalog:
             experimental=self.description.experimental, logging={} if persistent and flags.logging else None,
             completions={} if self.completes else None, tools=listed("tools"), prompts=listed("prompts"),
             resources=listed("resources"), extensions=self.description.extensions)
+
+    def change_description(self, **changes: Any) -> None:
+        """Replace some fields of the server's description."""
+        self.description = changed(self.description, **changes)
 
     def stamp(self, result: Dict[str, Any], revision: Revision) -> Dict[str, Any]:
         """Change a result in place: add the members of every modern result; return it (STAT-06, STAT-10)."""

@@ -3,13 +3,15 @@
 A module of its own so that the server's facade shows what is registered, and not how it is checked.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
+from ... import types
 from ...errors import RegistrationError
 from ...protocol import codec
 from ...protocol.envelope import check_extension
 from ...rpc.tracing import get_logger
-from ...types import Icon
 from ..functions.function import Function
 from .duplicates import POLICIES
 
@@ -119,11 +121,11 @@ def checked_key(key: Union[str, bytes]) -> bytes:
     return secret
 
 
-def decoded_icons(icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]]) -> Optional[List[Icon]]:
+def decoded_icons(icons: Optional[Sequence[Union[types.Icon, Dict[str, Any]]]]) -> Optional[List[types.Icon]]:
     """Return icons, given as objects or dicts, as objects."""
     if icons is None:
         return None
-    return [codec.decode(Icon, icon) if isinstance(icon, dict) else icon for icon in icons]
+    return [codec.decode(types.Icon, icon) if isinstance(icon, dict) else icon for icon in icons]
 
 
 def registered_scopes(scopes: Union[str, Iterable[str]], what: str) -> Tuple[str, ...]:

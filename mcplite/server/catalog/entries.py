@@ -3,11 +3,13 @@
 A module of its own so that the facade of the server shows what can be registered, and not how an entry is made of it.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
+from ... import types
 from ...errors import ProtocolError, RegistrationError
 from ...protocol import codec
-from ...types import Annotations, Prompt, PromptArgument, Resource, ResourceTemplate, Tool, ToolAnnotations
 from ..functions.function import Function, compile_function
 from .checks import decoded_icons, find_marks, registered_scopes
 from .registry import PromptEntry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta
@@ -22,7 +24,7 @@ __all__ = ["completer", "directory_entries", "prompt_arguments", "prompt_entry",
 Scopes = Union[str, Iterable[str]]
 
 
-def tool_entry(function: Function, tool: Tool, timeout: Optional[float], scopes: Scopes, task: str = "forbidden",
+def tool_entry(function: Function, tool: types.Tool, timeout: Optional[float], scopes: Scopes, task: str = "forbidden",
                restartable: bool = False) -> ToolEntry:
     """Return the entry of a tool.
 
@@ -35,7 +37,7 @@ def tool_entry(function: Function, tool: Tool, timeout: Optional[float], scopes:
     if timeout is not None and timeout <= 0:
         raise RegistrationError(f"{what}: timeout must be positive, not {timeout!r}")
     if isinstance(tool.annotations, dict):
-        tool.annotations = codec.decode(ToolAnnotations, tool.annotations)
+        tool.annotations = codec.decode(types.ToolAnnotations, tool.annotations)
     tool.icons, tool.meta = decoded_icons(tool.icons), checked_meta(tool.meta, what)
     if task not in ("forbidden", "optional", "required"):
         raise RegistrationError(f"{what}: task must be 'optional', 'required' or 'forbidden', not {task!r}")
@@ -46,7 +48,7 @@ def tool_entry(function: Function, tool: Tool, timeout: Optional[float], scopes:
     return ToolEntry(tool, function, timeout, find_marks(function, what), registered_scopes(scopes, what), task, restartable)
 
 
-def resource_entry(function: Function, resource: Resource, cache: "Optional[CacheHint]", scopes: Scopes
+def resource_entry(function: Function, resource: types.Resource, cache: "Optional[CacheHint]", scopes: Scopes
                    ) -> Union[ResourceEntry, TemplateEntry]:
     """Return the entry of a resource, or of a template if its URI has variables.
 
@@ -60,11 +62,11 @@ def resource_entry(function: Function, resource: Resource, cache: "Optional[Cach
     if not colon or not scheme[:1].isalpha():
         raise RegistrationError(f"{what}: a resource URI needs a scheme, as in 'config://settings'")  # RSRC-26
     if isinstance(resource.annotations, dict):
-        resource.annotations = codec.decode(Annotations, resource.annotations)
+        resource.annotations = codec.decode(types.Annotations, resource.annotations)
     resource.icons, resource.meta = decoded_icons(resource.icons), checked_meta(resource.meta, what)
     needed = registered_scopes(scopes, what)
     if "{" in uri:
-        template = ResourceTemplate(
+        template = types.ResourceTemplate(
             uri_template=uri, name=resource.name, title=resource.title, description=resource.description,
             mime_type=resource.mime_type, annotations=resource.annotations, icons=resource.icons, meta=resource.meta)
         return TemplateEntry(template, _pattern(function, uri, what), function, cache, needed)
@@ -91,7 +93,7 @@ def _pattern(function: Function, uri: str, what: str) -> "Template":
     return pattern
 
 
-def directory_entries(directory: "Directory", template: ResourceTemplate, listed: bool, scopes: Scopes
+def directory_entries(directory: "Directory", template: types.ResourceTemplate, listed: bool, scopes: Scopes
                       ) -> Dict[str, Union[ResourceEntry, TemplateEntry]]:
     """Return the entries of a directory by URI: the template of its files, and its listing with and without a slash.
 
@@ -110,13 +112,13 @@ def directory_entries(directory: "Directory", template: ResourceTemplate, listed
     bare = directory.uri[:-1]
     for uri in (directory.uri, bare):
         if not uri.endswith((":", ":/")):
-            resource = Resource(uri=uri, name=template.name, title=template.title, mime_type="inode/directory",
+            resource = types.Resource(uri=uri, name=template.name, title=template.title, mime_type="inode/directory",
                                 description=f"The names of the files in {bare}")
             entries[uri] = ResourceEntry(resource, root, None, needed, unlisted=uri == bare)
     return entries
 
 
-def prompt_entry(function: Function, prompt: Prompt, scopes: Scopes) -> PromptEntry:
+def prompt_entry(function: Function, prompt: types.Prompt, scopes: Scopes) -> PromptEntry:
     """Return the entry of a prompt.
 
     :param prompt: the definition as the user gave it: its icons may be dicts.
@@ -125,15 +127,15 @@ def prompt_entry(function: Function, prompt: Prompt, scopes: Scopes) -> PromptEn
     what = f"prompt {check_name('prompt', prompt.name)!r}"
     if prompt.arguments is None:
         titles = function.titles()
-        prompt.arguments = [PromptArgument(name=parameter, required=required, description=text, title=titles[parameter])
+        prompt.arguments = [types.PromptArgument(name=parameter, required=required, description=text, title=titles[parameter])
                             for parameter, required, text in function.parameters]
     prompt.description, prompt.arguments = function.description, prompt.arguments or None
     prompt.icons, prompt.meta = decoded_icons(prompt.icons), checked_meta(prompt.meta, what)
     return PromptEntry(prompt, function, registered_scopes(scopes, what))
 
 
-def prompt_arguments(given: Optional[Sequence[Union[PromptArgument, Dict[str, Any]]]], name: str
-                     ) -> Tuple[Optional[List[PromptArgument]], Optional[Dict[str, Any]]]:
+def prompt_arguments(given: Optional[Sequence[Union[types.PromptArgument, Dict[str, Any]]]], name: str
+                     ) -> Tuple[Optional[List[types.PromptArgument]], Optional[Dict[str, Any]]]:
     """Return the declared arguments of a prompt as objects, and the schema that they make; None twice if none are declared.
 
     :param given: as the user gave them.
@@ -143,7 +145,7 @@ def prompt_arguments(given: Optional[Sequence[Union[PromptArgument, Dict[str, An
     if given is None:
         return None, None
     try:
-        arguments = [codec.decode(PromptArgument, one) if isinstance(one, dict) else one for one in given]
+        arguments = [codec.decode(types.PromptArgument, one) if isinstance(one, dict) else one for one in given]
         names = [argument.name for argument in arguments]
     except (AttributeError, ProtocolError) as error:
         raise RegistrationError(f"prompt {name!r}: arguments= takes PromptArgument objects, or dicts with a 'name': {error}"

@@ -1,15 +1,15 @@
 """Cache hints (how long clients may keep results) and the mark for parameters that travel in headers."""
 
-from dataclasses import dataclass
 from typing import Any, Dict
 
 from ...errors import RegistrationError
+from ...types.records import Record, record
 
 __all__ = ["CacheHint", "header"]
 
 
-@dataclass(frozen=True)
-class CacheHint:
+@record(frozen=True)
+class CacheHint(Record):
     """How long clients may keep a result (from July 2026 on).
 
     :param ttl: seconds; 0, the default, means that a result may not be kept (CACHE-09, CACHE-10).
@@ -26,6 +26,15 @@ class CacheHint:
             raise RegistrationError(f"a cache hint's ttl is a number of seconds from 0 on, not {self.ttl!r}")
         if self.scope not in ("private", "public"):
             raise RegistrationError(f"a cache hint's scope is 'private' or 'public', not {self.scope!r}")
+
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.ttl, self.scope))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(ttl={self.ttl!r}, scope={self.scope!r})"
 
     @property
     def milliseconds(self) -> int:

@@ -4,7 +4,9 @@
 capabilities and scopes need not know them.
 """
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 from ...revisions import Revision
 
@@ -119,13 +121,17 @@ class ProvidedEntry:
         return self.provider.run(self, context)
 
 
-class Found(NamedTuple):
-    """The reader of a resource."""
+class Found:
+    """The reader of a resource.
 
-    function: Any
-    values: Mapping[str, Any]
-    mime_type: Optional[str]
-    cache: "CacheHint"
-    scopes: Tuple[str, ...]
-    #: Reads a resource of a provider, in place of the function.
-    handler: Optional[Callable[..., Any]] = None
+    :param handler: reads a resource of a provider, in place of the function.
+    """
+
+    def __init__(self, function: Any, values: Mapping[str, Any], mime_type: Optional[str], cache: CacheHint,
+                 scopes: Tuple[str, ...], handler: Optional[Callable[..., Any]] = None) -> None:
+        self.function = function
+        self.values = values
+        self.mime_type = mime_type
+        self.cache = cache
+        self.scopes = scopes
+        self.handler = handler

@@ -3,22 +3,24 @@
 Registering and removing work from any thread at any time: readers take a snapshot, writers replace it.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...errors import RegistrationError
 from ...protocol.envelope import check_meta
-from ...revisions import Revision
 from ...rpc.forks import new_lock
 from ...rpc.tracing import get_logger
-from ...types import Prompt, Resource, ResourceTemplate, Tool
 from ...types.records import changed
-from ..functions.function import Function
-from .duplicates import check_duplicate
 from .provider import Found, ProvidedEntry, Provider
 
+# What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
     from ...protocol.http.routing_headers import Mark
     from ...protocol.uritemplate import Template
+    from ...revisions import Revision
+    from ...types import Prompt, Resource, ResourceTemplate, Tool
+    from ..functions.function import Function
     from .hints import CacheHint
 
 __all__ = ["Found", "PromptEntry", "Registry", "ResourceEntry", "TemplateEntry", "ToolEntry"]
@@ -184,6 +186,8 @@ class Registry:
             state = self._kinds[kind]
             if name in state.entries:
                 _check_own(kind, name, state.entries[name])
+                from .duplicates import check_duplicate
+
                 check_duplicate(self._on_duplicate, f"{kind[:-1]} {name!r}", _handler(state.entries[name]), _handler(entry))
             self.scoped = self.scoped or bool(getattr(entry, "scopes", ()))  # set before the entry can be found
             self.has_special_resources = self.has_special_resources or bool(
@@ -307,6 +311,8 @@ class Registry:
         key = (kind, name, argument)
         with self._lock:
             if key in self._completions:
+                from .duplicates import check_duplicate
+
                 check_duplicate(self._on_duplicate, f"the completion of {argument!r} of {kind} {name!r}",
                                 self._completions[key].function, function.function)
             self._completions = {**self._completions, key: function}

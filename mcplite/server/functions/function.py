@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping,
 
 from ...errors import RegistrationError
 from ...protocol.jsonio import load
-from ...protocol.schema.patterns import UNSAFE_SUBJECT
-from ...protocol.schema.validation import Validator, check_schema
 from ...rpc.tracing import get_logger
-from .docstrings import Documentation, parse
+from ...types.records import Record, record
+from .docstrings import parse
 from .members import NOTHING, is_dataclass, with_metadata
 from .nodes import Mismatch, Node, kinds_of
 from .returns import Output, StructuredOutput, compile_output
@@ -34,7 +33,10 @@ from .signature import (
     target_of,
 )
 
+# What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
+    from ...protocol.schema.validation import Validator
+    from .docstrings import Documentation
     from .foreign.fields import FieldParameter
 
 __all__ = ["BadArguments", "Function", "compile_function", "textual"]
@@ -91,27 +93,32 @@ class _Argument(NamedTuple):
     default: Any
 
 
-class _Plan(NamedTuple):
-    """The parameters of a function: the context, answers to questions, and the caller's arguments."""
+class _Plan:
+    """The parameters of a function: the context, answers to questions, and the caller's arguments.
 
-    #: The parameter that gets the context.
-    context: Optional[str]
-    #: The parameters that get the user's answer to a declared question: annotation and question.
-    questions: Dict[str, Tuple[Any, Any]]
-    arguments: List[_Argument]
-    #: The node of each ``**kwargs`` value; None without ``**kwargs``.
-    rest: Optional[Node]
-    #: The schemas of recursive classes.
-    definitions: Dict[str, Any]
-    #: The parameters with a ``Field(...)``.
-    fields: "Dict[str, FieldParameter]"
+    :param context: the parameter that gets the context.
+    :param questions: the parameters that get the user's answer to a declared question: annotation and question.
+    :param rest: the node of each ``**kwargs`` value; None without ``**kwargs``.
+    :param definitions: the schemas of recursive classes.
+    :param fields: the parameters with a ``Field(...)``.
+    """
+
+    def __init__(self, context: Optional[str], questions: Dict[str, Tuple[Any, Any]], arguments: List[_Argument],
+                 rest: Optional[Node], definitions: Dict[str, Any], fields: "Dict[str, FieldParameter]") -> None:
+        self.context = context
+        self.questions = questions
+        self.arguments = arguments
+        self.rest = rest
+        self.definitions = definitions
+        self.fields = fields
 
 
-class _GivenSchema(NamedTuple):
+@record(frozen=True)
+class _GivenSchema(Record):
     """An input schema of the user's own, and how the arguments that it allows are passed."""
 
     schema: Dict[str, Any]
-    validator: Validator
+    validator: "Validator"
     #: The parameter that gets all arguments as one dict.
     whole: Optional[str] = None
     #: The names that the function takes; None with ``**kwargs``.
@@ -133,7 +140,7 @@ class Function:
         self.questions = plan.questions
         self.output = output
         self._description = description
-        self._documentation: Optional[Documentation] = None
+        self._documentation: "Optional[Documentation]" = None
         self._arguments = plan.arguments
         self._rest = plan.rest
         self._definitions = plan.definitions
@@ -144,7 +151,7 @@ class Function:
         return f"<Function {self.name!r}>"
 
     @property
-    def documentation(self) -> Documentation:
+    def documentation(self) -> "Documentation":
         """The parsed docstring; parsed on first use."""
         if self._documentation is None:
             target, inner = target_of(self.function), inner_of(self.function)
@@ -320,17 +327,20 @@ def compile_function(function: Callable[..., Any], *, name: Optional[str] = None
     given = None if input_schema is None else _given_schema(plan, signature, input_schema, where)
     output = (compile_output(signature.returns, output_schema, structured_output, where) if kind == "tool"
               else Output())
-    for validator in (*schemas.validators, None if given is None else given.validator, output.validator):
+    for validator in (*schemas.validators, None if given is None else given.validator,
+                      None if output.exact is not None else output.validator):
         if validator is not None:
             _judge_patterns(validator, where, trusted_patterns)
     make = _FieldFunction if plan.fields else Function
     return make(function, label, description, plan, given, output)
 
 
-def _judge_patterns(validator: Validator, where: str, trusted: bool) -> None:
+def _judge_patterns(validator: "Validator", where: str, trusted: bool) -> None:
     if trusted:
         validator.trust_patterns()
         return
+    from ...protocol.schema.patterns import UNSAFE_SUBJECT
+
     for pattern, reason in validator.unsafe_patterns():
         _log.warning("%s: the pattern %.200r could be matched for hours, since %s; so it is matched against at most %d"
                      " characters. Write it so that the next character decides each choice, or say trusted_patterns=True",
@@ -442,6 +452,8 @@ def _check_default(name: str, node: Node, default: Any, schemas: Schemas) -> Non
 
 
 def _given_schema(plan: _Plan, signature: Signature, schema: Dict[str, Any], where: str) -> _GivenSchema:
+    from ...protocol.schema.validation import Validator, check_schema
+
     check_schema(schema, what=f"{where}: input_schema")
     if schema.get("type") != "object":  # TOOL-08
         raise RegistrationError(f"{where}: input_schema must have \"type\": \"object\"")

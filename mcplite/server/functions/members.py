@@ -5,7 +5,9 @@ Used by signatures and schemas; it knows classes, but not JSON Schema.
 
 import sys
 import typing
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple, get_args, get_origin
+from typing import Any, Dict, List, Optional, Tuple, get_args, get_origin
+
+from ...types.records import Record, record
 
 __all__ = ["Field", "NOTHING", "Unresolved", "hints_of", "is_dataclass", "is_named", "is_typed_dict", "members", "resolve",
            "with_arguments", "with_metadata"]
@@ -19,7 +21,8 @@ class Unresolved(Exception):
     """An annotation cannot be evaluated; the text says why and what to do."""
 
 
-class Field(NamedTuple):
+@record(frozen=True)
+class Field(Record):
     """One member of a class."""
 
     name: str

@@ -4,7 +4,6 @@ The converters guess nothing: a string is not a number, true is not a number, bu
 (SEC-85, NS-43).
 """
 
-import base64
 from typing import Any, Dict, Optional
 
 from .nodes import Mismatch, Node, expect, from_text, summary
@@ -36,6 +35,12 @@ def _to_none(value: Any) -> None:
         raise Mismatch(f"{summary(value)} is not null")
 
 
+def _to_bytes(text: str) -> bytes:
+    import base64  # for the few handlers that take bytes
+
+    return base64.b64decode(text, validate=True)
+
+
 #: The nodes of builtin classes.
 SIMPLE: Dict[Any, Node] = {
     str: Node({"type": "string"}, expect(str, "a string")),
@@ -47,7 +52,7 @@ SIMPLE: Dict[Any, Node] = {
     Any: Node({}, lambda value: value),
     object: Node({}, lambda value: value),
     bytes: Node({"type": "string", "contentEncoding": "base64"},
-                from_text(lambda text: base64.b64decode(text, validate=True), "base64")),
+                from_text(_to_bytes, "base64")),
 }
 #: Modules whose classes have nodes too, in :mod:`.datetimes`. A handler that uses one has imported its module already.
 OTHERS = frozenset({"datetime", "decimal", "pathlib", "pathlib._local", "uuid"})

@@ -4,21 +4,25 @@ A converter accepts a value if it is valid under the schema and can be converted
 string.)
 """
 
+from __future__ import annotations
+
 import collections.abc
 import enum
 import math
 import types
 import typing
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple, Union, get_args, get_origin
 
 from ...errors import RegistrationError
-from ...protocol.schema.validation import Validator
+from ...types.records import changed
 from .docstrings import parse
-from .jsonable import jsonable
-from .keywords import add_keywords
 from .members import NOTHING, Field, Unresolved, is_named, is_typed_dict, members, with_arguments
 from .nodes import Convert, Mismatch, Node, expect, from_text, reason_of, summary
 from .scalars import SIMPLE, simple
+
+# What a start and a list do not need is imported by the functions that use it.
+if TYPE_CHECKING:
+    from ...protocol.schema.validation import Validator
 
 __all__ = ["UNIONS", "Schemas", "as_default", "described_schema", "fits", "only_ours", "unwrap_annotated"]
 
@@ -54,6 +58,8 @@ def only_ours(extras: Tuple[Any, ...]) -> bool:
 
 def as_default(value: Any) -> Any:
     """Return a default as JSON data; NOTHING if it has no form in JSON."""
+    from .jsonable import jsonable
+
     try:
         return jsonable(value)
     except (TypeError, ValueError):
@@ -145,6 +151,8 @@ class Schemas:
             if isinstance(extra, str):
                 node = Node({**node.schema, "description": extra}, node.convert)
             elif isinstance(extra, Mapping):
+                from .keywords import add_keywords
+
                 node = add_keywords(node, extra, self.place(name), self.validators)
         return node
 
@@ -233,6 +241,8 @@ class Schemas:
         validator = None
         if build in (set, frozenset):
             schema["uniqueItems"] = True
+            from ...protocol.schema.validation import Validator
+
             validator = Validator({"uniqueItems": True})
 
         def convert(value: Any) -> Any:
@@ -337,7 +347,7 @@ class Schemas:
             fields = attrs_members(cls, returned=self.returned)
         if fields is not None and annotation is not cls:
             chosen = dict(zip(getattr(cls, "__parameters__", ()), get_args(annotation)))
-            fields = [field._replace(annotation=with_arguments(field.annotation, chosen)) for field in fields]
+            fields = [changed(field, annotation=with_arguments(field.annotation, chosen)) for field in fields]
         return fields
 
     def _foreign(self, annotation: Any, name: str) -> Optional[Node]:

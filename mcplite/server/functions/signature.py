@@ -39,11 +39,12 @@ class Parameter(NamedTuple):
     default: Any
 
 
-class Signature(NamedTuple):
+class Signature:
     """The parameters in order, and the return annotation."""
 
-    parameters: List[Parameter]
-    returns: Any
+    def __init__(self, parameters: List[Parameter], returns: Any) -> None:
+        self.parameters = parameters
+        self.returns = returns
 
 
 def inner_of(function: Any) -> Any:

@@ -4,24 +4,36 @@ Every call through the context is a cancellation point: once the request is canc
 loop that reports progress.
 """
 
+from __future__ import annotations
+
 import contextvars
 import threading
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
-from ...rpc.cancel import CancelToken
-from ...rpc.incoming import Incoming
-from ...types import ClientCapabilities, Implementation, Tool
-from .questions import Elicit, Elicited, ListRoots, Question, Sample
 from .session import RequestFacts, Session, Throttle
-from .timeout import Timeout
 
+# What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
-    from ...types import CreateMessageResult, ModelPreferences, PromptMessage, Root, SamplingMessage, ToolChoice
+    from ...rpc.cancel import CancelToken
+    from ...rpc.incoming import Incoming
+    from ...types import (
+        ClientCapabilities,
+        CreateMessageResult,
+        Implementation,
+        ModelPreferences,
+        PromptMessage,
+        Root,
+        SamplingMessage,
+        Tool,
+        ToolChoice,
+    )
     from ..auth.principals import Principal
     from ..runtime.runtime import Runtime
     from .asker import Asker  # it loads forms and sampling, which only handlers that ask need
     from .http_request import HTTPRequest
+    from .questions import Elicited, Question
+    from .timeout import Timeout
 
 __all__ = ["CURRENT", "Context", "LEVELS"]
 
@@ -327,6 +339,8 @@ class Context:
         :raises RequestTimeout: no answer within ``Limits.ask_seconds``.
         :raises Cancelled: the request was cancelled meanwhile.
         """
+        from .questions import Elicit
+
         return self._ask(Elicit(message, schema, task=task))  # type: ignore[no-any-return]
 
     def elicit_url(self, message: str, url: str, elicitation_id: Optional[str] = None, *, task: bool = False) -> Elicited[Any]:
@@ -341,6 +355,8 @@ class Context:
         :raises ValueError: the URL is not valid.
         :raises RemoteError, RequestTimeout, Cancelled: as for :meth:`elicit`.
         """
+        from .questions import Elicit
+
         return self._ask(Elicit(message, url=url, elicitation_id=elicitation_id, task=task))  # type: ignore[no-any-return]
 
     def elicitation_complete(self, elicitation_id: str) -> None:
@@ -382,6 +398,8 @@ class Context:
 
         if isinstance(messages, (str, PromptMessage, SamplingMessage)):
             messages = [messages]
+        from .questions import Sample
+
         question = Sample(messages, max_tokens=max_tokens, system_prompt=system_prompt, temperature=temperature,
                           stop_sequences=stop_sequences, include_context=include_context,
                           model_preferences=model_preferences, metadata=metadata, tools=tools,
@@ -394,6 +412,8 @@ class Context:
         :raises MissingCapability: the client declared none.
         :raises RemoteError, RequestTimeout, Cancelled: as for :meth:`elicit`.
         """
+        from .questions import ListRoots
+
         return self._ask(ListRoots())  # type: ignore[no-any-return]
 
     def ask(self, questions: Mapping[str, Question]) -> Dict[str, Any]:

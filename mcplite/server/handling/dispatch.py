@@ -4,28 +4,29 @@ The sessions of both eras return :func:`answer_request` as the task of a request
 thread that received the request.
 """
 
+from __future__ import annotations
+
 import contextvars
 import copy
 import functools
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
+from ... import types
 from ...errors import Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ResourceNotFound
 from ...protocol import codec
 from ...protocol.jsonrpc import Encoded
 from ...rpc.tracing import INFO, get_logger
-from ...types import CompleteResult, Completion, GetPromptResult, ReadResourceResult
 from ..catalog.provider import ProvidedEntry
 from ..catalog.registry import suggestions
-from ..catalog.targets import Target
 from ..functions.function import BadArguments
-from ..functions.results import prompt_messages, resource_contents
 from .context import CURRENT, LEVELS
-from .request_context import RequestContext
 from .session import RequestFacts
-from .tools import UNASKABLE, call_until_complete, run_tool
 
+# What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
+    from ..catalog.targets import Target
     from .http_request import Around
+    from .request_context import RequestContext
 
 __all__ = ["answer_request", "dispatch"]
 
@@ -150,6 +151,8 @@ def _guarded(context: RequestContext, what: str, run: Callable[[], Any]) -> Any:
             log.failure(_log, "%s failed", what)
             raise InternalError("Internal error") from error
         if isinstance(error, MissingCapability):
+            from .tools import UNASKABLE
+
             log.log(_log, INFO, UNASKABLE, what, error)
         raise
     except Exception as error:
@@ -178,11 +181,14 @@ def _read_resource(context: RequestContext, target: Target) -> Result:
     uri = _uri(context)
     if target.entry is None:
         raise _missing(context, uri)
-    function, values, mime_type, cache, _, _ = target.entry
+    from ..functions.results import resource_contents
+    from .tools import call_until_complete
+
+    found = target.entry
 
     def read() -> List[Any]:
-        kwargs = _bind_arguments(lambda: function.bind(values))
-        return resource_contents(call_until_complete(context, function, kwargs), uri, mime_type)
+        kwargs = _bind_arguments(lambda: found.function.bind(found.values))
+        return resource_contents(call_until_complete(context, found.function, kwargs), uri, found.mime_type)
 
     try:
         contents = _guarded(context, f"resource {uri[:200]!r}", read)
@@ -193,7 +199,7 @@ def _read_resource(context: RequestContext, target: Target) -> Result:
     if not contents:
         # RSRC-19: an empty list would mean that the resource exists and is empty.
         raise _missing(context, uri)
-    result = ReadResourceResult(contents=contents, ttl_ms=cache.milliseconds, cache_scope=cache.scope)
+    result = types.ReadResourceResult(contents=contents, ttl_ms=found.cache.milliseconds, cache_scope=found.cache.scope)
     return codec.encode(result, context.session.revision)  # type: ignore[no-any-return]
 
 
@@ -243,12 +249,14 @@ def _get_prompt(context: RequestContext, target: Target) -> Result:
     arguments = _strings(params, "arguments")
     kwargs = _bind_arguments(lambda: entry.function.bind(arguments))
     del params  # a handler may wait for minutes, and the context forgets them then
+    from ..functions.results import prompt_messages
+    from .tools import call_until_complete
 
-    def get() -> GetPromptResult:
+    def get() -> types.GetPromptResult:
         value = call_until_complete(context, entry.function, kwargs)
-        if isinstance(value, GetPromptResult):
+        if isinstance(value, types.GetPromptResult):
             return copy.copy(value)
-        return GetPromptResult(messages=prompt_messages(value), description=entry.prompt.description)
+        return types.GetPromptResult(messages=prompt_messages(value), description=entry.prompt.description)
 
     result = _guarded(context, f"prompt {name!r}", get)
     revision = context.session.revision
@@ -292,23 +300,23 @@ def _complete(context: RequestContext, _: Target) -> Result:
     if function.wants_context:
         kwargs[function.wants_context] = context
     answer = _guarded(context, f"completion of {named!r}", lambda: function.function(**kwargs))
-    return codec.encode(CompleteResult(completion=_capped(answer, context.session.limits.completions)),  # type: ignore[no-any-return]
+    return codec.encode(types.CompleteResult(completion=_capped(answer, context.session.limits.completions)),  # type: ignore[no-any-return]
                         context.session.revision)
 
 
-def _capped(answer: Any, most: int) -> Completion:
+def _capped(answer: Any, most: int) -> types.Completion:
     """Return at most *most* values, and whether there were more (COMP-04)."""
     if answer is None:
-        return Completion(values=[], has_more=False)
-    if isinstance(answer, Completion):
+        return types.Completion(values=[], has_more=False)
+    if isinstance(answer, types.Completion):
         completion = answer
     else:
-        completion = Completion(values=[str(value) for value in answer])
+        completion = types.Completion(values=[str(value) for value in answer])
     if len(completion.values) > most:
         total = completion.total if completion.total is not None else len(completion.values)
-        return Completion(values=completion.values[:most], total=total, has_more=True)
+        return types.Completion(values=completion.values[:most], total=total, has_more=True)
     if completion.has_more is None:
-        completion = Completion(values=completion.values, total=completion.total, has_more=False)
+        completion = types.Completion(values=completion.values, total=completion.total, has_more=False)
     return completion
 
 
@@ -326,9 +334,17 @@ def _task(context: RequestContext, _: Target) -> Result:
     return tasks.answer(context)  # type: ignore[no-any-return]
 
 
-_METHODS: Mapping[str, Callable[[RequestContext, Target], Result]] = {
+def _run_first_tool(context: RequestContext, target: Target) -> Any:
+    """Run a tool, by what it takes to run tools, which a server loads with its first call."""
+    from .tools import run_tool
+
+    _METHODS["tools/call"] = run_tool
+    return run_tool(context, target)
+
+
+_METHODS: Dict[str, Callable[[RequestContext, Target], Result]] = {
     "tools/list": _list("tools", "tools"),
-    "tools/call": run_tool,
+    "tools/call": _run_first_tool,
     "resources/list": _list("resources", "resources"),
     "resources/templates/list": _list("templates", "resourceTemplates"),
     "resources/read": _read_resource,

@@ -4,16 +4,20 @@ The sessions make one for each request. A module of its own so that :class:`~.co
 more.
 """
 
+from __future__ import annotations
+
 import contextlib
-from typing import Any, Dict, Iterator, Optional
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional
 
 from ...protocol.jsonio import first_members
-from ...protocol.state import request_params
-from ...rpc.incoming import Incoming
-from ..runtime.runtime import Runtime
 from .context import Context
-from .session import Session
-from .timeout import Timeout
+
+# What a start and a list do not need is imported by the functions that use it.
+if TYPE_CHECKING:
+    from ...rpc.incoming import Incoming
+    from ..runtime.runtime import Runtime
+    from .session import Session
+    from .timeout import Timeout
 
 __all__ = ["RequestContext"]
 
@@ -91,6 +95,8 @@ class RequestContext(Context):
         That request brings the same params again.
         """
         incoming = self.incoming
+        from ...protocol.state import request_params
+
         self.params = incoming.params = first_members(request_params(incoming.params), _SHORT_PARAMS)
         self.session.forget_request()
 

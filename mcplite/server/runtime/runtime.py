@@ -3,6 +3,8 @@
 Sessions, endpoints and transports share it; a module of its own so that none of them owns the others.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, Set, Union
@@ -10,30 +12,30 @@ from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Opt
 from ...errors import BackendError
 from ...protocol import jsonrpc
 from ...protocol.methods import LIST_CHANGES, RESOURCE_UPDATED
-from ...revisions import Revision
 from ...rpc.forks import new_rlock, on_fork
-from ...rpc.peer import Peer
 from ...rpc.threads import Workers
 from ...rpc.tracing import PeerLog, get_logger
-from ..catalog.catalog import Catalog
-from ..catalog.provider import Service
-from ..limits import Limits
 from ..shares import ByteBudget
-from .observer import ServerObserver
 from .subscriptions import ListenRequests
-from .tasks import TaskService
 
 if TYPE_CHECKING:
     from ...backend.interface import Backend
+    from ...revisions import Revision
+    from ...rpc.peer import Peer
     from ..auth.bearer import BearerAuth
     from ..auth.principals import Principal
+    from ..catalog.catalog import Catalog
+    from ..catalog.provider import Service
+    from ..limits import Limits
     from .fleet import Fleet
     from .leases import Leases
     from .letters import Letters
     from .news import News
+    from .observer import ServerObserver
     from .outage import Outage
     from .states import States
     from .subscribers import Subscribers
+    from .tasks import TaskService
     from .waiting import WaitingCalls
 
 __all__ = ["OpenSession", "Runtime"]

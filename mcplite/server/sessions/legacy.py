@@ -3,6 +3,8 @@
 It is the message handler of its connection; on a pipe, opening.py passes its messages on.
 """
 
+from __future__ import annotations
+
 import functools
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterable, Optional, Set
@@ -12,20 +14,21 @@ from ...protocol import codec, jsonrpc
 from ...protocol.envelope import bounded_capabilities, bounded_info
 from ...protocol.jsonio import memory_size
 from ...revisions import NEWEST_LEGACY, Revision, find_revision
-from ...rpc.incoming import Incoming, MessageHandler
+from ...rpc.incoming import MessageHandler
 from ...rpc.interfaces import Delivery
 from ...rpc.tracing import INFO, get_logger
 from ...types import ClientCapabilities, Implementation
 from ..handling.context import LEVELS, log_params, rank
 from ..handling.dispatch import answer_request
-from ..handling.questions import Question
 from ..handling.request_context import RequestContext
 from ..handling.session import KnownRoots, RequestFacts, Session
 from ..runtime.runtime import OpenSession, Runtime
 
 if TYPE_CHECKING:
+    from ...rpc.incoming import Incoming
     from ..auth.principals import Principal
     from ..handling.asker import Asker
+    from ..handling.questions import Question
 
 __all__ = ["LegacySession"]
 

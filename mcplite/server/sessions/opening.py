@@ -4,6 +4,8 @@ Transports and the HTTP endpoint start here. It is a module of its own since it 
 decides which session it belongs to.
 """
 
+from __future__ import annotations
+
 import functools
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple, Type
 
@@ -13,15 +15,15 @@ from ...protocol.envelope import unsupported
 from ...rpc.incoming import Incoming, MessageHandler
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
-from ..catalog.targets import Target
 from ..handling.context import rank
 from ..handling.dispatch import answer_request
 from ..handling.request_context import RequestContext
-from ..runtime.runtime import Runtime
 from .legacy import LegacySession
 from .modern import ModernSession
 
 if TYPE_CHECKING:
+    from ..catalog.targets import Target
+    from ..runtime.runtime import Runtime
     from .handover import Handover
 
 __all__ = ["create_session", "create_sessionless_peer", "serve_channel"]

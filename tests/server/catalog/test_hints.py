@@ -67,3 +67,11 @@ def test_invalid_hints_are_refused(ttl, scope):
 def test_a_hint_for_an_unknown_list_is_refused():
     with pytest.raises(RegistrationError, match="tool"):
         mcplite.Server("x", cache_lists={"tool": CacheHint(1)})
+
+
+def test_a_hint_is_a_value():
+    hint = CacheHint(5)
+    assert hint == CacheHint(5, "private") != CacheHint(5, "public") and hint != 5 and len({hint, CacheHint(5)}) == 1
+    assert repr(hint) == "CacheHint(ttl=5, scope='private')"
+    with pytest.raises(AttributeError, match="cannot assign to field 'ttl'"):
+        hint.ttl = 6
