@@ -56,7 +56,7 @@ class LineBuffer:
     @property
     def ready(self) -> bool:
         """Whether there is a whole line."""
-        return bool(self._absorb()[0])
+        return bool(self._state[0] or self._absorb()[0])
 
     def feed(self, chunk: bytes) -> None:
         """Add a chunk; an empty chunk is the end."""

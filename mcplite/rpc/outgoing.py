@@ -174,7 +174,6 @@ class Caller:
             if cancel is not None:
                 cancel.check()
             if progress:
-                # One at a time, since a callback may be slow and the limits hold meanwhile.
                 if not pending.out_of_time:
                     if not self._deliver_progress(pending):
                         progress.clear()  # the outcome is there, or comes in a moment
@@ -192,11 +191,14 @@ class Caller:
                     raise self._overdue(pending)
 
     def _deliver_progress(self, pending: Pending) -> bool:
-        """Call the progress callback once; return False when this side has closed the connection."""
+        """Call the progress callback for what is kept; return False when this side has closed the connection.
+
+        It ends before the next one when the call is cancelled or out of time, since a callback may be slow.
+        """
         # Noted before the check: close() sets the mark first, and then waits for the callbacks that run.
         pending.delivering = threading.get_ident()
         try:
-            if not self._silenced:
+            while pending.progress and not (self._silenced or pending.interrupted or pending.out_of_time):
                 pending.deliver_progress()
             return not self._silenced
         finally:

@@ -151,6 +151,8 @@ class Peer(Caller, MessageSink):
             size = jsonrpc.estimate_memory(data, message.params if type(message) is jsonrpc.Request else None, self._limits)
         if kind is jsonrpc.Request:
             self._on_request(message, None, outlet, inline, facts, size)  # type: ignore[arg-type]
+        elif type(message) is jsonrpc.Notification:
+            self._on_notification(message)
         elif type(message) is jsonrpc.Batch:
             self._receive_batch(message, outlet, facts, size)
         else:
@@ -177,12 +179,15 @@ class Peer(Caller, MessageSink):
         elif kind is jsonrpc.Response or kind is jsonrpc.Failure:
             self._on_response(message)
         elif kind is jsonrpc.Notification:
-            try:
-                self._handler.on_notification(message)
-            except Exception:
-                self.log.failure(_log, "notification %s of %s failed", jsonrpc.describe(message), self.name)
+            self._on_notification(message)
         else:
             self._reject(message, batch, outlet)
+
+    def _on_notification(self, message: jsonrpc.Notification) -> None:
+        try:
+            self._handler.on_notification(message)
+        except Exception:
+            self.log.failure(_log, "notification %s of %s failed", jsonrpc.describe(message), self.name)
 
     def _on_response(self, message: Union[jsonrpc.Response, jsonrpc.Failure]) -> None:
         pending = self._pending.get(message.id) if type(message.id) is int else None

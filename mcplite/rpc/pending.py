@@ -115,11 +115,6 @@ class Pending:
         if on_progress is not None:
             self.progress = deque()
 
-    def _end_from(self, now: float) -> Optional[float]:
-        if self.timeout is None:
-            return self.limit
-        return now + self.timeout if self.limit is None else min(now + self.timeout, self.limit)
-
     def complete(self, outcome: Any) -> None:
         """End the call; later outcomes are ignored."""
         if self.outcome is None:
@@ -151,8 +146,11 @@ class Pending:
         self._progress_bytes += size
         self._progressed = True
         if self.timeout is not None:
-            self.end = self._end_from(self.clock.now())
-        self.wake()
+            end = self.clock.now() + self.timeout
+            self.end = end if self.limit is None or end < self.limit else self.limit
+        event = self._event
+        if event is not None:
+            event.set()
 
     def deliver_progress(self) -> None:
         """Call the progress callback, on the calling thread, for the oldest notification that is kept.

@@ -130,13 +130,19 @@ class CallerReading(Reading):
         """Read until *pending* needs its thread; False if it has timed out or reading has been stopped."""
         channel, receive = self._channel, self._receive
         while pending.outcome is None and not pending.interrupted:
-            if pending.progress and (len(pending.progress) >= _PROGRESS_AT_ONCE or not channel.buffered):
-                return True
-            remaining = pending.remaining()
-            if self._stopped or remaining is not None and remaining <= 0:
+            if self._stopped:
                 return False
+            if not pending.progress:
+                remaining = pending.remaining()
+                if remaining is not None and remaining <= 0:
+                    return False
+                seconds = WAKE_SECONDS if remaining is None or remaining > WAKE_SECONDS else remaining
+            elif len(pending.progress) >= _PROGRESS_AT_ONCE or not channel.buffered:
+                return True
+            else:
+                seconds = 0  # for what is there already, and not for longer than until so many are collected
             try:
-                message = channel.read(WAKE_SECONDS if remaining is None or remaining > WAKE_SECONDS else remaining)
+                message = channel.read(seconds)
             except (ProtocolError, ConnectionClosed) as error:
                 self._end(error)
                 return True

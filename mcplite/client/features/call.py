@@ -14,6 +14,8 @@ __all__ = ["DEFAULT", "Call", "OnProgress", "RequestOptions", "check_positive", 
 
 #: The default of a time, in contrast to None, which means no limit.
 DEFAULT: Any = object()
+#: The members of most progress notifications, and the types of their numbers.
+_USUAL, _NUMBERS = {"progressToken", "progress", "total"}, (int, float)
 OnProgress = Callable[[Progress], object]
 
 
@@ -62,8 +64,16 @@ class Call(NamedTuple):
 
 def progress_reader(report: OnProgress) -> Callable[[Dict[str, Any]], object]:
     """Return a function that decodes the params of a progress notification and calls *report*."""
+    decode = codec.decoder(Progress)
+
     def read(params: Dict[str, Any]) -> None:
-        report(codec.decode(Progress, {key: value for key, value in params.items() if key != "progressToken"}))
+        if params.keys() == _USUAL and type(params["progress"]) in _NUMBERS and type(params["total"]) in _NUMBERS:
+            # What most servers send, and what the decoder makes of it, for half of the time of a report.
+            report(Progress(params["progress"], params["total"]))
+            return
+        params = params.copy()
+        params.pop("progressToken", None)
+        report(decode(params))
 
     return read
 

@@ -3,6 +3,9 @@
 import pytest
 
 from mcplite.client.features.call import DEFAULT, Call, check_positive, progress_reader, time_limits
+from mcplite.errors import ProtocolError
+from mcplite.protocol import codec
+from mcplite.types import Progress
 
 
 @pytest.mark.parametrize("timeout, max_timeout, limits", [
@@ -52,3 +55,26 @@ def test_a_call_is_a_value():
     assert call.rounds and call.notice and not call.fresh and call == Call("tools/list", {"a": 1}, timeout=3)
     with pytest.raises(AttributeError):
         call.timeout = 4
+
+
+@pytest.mark.parametrize("params", [
+    {"progressToken": 3, "progress": 1, "total": 2}, {"progressToken": "t", "total": 2.5, "progress": 0.5},
+    {"progressToken": 3, "progress": 1}, {"progressToken": 3, "progress": 1, "total": None},
+    {"progressToken": 3, "progress": 1, "total": 2, "message": "half"}, {"progress": 1, "total": 2},
+    {"progressToken": 3, "progress": 1, "total": True}, {"progressToken": 3, "progress": 1, "total": "2"},
+    {"progressToken": 3, "progress": True, "total": 2}, {"progressToken": 3, "total": 2},
+    {"progressToken": 3, "progress": 1, "x": 2},
+])
+def test_usual_progress_is_read_as_the_decoder_reads_it(params):
+    def outcome(read):
+        try:
+            made = read()
+        except ProtocolError as error:
+            return str(error)
+        return vars(made), repr(made), made.extra
+
+    seen, before = [], dict(params)
+    others = {name: value for name, value in params.items() if name != "progressToken"}
+    read = outcome(lambda: (progress_reader(seen.append)(params), seen[0])[1])
+    assert read == outcome(lambda: codec.decode(Progress, others))
+    assert params == before
