@@ -4,20 +4,22 @@ From July 2026 on every request carries what a handshake used to agree on once: 
 capabilities and its name. A server reads these members as an :class:`Envelope`; a client stamps them.
 """
 
+import json
 import re
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..errors import InvalidParams, ProtocolError, UnsupportedVersion
 from ..revisions import JUNE_2025, NOVEMBER_2025, TASKS_EXTENSION, Revision
 from ..types import ClientCapabilities, Implementation
 from ..types.records import fields_of
 from . import codec
-from .jsonio import encode_json, first_members
+from .jsonio import encode_json, first_members, memory_size
 from .jsonrpc import Encoded
 
 __all__ = [
-    "Envelope", "LOG_LEVEL", "SERVER_INFO", "SUBSCRIPTION", "Stamped", "VERSION", "bounded_capabilities", "bounded_info",
-    "check_extension", "check_meta", "checked_trace", "claims", "members", "read", "revision_of", "stamp", "unsupported",
+    "AcceptedSenders", "Envelope", "LOG_LEVEL", "SERVER_INFO", "SUBSCRIPTION", "Stamped", "VERSION",
+    "bounded_capabilities", "bounded_info", "check_extension", "check_meta", "checked_trace", "claims", "members",
+    "read", "revision_of", "stamp", "unsupported",
 ]
 
 # Text, which `re` compiles with the first use: most servers use none of these, and all would wait for them when imported.
@@ -146,6 +148,30 @@ class Envelope:
         self._info = None if info is None else bounded_info(info)
         self._capabilities = bounded_capabilities(self.capabilities)
         self.meta = {}
+
+
+class AcceptedSenders:
+    """Remembers the ``_meta`` of the request that was accepted last: a client sends the same one with each of its requests.
+
+    The checks of :func:`read` look for members that are strings or objects, so that values which are equal pass them alike.
+    """
+
+    def __init__(self) -> None:
+        #: That ``_meta`` and its revision; without a lock, since it is replaced in one step.
+        self._latest: Tuple[Mapping[str, Any], Optional[Revision]] = ({}, None)
+
+    def find(self, params: Optional[Mapping[str, Any]]) -> Optional[Tuple[Envelope, Revision]]:
+        """Return the envelope of a request and its revision if the latest one was the same; else :func:`read` tells."""
+        meta = None if params is None else params.get("_meta")
+        latest, revision = self._latest
+        return None if revision is None or meta != latest else (Envelope(revision.name, meta), revision)
+
+    def note(self, envelope: Envelope, revision: Revision) -> None:
+        """Note a request that was accepted, unless its ``_meta`` takes much memory."""
+        meta = envelope.meta
+        if memory_size(meta, _MAX_SETTINGS) <= _MAX_SETTINGS:
+            # A deep copy: a handler may change its own.
+            self._latest = (json.loads(encode_json(meta)), revision)
 
 
 #: Characters of each text in a client's description of itself.

@@ -88,11 +88,11 @@ class Incoming(QueuedTask):
         #: The request that the handler was started for. It alone knows the latest successor: those in between are
         #: not kept, since a handler may be continued very often, with large params.
         self.original: Optional[Incoming] = None
-        #: Guards the four fields below; held for assignments only.
+        #: Guards the five fields below; held for assignments only.
         self._lock = threading.Lock()
         #: Keeps each notification of this request before its response (PROG-11): held while a notification is written,
-        #: which can block on a slow peer. Cancelling therefore never takes this lock.
-        self._order = threading.Lock()
+        #: which can block on a slow peer. Cancelling therefore never takes this lock. Made for the first notification.
+        self._order: Optional[threading.Lock] = None
         self._token: Optional[CancelToken] = None
         self._done = False
         self._cancelled = False
@@ -165,7 +165,12 @@ class Incoming(QueuedTask):
         if self.outlet is not None:
             # The outlet keeps the order itself. It may block on a slow reader, which must not delay a cancel.
             return not (self._done or self._cancelled) and self.peer.send_message(data, self.outlet)
-        with self._order:
+        with self._lock:
+            if self._done or self._cancelled:
+                return False
+            order = self._order = self._order or threading.Lock()
+        with order:
+            # Once more: the response may have been sent meanwhile.
             if self._done or self._cancelled:
                 return False
             return self.peer.send_message(data)
@@ -180,7 +185,7 @@ class Incoming(QueuedTask):
 
     def let_go(self) -> None:
         """Note in a forked process that the request belongs to another one, which answers it."""
-        self._lock, self._order = threading.Lock(), threading.Lock()
+        self._lock, self._order = threading.Lock(), None
         self._done, self.outlet = True, None
 
     def pass_on(self, data: bytes) -> bool:
@@ -220,9 +225,10 @@ class Incoming(QueuedTask):
             self._done = True
             if self._cancelled:
                 data = None
+            order = self._order
         outlet = self.outlet
-        if data is not None and outlet is None:
-            with self._order:
+        if order is not None and data is not None and outlet is None:
+            with order:
                 pass  # a notification that is being written goes out first
         if self.batch is not None:
             # The last response of an array sends the whole array, and those before it send nothing.

@@ -1,5 +1,7 @@
 """What a request says of its sender, read and written."""
 
+import copy
+
 import pytest
 
 from mcplite.errors import InvalidParams, UnsupportedVersion
@@ -65,6 +67,45 @@ def test_the_version_that_is():
     assert envelope.revision_of(read, REVISIONS) is JULY_2026
     with pytest.raises(UnsupportedVersion):
         envelope.revision_of(read, LEGACY)
+
+
+def test_a_sender_that_says_the_same_again_need_not_be_checked_again():
+    senders = envelope.AcceptedSenders()
+    given = params(clientInfo={"name": "c", "version": "1"}, clientCapabilities={"roots": {"listChanged": True}},
+                   logLevel="info")
+    assert senders.find(given) is None
+    senders.note(envelope.read(given), JULY_2026)
+    again = copy.deepcopy(given)
+    found, revision = senders.find({"name": "x", **again})
+    read = envelope.read(given)
+    assert revision is JULY_2026 and found.meta is again["_meta"]
+    assert (found.version, found.log_level, found.info, found.capabilities) == (
+        read.version, read.log_level, read.info, read.capabilities)
+
+
+@pytest.mark.parametrize("other", [
+    None, {}, {"_meta": None}, {"_meta": {}}, params(clientInfo=["c"]), params(clientCapabilities=None), params(logLevel=7),
+    params(protocolVersion="2024-11-05"), {"_meta": {**params()["_meta"], "progressToken": 1}},
+])
+def test_a_sender_that_says_something_else_is_checked(other):
+    senders = envelope.AcceptedSenders()
+    assert senders.find(other) is None
+    senders.note(envelope.read(params()), JULY_2026)
+    assert senders.find(other) is None and senders.find(params()) is not None
+
+
+def test_what_a_handler_does_to_its_meta_is_not_what_was_accepted():
+    senders, given = envelope.AcceptedSenders(), params(clientInfo={"name": "c", "version": "1"})
+    senders.note(envelope.read(given), JULY_2026)
+    given["_meta"][INFO]["name"] = 7
+    assert senders.find(given) is None
+
+
+def test_a_sender_that_says_much_is_not_remembered():
+    senders, long = envelope.AcceptedSenders(), params(clientInfo={"name": "c" * 10_000, "version": "1"})
+    senders.note(envelope.read(params()), JULY_2026)
+    senders.note(envelope.read(long), JULY_2026)
+    assert senders.find(long) is None and senders.find(params()) is not None
 
 
 def test_stamping_keeps_what_is_there_and_changes_nothing():

@@ -62,6 +62,8 @@ def run_tool(context: RequestContext, target: Target) -> Any:
         assert tasks is not None
         return tasks.create(context, entry, arguments, kwargs)
     del params, arguments  # a handler may wait for minutes, and the context forgets them then
+    if entry.timeout is None:
+        return _run(context, entry.tool.name, entry.function, kwargs)
     return call_bound(context, entry, kwargs)
 
 
@@ -105,7 +107,6 @@ def _writer(output: Output, revision: Revision) -> Write:
 
 
 def _run(context: RequestContext, name: str, function: Function, kwargs: Dict[str, Any]) -> Any:
-    log = context.session.runtime.log
     try:
         value = call_until_complete(context, function, kwargs)
         session = context.session  # another one, if the handler has waited for an answer
@@ -131,10 +132,10 @@ def _run(context: RequestContext, name: str, function: Function, kwargs: Dict[st
         return tool_error(context, error.message)
     except RemoteError as error:
         if error.received:
-            log.failure(_log, "tool %r failed", name)
+            context.session.runtime.log.failure(_log, "tool %r failed", name)
             return _failed(context, name, error)
         if isinstance(error, MissingCapability):
-            log.log(_log, INFO, UNASKABLE, f"tool {name!r}", error)
+            context.session.runtime.log.log(_log, INFO, UNASKABLE, f"tool {name!r}", error)
             if not context.session.revision.capability_errors:
                 return tool_error(context, error.message)
         raise  # raised on purpose, for the client to read
@@ -142,10 +143,10 @@ def _run(context: RequestContext, name: str, function: Function, kwargs: Dict[st
         return _raised(context, name, error)
     except BadOutput as error:
         # TOOL-37: an invalid result is never sent as a valid one.
-        log.log(_log, ERROR, "tool %r returned what its output schema does not allow: %s", name, error)
+        context.session.runtime.log.log(_log, ERROR, "tool %r returned what its output schema does not allow: %s", name, error)
         return tool_error(context, f"Tool {name} returned an invalid result: {error}")
     except Exception as error:
-        log.failure(_log, "tool %r failed", name)
+        context.session.runtime.log.failure(_log, "tool %r failed", name)
         return _failed(context, name, error)
 
 

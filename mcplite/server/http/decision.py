@@ -152,6 +152,7 @@ class Rules:
     def __post_init__(self) -> None:
         #: Whether clients that begin with a handshake are served.
         self.legacy = not self.revisions[0].modern
+        self.senders = envelopes.AcceptedSenders()
         #: Whether sessionless clients are served.
         self.modern = self.revisions[-1].modern
         #: Whether there are sessions that are stored, with their streams.
@@ -291,9 +292,15 @@ def _decide_sessionless(request: HTTPRequest, data: bytes, message: Any, rules: 
     try:
         if message.method == "initialize" and not envelopes.claims(params):
             raise envelopes.unsupported(params.get("protocolVersion"), rules.revisions)  # ERA-21
-        envelope = envelopes.read(params)
-        check_standard(request.headers, message.method, params, envelope.version)
-        revision = envelopes.revision_of(envelope, rules.revisions)
+        found = rules.senders.find(params)
+        if found is not None:
+            envelope, revision = found
+            check_standard(request.headers, message.method, params, envelope.version)
+        else:
+            envelope = envelopes.read(params)
+            check_standard(request.headers, message.method, params, envelope.version)
+            revision = envelopes.revision_of(envelope, rules.revisions)
+            rules.senders.note(envelope, revision)
         target = rules.resolve(message.method, params)
         if target.marks:
             check_parameters(request.headers, params.get("arguments"), target.marks)

@@ -91,6 +91,7 @@ class SessionlessHandler(MessageHandler):
         self.runtime = runtime
         self.catalog = runtime.catalog
         self.peer: Peer
+        self._senders = envelopes.AcceptedSenders()
         self._handover: "Optional[Handover]" = None
         if runtime.letters is not None:
             from .handover import handover_of
@@ -114,10 +115,15 @@ class SessionlessHandler(MessageHandler):
         if client is not None:
             envelope, revision, target = client.envelope, client.revision, client.target
         else:
-            if method == "initialize" and not envelopes.claims(incoming.params):
-                raise unsupported(incoming.params.get("protocolVersion"), catalog.revisions)  # ERA-21
-            envelope = envelopes.read(incoming.params)
-            revision = envelopes.revision_of(envelope, catalog.revisions)
+            found = self._senders.find(incoming.params)
+            if found is not None:
+                envelope, revision = found
+            else:
+                if method == "initialize" and not envelopes.claims(incoming.params):
+                    raise unsupported(incoming.params.get("protocolVersion"), catalog.revisions)  # ERA-21
+                envelope = envelopes.read(incoming.params)
+                revision = envelopes.revision_of(envelope, catalog.revisions)
+                self._senders.note(envelope, revision)
         level = envelope.log_level
         if level is not None:
             _check_level(level)
