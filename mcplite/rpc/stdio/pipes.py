@@ -37,6 +37,8 @@ __all__ = ["PIPE_CLOSED", "PipeChannel", "PipeReader", "cancel_read", "has_input
 _log = get_logger(__name__)
 #: Bytes to read at once: a pipe holds 64 KiB, and a larger buffer only costs more to allocate.
 _CHUNK_BYTES = 65536
+#: Bytes of a message that is written without being joined with its line end.
+_LONG_BYTES = 65_536
 #: Seconds after which a writer that waits for a full pipe checks whether the channel was closed.
 _SLICE_SECONDS = 0.2
 #: The number of the error of a write to a pipe or stream whose reader has closed it.
@@ -219,9 +221,11 @@ class PipeChannel(Channel):
         try:
             if self._unsent:
                 self._flush(self._unsent, b"", end)
-            # A message that is longer than the pipe is not copied for its line end.
-            joined = len(data) < _PIPE_BYTES or sys.platform == "win32"
-            self._flush(data + b"\n" if joined else data, b"" if joined else b"\n", end)
+            if len(data) < _LONG_BYTES or sys.platform == "win32":
+                self._unsent = data + b"\n"
+                self._flush(self._unsent, b"", end)
+            else:
+                self._flush(data, b"\n", end)  # a long message is not copied for its line end
         except RequestTimeout:
             if len(self._unsent) == len(data) + 1:
                 self._unsent = b""  # no byte was written, so the message can be dropped as a whole
