@@ -12,7 +12,7 @@ import threading
 import unicodedata
 from typing import Any, Iterable, Iterator, List, Optional, Sequence, TextIO, Tuple
 
-from ..rpc.stdio.pipes import PIPE_CLOSED
+from ..rpc.stdio.descriptors import PIPE_CLOSED
 from ..rpc.stdio.terminals import is_terminal
 from ..types import (
     AudioContent,

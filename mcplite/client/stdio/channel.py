@@ -16,7 +16,8 @@ from typing import Callable, List, Mapping, Optional, Sequence, Union
 from ...errors import ConnectionClosed, TransportError
 from ...protocol.show import printable
 from ...rpc.forks import new_event, new_lock
-from ...rpc.stdio.pipes import PIPE_CLOSED, PipeChannel, set_nonblocking
+from ...rpc.stdio.descriptors import PIPE_CLOSED, set_nonblocking
+from ...rpc.stdio.pipes import PipeChannel
 from .child import Child, describe_exit
 from .stderr import StderrTarget
 

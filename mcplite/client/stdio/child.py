@@ -16,7 +16,7 @@ from typing import Mapping, Optional, Sequence, Union
 
 from ...errors import TransportError
 from ...rpc.forks import new_event
-from ...rpc.stdio.pipes import PIPE_CLOSED, make_pipe
+from ...rpc.stdio.descriptors import PIPE_CLOSED, make_pipe
 from ...rpc.threads import start_thread
 from ...rpc.tracing import FaultLog, get_logger
 from .launch import child_arguments, child_environment, label, spawn

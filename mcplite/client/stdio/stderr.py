@@ -17,7 +17,7 @@ from ...errors import TransportError
 from ...protocol.show import printable
 from ...rpc.deadline import Deadline
 from ...rpc.forks import new_event, new_lock, release
-from ...rpc.stdio.pipes import cancel_read, has_input
+from ...rpc.stdio.descriptors import cancel_read, has_input
 from ...rpc.threads import start_thread, wait_for_end
 from ...rpc.tracing import FaultLog, get_logger
 from ...types.records import Record, record

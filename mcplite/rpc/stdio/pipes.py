@@ -23,16 +23,16 @@ import select
 import sys
 import threading
 import time
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, Optional
 
 from ...errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError
 from ...protocol.framing import LineBuffer
 from ..forks import foreign_error, new_event, new_lock, new_rlock, on_fork, release
 from ..interfaces import Channel, Network
 from ..tracing import get_logger
+from .descriptors import cancel_read, write_piece
 
-__all__ = ["PIPE_CLOSED", "PipeChannel", "PipeReader", "cancel_read", "has_input", "make_pipe", "set_nonblocking",
-           "write_piece"]
+__all__ = ["PipeChannel", "PipeReader"]
 
 _log = get_logger(__name__)
 #: Bytes to read at once: a pipe holds 64 KiB, and a larger buffer only costs more to allocate.
@@ -41,8 +41,6 @@ _CHUNK_BYTES = 65536
 _LONG_BYTES = 65_536
 #: Seconds after which a writer that waits for a full pipe checks whether the channel was closed.
 _SLICE_SECONDS = 0.2
-#: The number of the error of a write to a pipe or stream whose reader has closed it.
-PIPE_CLOSED = errno.EINVAL if os.name == "nt" else errno.EPIPE
 #: Faults of the system that pass, and how often in a row they are waited out.
 _PASSING = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS})
 _MOST_PASSING = 20
@@ -51,12 +49,6 @@ _PASSING_SECONDS = 0.05
 _WAKE_ATTEMPTS = 3
 #: Chunks that the thread keeps before it waits for the channel to take them.
 _MOST_CHUNKS = 16
-#: Bytes that a pipe holds: as many as one of Linux does. Windows has 4,096 otherwise.
-_PIPE_BYTES = 65536
-#: The fewest bytes that are worth a try of their own, when the pipe had no room for more.
-_LEAST_BYTES = 256
-#: Seconds in which a read is cancelled, and between two attempts: the first may come before the thread is inside it.
-_CANCEL_SECONDS, _CANCEL_PAUSE_SECONDS = 1.0, 0.01
 
 
 class PipeChannel(Channel):
@@ -421,84 +413,3 @@ class PipeReader:
                     self._room.clear()
         finally:
             os.close(self._fd)
-
-
-def cancel_read(thread: threading.Thread) -> bool:
-    """Break off the read that a thread is blocked in, where the system can do that; return whether the thread has ended.
-
-    :param thread: ends when its read fails.
-    """
-    if sys.platform == "win32":
-        import ctypes
-
-        kernel = ctypes.WinDLL("kernel32")
-        kernel.OpenThread.restype = ctypes.c_void_p
-        for function in (kernel.CancelSynchronousIo, kernel.CloseHandle):
-            function.argtypes = [ctypes.c_void_p]
-        handle = kernel.OpenThread(1, False, thread.native_id or 0)  # THREAD_TERMINATE
-        if handle:
-            end = time.monotonic() + _CANCEL_SECONDS
-            while thread.is_alive() and time.monotonic() < end:
-                kernel.CancelSynchronousIo(handle)
-                thread.join(_CANCEL_PAUSE_SECONDS)
-            kernel.CloseHandle(handle)
-    return not thread.is_alive()
-
-
-def has_input(fd: int) -> bool:
-    """Return whether a read from a pipe, on Windows, would return at once with bytes."""
-    if sys.platform == "win32":
-        import _winapi
-        import msvcrt
-
-        try:
-            return _winapi.PeekNamedPipe(msvcrt.get_osfhandle(fd))[0] != 0
-        except OSError:  # it was broken off by the other side, and nothing is left in it
-            return False
-    raise NotImplementedError
-
-
-def make_pipe() -> Tuple[int, int]:
-    """Return the descriptors of a new pipe, where it is read and where it is written; children do not inherit them.
-
-    :raises OSError: there are no more descriptors.
-    """
-    if sys.platform == "win32":
-        import _winapi
-        import msvcrt
-
-        handles = _winapi.CreatePipe(None, _PIPE_BYTES)
-        return msvcrt.open_osfhandle(handles[0], os.O_RDONLY), msvcrt.open_osfhandle(handles[1], os.O_WRONLY)
-    return os.pipe()
-
-
-def set_nonblocking(fd: int) -> None:
-    """Make writes to a pipe return at once; on Windows they are made by :func:`write_piece`."""
-    if sys.platform == "win32":
-        import _winapi
-        import msvcrt
-
-        _winapi.SetNamedPipeHandleState(msvcrt.get_osfhandle(fd), 1, None, None)  # PIPE_NOWAIT
-    else:
-        os.set_blocking(fd, False)
-
-
-def write_piece(fd: int, data: "bytes | memoryview") -> int:
-    """Write as ``os.write`` does, on Windows, where a pipe that does not block takes all of what is written, or nothing.
-
-    :raises BlockingIOError: the pipe is full.
-    :raises OSError: it is broken.
-    """
-    if sys.platform == "win32":
-        import _winapi
-        import msvcrt
-
-        handle, size = msvcrt.get_osfhandle(fd), min(len(data), _PIPE_BYTES)
-        while True:
-            written, _ = _winapi.WriteFile(handle, data[:size])
-            if written:
-                return written
-            if size <= _LEAST_BYTES:
-                raise BlockingIOError(errno.EAGAIN, "the pipe is full")
-            size = max(size // 4, _LEAST_BYTES)
-    raise NotImplementedError

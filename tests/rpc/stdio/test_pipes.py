@@ -11,7 +11,8 @@ import pytest
 
 import mcplite
 from mcplite.errors import ConnectionClosed, ProtocolError, RequestTimeout
-from mcplite.rpc.stdio.pipes import PipeChannel, make_pipe, set_nonblocking
+from mcplite.rpc.stdio.descriptors import make_pipe, set_nonblocking
+from mcplite.rpc.stdio.pipes import PipeChannel
 from tests.support.systems import posix_only
 
 

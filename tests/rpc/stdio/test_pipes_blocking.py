@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from mcplite.rpc.stdio.pipes import PipeReader, cancel_read, make_pipe, set_nonblocking, write_piece
+from mcplite.rpc.stdio.descriptors import cancel_read, make_pipe, set_nonblocking, write_piece
+from mcplite.rpc.stdio.pipes import PipeReader
 from tests.support.systems import open_descriptors, posix_only, windows_only
 
 LIMIT = 30
@@ -98,22 +99,3 @@ def test_a_read_that_cannot_be_cancelled_ends_with_the_pipe(pipe):
     out.close()
     reader._thread.join(LIMIT)
     assert cancel_read(reader._thread)
-
-
-@windows_only
-def test_a_full_pipe_takes_the_part_that_fits():
-    read_fd, write_fd = make_pipe()
-    set_nonblocking(write_fd)
-    data, sent = memoryview(bytes(range(256)) * 1024), 0
-    with pytest.raises(BlockingIOError):
-        while True:
-            sent += write_piece(write_fd, data[sent:])
-    assert 0 < sent < len(data)
-    got = b""
-    while len(got) < sent:
-        got += os.read(read_fd, 65536)
-    assert got == bytes(data[:sent])
-    os.close(read_fd)
-    with pytest.raises(OSError):
-        write_piece(write_fd, data)
-    os.close(write_fd)

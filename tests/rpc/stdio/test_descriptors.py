@@ -1,0 +1,55 @@
+"""Descriptors of pipes: what they share between the systems."""
+
+import os
+
+import pytest
+
+from mcplite.rpc.stdio.descriptors import PIPE_CLOSED, make_pipe, set_nonblocking, write_piece
+from tests.support.systems import windows_only
+
+
+def test_children_inherit_no_end_of_a_pipe():
+    ends = make_pipe()
+    assert not any(map(os.get_inheritable, ends))
+    for end in ends:
+        os.close(end)
+
+
+def test_a_write_without_a_reader_fails_by_its_number():
+    read_fd, write_fd = make_pipe()
+    os.close(read_fd)
+    with pytest.raises(OSError) as caught:
+        os.write(write_fd, b"x")
+    assert caught.value.errno == PIPE_CLOSED
+    os.close(write_fd)
+
+
+def test_a_full_pipe_does_not_block():
+    read_fd, write_fd = make_pipe()
+    set_nonblocking(write_fd)
+    written, write = 0, write_piece if os.name == "nt" else os.write
+    with pytest.raises(BlockingIOError):
+        while True:
+            written += write(write_fd, bytes(4096))
+    assert written > 0
+    for end in (read_fd, write_fd):
+        os.close(end)
+
+
+@windows_only
+def test_a_full_pipe_takes_the_part_that_fits():
+    read_fd, write_fd = make_pipe()
+    set_nonblocking(write_fd)
+    data, sent = memoryview(bytes(range(256)) * 1024), 0
+    with pytest.raises(BlockingIOError):
+        while True:
+            sent += write_piece(write_fd, data[sent:])
+    assert 0 < sent < len(data)
+    got = b""
+    while len(got) < sent:
+        got += os.read(read_fd, 65536)
+    assert got == bytes(data[:sent])
+    os.close(read_fd)
+    with pytest.raises(OSError):
+        write_piece(write_fd, data)
+    os.close(write_fd)
