@@ -39,6 +39,8 @@ class _Table:
         self.frozen = frozen
         self.defaults = {name: field.default for name, field in fields.items() if field.default is not MISSING}
         self.factories = [field for field in self.fields if field.default_factory is not MISSING]
+        self.required = frozenset(name for name, field in fields.items()
+                                  if field.default is MISSING and field.default_factory is MISSING)
         self.checks = hasattr(owner, "__post_init__")
         self._twin: Optional[type] = None
 
@@ -96,10 +98,10 @@ class Record:
             for field in table.factories:
                 if field.name not in state:
                     state[field.name] = field.default_factory()
-            if state.keys() != table.by_name.keys() or len(values) > len(names) or (
+            # With the defaults and what is required, there are as many members as fields, unless some are unknown.
+            if not state.keys() >= table.required or len(state) != len(names) or len(values) > len(names) or (
                     values and named and not named.keys().isdisjoint(names[:len(values)])):
-                # Something is missing, unknown or given twice; this says what.
-                table.twin().__init__(self, *values, **named)
+                table.twin().__init__(self, *values, **named)  # it raises the error that says what is wrong
             if table.checks:
                 self.__post_init__()
 
@@ -165,5 +167,12 @@ def fields_of(cls: type) -> Tuple[RecordField, ...]:
 
 def changed(instance: R, **changes: Any) -> R:
     """Return a copy of a record with other values of some fields, as ``dataclasses.replace`` does."""
-    state = instance.__dict__
-    return type(instance)(**{**{field.name: state[field.name] for field in fields_of(type(instance))}, **changes})
+    cls, state = type(instance), instance.__dict__
+    table: _Table = cls._table  # type: ignore[attr-defined]
+    if cls.__init__ is not Record.__init__ or not changes.keys() <= table.by_name.keys():
+        return cls(**{**{field.name: state[field.name] for field in fields_of(cls)}, **changes})
+    copied = cls.__new__(cls)
+    copied.__dict__.update(zip(table.names, map(state.__getitem__, table.names)), **changes)
+    if table.checks:
+        copied.__post_init__()  # type: ignore[attr-defined]
+    return copied

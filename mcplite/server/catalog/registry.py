@@ -1,6 +1,6 @@
 """The registry of a server: tools, resources, templates, prompts, completions, and custom methods.
 
-Registering and removing work from any thread at any time: readers take a snapshot, writers replace it.
+Registering and removing work from any thread at any time: readers take a snapshot, and writers make the next one due.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from .provider import Found, ProvidedEntry, Provider
 
 # What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
+    import threading
+
     from ...protocol.http.routing_headers import Mark
     from ...protocol.uritemplate import Template
     from ...revisions import Revision
@@ -139,13 +141,37 @@ def _sends(function: Function) -> bool:
 
 
 class _Kind:
-    """All entries of one kind by name, as an immutable snapshot, with a version."""
+    """All entries of one kind by name, with a version.
 
-    def __init__(self) -> None:
-        self.entries: Mapping[str, Any] = {}
+    Readers get a snapshot, which does not change any more. It is made when the first of them asks, so that a thousand tools
+    that are registered one after another are not copied a thousand times.
+
+    :param lock: that of the registry.
+    """
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        #: The present entries; used with the lock held.
+        self.entries: Dict[str, Any] = {}
+        #: None after a change, until a reader asks.
+        self._snapshot: Optional[Mapping[str, Any]] = self.entries.copy()
         self.version = 0
         #: Stays true after the first entry: a declared capability is not withdrawn.
         self.declared = False
+
+    def change(self, entries: Dict[str, Any]) -> None:
+        """Take *entries* as the present ones; with the lock held."""
+        self.entries = entries
+        self._snapshot = None  # first: a reader that sees the new version gets the new entries
+        self.version += 1
+
+    def snapshot(self) -> Mapping[str, Any]:
+        """Return the present entries."""
+        snapshot = self._snapshot
+        if snapshot is None:
+            with self._lock:
+                snapshot = self._snapshot = self._snapshot or self.entries.copy()
+        return snapshot
 
 
 class Registry:
@@ -162,7 +188,7 @@ class Registry:
         self._on_duplicate = on_duplicate
         #: Guards the replacement of snapshots; readers need no lock.
         self._lock = new_lock()
-        self._kinds: Dict[str, _Kind] = {kind: _Kind() for kind in self.KINDS}
+        self._kinds: Dict[str, _Kind] = {kind: _Kind(self._lock) for kind in self.KINDS}
         self._completions: Dict[Tuple[str, str, str], Function] = {}
         self._completes = False
         self._methods: Dict[str, Callable[..., Any]] = {}
@@ -193,8 +219,8 @@ class Registry:
             self.has_special_resources = self.has_special_resources or bool(
                 getattr(entry, "unlisted", False) or getattr(entry, "resources", None))
             self.has_tasks = self.has_tasks or getattr(entry, "task_support", "forbidden") != "forbidden"
-            state.entries = {**state.entries, name: entry}
-            state.version += 1
+            state.entries[name] = entry
+            state.change(state.entries)
             state.declared = True
         self._changed("resources" if kind == "templates" else kind)
 
@@ -219,8 +245,7 @@ class Registry:
                 entry.unlisted or entry.resources is not None for entry in ours.values())
             self.has_tasks = self.has_tasks or any(entry.task_support != "forbidden" for entry in ours.values())
             place: Dict[Optional[Provider], int] = {one: number for number, one in enumerate((None, *self.providers))}
-            state.entries = dict(sorted({**others, **ours}.items(), key=lambda item: place[_provider(item[1])]))
-            state.version += 1
+            state.change(dict(sorted({**others, **ours}.items(), key=lambda item: place[_provider(item[1])])))
             state.declared = state.declared or bool(ours)
         if announced:
             self._changed("resources" if kind == "templates" else kind)
@@ -244,8 +269,7 @@ class Registry:
             state = self._kinds[kind]
             if name not in state.entries:
                 raise KeyError(f"no {kind[:-1]} {name!r} is registered; there are: {', '.join(state.entries) or 'none'}")
-            state.entries = {key: value for key, value in state.entries.items() if key != name}
-            state.version += 1
+            state.change({key: value for key, value in state.entries.items() if key != name})
             owner = (_COMPLETED.get(kind), name)
             self._completions = {key: function for key, function in self._completions.items() if key[:2] != owner}
         self._changed("resources" if kind == "templates" else kind)
@@ -284,7 +308,7 @@ class Registry:
 
     def all(self, kind: str) -> Mapping[str, Any]:
         """Return the present snapshot, in the order of registration (TOOL-06)."""
-        return self._kinds[kind].entries
+        return self._kinds[kind].snapshot()
 
     def listed_resources(self) -> Dict[str, Any]:
         """Return what is in the list of resources, by URI: the registered ones, and those that templates stand for."""
@@ -296,11 +320,11 @@ class Registry:
 
     def get(self, kind: str, name: str) -> Optional[Any]:
         """Return one entry, or None."""
-        return self._kinds[kind].entries.get(name)
+        return self._kinds[kind].snapshot().get(name)
 
     def match(self, uri: str) -> Optional[Tuple[Union[TemplateEntry, ProvidedEntry], Dict[str, Any]]]:
         """Return the first template that matches *uri*, with the variables' values."""
-        for entry in self._kinds["templates"].entries.values():
+        for entry in self._kinds["templates"].snapshot().values():
             values = entry.pattern.match(uri)
             if values is not None:
                 return entry, values

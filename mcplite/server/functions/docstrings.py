@@ -27,6 +27,9 @@ def parse(docstring: Optional[str]) -> Documentation:
     """Return the parsed *docstring*. Sections about results and exceptions are dropped; unknown sections stay text."""
     if not docstring or not isinstance(docstring, str):
         return Documentation(None, {})
+    line = docstring.strip()
+    if line.isprintable() and line[:1] != ":" != line[-1:]:  # one line, and nothing but text
+        return Documentation(line or None, {})
     lines = _dedent(docstring)
     text: List[str] = []
     parameters: Dict[str, str] = {}

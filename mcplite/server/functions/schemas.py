@@ -37,6 +37,8 @@ UNIONS = (Union, getattr(types, "UnionType", Union))
 #: Attributes of classes that their library validates, and of those among them that it tells apart in a union.
 _VALIDATING = ("__pydantic_validator__", "__get_pydantic_core_schema__")
 _TAGGED = ("__pydantic_validator__", "__struct_fields__")
+#: Classes whose values are JSON data as they are.
+_PLAIN = frozenset({str, int, bool, type(None)})
 _KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
 
@@ -58,6 +60,8 @@ def only_ours(extras: Tuple[Any, ...]) -> bool:
 
 def as_default(value: Any) -> Any:
     """Return a default as JSON data; NOTHING if it has no form in JSON."""
+    if type(value) in _PLAIN:
+        return value
     from .jsonable import jsonable
 
     try:

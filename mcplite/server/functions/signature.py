@@ -57,7 +57,7 @@ def inner_of(function: Any) -> Any:
 def target_of(function: Any) -> Any:
     """Return the function that a partial, or an object with ``__call__``, calls."""
     function = inner_of(function)
-    if isinstance(function, _CALLED):
+    if type(function) is types.FunctionType or isinstance(function, _CALLED):
         return function
     import inspect
 
