@@ -30,6 +30,8 @@ Errors that a peer sent carry JSON-RPC codes; local errors never do, so that a
 timeout cannot be taken for an answer of the peer (ERR-08).
 """
 
+from __future__ import annotations
+
 from typing import Any, Dict, List, Optional, Sequence, Type
 
 __all__ = [

@@ -4,6 +4,8 @@ A difference between revisions is a column of this table, or a mark of a field, 
 of its rows. Code asks for a fact by name, and never compares revisions.
 """
 
+from __future__ import annotations
+
 from typing import Any, Dict, FrozenSet, Mapping, Optional, Tuple
 
 from .errors import (

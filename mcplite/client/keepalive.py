@@ -3,6 +3,8 @@
 A client with ``ping_interval`` starts one; it ends with the client.
 """
 
+from __future__ import annotations
+
 import threading
 from typing import Callable, Optional
 

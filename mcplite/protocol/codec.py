@@ -3,6 +3,8 @@
 Encoding and decoding themselves are in :mod:`..types.codec`, since ``to_dict`` and ``from_dict`` of the vocabulary use them.
 """
 
+from __future__ import annotations
+
 from typing import Any, List
 
 from ..revisions import Revision

@@ -4,6 +4,8 @@ From July 2026 on every request carries what a handshake used to agree on once: 
 capabilities and its name. A server reads these members as an :class:`Envelope`; a client stamps them.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple

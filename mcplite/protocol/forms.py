@@ -3,6 +3,8 @@
 Both sides check forms and conversations by the same rules, so the rules are here.
 """
 
+from __future__ import annotations
+
 import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 

@@ -4,6 +4,8 @@ A long line takes linear time: its chunks are collected and joined once. The sta
 that an exception between two bytecodes, from a signal handler, leaves the buffer as it was before or after a step.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from typing import Deque, List, Optional, Tuple
 

@@ -4,6 +4,8 @@ The bounds are checked before anything is built: four megabytes of ``[{},{},...]
 Python objects. For a small message the check is two calls of ``bytes.count``.
 """
 
+from __future__ import annotations
+
 import io
 import json
 import json.encoder

@@ -3,6 +3,8 @@
 ``parse`` never raises: bytes that are not a message become an :class:`Invalid`, which holds the error to answer with.
 """
 
+from __future__ import annotations
+
 import copy
 import re
 from typing import Any, Dict, List, Optional, Tuple, Union

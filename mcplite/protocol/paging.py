@@ -4,6 +4,8 @@ A cursor names the last entry of its page, so that entries which are added or re
 shift the others (PAGE-08).
 """
 
+from __future__ import annotations
+
 import json
 from typing import Callable, List, Optional, Sequence, Tuple, TypeVar
 

@@ -1,5 +1,7 @@
 """Paths and file URIs: joining without escaping, and the URIs of roots."""
 
+from __future__ import annotations
+
 import os
 import re
 from typing import Iterable, Optional

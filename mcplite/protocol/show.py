@@ -3,6 +3,8 @@
 The one place that decides how much of a foreign text an error may repeat, and in which form.
 """
 
+from __future__ import annotations
+
 import re
 import reprlib
 from typing import Any, List, Mapping, Optional, Tuple

@@ -5,6 +5,8 @@ signature bound to a context, tells a server that it wrote the text itself (MRTR
 for session ids.
 """
 
+from __future__ import annotations
+
 import json
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 

@@ -5,6 +5,8 @@ variables, and ``*`` behind a path variable. Two expressions need literal text b
 operator that marks the start of the second one. Matching never tries anything twice (SEC-70).
 """
 
+from __future__ import annotations
+
 import re
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 

@@ -3,6 +3,8 @@
 Callers pass one to a call; handlers find theirs in the context.
 """
 
+from __future__ import annotations
+
 import threading
 from typing import Callable, Dict, Optional
 

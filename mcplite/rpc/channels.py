@@ -4,6 +4,8 @@ Tests and in-process connections use :class:`MemoryChannel`; a user who has two 
 :class:`StreamChannel`. A transport of one's own is a subclass of :class:`~.interfaces.Channel`.
 """
 
+from __future__ import annotations
+
 import io
 import os
 import select

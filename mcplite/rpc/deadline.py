@@ -4,6 +4,8 @@ A channel computes the remaining time of each step from it, so that the steps to
 the clock in :mod:`.pending`, which all calls of a connection share, it belongs to one operation.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import time

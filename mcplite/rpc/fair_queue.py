@@ -4,6 +4,8 @@
 read without the threads.
 """
 
+from __future__ import annotations
+
 from collections import Counter, deque
 from typing import Callable, Collection, Deque, Dict, Hashable, List, Optional, Tuple
 

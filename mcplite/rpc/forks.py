@@ -5,6 +5,8 @@ shared with the first process. So every object that owns a thread or a descripto
 process, and every lock that outlives one request is made here. ``docs/threads.rst`` has the table.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import os

@@ -4,6 +4,8 @@ The peer creates an :class:`Incoming` for each request; the handlers of both sid
 :mod:`.peer` can be read without the races between a response, its notifications and a cancellation.
 """
 
+from __future__ import annotations
+
 import threading
 from typing import Any, Callable, Dict, Hashable, List, Optional
 

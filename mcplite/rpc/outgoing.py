@@ -3,6 +3,8 @@
 :class:`Caller` makes calls; :class:`~.peer.Peer` adds the requests of the other side.
 """
 
+from __future__ import annotations
+
 import contextlib
 import copy
 import itertools

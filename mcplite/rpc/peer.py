@@ -4,6 +4,8 @@ Both sides use it; the calls that this side makes are in :mod:`.outgoing`. A pee
 gives messages their meaning.
 """
 
+from __future__ import annotations
+
 import threading
 from typing import Any, ContextManager, Dict, List, Optional, Union
 

@@ -4,6 +4,8 @@ The thread that reads the channel completes it; the thread that made the call wa
 while a handler of this side answers a question of the peer, since a person may be typing.
 """
 
+from __future__ import annotations
+
 import threading
 import time
 from collections import deque

@@ -6,6 +6,8 @@ A transport that hands each message to the peer, as the HTTP server does, needs 
 (:class:`PushedReading`). The HTTP client has a strategy of its own.
 """
 
+from __future__ import annotations
+
 import threading
 from typing import Callable, ContextManager, Dict, List, Optional
 

@@ -4,6 +4,8 @@ The pool (:class:`Workers`) runs handlers; the mailbox (:class:`Mailbox`) runs a
 All their threads are daemons, so a handler that hangs never delays the end of the process (REL-66).
 """
 
+from __future__ import annotations
+
 import contextlib
 import sys
 import threading

@@ -3,6 +3,8 @@
 The trace shows time, direction, size and text, with secrets masked (NS-31).
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os

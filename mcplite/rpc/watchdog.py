@@ -4,6 +4,8 @@ The leader-follower reading of pipes and the HTTP server's poller each have one:
 is solved once.
 """
 
+from __future__ import annotations
+
 import threading
 import time
 from typing import Callable

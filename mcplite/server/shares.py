@@ -4,6 +4,8 @@ Connections, sessions, streams, request bodies and waiting calls are each bounde
 so that all of them choose alike: at a limit the newcomer is served, and the oldest item of the sender with the most goes.
 """
 
+from __future__ import annotations
+
 import time
 from collections import OrderedDict
 from typing import Callable, Dict, Generic, Hashable, List, Optional, Tuple, TypeVar

@@ -3,6 +3,8 @@
 One cache belongs to one client, which acts for one user; nothing is shared between clients (CACHE-08).
 """
 
+from __future__ import annotations
+
 import json
 import time
 from typing import Any, Callable, Dict, Optional, Tuple

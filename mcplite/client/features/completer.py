@@ -1,5 +1,7 @@
 """Completer: completion for an input field; debounces, drops outdated requests and caches the answers."""
 
+from __future__ import annotations
+
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from ...errors import Cancelled, RemoteError, RequestTimeout

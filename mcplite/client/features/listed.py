@@ -3,6 +3,8 @@
 Output schemas and the headers of parameters are remembered so. A server chooses the names, and may list others each time.
 """
 
+from __future__ import annotations
+
 from typing import Any, Collection, Dict, Generic, List, Mapping, TypeVar
 
 from ...protocol.jsonio import memory_size

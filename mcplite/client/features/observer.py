@@ -3,6 +3,8 @@
 ``Client.observe`` takes one. A client without an observer does none of this work.
 """
 
+from __future__ import annotations
+
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ...revisions import Revision

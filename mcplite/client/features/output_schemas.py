@@ -3,6 +3,8 @@
 Listing tools fills it, and ``call_tool`` checks results by it. The validator loads with the first schema that is used.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from ...errors import ProtocolError, RegistrationError

@@ -3,6 +3,8 @@
 The calls of single features are in ``methods`` and ``tasks``.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, TypeVar
 

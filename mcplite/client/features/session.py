@@ -1,5 +1,7 @@
 """FeatureSession: the part of an open session that the calls of a client use; the sessions of both eras implement it."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from ...revisions import Revision

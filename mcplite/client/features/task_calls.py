@@ -3,6 +3,8 @@
 :class:`~.tool_calls.ToolCalls` inherits it. What follows a task is loaded with the first one.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
 

@@ -3,6 +3,8 @@
 :class:`~.methods.Features` inherits it, for the other features of a server.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 from ...errors import NotSupported, ProtocolError

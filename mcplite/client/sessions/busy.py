@@ -3,6 +3,8 @@
 The sessions of both eras use it when a message was refused.
 """
 
+from __future__ import annotations
+
 import time
 from typing import Any, Callable, Dict, Optional, Union
 

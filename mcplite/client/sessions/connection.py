@@ -3,6 +3,8 @@
 ``SessionOpener`` creates one for each channel; when the process is started again, it creates another.
 """
 
+from __future__ import annotations
+
 import threading
 from typing import Any, Callable, Dict, Optional
 

@@ -4,6 +4,8 @@ Each modern session has one. Legacy servers send questions as requests, which :c
 answers.
 """
 
+from __future__ import annotations
+
 import contextvars
 import queue
 import threading

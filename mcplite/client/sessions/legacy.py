@@ -1,5 +1,7 @@
 """LegacySession: a session that begins with a handshake, and is renewed when the server has lost it."""
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import threading

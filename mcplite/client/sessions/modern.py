@@ -1,5 +1,7 @@
 """ModernSession: talks to a server without a handshake; each request identifies the client and stands for itself."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ...errors import HeaderMismatch, HTTPStatusError, ProtocolError, RemoteError, TransportError, UnsupportedVersion

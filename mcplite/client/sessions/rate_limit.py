@@ -1,5 +1,7 @@
 """RateLimit: bounds events per minute: a server's questions (ELIC-22, SAMP-21), new sessions, restarts."""
 
+from __future__ import annotations
+
 import time
 from collections import deque
 from typing import Callable, Deque, Optional

@@ -3,6 +3,8 @@
 It frames messages over the pipes; :mod:`.child` owns the process, so that its end is handled in one place.
 """
 
+from __future__ import annotations
+
 import _thread
 import atexit
 import functools

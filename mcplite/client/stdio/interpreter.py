@@ -1,5 +1,7 @@
 """The Python that runs a server's file: inside of an application ``sys.executable`` may be the application."""
 
+from __future__ import annotations
+
 import os
 import re
 import sys

@@ -1,5 +1,7 @@
 """Child processes on Windows: finding npx.cmd, arguments of batch files, and ending a tree of processes."""
 
+from __future__ import annotations
+
 import os
 import sys
 from typing import Any, List, Mapping, Optional

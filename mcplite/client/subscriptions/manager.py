@@ -3,6 +3,8 @@
 The client has one and passes each change on to it.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from ...errors import ConnectionClosed, MCPError

@@ -3,6 +3,8 @@
 The HTTP server, the decision about requests and the client's checks of its own fields use them.
 """
 
+from __future__ import annotations
+
 import functools
 import re
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, TypeVar

@@ -4,6 +4,8 @@ A schema of a few hundred bytes can double the work with each level, and an ordi
 made to be slow. A step takes about 15 microseconds.
 """
 
+from __future__ import annotations
+
 from typing import Any, Callable, Iterator, List
 
 __all__ = ["Budget", "BudgetExceeded", "check_names", "counted", "name_patterns"]

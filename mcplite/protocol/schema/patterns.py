@@ -7,6 +7,8 @@ a repeat it does so over and over, which takes hours for a few dozen characters.
 the safe side: some patterns are refused that would do no harm.
 """
 
+from __future__ import annotations
+
 import importlib
 import re
 import sys

@@ -4,6 +4,8 @@ A check answers True (certainly valid), False (certainly invalid) or None (ask j
 the keywords of ordinary argument schemas and says None whenever a schema says more.
 """
 
+from __future__ import annotations
+
 import re
 from typing import Any, Callable, Dict, List, Mapping, Optional
 

@@ -1,5 +1,7 @@
 """Quick checks for the JSON Schema keywords that look at one value and not into it."""
 
+from __future__ import annotations
+
 import re
 from typing import Any, Callable, Dict, FrozenSet, List, Optional
 

@@ -3,6 +3,8 @@
 Its validity under the dialect's own schema is checked in :mod:`.validation`.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple

@@ -4,6 +4,8 @@ The only user of ``jsonschema``, which is imported on first use. Dialects: 2020-
 names none (JSCH-01), and draft-07; any other is refused (JSCH-04). ``format`` is an annotation.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple

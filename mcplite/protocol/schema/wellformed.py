@@ -3,6 +3,8 @@
 :mod:`.validation` asks here first, so that ordinary schemas are accepted without loading ``jsonschema``.
 """
 
+from __future__ import annotations
+
 from typing import Any, Callable, Dict
 
 __all__ = ["is_wellformed"]

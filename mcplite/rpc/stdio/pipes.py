@@ -15,6 +15,8 @@ next file that any thread opens, so a late read or write would take from that fi
 A socket object keeps the rule by itself but for an instant inside its calls: its number is -1 once it is closed.
 """
 
+from __future__ import annotations
+
 import copy
 import errno
 import os

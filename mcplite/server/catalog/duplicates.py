@@ -3,6 +3,8 @@
 The registry asks it. A module of its own for the rule of interactive sessions, where a notebook's cell is run again.
 """
 
+from __future__ import annotations
+
 import sys
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Converts Python data to JSON data: the reverse of converting arguments."""
 
+from __future__ import annotations
+
 import base64
 import collections.abc
 import enum

@@ -1,5 +1,7 @@
 """JSON Schema keywords in ``Annotated``: checked when the function is registered, enforced when arguments are bound."""
 
+from __future__ import annotations
+
 import math
 import re
 from typing import Any, Callable, Dict, List, Mapping

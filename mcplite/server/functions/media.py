@@ -1,5 +1,7 @@
 """Images and audio that handlers return."""
 
+from __future__ import annotations
+
 import base64
 import os
 from typing import Optional, Union

@@ -1,5 +1,7 @@
 """Converts a handler's return value to a result: content, structured content, resource contents, messages."""
 
+from __future__ import annotations
+
 import base64
 import copy
 from typing import Any, Callable, Dict, List, Optional, Sequence

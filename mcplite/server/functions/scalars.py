@@ -4,6 +4,8 @@ The converters guess nothing: a string is not a number, true is not a number, bu
 (SEC-85, NS-43).
 """
 
+from __future__ import annotations
+
 from typing import Any, Dict, Optional
 
 from .nodes import Mismatch, Node, expect, from_text, summary

@@ -4,6 +4,8 @@ Handlers create them, and askers encode them. A module of its own so that a serv
 the askers, which need forms and sampling.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any, Dict, Generic, List, Mapping, Optional, Sequence, TypeVar, Union
 
 if TYPE_CHECKING:

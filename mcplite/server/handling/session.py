@@ -3,6 +3,8 @@
 A module of its own so that the code which runs handlers need not know the eras, which import it.
 """
 
+from __future__ import annotations
+
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, List, Optional

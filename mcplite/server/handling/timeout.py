@@ -4,6 +4,8 @@ A module of its own because two modules use it: tools.py starts and stops it, an
 waits for an answer.
 """
 
+from __future__ import annotations
+
 import contextlib
 import threading
 import time

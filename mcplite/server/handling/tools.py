@@ -3,6 +3,8 @@
 The dispatcher calls it for ``tools/call``. It also uses :func:`call_until_complete` for prompts and resources.
 """
 
+from __future__ import annotations
+
 from typing import Any, Dict, Optional
 
 from ...errors import Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ToolError, UrlElicitationRequired

@@ -1,5 +1,7 @@
 """What the processes of a fleet share: secret keys, and a backend if there is one."""
 
+from __future__ import annotations
+
 import os
 import weakref
 from typing import TYPE_CHECKING, List, Mapping, Optional, Sequence, Union

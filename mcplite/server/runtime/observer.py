@@ -3,6 +3,8 @@
 ``Server.observe`` takes one. A server without an observer does none of this work.
 """
 
+from __future__ import annotations
+
 import contextlib
 from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Protocol
 

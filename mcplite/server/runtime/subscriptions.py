@@ -3,6 +3,8 @@
 The runtime publishes changes here, besides to its open sessions.
 """
 
+from __future__ import annotations
+
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 

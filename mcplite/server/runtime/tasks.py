@@ -3,6 +3,8 @@
 A module of its own so that servers without tasks do not load them.
 """
 
+from __future__ import annotations
+
 from typing import Any, Dict, List, Optional, Union
 
 from ...revisions import Revision

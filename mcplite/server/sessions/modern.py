@@ -3,6 +3,8 @@
 opening.py creates one for each request; the HTTP endpoint passes the :class:`SessionlessClient` along with the request.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional
 
 from ...errors import (

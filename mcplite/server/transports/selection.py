@@ -1,5 +1,7 @@
 """Serves on the transport of a name, as ``Server.run`` has it; only that transport is loaded."""
 
+from __future__ import annotations
+
 from typing import Any, Mapping
 
 from ..runtime.runtime import Runtime

@@ -3,6 +3,8 @@
 Both servers, on stdio and over HTTP, wait on the main thread for a :class:`StopRequest`.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import queue

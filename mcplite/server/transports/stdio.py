@@ -5,6 +5,8 @@ nor a child process can write between the messages or consume one (STD-03, REL-1
 for the end, so that signals are not delayed by a handler.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import sys
