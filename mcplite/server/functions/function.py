@@ -372,6 +372,12 @@ def _plan(signature: Signature, schemas: Schemas, kind: str, raw: bool) -> _Plan
         if how == POSITIONAL_ONLY:
             raise schemas.refuse(name, "is positional-only, but arguments come by name; drop the '/'")
         plain = is_plain(annotation)
+        if plain and kind == "tool" and how != VAR_KEYWORD and (default is MISSING or type(default) is annotation):
+            # Most parameters: the scalar class says all, and a default of that class fits it.
+            if not raw:
+                arguments.append(_Argument(name, SIMPLE[annotation], default is MISSING,
+                                           NOTHING if default is MISSING else default))
+            continue
         if not plain and _is_context(annotation):
             if context is not None:
                 raise schemas.refuse(name, f"is a second context, beside {context!r}; keep one of them")
@@ -390,10 +396,7 @@ def _plan(signature: Signature, schemas: Schemas, kind: str, raw: bool) -> _Plan
                 parameter = Parameter(field.alias or name, how, field.annotation, field.default)
         if raw:
             continue
-        # Most parameters: the scalar class says all, and a default of that class fits it.
-        simple = plain and kind == "tool" and (default is MISSING or type(default) is annotation)
-        argument = (_Argument(name, SIMPLE[annotation], default is MISSING, NOTHING if default is MISSING else default)
-                    if simple else _argument(parameter, schemas, kind))
+        argument = _argument(parameter, schemas, kind)
         if how == VAR_KEYWORD:
             rest = argument.node
         else:
