@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .http_request import Around
     from .request_context import RequestContext
 
-__all__ = ["answer_request", "dispatch"]
+__all__ = ["answer_request", "dispatch", "load_tools"]
 
 _log = get_logger(__name__)
 Result = Dict[str, Any]
@@ -334,12 +334,16 @@ def _task(context: RequestContext, _: Target) -> Result:
     return tasks.answer(context)  # type: ignore[no-any-return]
 
 
-def _run_first_tool(context: RequestContext, target: Target) -> Any:
-    """Run a tool, by what it takes to run tools, which a server loads with its first call."""
+def load_tools() -> None:
+    """Load what runs tools. A server over HTTP does so before it serves: without free descriptors no module loads (REL-39)."""
     from .tools import run_tool
 
     _METHODS["tools/call"] = run_tool
-    return run_tool(context, target)
+
+
+def _run_first_tool(context: RequestContext, target: Target) -> Any:
+    load_tools()
+    return _METHODS["tools/call"](context, target)
 
 
 _METHODS: Dict[str, Callable[[RequestContext, Target], Result]] = {

@@ -6,6 +6,7 @@ scopes); :mod:`.endpoint` goes through these steps and carries out the decision.
 
 from typing import Mapping, Optional, Sequence
 
+from ..handling.dispatch import load_tools
 from ..runtime.runtime import Runtime
 from .endpoint import Endpoint, Route
 from .event_store import EventStore
@@ -23,6 +24,7 @@ def make_endpoint(runtime: Runtime, *, path: str = "/mcp", allowed_hosts: Option
         beside the endpoint.
     :raises ValueError: an option is not valid.
     """
+    load_tools()
     endpoint = Endpoint(runtime, path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins,
                         stateless=stateless, event_store=event_store, routes=routes)
     if legacy_sse:
