@@ -392,12 +392,3 @@ def checked_roots(roots: Sequence[Union[str, "os.PathLike[str]", types.Root]]) -
         check_root_uri(root.uri)
         checked.append(root)
     return checked
-
-
-def __getattr__(name: str) -> Any:
-    """Load the classes of questions on their first use (PEP 562)."""
-    if name not in ("AskedElicitation", "AskedSampling", "Elicitation", "Roots", "Sampling"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import asked
-
-    return getattr(asked, name)

@@ -1,25 +1,13 @@
-"""What handlers get, which is loaded with the first question, and found where it always was."""
+"""What handlers get, which is loaded with the first question."""
 
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import mcplite
-from mcplite.client import asked, handlers
+from mcplite.client import asked
 
 ROOT = Path(mcplite.__file__).resolve().parent.parent
-
-
-@pytest.mark.parametrize("name", asked.__all__)
-def test_the_names_are_found_beside_the_handlers(name):
-    assert getattr(handlers, name) is getattr(asked, name)
-
-
-def test_other_names_are_not():
-    with pytest.raises(AttributeError, match="module 'mcplite.client.handlers' has no attribute 'Nothing'"):
-        handlers.Nothing
 
 
 def test_an_argument_is_the_servers_question():
