@@ -60,11 +60,16 @@ def queue(tmp_path, monkeypatch, far):
 
 
 SEND = """
-import json, sys
+import json, sys, time
 import tasks
-results = [tasks.use.delay(number) for number in range(int(sys.argv[1]))]
+calls, seconds = int(sys.argv[1]), float(sys.argv[2])
+found, end = [], time.monotonic() + seconds
+# One worker may be quick enough to take all of a round.
+while len({pid for pid, _ in found}) < 2 and time.monotonic() < end:
+    results = [tasks.use.delay(number) for number in range(calls)]
+    found += [result.get(timeout=60) for result in results]
 refused = tasks.use_command.delay()
-print(json.dumps([[result.get(timeout=60) for result in results], refused.get(timeout=60)]))
+print(json.dumps([found, refused.get(timeout=60)]))
 """
 
 
@@ -77,11 +82,11 @@ def test_the_workers_of_celery(queue):
     reader = threading.Thread(target=lambda: said.extend(worker.stdout), daemon=True)
     reader.start()
     try:
-        sent = subprocess.run([sys.executable, "-W", "ignore", "-c", SEND, str(CALLS)], cwd=str(HERE), stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, timeout=3 * LIMIT)
+        sent = subprocess.run([sys.executable, "-W", "ignore", "-c", SEND, str(CALLS), str(LIMIT)], cwd=str(HERE),
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=3 * LIMIT)
         assert sent.returncode == 0, (sent.stderr + b"".join(said)).decode()
         found, refused = json.loads(sent.stdout)
-        assert all(right for _, right in found) and len(found) == CALLS
+        assert all(right for _, right in found) and len(found) % CALLS == 0
         assert len({pid for pid, _ in found}) > 1, "more than one worker has used the client"
         assert f"belongs to process {worker.pid}" in refused and refused.endswith("open a client in this process")
         worker.terminate()
