@@ -77,7 +77,7 @@ class CallerReading(Reading):
         self._waiting: List[Pending] = []
         self._waits = 0
         self._thread: Optional[threading.Thread] = None
-        #: Set at the end, and what it was set to: callers look at this, which is one step, and wait for the other.
+        #: Set when reading has been stopped. The flag says the same: each call looks at it, and an event takes longer to ask.
         self._stop = new_event()
         self._stopped = False
         self._free = new_event()
