@@ -163,7 +163,7 @@ class AcceptedSenders:
         self._latest: Tuple[Mapping[str, Any], Optional[Revision]] = ({}, None)
 
     def find(self, params: Optional[Mapping[str, Any]]) -> Optional[Tuple[Envelope, Revision]]:
-        """Return the envelope of a request and its revision; None if its ``_meta`` is not the accepted one, and must be read."""
+        """Return the envelope and the revision of a request; None if its ``_meta`` is another one, which must be read."""
         meta = None if params is None else params.get("_meta")
         latest, revision = self._latest
         return None if revision is None or meta != latest else (Envelope(revision.name, meta), revision)
