@@ -222,7 +222,8 @@ def test_a_state_is_good_for_one_request_and_not_for_a_forged_one(fleet):
     one, other = fleet.create(), fleet.create()
     first = one.web.result(book())
     assert other.web.error(again(book("Eve"), first)) == REFUSED
-    assert other.web.error(again(book(), {**first, "requestState": "x" + first["requestState"][1:]})) == REFUSED
+    state = first["requestState"]
+    assert other.web.error(again(book(), {**first, "requestState": ("y" if state[0] == "x" else "x") + state[1:]})) == REFUSED
     result = other.web.result(again(book(), first))
     for process in (one, other):
         said = process.web.error(again(book(), first))
