@@ -299,10 +299,10 @@ class LeaderFollowerReading(_PooledReading):
         self._receive = receive
         self._refused = refused
         self._failed = failed
-        #: Guards ``_leader`` and the watchdog's fields; held for assignments only.
+        #: Guards ``_leader``; held for assignments only.
         self._lock = new_lock()
         self._leader: Optional[int] = None
-        self._watchdog = Watchdog(self._lock, _TICK_SECONDS, self._replace_leader)
+        self._watchdog = Watchdog(_TICK_SECONDS, self._replace_leader)
         self._stop = new_event()
         self._ended = new_event()
         self._faults = FaultLog(_log, self._stop.wait)
@@ -326,10 +326,9 @@ class LeaderFollowerReading(_PooledReading):
     def _lead(self) -> None:
         # A leader's thread: it blocks on the channel and on the handlers that receive() runs, and ends when it
         # finds that it was replaced, or when reading ends.
-        channel, receive, lock, watchdog = self._channel, self._receive, self._lock, self._watchdog
-        ident = threading.get_ident()
-        with lock:
-            self._leader = ident
+        channel, receive, watchdog = self._channel, self._receive, self._watchdog
+        with self._lock:
+            self._leader = threading.get_ident()
         while not self._stop.is_set():
             try:
                 message = channel.read(None)
@@ -347,17 +346,15 @@ class LeaderFollowerReading(_PooledReading):
             if message is None:
                 continue
             channel.consume()
-            with lock:
-                task = watchdog.begin()
+            task = watchdog.begin()
             try:
                 receive(message)
             except BaseException:
                 # The message is lost, but not those behind it.
                 self._faults.note("a message of %s could not be processed", channel.name)
             message = None  # not kept while the next one is awaited
-            with lock:
-                if not watchdog.end(task):
-                    return
+            if not watchdog.end(task):
+                return
         self._end()
 
     def _end(self) -> None:

@@ -6,9 +6,8 @@ is solved once.
 
 from __future__ import annotations
 
-import threading
 import time
-from typing import Callable
+from typing import Callable, Dict
 
 from .forks import new_event
 from .threads import start_thread
@@ -29,20 +28,19 @@ class Watchdog:
     """Watches a leader's tasks, each of which has a number.
 
     The leader holds its role as long as the number of its task is current. If :meth:`end` finds another one, the
-    leader has been replaced.
+    leader has been replaced. There is no lock, since a leader calls :meth:`begin` and :meth:`end` for each message.
 
-    :param lock: the owner's, which guards the fields here as well; held for assignments only.
     :param tick: seconds that a task may take; one that takes longer is noticed after two ticks at the latest.
     :param late: called with the number of such a task on the watchdog's thread, and again every second as long as the task
         is current.
     """
 
-    def __init__(self, lock: threading.Lock, tick: float, late: Callable[[int], object]) -> None:
-        self._lock = lock
+    def __init__(self, tick: float, late: Callable[[int], object]) -> None:
         self._tick = tick
         self._late = late
-        #: The number of the current task; 0 between tasks.
-        self.task = 0
+        #: The number of the current task, as the one key; no key between tasks. Of two threads that remove it, one succeeds.
+        self._current: Dict[int, bool] = {}
+        #: The number of the latest task. Only the leader changes it.
         self._count = 0
         self._asleep = False
         self._stopped = False
@@ -61,20 +59,23 @@ class Watchdog:
         self._stopped = True
         self._awake.set()
 
+    @property
+    def task(self) -> int:
+        """The number of the current task; 0 between tasks."""
+        task = self._count
+        return task if task in self._current else 0
+
     def begin(self) -> int:
-        """Note that a task begins, and return its number; call it with the lock held."""
-        self._count += 1
-        self.task = self._count
+        """Note that a task of the leader begins, and return its number."""
+        task = self._count = self._count + 1
+        self._current[task] = True
         if self._asleep:
             self._awake.set()
-        return self.task
+        return task
 
     def end(self, task: int) -> bool:
-        """Note that a task ends; False if another thread has taken over meanwhile. Call it with the lock held."""
-        if self.task != task:
-            return False
-        self.task = 0
-        return True
+        """Note that a task ends; False if another thread has taken over meanwhile."""
+        return self._current.pop(task, False)
 
     def _watch(self) -> None:
         while not self._stopped:
@@ -101,12 +102,11 @@ class Watchdog:
             quiet += self._tick
             if quiet < _QUIET_SECONDS:
                 continue
-            # An idle process must not cost CPU time: sleep until begin() sets the event.
-            with self._lock:
-                self._asleep = self._count == count and not self.task
-                self._awake.clear()
-            if self._asleep and not self._stopped:
+            # An idle process must not cost CPU time: sleep until begin() sets the event. Either begin() sees the mark, or
+            # its task is seen here, since both are set before the other side's is read.
+            self._awake.clear()
+            self._asleep = True
+            if self._count == count and not self._current and not self._stopped:
                 self._awake.wait()
-            with self._lock:
-                self._asleep = False
+            self._asleep = False
             quiet = 0.0

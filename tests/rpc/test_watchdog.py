@@ -13,11 +13,10 @@ class Work:
     """A watchdog, and the numbers of the tasks that it found late; *late* is called with them as well."""
 
     def __init__(self, late=None):
-        self.lock = threading.Lock()
         self.seen = []
         self.noticed = threading.Event()
         self.late = late
-        self.watchdog = Watchdog(self.lock, 0.002, self.note)
+        self.watchdog = Watchdog(0.002, self.note)
         self.watchdog.start()
 
     def note(self, task):
@@ -27,12 +26,10 @@ class Work:
             self.late(task)
 
     def begin(self):
-        with self.lock:
-            return self.watchdog.begin()
+        return self.watchdog.begin()
 
     def end(self, task):
-        with self.lock:
-            return self.watchdog.end(task)
+        return self.watchdog.end(task)
 
 
 @pytest.fixture
@@ -99,3 +96,37 @@ def test_a_fault_of_its_own_does_not_end_the_watchdog(work, monkeypatch):
     made = work()
     made.begin()
     assert made.noticed.wait(LIMIT) and not faults
+
+
+def test_a_task_that_begins_while_the_watchdog_falls_asleep_is_noticed(work):
+    made = work()
+    assert wait_until(lambda: made.watchdog._asleep)
+    awake = made.watchdog._awake
+    clear = awake.clear
+    begun = []
+
+    def clear_late():
+        clear()
+        if not begun:
+            begun.append(made.begin())  # the leader does not see the mark yet
+
+    awake.clear = clear_late
+    made.end(made.begin())  # which wakes it
+    assert wait_until(lambda: made.seen == begun != [])
+
+
+def test_of_two_threads_that_end_a_task_one_succeeds(work):
+    made = work()
+    for _ in range(200):
+        task, both, ended = made.begin(), threading.Barrier(2), []
+
+        def end(task=task, both=both, ended=ended):
+            both.wait()
+            ended.append(made.end(task))
+
+        threads = [threading.Thread(target=end) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(ended) == [False, True]

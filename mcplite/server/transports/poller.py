@@ -91,7 +91,7 @@ class Poller:
         #: The connection that the leader is serving.
         self._serving: Optional[Connection] = None
         #: The leader keeps its role as long as the number of its task is current.
-        self._watchdog = Watchdog(self._lock, _TICK_SECONDS, lambda task: self._spawn(
+        self._watchdog = Watchdog(_TICK_SECONDS, lambda task: self._spawn(
             functools.partial(self._take_over, task, late=True)))
         self._burst_until = 0.0
         self._burst_for = _BURST_SECONDS
