@@ -5,7 +5,6 @@ It is the message handler of its connection; on a pipe, opening.py passes its me
 
 from __future__ import annotations
 
-import functools
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterable, Optional, Set
 
@@ -239,7 +238,8 @@ class LegacySession(Session, OpenSession, MessageHandler):
                 method in self.agreed.client_requests | self.agreed.task_requests and self._offers(method)):
             incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
             return None
-        return functools.partial(answer_request, RequestContext(self, incoming, self.create_asker), target)
+        context = RequestContext(self, incoming, self.create_asker)
+        return lambda: answer_request(context, target)
 
     def _offers(self, method: str) -> bool:
         # RPC-18: a method behind a capability that was not declared does not exist.

@@ -152,7 +152,7 @@ class SessionlessHandler(MessageHandler):
                 return functools.partial(session.elsewhere, context, target)
             if session.journal is not None:
                 context.round, context.once_results = session.journal.entered, session.journal.once_results
-        return functools.partial(answer_request, context, target)
+        return lambda: answer_request(context, target)
 
     def _continues_call(self, session: ModernSession, incoming: Incoming) -> bool:
         """Read the answers and the state of a retry; True if it continues a handler that waits.
@@ -205,8 +205,8 @@ class PipeHandler(SessionlessHandler):
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
         catalog = self.catalog
-        if catalog.speaks_modern and (not catalog.speaks_legacy or envelopes.claims(incoming.params) or (
-                self._legacy.agreed is None and incoming.method in catalog.modern_methods)):
+        if catalog.speaks_modern and (not catalog.speaks_legacy or "_meta" in incoming.params and envelopes.claims(
+                incoming.params) or self._legacy.agreed is None and incoming.method in catalog.modern_methods):
             return super().on_request(incoming)
         return self._legacy.on_request(incoming)
 
