@@ -13,7 +13,7 @@ __all__ = ["LineBuffer"]
 
 _BOM = b"\xef\xbb\xbf"
 #: White space of a line has no byte above this one.
-_SPACE = 32
+_SPACE = b" "
 _State = Tuple[Deque[bytes], int, List[bytes], int, int, bool]
 
 
@@ -100,9 +100,9 @@ class LineBuffer:
         if len(chunks) == 1 and not (size or discarding or lines) and self._started:
             # One whole line, as a peer that answers sends it.
             chunk = chunks[0]
-            last = len(chunk) - 1
-            if 0 < last <= self.limit and chunk.find(b"\n") == last and chunk[-2] > _SPACE:
-                state = self._state = (deque((chunk[:-1],)), oversize, [], 0, 0, False)
+            line = chunk[:-1]
+            if chunk.find(b"\n") == len(line) <= self.limit and line[-1:] > _SPACE:
+                state = self._state = (deque((line,)), oversize, [], 0, 0, False)
                 return state
         while len(state[2]) > state[3]:
             lines, oversize, chunks, seen, size, discarding = state

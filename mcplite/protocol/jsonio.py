@@ -168,7 +168,7 @@ _SPACE = " \t\n\r"
 
 
 def _decoder(**options: Any) -> Callable[[str], Any]:
-    """Return what decodes a text as ``JSONDecoder.decode`` does, without its two searches for white space where there is none.
+    """Return what decodes a text as ``JSONDecoder.decode`` does, without its searches for white space where there is none.
 
     :param options: of :class:`json.JSONDecoder`.
     """
@@ -177,7 +177,12 @@ def _decoder(**options: Any) -> Callable[[str], Any]:
 
     def decode(text: str) -> Any:
         try:
-            value, end = scan(text, 0 if text[:1] == "{" else len(text) - len(text.lstrip(_SPACE)))
+            try:
+                value, end = scan(text, 0)
+            except StopIteration as error:
+                if error.value:
+                    raise  # a member or an item is missing
+                value, end = scan(text, len(text) - len(text.lstrip(_SPACE)))
         except StopIteration as error:
             raise json.JSONDecodeError("Expecting value", text, error.value) from None
         if end != len(text):
@@ -201,17 +206,19 @@ def load(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Any:
     :raises DuplicateKey: a key comes twice, and the limits forbid it.
     :raises ValueError: it is not UTF-8, not JSON, or has a number that is not finite or too long.
     """
-    count = bytes.count if len(data) < _LARGE else _count
-    opened = count(data, b"{") + count(data, b"[")
-    # Each level needs an opener and each element an opener or a comma; strings can only add to both counts.
-    if opened > limits.nesting or len(data) > limits.elements and opened + count(data, b",") > limits.elements:
-        _scan(data, limits)
+    size = len(data)
+    # Each level needs an opener and its end, and each element an opener or a comma; strings can only add to the counts.
+    if size >= 2 * limits.nesting or size > limits.elements:
+        count = bytes.count if size < _LARGE else _count
+        opened = count(data, b"{") + count(data, b"[")
+        if opened > limits.nesting or size > limits.elements and opened + count(data, b",") > limits.elements:
+            _scan(data, limits)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start}") from None
     try:
-        if len(data) > limits.digits and _has_digits(data, limits.digits):
+        if size > limits.digits and _has_digits(data, limits.digits):
             return _decoder(parse_int=_bounded_int(limits.digits),
                             object_pairs_hook=None if limits.duplicate_keys else _unique)(text)
         return _plain(text) if limits.duplicate_keys else _strict(text)

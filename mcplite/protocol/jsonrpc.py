@@ -203,18 +203,16 @@ def _message(value: Any, limits: JSONLimits, size: int) -> "Union[Request, Notif
         return Invalid(None, INVALID_REQUEST, f"a message is an object, not {_kind(value)}")
     id = value.get("id")
     # bool is a subclass of int, and True would equal the id 1 (SEC-28).
-    readable = ((type(id) is int and (-_SHORT < id < _SHORT or len(str(id)) <= limits.id_length))
-                or (type(id) is str and len(id) <= limits.id_length))
+    if type(id) is int:
+        readable = -_SHORT < id < _SHORT or len(str(id)) <= limits.id_length
+    else:
+        readable = type(id) is str and len(id) <= limits.id_length
     if value.get("jsonrpc") != "2.0":
         return Invalid(id if readable else None, INVALID_REQUEST, "the member jsonrpc must be \"2.0\"",
                        "method" not in value and ("result" in value or "error" in value))
     method = value.get("method")
-    if method is None and readable:
-        result = value.get("result")
-        if type(result) is dict and "error" not in value:
-            return Response(id, result)  # type: ignore[arg-type]
     if type(method) is str:
-        has_id = "id" in value
+        has_id = readable or "id" in value
         if has_id and not readable:
             return Invalid(None, INVALID_REQUEST,
                            f"a request id is a string or an integer, of at most {limits.id_length} characters")
@@ -224,6 +222,10 @@ def _message(value: Any, limits: JSONLimits, size: int) -> "Union[Request, Notif
         if params is not None and type(params) is not dict:
             return Invalid(id, INVALID_REQUEST, f"params must be an object, not {_kind(params)}", not has_id)
         return Request(id, method, params) if has_id else Notification(method, params, size)  # type: ignore[arg-type]
+    if method is None and readable:
+        result = value.get("result")
+        if type(result) is dict and "error" not in value:
+            return Response(id, result)  # type: ignore[arg-type]
     answers = "result" in value or "error" in value
     if not answers or method is not None:
         return Invalid(id if readable else None, INVALID_REQUEST,

@@ -313,8 +313,9 @@ class Caller:
 
     def _count(self, data: bytes) -> None:
         """Count and trace one message that is sent."""
+        counters = self.counters
         with self._lock:
-            self.counters.messages_sent += 1
-            self.counters.bytes_sent += len(data)
+            counters.messages_sent += 1
+            counters.bytes_sent += len(data)
         if self._trace is not None:
             self._trace("->", data)

@@ -145,19 +145,23 @@ class Workers:
         :param task: what the thread will run there.
         """
         task = task or _PlainTask(_do_nothing)
+        size = task.size
         with self._lock:
             if self._running >= self._places or self._queue.count or self._returning or self._stopped or (
-                    task.size and not self._fits(task)):
+                    size and not self._fits(task)):
                 return False
             self._running += 1
-            self._bytes += task.size
+            if size:
+                self._bytes += size
             self._busy[threading.get_ident()] = task
         return True
 
     def release_place(self) -> None:
         """Release the current thread's place; the next queued task gets it."""
         with self._lock:
-            self._bytes -= self._busy.pop(threading.get_ident()).size
+            size = self._busy.pop(threading.get_ident()).size
+            if size:
+                self._bytes -= size
             self._running -= 1
             if self._queue.count or self._returning or self._draining:
                 self._pass_on()

@@ -25,7 +25,7 @@ import select
 import sys
 import threading
 import time
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 from ...errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError
 from ...protocol.framing import LineBuffer
@@ -90,6 +90,8 @@ class PipeChannel(Channel):
         self._unsent = b""
         #: A ``select.poll``, and the pipe that wakes it; None and -1 where a thread reads.
         self._poll: Any = None
+        #: What the poll returns if there is input, and nothing else.
+        self._input_only: List[Tuple[int, int]] = []
         self._wake_read = self._wake_write = -1
         if self._reader is None:
             self._make_interruptible(read_fd, watch_fd)
@@ -117,7 +119,7 @@ class PipeChannel(Channel):
             if isinstance(error, OSError):
                 raise TransportError(f"cannot wait for {self.name}: {error.strerror}") from error
             raise
-        self._poll = poll
+        self._poll, self._input_only = poll, [(read_fd, select.POLLIN)]
         self._read_side.append(self._wake_read)
 
     @property
@@ -168,9 +170,9 @@ class PipeChannel(Channel):
                             else:
                                 timeout = max(0.0, end - time.monotonic())
                         ready = self._poll.poll(None if timeout is None else timeout * 1000)
-                        if not ready:
-                            return None
-                        if len(ready) > 1 or ready[0][0] != self._read_fd:
+                        if ready != self._input_only:
+                            if not ready:
+                                return None
                             fds = [fd for fd, _ in ready]
                             if self._wake_read in fds:
                                 if self._closed:
@@ -209,9 +211,13 @@ class PipeChannel(Channel):
         self._lines.drop()
 
     def write(self, data: bytes, timeout: Optional[float] = None) -> None:
-        end = None if timeout is None else time.monotonic() + timeout
-        if not self._write_lock.acquire(timeout=-1 if timeout is None else timeout):
-            raise RequestTimeout(f"{self.name} has not read its input for {timeout:g} s")
+        end: Optional[float] = None
+        if timeout is None:
+            self._write_lock.acquire()
+        else:
+            end = time.monotonic() + timeout
+            if not self._write_lock.acquire(timeout=timeout):
+                raise RequestTimeout(f"{self.name} has not read its input for {timeout:g} s")
         try:
             if self._unsent:
                 self._flush(self._unsent, b"", end)
@@ -233,17 +239,19 @@ class PipeChannel(Channel):
         # Called with the write lock held; to be done until the monotonic time *end*. The number of bytes written is stored
         # inside the same call into C, for the reason given in read().
         written: List[int] = []
-        write = write_piece if sys.platform == "win32" else os.write
         total, sent = len(unsent) + len(behind), 0
         try:
             while sent < total:
                 if self._closed:
                     raise self._closed_here()
                 try:
-                    if behind and sys.platform != "win32":
-                        written.extend(map(os.writev, (self._write_fd,), ((memoryview(unsent)[sent:], behind),)))
+                    rest = memoryview(unsent)[sent:] if sent else unsent
+                    if sys.platform == "win32":
+                        written.extend(map(write_piece, (self._write_fd,), (rest,)))
+                    elif behind:
+                        written.extend(map(os.writev, (self._write_fd,), ((rest, behind),)))
                     else:
-                        written.extend(map(write, (self._write_fd,), (memoryview(unsent)[sent:] if sent else unsent,)))
+                        written.extend(map(os.write, (self._write_fd,), (rest,)))
                     sent = sum(written)
                 except BlockingIOError:
                     self._wait_writable(end)
