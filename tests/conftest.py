@@ -10,6 +10,7 @@ A test that hangs is ended by pytest-timeout, which prints the stacks of all thr
 
 import gc
 import os
+import signal
 import threading
 import time
 
@@ -32,6 +33,9 @@ def pytest_configure(config):
     # No limits in wall-clock time: the machine may be busy.
     settings.register_profile("patient", deadline=None, max_examples=50)
     settings.load_profile("patient")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell ignores Ctrl-C in what it runs in the background, and children inherit that. Some tests send it to them.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_make_parametrize_id(config, val):
