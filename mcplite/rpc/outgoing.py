@@ -132,7 +132,9 @@ class Caller:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"{method!r} was not sent to {self.name}, since its params are not JSON: {error}") from error
         pending = Pending(id, method, self._clock, timeout, max_timeout, on_progress)
-        outlet, pending.beside, cancel_notice, pending.lasting = delivery
+        outlet, beside, cancel_notice, lasting = delivery
+        if beside is not None or lasting:
+            pending.beside, pending.lasting = beside, lasting
         with self._lock:
             if self._error is not None:
                 raise copy.copy(self._error)

@@ -132,8 +132,8 @@ class LegacySession(ClientSession):
         self._revision: Optional[Revision] = None
         #: Set when the handshake has succeeded or the connection has closed.
         self._handshake_done = new_event()
-        #: The pause of the handler on the current thread.
-        self._current = threading.local()
+        #: The pause of the handler that runs on a thread, by the thread's ident; empty but while handlers run.
+        self._paused: Dict[int, _Pause] = {}
         self._server_state = ServerState()
         #: Held by the one thread that replaces a lost session, for as long as that takes; others wait for it.
         self._renewing = new_lock()
@@ -287,7 +287,7 @@ class LegacySession(ClientSession):
             id = self.peer.new_id() if id is None else id
             params = dict(params or {})
             params["_meta"] = {**(params.get("_meta") or {}), "progressToken": id}
-        pause: Optional[_Pause] = getattr(self._current, "pause", None)
+        pause = self._paused.get(threading.get_ident()) if self._paused else None
         try:
             if pause is None:
                 return self.peer.call(call.method, params, id=id, timeout=call.timeout,  # type: ignore[no-any-return]
@@ -403,15 +403,16 @@ class LegacySession(ClientSession):
         """
         pause = _Pause(self.peer)
         answer = functools.partial(self._answer_with_handler, incoming, self.revision, token)
+        ident = threading.get_ident()
         with pause:
-            self._current.pause = pause
+            self._paused[ident] = pause
             try:
                 if self._observers:
                     return observed_question(self._observers, self, incoming.method,  # type: ignore[no-any-return]
                                              incoming.params, incoming.id, answer)
                 return answer()
             finally:
-                self._current.pause = None
+                del self._paused[ident]
 
     def _answer_with_handler(self, incoming: Incoming, revision: Revision, token: CancelToken) -> Optional[Dict[str, Any]]:
         custom = self.connection.custom.get(incoming.method)
