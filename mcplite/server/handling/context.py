@@ -58,7 +58,6 @@ class Context:
     _logs: Optional[Throttle] = None
     _last: Optional[float] = None
     _dropped = 0
-    _lock: Optional[threading.Lock] = None
     #: The results of :meth:`once`, by key.
     _once_results: Optional[Dict[str, Any]] = None
     _asker: "Optional[Asker]" = None
@@ -82,6 +81,8 @@ class Context:
         self.params = incoming.params
         #: Progress that was held back, to be sent before the result.
         self.held_progress: Optional[Dict[str, Any]] = None
+        #: Guards the throttles, the last progress value and the progress held back; held for arithmetic only.
+        self._lock = threading.Lock()
 
     # --- the request and its client ---------------------------------------------------------------
 
@@ -213,12 +214,6 @@ class Context:
 
     # --- progress and logs ------------------------------------------------------------------------
 
-    @property
-    def _reporting(self) -> threading.Lock:
-        """Guards the throttles, the last progress value and the progress held back; held for arithmetic only."""
-        # Made on first use. Of two threads that make one, both get the one that was stored first.
-        return self._lock or self.__dict__.setdefault("_lock", threading.Lock())
-
     def report_progress(self, progress: float, total: Optional[float] = None, message: Optional[str] = None) -> None:
         """Send the progress of this request to the client.
 
@@ -240,7 +235,7 @@ class Context:
             params["total"] = total
         if message is not None and self.session.revision.progress_message:
             params["message"] = message
-        with self._reporting:
+        with self._lock:
             if self._last is not None and progress <= self._last:
                 return
             self._last = progress
@@ -265,7 +260,7 @@ class Context:
         self.check_cancelled()
         if not self.session.wants_log(level):
             return
-        with self._reporting:
+        with self._lock:
             if self._logs is None:
                 self._logs = self.session.throttle()
             if not self._logs.allow():

@@ -102,7 +102,7 @@ class RequestContext(Context):
 
     def send_held_progress(self) -> None:
         """Send the progress that was held back; called before the result is sent."""
-        with self._reporting:
+        with self._lock:
             held, self.held_progress = self.held_progress, None
         if held is not None:
             self.incoming.emit("notifications/progress", held)
