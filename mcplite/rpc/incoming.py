@@ -125,6 +125,9 @@ class Incoming(QueuedTask):
     @property
     def token(self) -> CancelToken:
         """The cancel token of this request; created on first use, since most handlers do not use it."""
+        token = self._token
+        if token is not None:
+            return token  # without the lock: a handler that reports progress asks each time
         with self._lock:
             if self._token is None:
                 self._token = CancelToken(self.peer.log)
@@ -167,12 +170,14 @@ class Incoming(QueuedTask):
         if self.outlet is not None:
             # The outlet keeps the order itself. It may block on a slow reader, which must not delay a cancel.
             return not (self._done or self._cancelled) and self.peer.send_message(data, self.outlet)
-        with self._lock:
-            if self._done or self._cancelled:
-                return False
-            order = self._order = self._order or threading.Lock()
+        order = self._order
+        if order is None:
+            with self._lock:
+                if self._done or self._cancelled:
+                    return False
+                order = self._order = self._order or threading.Lock()
         with order:
-            # Once more: the response may have been sent meanwhile.
+            # Checked under this lock, which the response waits for: it may have been sent meanwhile.
             if self._done or self._cancelled:
                 return False
             return self.peer.send_message(data)

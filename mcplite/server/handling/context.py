@@ -228,7 +228,7 @@ class Context:
         """
         self.check_cancelled()
         token = self.meta.get("progressToken")
-        if token is None or isinstance(token, bool) or not isinstance(token, (str, int)):
+        if type(token) is not int and type(token) is not str:
             return
         params: Dict[str, Any] = {"progressToken": token, "progress": progress}
         if total is not None:
@@ -241,9 +241,10 @@ class Context:
             self._last = progress
             if self._progress is None:
                 self._progress = self.session.throttle()
-            self.held_progress = None if self._progress.allow() else params
-            if self.held_progress is not None:
-                return
+            allowed = self._progress.allow()
+            self.held_progress = None if allowed else params
+        if not allowed:
+            return
         self.incoming.emit("notifications/progress", params)
 
     def log(self, level: str, data: Any, logger: Optional[str] = None) -> None:
