@@ -118,3 +118,20 @@ def test_reports_beyond_the_bytes_are_folded_into_the_latest():
     pending.add_progress({"n": 50}, 50 << 20)
     pending.deliver_progress()
     assert seen[2:] == [{"n": 49}, {"n": 50}]
+
+
+def test_the_bytes_of_reports_that_were_delivered_are_free_for_others():
+    def interrupts(params):
+        seen.append(params["n"])
+        pending.interrupted = params["n"] == 1
+
+    seen = []
+    pending = Pending(1, "x", Clock(), None, None, interrupts)
+    for number in range(3):
+        pending.add_progress({"n": number}, 300_000)
+    pending.deliver_progress()
+    for number in range(3, 6):
+        pending.add_progress({"n": number}, 300_000)
+    pending.interrupted = False
+    pending.deliver_progress()
+    assert seen == [0, 1, 2, 3, 5]
