@@ -1,10 +1,14 @@
 """Requests of the other side: one response each, whatever the handler does; batches."""
 
 import threading
+import time
 
 import pytest
 
 from mcplite.errors import Cancelled, InvalidParams, RemoteError
+from mcplite.protocol import jsonrpc
+from mcplite.rpc.incoming import Incoming
+from mcplite.rpc.interfaces import MessageSink
 
 pytestmark = pytest.mark.bad_wire
 
@@ -83,6 +87,42 @@ def test_a_cancelled_request_is_not_answered(talk):
     while talk.peer.in_flight:
         pass
     assert talk.hear(0.05) is None
+
+
+class Sent(MessageSink):
+    """Notes what was sent; a notification takes so long that a response could overtake it."""
+
+    def __init__(self):
+        self.kinds = []
+
+    def send_message(self, data, outlet=None, wait=True):
+        time.sleep(0.0001)
+        self.kinds.append("notification")
+        return True
+
+    def send_response(self, key, data, code, outlet):
+        self.kinds.append("response")
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_response_is_sent_after_the_notifications_of_other_threads_and_ends_them(before):
+    for _ in range(50):
+        sent = Sent()
+        incoming = Incoming(sent, 1, jsonrpc.Request(1, "x"))
+        for _ in range(before):
+            assert incoming.emit("note", {})
+
+        def report(incoming=incoming):
+            while incoming.emit("note", {}):
+                pass
+
+        threads = [threading.Thread(target=report) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        incoming.respond({})
+        for thread in threads:
+            thread.join(20)
+        assert sent.kinds.index("response") == len(sent.kinds) - 1  # PROG-11
 
 
 def test_a_token_created_after_cancelling_is_cancelled(talk):
