@@ -6,7 +6,7 @@ request then uses :meth:`Function.bind` and calls ``Function.function``.
 
 import collections.abc
 import typing
-from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from ...errors import RegistrationError
 from ...protocol.jsonio import load
@@ -19,14 +19,13 @@ from .returns import Output, StructuredOutput, compile_output
 from .scalars import SIMPLE
 from .schemas import Schemas, as_default, described_schema, only_ours, unwrap_annotated
 from .signature import (
+    BY_NAME,
     MISSING,
     POSITIONAL_ONLY,
     VAR_KEYWORD,
     VAR_POSITIONAL,
-    Parameter,
     Signature,
     inner_of,
-    is_plain,
     name_of,
     read_signature,
     refuse_async,
@@ -84,30 +83,25 @@ class BadArguments(ValueError):
         self.problems = problems
 
 
-class _Argument(NamedTuple):
-    """A parameter that the caller fills in."""
-
-    name: str
-    node: Node
-    required: bool
-    default: Any
-
-
 class _Plan:
     """The parameters of a function: the context, answers to questions, and the caller's arguments.
 
     :param context: the parameter that gets the context.
     :param questions: the parameters that get the user's answer to a declared question: annotation and question.
+    :param arguments: the nodes of the parameters that the caller fills in, by their names for the caller.
+    :param defaults: of the arguments that are not required; NOTHING for one that is made for each call.
     :param rest: the node of each ``**kwargs`` value; None without ``**kwargs``.
     :param definitions: the schemas of recursive classes.
     :param fields: the parameters with a ``Field(...)``.
     """
 
-    def __init__(self, context: Optional[str], questions: Dict[str, Tuple[Any, Any]], arguments: List[_Argument],
-                 rest: Optional[Node], definitions: Dict[str, Any], fields: "Dict[str, FieldParameter]") -> None:
+    def __init__(self, context: Optional[str], questions: Dict[str, Tuple[Any, Any]], arguments: Dict[str, Node],
+                 defaults: Dict[str, Any], rest: Optional[Node], definitions: Dict[str, Any],
+                 fields: "Dict[str, FieldParameter]") -> None:
         self.context = context
         self.questions = questions
         self.arguments = arguments
+        self.defaults = defaults
         self.rest = rest
         self.definitions = definitions
         self.fields = fields
@@ -142,6 +136,7 @@ class Function:
         self._description = description
         self._documentation: "Optional[Documentation]" = None
         self._arguments = plan.arguments
+        self._defaults = plan.defaults
         self._rest = plan.rest
         self._definitions = plan.definitions
         self._given = given
@@ -154,8 +149,8 @@ class Function:
     def documentation(self) -> "Documentation":
         """The parsed docstring; parsed on first use."""
         if self._documentation is None:
-            target, inner = target_of(self.function), inner_of(self.function)
-            self._documentation = parse(getattr(target, "__doc__", None) or getattr(inner, "__doc__", None))
+            self._documentation = parse(getattr(target_of(self.function), "__doc__", None)
+                                        or getattr(inner_of(self.function), "__doc__", None))
         return self._documentation
 
     @property
@@ -167,12 +162,12 @@ class Function:
     def parameters(self) -> List[Tuple[str, bool, Optional[str]]]:
         """The name, whether it is required, and the description of each parameter that the caller fills in."""
         described = self.documentation.parameters
-        return [(item.name, item.required, item.node.schema.get("description") or described.get(item.name))
-                for item in self._arguments]
+        return [(name, name not in self._defaults, node.schema.get("description") or described.get(name))
+                for name, node in self._arguments.items()]
 
     def titles(self) -> Dict[str, Optional[str]]:
         """Return the titles of the parameters that the caller fills in, from their annotations; None for no title."""
-        return {item.name: item.node.schema.get("title") for item in self._arguments}
+        return {name: node.schema.get("title") for name, node in self._arguments.items()}
 
     @property
     def input_schema(self) -> Dict[str, Any]:
@@ -195,15 +190,20 @@ class Function:
         """Whether *word* occurs in the argument types' schemas (descriptions from the docstring are not searched)."""
         if self._schema is not None:
             return word in repr(self._schema)
-        schemas = [item.node.schema for item in self._arguments]
-        return any(word in repr(schema) for schema in schemas if list(schema) != ["type"]) or (
-            bool(self._definitions) and word in repr(self._definitions))
+        for schema, _ in self._arguments.values():
+            if (len(schema) > 1 or "type" not in schema) and word in repr(schema):
+                return True
+        return bool(self._definitions) and word in repr(self._definitions)
 
     def _build_schema(self) -> Dict[str, Any]:
-        described = self.documentation.parameters
-        built: Dict[str, Any] = {"type": "object", "properties": {
-            item.name: described_schema(item.node, described.get(item.name), item.default) for item in self._arguments}}
-        required = [item.name for item in self._arguments if item.required]
+        described, defaults = self.documentation.parameters, self._defaults
+        properties: Dict[str, Any] = {}
+        required = []
+        for name, node in self._arguments.items():
+            properties[name] = described_schema(node, described.get(name), defaults.get(name, NOTHING))
+            if name not in defaults:
+                required.append(name)
+        built: Dict[str, Any] = {"type": "object", "properties": properties}
         if required:
             built["required"] = required
         built["additionalProperties"] = False if self._rest is None else (self._rest.schema or True)
@@ -226,14 +226,14 @@ class Function:
             return self._bind_given(self._given, arguments)
         kwargs: Dict[str, Any] = {}
         problems: List[str] = []
-        for name, node, required, _ in self._arguments:
+        for name, node in self._arguments.items():
             if name in arguments:
                 try:
                     kwargs[name] = node.convert(arguments[name])
                 except Mismatch as error:
                     problems.append(error.sentence(name))
                     kwargs[name] = None
-            elif required:
+            elif name not in self._defaults:
                 problems.append(f"{name}: is required")
         if len(kwargs) < len(arguments):
             self._bind_rest(arguments, kwargs, problems)
@@ -242,7 +242,7 @@ class Function:
         return kwargs
 
     def _bind_rest(self, arguments: Mapping[str, Any], kwargs: Dict[str, Any], problems: List[str]) -> None:
-        known = [item.name for item in self._arguments]
+        known = list(self._arguments)
         for name, value in arguments.items():
             if name in known:
                 continue
@@ -327,10 +327,13 @@ def compile_function(function: Callable[..., Any], *, name: Optional[str] = None
     given = None if input_schema is None else _given_schema(plan, signature, input_schema, where)
     output = (compile_output(signature.returns, output_schema, structured_output, where) if kind == "tool"
               else Output())
-    for validator in (*schemas.validators, None if given is None else given.validator,
-                      None if output.exact is not None else output.validator):
-        if validator is not None:
-            _judge_patterns(validator, where, trusted_patterns)
+    validators = schemas.validators
+    if given is not None:
+        validators.append(given.validator)
+    if output.exact is None and output.validator is not None:
+        validators.append(output.validator)
+    for validator in validators:
+        _judge_patterns(validator, where, trusted_patterns)
     make = _FieldFunction if plan.fields else Function
     return make(function, label, description, plan, given, output)
 
@@ -362,78 +365,75 @@ def _plan(signature: Signature, schemas: Schemas, kind: str, raw: bool) -> _Plan
     """
     context: Optional[str] = None
     questions: Dict[str, Tuple[Any, Any]] = {}
-    arguments: List[_Argument] = []
+    arguments: Dict[str, Node] = {}
+    defaults: Dict[str, Any] = {}
     fields: Dict[str, FieldParameter] = {}
     rest: Optional[Node] = None
-    for parameter in signature.parameters:
-        name, how, annotation, default = parameter
+    direct = kind == "tool" and not raw
+    for parameter, how in signature.kinds.items():
+        annotation = signature.annotations.get(parameter, MISSING)
+        default = signature.defaults.get(parameter, MISSING)
+        node = SIMPLE.get(annotation) if type(annotation) is type else None
+        if node is not None and direct and not fields and how in BY_NAME and (
+                default is MISSING or type(default) is annotation):
+            # Most parameters: the scalar class says all, a default of that class fits it, and no alias can have the name.
+            arguments[parameter] = node
+            if default is not MISSING:
+                defaults[parameter] = default
+            continue
         if how == VAR_POSITIONAL:
-            raise schemas.refuse(name, "is *args, but arguments come by name; take a list instead")
+            raise schemas.refuse(parameter, "is *args, but arguments come by name; take a list instead")
         if how == POSITIONAL_ONLY:
-            raise schemas.refuse(name, "is positional-only, but arguments come by name; drop the '/'")
-        plain = is_plain(annotation)
-        if plain and kind == "tool" and how != VAR_KEYWORD and (default is MISSING or type(default) is annotation):
-            # Most parameters: the scalar class says all, and a default of that class fits it.
-            if not raw:
-                arguments.append(_Argument(name, SIMPLE[annotation], default is MISSING,
-                                           NOTHING if default is MISSING else default))
-            continue
-        if not plain and _is_context(annotation):
+            raise schemas.refuse(parameter, "is positional-only, but arguments come by name; drop the '/'")
+        if _is_context(annotation):
             if context is not None:
-                raise schemas.refuse(name, f"is a second context, beside {context!r}; keep one of them")
-            context = name
+                raise schemas.refuse(parameter, f"is a second context, beside {context!r}; keep one of them")
+            context = parameter
             continue
-        base, extras = (annotation, ()) if plain else unwrap_annotated(annotation)
+        base, extras = unwrap_annotated(annotation)
         question = next((extra for extra in extras if getattr(extra, "__mcplite_question__", False)), None)
         if question is not None:
             others = tuple(extra for extra in extras if extra is not question)
-            questions[name] = (with_metadata(base, others) if others else base, question)
+            questions[parameter] = (with_metadata(base, others) if others else base, question)
             continue
+        name = parameter
         if type(default) not in _PLAIN_DEFAULTS or extras and not only_ours(extras):
-            field = _field(parameter, extras, schemas)
+            field = _field(parameter, annotation, default, extras, schemas)
             if field is not None:
-                fields[name] = field._replace(alias=None) if raw else field
-                parameter = Parameter(field.alias or name, how, field.annotation, field.default)
+                fields[parameter] = field._replace(alias=None) if raw else field
+                name, annotation, default = field.alias or parameter, field.annotation, field.default
         if raw:
             continue
-        argument = _argument(parameter, schemas, kind)
+        node = _node(name, annotation, default, schemas, kind)
         if how == VAR_KEYWORD:
-            rest = argument.node
-        else:
-            arguments.append(argument)
-    if fields:
-        _check_aliases(arguments, schemas)
-    return _Plan(context, questions, arguments, rest, schemas.definitions, fields)
+            rest = node
+            continue
+        if name in arguments:
+            raise schemas.refuse(name, "has the same name as another one for clients; change the alias in its Field")
+        arguments[name] = node
+        if default is not MISSING:
+            defaults[name] = default
+    return _Plan(context, questions, arguments, defaults, rest, schemas.definitions, fields)
 
 
-def _field(parameter: Parameter, extras: Tuple[Any, ...], schemas: Schemas) -> "Optional[FieldParameter]":
+def _field(name: str, annotation: Any, default: Any, extras: Tuple[Any, ...], schemas: Schemas) -> "Optional[FieldParameter]":
     """Return what a ``Field(...)`` says of a parameter; None if it has none."""
-    if not any(hasattr(item, "default_factory") for item in (*extras, parameter.default)):
+    if not any(hasattr(item, "default_factory") for item in (*extras, default)):
         return None
     from .foreign.fields import read_field  # for those that use pydantic
 
-    annotation = Any if parameter.annotation is MISSING else parameter.annotation
     try:
-        return read_field(annotation, extras, parameter.default, MISSING)
+        return read_field(Any if annotation is MISSING else annotation, extras, default, MISSING)
     except ValueError as error:
-        raise schemas.refuse(parameter.name, str(error)) from error
+        raise schemas.refuse(name, str(error)) from error
 
 
-def _check_aliases(arguments: List[_Argument], schemas: Schemas) -> None:
-    names = [argument.name for argument in arguments]
-    for name in names:
-        if names.count(name) > 1:
-            raise schemas.refuse(name, "has the same name as another one for clients; change the alias in its Field")
-
-
-def _argument(parameter: Parameter, schemas: Schemas, kind: str) -> _Argument:
-    name, _, annotation, default = parameter
+def _node(name: str, annotation: Any, default: Any, schemas: Schemas, kind: str) -> Node:
+    """Return the node of an argument, whose default fits it."""
     node = schemas.compile(Any if annotation is MISSING else annotation, name)
     if default is not MISSING:
         _check_default(name, node, default, schemas)
-    if kind in ("prompt", "resource"):
-        node = textual(node)
-    return _Argument(name, node, True, NOTHING) if default is MISSING else _Argument(name, node, False, default)
+    return textual(node) if kind in ("prompt", "resource") else node
 
 
 def _check_default(name: str, node: Node, default: Any, schemas: Schemas) -> None:
@@ -460,21 +460,22 @@ def _given_schema(plan: _Plan, signature: Signature, schema: Dict[str, Any], whe
     check_schema(schema, what=f"{where}: input_schema")
     if schema.get("type") != "object":  # TOOL-08
         raise RegistrationError(f"{where}: input_schema must have \"type\": \"object\"")
-    own = [item for item in signature.parameters if item.name != plan.context and item.name not in plan.questions]
+    own = {name: how for name, how in signature.kinds.items() if name != plan.context and name not in plan.questions}
     validator = Validator(schema)
     properties = schema.get("properties") or {}
-    if any(item.how == VAR_KEYWORD for item in own):
+    if VAR_KEYWORD in own.values():
         return _GivenSchema(schema, validator)
-    if len(own) == 1 and own[0].name not in properties:
-        annotation = own[0].annotation
+    names = frozenset(own)
+    if len(own) == 1 and names.isdisjoint(properties):
+        whole = next(iter(own))
+        annotation = signature.annotations.get(whole, MISSING)
         if annotation in (MISSING, Any, dict) or typing.get_origin(annotation) in (dict, collections.abc.Mapping):
-            return _GivenSchema(schema, validator, whole=own[0].name)
-    names = frozenset(item.name for item in own)
+            return _GivenSchema(schema, validator, whole=whole)
     missing = [name for name in properties if name not in names]
     if missing:
         raise RegistrationError(f"{where}: input_schema has the properties {missing}, which the function does not take;"
                                 f" add parameters, or take one dict with all of them")
-    unfilled = [item.name for item in own if item.default is MISSING and item.name not in schema.get("required", ())]
+    unfilled = [name for name in own if name not in signature.defaults and name not in schema.get("required", ())]
     if unfilled:
         raise RegistrationError(f"{where}: the parameters {unfilled} have no default, but input_schema does not require"
                                 f" them; give defaults or list them under \"required\"")

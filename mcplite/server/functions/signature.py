@@ -2,7 +2,7 @@
 
 import functools
 import types
-from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple, Union
 
 from ...errors import RegistrationError
 from .members import Unresolved, resolve
@@ -13,16 +13,19 @@ if TYPE_CHECKING:
     import inspect
 
 __all__ = [
-    "MISSING", "POSITIONAL_ONLY", "Parameter", "Signature", "VAR_KEYWORD", "VAR_POSITIONAL", "decorated", "inner_of",
-    "is_plain", "name_of", "read_signature", "refuse_async", "target_of",
+    "BY_NAME", "MISSING", "POSITIONAL_ONLY", "Signature", "VAR_KEYWORD", "VAR_POSITIONAL", "decorated", "inner_of", "name_of",
+    "read_signature", "refuse_async", "target_of",
 ]
 
 #: Stands for "no annotation" and "no default".
 MISSING: Any = object()
-_PLAIN = frozenset({str, int, float, bool})
 _CHANGED = ("__wrapped__", "__signature__")
+#: What the first parameter of a function in a class body is called.
+_BOUND = frozenset({"self", "cls"})
 #: The kinds of parameters: the values of ``inspect.Parameter.kind``.
 POSITIONAL_ONLY, _NAMED, VAR_POSITIONAL, _KEYWORD_ONLY, VAR_KEYWORD = range(5)
+#: The kinds of those that take one argument, which may come by its name.
+BY_NAME = frozenset({_NAMED, _KEYWORD_ONLY})
 #: The flags of code with parameters that are not simply positional or named, and of code that is async: CO_VARARGS,
 #: CO_VARKEYWORDS; CO_COROUTINE, CO_ASYNC_GENERATOR.
 _VARIADIC = 0x4 | 0x8
@@ -30,20 +33,19 @@ _ASYNC = 0x80 | 0x200
 _CALLED = (type, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 
 
-class Parameter(NamedTuple):
-    """One parameter; ``how`` is its kind."""
-
-    name: str
-    how: int
-    annotation: Any
-    default: Any
-
-
 class Signature:
-    """The parameters in order, and the return annotation."""
+    """The parameters and the return annotation of a handler.
 
-    def __init__(self, parameters: List[Parameter], returns: Any) -> None:
-        self.parameters = parameters
+    :param kinds: of the parameters by name, in order.
+    :param annotations: of the parameters that have one.
+    :param defaults: of the parameters that have one.
+    :param returns: the return annotation; MISSING if there is none.
+    """
+
+    def __init__(self, kinds: Dict[str, int], annotations: Dict[str, Any], defaults: Dict[str, Any], returns: Any) -> None:
+        self.kinds = kinds
+        self.annotations = annotations
+        self.defaults = defaults
         self.returns = returns
 
 
@@ -106,24 +108,16 @@ def _simple(function: Any, where: str) -> Optional[Signature]:
     code = function.__code__
     if code.co_flags & _VARIADIC or code.co_posonlyargcount or code.co_kwonlyargcount:
         return None
-    annotations = function.__annotations__
-    defaults = function.__defaults__ or ()
-    first = code.co_argcount - len(defaults)
-    parameters = []
-    for at, name in enumerate(code.co_varnames[:code.co_argcount]):
-        annotation = annotations.get(name, MISSING)
-        if annotation is MISSING and name in ("self", "cls"):
-            return None
-        if not is_plain(annotation):
-            annotation = _resolved(annotation, function, f"{where}: parameter {name!r}")
-        parameters.append(Parameter(name, _NAMED, annotation, defaults[at - first] if at >= first else MISSING))
-    returns = annotations.get("return", MISSING)
-    return Signature(parameters, returns if is_plain(returns) else _resolved(returns, function, _returned(where)))
-
-
-def is_plain(annotation: Any) -> bool:
-    """Whether *annotation* is str, int, float or bool, which need no resolving."""
-    return type(annotation) is type and annotation in _PLAIN
+    names = code.co_varnames[:code.co_argcount]
+    if not _BOUND.isdisjoint(names):  # it may be a method, which is refused
+        return None
+    kinds = dict.fromkeys(names, _NAMED)
+    annotations = dict(function.__annotations__)
+    for name, annotation in function.__annotations__.items():
+        if type(annotation) is not type and (name in kinds or name == "return"):  # a plain class needs no resolving
+            annotations[name] = _resolved(annotation, function, where, name)
+    given = function.__defaults__ or ()
+    return Signature(kinds, annotations, dict(zip(names[len(names) - len(given):], given)), annotations.get("return", MISSING))
 
 
 def _full(function: Any, where: str) -> Signature:
@@ -139,17 +133,18 @@ def _full(function: Any, where: str) -> Signature:
         target = target.__init__
     owner = inspect.unwrap(target)
     _refuse_unbound(owner, function, signature, where)
-    def stated(given: Any) -> Any:
-        return MISSING if given is inspect.Parameter.empty else given
-
-    parameters = [Parameter(item.name, int(item.kind), _resolved(stated(item.annotation), owner,
-                                                                 f"{where}: parameter {item.name!r}"), stated(item.default))
-                  for item in signature.parameters.values()]
-    return Signature(parameters, _resolved(stated(signature.return_annotation), owner, _returned(where)))
-
-
-def _returned(where: str) -> str:
-    return f"{where}: the returned value"
+    kinds: Dict[str, int] = {}
+    annotations: Dict[str, Any] = {}
+    defaults: Dict[str, Any] = {}
+    for name, item in signature.parameters.items():
+        kinds[name] = int(item.kind)
+        if item.annotation is not item.empty:
+            annotations[name] = _resolved(item.annotation, owner, where, name)
+        if item.default is not item.empty:
+            defaults[name] = item.default
+    returns = signature.return_annotation
+    return Signature(kinds, annotations, defaults,
+                     MISSING if returns is signature.empty else _resolved(returns, owner, where, "return"))
 
 
 def _refuse_unbound(owner: Any, function: Any, signature: "inspect.Signature", where: str) -> None:
@@ -161,13 +156,15 @@ def _refuse_unbound(owner: Any, function: Any, signature: "inspect.Signature", w
                                     f" is not bound to one; register a bound method, as in add_tool(thing.method)")
 
 
-def _resolved(annotation: Any, owner: Any, what: str) -> Any:
-    if annotation is MISSING or annotation is None:
-        return annotation
+def _resolved(annotation: Any, owner: Any, where: str, name: str) -> Any:
+    """Return an annotation of the parameter *name*, or of what is returned, with its forward references resolved."""
+    if annotation is None:
+        return None
     try:
         return resolve(annotation, owner)
     except Unresolved as error:
-        raise RegistrationError(f"{what} is annotated with {error}") from error
+        what = "the returned value" if name == "return" else f"parameter {name!r}"
+        raise RegistrationError(f"{where}: {what} is annotated with {error}") from error
 
 
 def decorated(name: Union[None, str, Callable[..., Any]], add: Callable[[Any, Optional[str]], None]) -> Any:

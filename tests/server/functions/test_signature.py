@@ -25,7 +25,7 @@ if typing.TYPE_CHECKING:
 
 def read(function):
     signature = read_signature(function, "tool 'it'")
-    return {item.name: item.annotation for item in signature.parameters}, signature.returns
+    return {name: signature.annotations.get(name, MISSING) for name in signature.kinds}, signature.returns
 
 
 def plain(a: int, b: Optional[str] = None, *, c: "List[int]" = (), d=1, **more: float) -> Dict[str, Any]:
@@ -108,10 +108,20 @@ def test_a_class_has_the_signature_of_its_constructor():
 
 
 def test_defaults_and_kinds_are_read():
-    assert [(item.default, KINDS[item.how]) for item in read_signature(plain, "it").parameters] == [
-        (MISSING, "POSITIONAL_OR_KEYWORD"), (None, "POSITIONAL_OR_KEYWORD"), ((), "KEYWORD_ONLY"), (1, "KEYWORD_ONLY"),
-        (MISSING, "VAR_KEYWORD")]
-    assert [item.default for item in read_signature(simple, "it").parameters] == [MISSING, 1.5]
+    signature = read_signature(plain, "it")
+    assert [(name, KINDS[how]) for name, how in signature.kinds.items()] == [
+        ("a", "POSITIONAL_OR_KEYWORD"), ("b", "POSITIONAL_OR_KEYWORD"), ("c", "KEYWORD_ONLY"), ("d", "KEYWORD_ONLY"),
+        ("more", "VAR_KEYWORD")]
+    assert signature.defaults == {"b": None, "c": (), "d": 1}
+    assert read_signature(simple, "it").defaults == {"b": 1.5}
+
+
+def test_an_annotation_without_a_parameter_is_not_resolved():
+    def local(a: int) -> str:
+        return str(a)
+
+    local.__annotations__["b"] = "Undefined"
+    assert read(local) == ({"a": int}, str)
 
 
 @pytest.mark.parametrize("function, name", [

@@ -88,6 +88,13 @@ def test_what_has_no_meaning_for_an_argument_is_refused(field, reason):
         compile_function(it)
 
 
+def test_an_alias_may_not_be_the_name_of_a_later_parameter():
+    def it(bad: Annotated[int, Field(alias="other")], other: int): ...
+
+    with pytest.raises(RegistrationError, match="^tool 'it': parameter 'other' has the same name as another one"):
+        compile_function(it)
+
+
 def test_a_prompt_and_a_template_take_fields():
     mcp = mcplite.Server("library")
 
