@@ -67,9 +67,11 @@ class ToolEntry:
 
     def listed(self, revision: Revision) -> Tool:
         """Return the definition with its description and schemas, which are created on first use."""
-        function = self.function
-        return changed(self.tool, description=function.description, input_schema=function.input_schema,
-                       output_schema=function.output.schema_for(revision))
+        tool, function, output = self.tool, self.function, self.function.output
+        if not tool.input_schema:
+            tool.description, tool.output_schema = function.description, output.schema
+            tool.input_schema = function.input_schema  # last: a thread that sees it finds the others
+        return tool if output.bare is None else changed(tool, output_schema=output.schema_for(revision))
 
 
 class ResourceEntry:

@@ -178,6 +178,7 @@ def test_a_tool_is_listed_with_schemas_that_are_compiled_on_first_use():
     entry = ToolEntry(Tool(name="add", input_schema={}), FUNCTION)
     assert entry.tool.input_schema == {} and entry.timeout is None
     listed = entry.listed(NEWEST)
+    assert entry.listed(NEWEST_LEGACY) is listed is entry.tool, "one object for all revisions"
     assert listed.input_schema == FUNCTION.input_schema and listed.output_schema == FUNCTION.output_schema
     assert listed.output_schema == {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}
     bare = ToolEntry(Tool(name="add", input_schema={}), compile_function(add, structured_output="bare"))
