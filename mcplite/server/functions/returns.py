@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+import functools
 import typing
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Literal, Optional, Union
 
@@ -100,11 +101,8 @@ def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured
 
         check_schema(schema, what=f"{where}: output_schema")
         return Output(schema) if schema.get("type") == "object" else _wrapping(schema, bare)
-    if annotation in (int, float, bool) and type(annotation) is type:
-        node = SIMPLE[annotation]
-        return _wrapping(node.schema, bare, annotation)
-    if structured is None and annotation is str:
-        return Output()
+    if type(annotation) is type and (annotation in (int, float, bool) or annotation is str and structured is None):
+        return _scalar_output(annotation, bare)
     base, _ = unwrap_annotated(annotation)
     if structured is None and (_is_bare(base) or _has_content(base)):
         return Output()
@@ -125,6 +123,12 @@ def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured
     if schemas.definitions:
         built["$defs"] = schemas.definitions
     return Output(built) if built.get("type") == "object" else _wrapping(built, bare)
+
+
+@functools.lru_cache(maxsize=None)
+def _scalar_output(annotation: type, bare: bool) -> Output:
+    """Return the output of a str, int, float or bool. What it learns depends on the two alone, so all such tools share it."""
+    return Output() if annotation is str else _wrapping(SIMPLE[annotation].schema, bare, annotation)
 
 
 def _wrapping(schema: Dict[str, Any], bare: bool, exact: Optional[type] = None) -> Output:

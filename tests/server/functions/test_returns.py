@@ -170,6 +170,19 @@ def test_structured_content_can_be_switched_off(annotation):
     assert (compiled.schema, compiled.wrapped, compiled.off) == (None, False, True)
 
 
+@pytest.mark.parametrize("annotation, structured", [(str, None), (int, None), (float, True), (bool, "bare")])
+def test_tools_that_return_the_same_scalar_share_one_output(annotation, structured):
+    output = compile_output(annotation, None, structured, "tool 'it'")
+    assert compile_output(annotation, None, structured, "tool 'other'") is output
+
+
+def test_outputs_differ_where_the_declared_schema_does():
+    wrapped, bare = (compile_output(int, None, structured, "it") for structured in (True, "bare"))
+    assert wrapped.schema_for(NEWEST) == wrapped.schema == bare.schema and bare.schema_for(NEWEST) == {"type": "integer"}
+    assert compile_output(str, None, True, "it").schema and compile_output(str, None, None, "it").schema is None
+    assert compile_output(str, None, False, "it").off and not compile_output(str, None, None, "it").off
+
+
 @pytest.mark.parametrize("annotation, schema", [
     (str, {"type": "string"}), (None, {"type": "null"}), (list, {"type": "array"}), (List[Any], {"type": "array"}),
     (Any, {}), (int, INTEGER), (Annotated[str, "text"], {"type": "string", "description": "text"})], ids=str)
