@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..functions.function import Function
     from .hints import CacheHint
 
-__all__ = ["Found", "PromptEntry", "Registry", "ResourceEntry", "TemplateEntry", "ToolEntry"]
+__all__ = ["Found", "OwnEntry", "PromptEntry", "Registry", "ResourceEntry", "TemplateEntry", "ToolEntry"]
 
 _log = get_logger(__name__)
 #: What completers are registered for, by the kind of the entry.
@@ -33,7 +33,22 @@ _COMPLETED = {"prompts": "prompt", "templates": "resource"}
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 
 
-class ToolEntry:
+class OwnEntry:
+    """An entry of the server itself, with what the registry asks of each; most have none of it."""
+
+    #: Runs a request in place of the function; only the entries of providers have one.
+    handler: None = None
+    #: Required of callers over HTTP.
+    scopes: Tuple[str, ...] = ()
+    #: Whether it can be read and is not in the list of resources.
+    unlisted = False
+    #: Returns the resources that a template stands for, to be listed; None if they are not known.
+    resources: Optional[Callable[[], List[Resource]]] = None
+    #: Whether a tool may be called as a task: "forbidden", "optional" or "required".
+    task_support = "forbidden"
+
+
+class ToolEntry(OwnEntry):
     """A tool: how it is listed and how it is called.
 
     :param timeout: seconds that one call may run; None for no limit.
@@ -42,9 +57,6 @@ class ToolEntry:
     :param task_support: whether it may be called as a task: "forbidden", "optional" or "required".
     :param restartable: whether a task is begun again when the process that ran it has ended.
     """
-
-    #: Runs a request in place of the function; only the entries of providers have one.
-    handler: None = None
 
     @property
     def name(self) -> str:
@@ -74,15 +86,13 @@ class ToolEntry:
         return tool if output.bare is None else changed(tool, output_schema=output.schema_for(revision))
 
 
-class ResourceEntry:
+class ResourceEntry(OwnEntry):
     """A resource at one URI.
 
     :param cache: how long clients may keep it; None for the server's hint.
     :param scopes: required of callers over HTTP.
     :param unlisted: whether it can be read and is not in the list: another spelling of one that is.
     """
-
-    handler: None = None
 
     def __init__(self, resource: Resource, function: Function, cache: "Optional[CacheHint]" = None,
                  scopes: Tuple[str, ...] = (), unlisted: bool = False) -> None:
@@ -96,15 +106,13 @@ class ResourceEntry:
         return self.resource
 
 
-class TemplateEntry:
+class TemplateEntry(OwnEntry):
     """Resources at every URI that a template matches.
 
     :param cache: how long clients may keep them; None for the server's hint.
     :param scopes: required of callers over HTTP.
     :param resources: returns the resources that the template stands for, to be listed; None if they are not known.
     """
-
-    handler: None = None
 
     def __init__(self, template: ResourceTemplate, pattern: "Template", function: Function,
                  cache: "Optional[CacheHint]" = None, scopes: Tuple[str, ...] = (),
@@ -120,10 +128,8 @@ class TemplateEntry:
         return self.template
 
 
-class PromptEntry:
+class PromptEntry(OwnEntry):
     """A prompt; *scopes* are required of callers over HTTP."""
-
-    handler: None = None
 
     def __init__(self, prompt: Prompt, function: Function, scopes: Tuple[str, ...] = ()) -> None:
         self.prompt = prompt
@@ -205,7 +211,7 @@ class Registry:
         #: Whether any tool could ever be called as a task: the capability is declared once.
         self.has_tasks = False
 
-    def add(self, kind: str, name: str, entry: Any) -> None:
+    def add(self, kind: str, name: str, entry: OwnEntry) -> None:
         """Register *entry*; one that replaces another has its place in the order, and its completers.
 
         :raises RegistrationError: the name is taken, and entries are not replaced (TOOL-14).
@@ -217,14 +223,20 @@ class Registry:
                 from .duplicates import check_duplicate
 
                 check_duplicate(self._on_duplicate, f"{kind[:-1]} {name!r}", _handler(state.entries[name]), _handler(entry))
-            self.scoped = self.scoped or bool(getattr(entry, "scopes", ()))  # set before the entry can be found
-            self.has_special_resources = self.has_special_resources or bool(
-                getattr(entry, "unlisted", False) or getattr(entry, "resources", None))
-            self.has_tasks = self.has_tasks or getattr(entry, "task_support", "forbidden") != "forbidden"
+            self._note(entry)
             state.entries[name] = entry
             state.change(state.entries)
             state.declared = True
         self._changed("resources" if kind == "templates" else kind)
+
+    def _note(self, entry: Union[OwnEntry, ProvidedEntry]) -> None:
+        """Remember what an entry has that most have not, before it can be found; with the lock held."""
+        if entry.scopes:
+            self.scoped = True
+        if entry.unlisted or entry.resources is not None:
+            self.has_special_resources = True
+        if entry.task_support != "forbidden":
+            self.has_tasks = True
 
     def provide(self, provider: Provider, kind: str, entries: Mapping[str, ProvidedEntry], announced: bool = True
                 ) -> List[str]:
@@ -242,10 +254,8 @@ class Registry:
             others = {name: entry for name, entry in state.entries.items() if _provider(entry) is not provider}
             taken = [name for name in entries if name in others]
             ours = {name: entry for name, entry in entries.items() if name not in others}
-            self.scoped = self.scoped or any(entry.scopes for entry in ours.values())
-            self.has_special_resources = self.has_special_resources or any(
-                entry.unlisted or entry.resources is not None for entry in ours.values())
-            self.has_tasks = self.has_tasks or any(entry.task_support != "forbidden" for entry in ours.values())
+            for entry in ours.values():
+                self._note(entry)
             place: Dict[Optional[Provider], int] = {one: number for number, one in enumerate((None, *self.providers))}
             state.change(dict(sorted({**others, **ours}.items(), key=lambda item: place[_provider(item[1])])))
             state.declared = state.declared or bool(ours)

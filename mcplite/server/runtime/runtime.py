@@ -359,6 +359,8 @@ class Runtime:
         """Notify the clients of this process, and the servers that mount this one."""
         for listener in self.listeners:
             listener(method, uri)
+        if not self._sessions and not self.subscriptions:
+            return  # as when a program registers its tools; a session that is opened now reads what has changed
         capability = "resources" if uri is not None else LIST_CHANGES[method].capability
         if uri is None and capability not in self.catalog.description.flags.list_changed:
             return

@@ -9,6 +9,7 @@ from mcplite.errors import RegistrationError
 from mcplite.protocol.uritemplate import Template
 from mcplite.revisions import NEWEST, NEWEST_LEGACY
 from mcplite.server.catalog.registry import (
+    OwnEntry,
     PromptEntry,
     Registry,
     ResourceEntry,
@@ -27,6 +28,7 @@ def add(a: int) -> int:
 
 
 FUNCTION = compile_function(add)
+ENTRY, OTHER = OwnEntry(), OwnEntry()
 
 
 def template(uri):
@@ -44,10 +46,12 @@ def registry(changes):
 
 
 def test_entries_are_found_in_the_order_of_registration(registry, changes):
-    for name in "cab":
-        registry.add("tools", name, name.upper())
-    assert list(registry.all("tools").items()) == [("c", "C"), ("a", "A"), ("b", "B")]
-    assert registry.get("tools", "a") == "A" and registry.get("tools", "z") is None and registry.get("prompts", "a") is None
+    entries = {name: OwnEntry() for name in "cab"}
+    for name, entry in entries.items():
+        registry.add("tools", name, entry)
+    assert list(registry.all("tools").items()) == list(entries.items())
+    assert registry.get("tools", "a") is entries["a"] and registry.get("tools", "z") is None
+    assert registry.get("prompts", "a") is None
     assert registry.version("tools") == 3 and registry.version("prompts") == 0
     assert changes == ["tools", "tools", "tools"]
 
@@ -55,7 +59,7 @@ def test_entries_are_found_in_the_order_of_registration(registry, changes):
 @pytest.mark.parametrize("kind, told", [("tools", "tools"), ("resources", "resources"), ("templates", "resources"),
                                         ("prompts", "prompts")])
 def test_changes_are_reported_by_the_kind_that_clients_know(registry, changes, kind, told):
-    registry.add(kind, "a", 1)
+    registry.add(kind, "a", ENTRY)
     registry.remove(kind, "a")
     assert changes == [told, told] and registry.version(kind) == 2
 
@@ -66,7 +70,7 @@ def test_a_name_that_is_taken_is_refused(registry, changes):
     with pytest.raises(RegistrationError, match=r"^tool 'a' is registered already; remove it first, choose"):
         registry.add("tools", "a", second)
     assert registry.get("tools", "a") is first and changes == ["tools"]
-    registry.add("prompts", "a", 2)
+    registry.add("prompts", "a", OTHER)
     registry.remove("tools", "a")
     registry.add("tools", "a", second)
     assert registry.get("tools", "a") is second
@@ -75,8 +79,8 @@ def test_a_name_that_is_taken_is_refused(registry, changes):
 def test_removing_an_unknown_name_fails(registry, changes):
     with pytest.raises(KeyError, match="no prompt 'x' is registered; there are: none"):
         registry.remove("prompts", "x")
-    registry.add("prompts", "a", 1)
-    registry.add("prompts", "b", 1)
+    registry.add("prompts", "a", ENTRY)
+    registry.add("prompts", "b", ENTRY)
     with pytest.raises(KeyError, match="no prompt 'x' is registered; there are: a, b"):
         registry.remove("prompts", "x")
     assert changes == ["prompts", "prompts"]
@@ -84,24 +88,24 @@ def test_removing_an_unknown_name_fails(registry, changes):
 
 def test_a_declared_kind_stays_declared(registry):
     assert not any(registry.declared(kind) for kind in Registry.KINDS)
-    registry.add("tools", "a", 1)
+    registry.add("tools", "a", ENTRY)
     registry.remove("tools", "a")
     registry.declare("prompts")
     assert [kind for kind in Registry.KINDS if registry.declared(kind)] == ["tools", "prompts"]
 
 
 def test_a_snapshot_does_not_change(registry):
-    registry.add("tools", "a", 1)
+    registry.add("tools", "a", ENTRY)
     before = registry.all("tools")
-    registry.add("tools", "b", 2)
+    registry.add("tools", "b", OTHER)
     registry.remove("tools", "a")
-    assert dict(before) == {"a": 1} and dict(registry.all("tools")) == {"b": 2}
+    assert dict(before) == {"a": ENTRY} and dict(registry.all("tools")) == {"b": OTHER}
 
 
 def test_the_callback_may_use_the_registry():
     seen = []
     registry = Registry(lambda kind: seen.append(list(registry.all(kind))))
-    registry.add("tools", "a", 1)
+    registry.add("tools", "a", ENTRY)
     registry.remove("tools", "a")
     assert seen == [["a"], []], "no lock is held while it runs"
 
@@ -158,7 +162,7 @@ def test_many_threads_at_once(changes):
     def work(number):
         start.wait(20)
         for count in range(50):
-            registry.add("tools", f"{number}-{count}", count)
+            registry.add("tools", f"{number}-{count}", ENTRY)
             registry.add_completion("prompt", str(number), str(count), FUNCTION)
             registry.add_method(f"{number}/{count}", add)
             if count % 2:
