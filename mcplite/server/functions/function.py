@@ -369,14 +369,13 @@ def _plan(signature: Signature, schemas: Schemas, kind: str, raw: bool) -> _Plan
     defaults: Dict[str, Any] = {}
     fields: Dict[str, FieldParameter] = {}
     rest: Optional[Node] = None
-    direct = kind == "tool" and not raw
+    annotations, given = signature.annotations, signature.defaults
+    # The nodes of parameters of which the class says all; none where texts are converted, or an alias can have their name.
+    direct = SIMPLE if kind == "tool" and not raw else {}
     for parameter, how in signature.kinds.items():
-        annotation = signature.annotations.get(parameter, MISSING)
-        default = signature.defaults.get(parameter, MISSING)
-        node = SIMPLE.get(annotation) if type(annotation) is type else None
-        if node is not None and direct and not fields and how in BY_NAME and (
-                default is MISSING or type(default) is annotation):
-            # Most parameters: the scalar class says all, a default of that class fits it, and no alias can have the name.
+        annotation, default = annotations.get(parameter, MISSING), given.get(parameter, MISSING)
+        node = direct.get(annotation) if type(annotation) is type else None
+        if node is not None and how in BY_NAME and (default is MISSING or type(default) is annotation):
             arguments[parameter] = node
             if default is not MISSING:
                 defaults[parameter] = default
@@ -401,6 +400,7 @@ def _plan(signature: Signature, schemas: Schemas, kind: str, raw: bool) -> _Plan
             field = _field(parameter, annotation, default, extras, schemas)
             if field is not None:
                 fields[parameter] = field._replace(alias=None) if raw else field
+                direct = {}
                 name, annotation, default = field.alias or parameter, field.annotation, field.default
         if raw:
             continue

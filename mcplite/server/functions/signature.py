@@ -22,6 +22,8 @@ MISSING: Any = object()
 _CHANGED = ("__wrapped__", "__signature__")
 #: What the first parameter of a function in a class body is called.
 _BOUND = frozenset({"self", "cls"})
+#: The classes of annotations that have no forward references: a class that is no generic alias, and None.
+_RESOLVED = frozenset({type, type(None)})
 #: The kinds of parameters: the values of ``inspect.Parameter.kind``.
 POSITIONAL_ONLY, _NAMED, VAR_POSITIONAL, _KEYWORD_ONLY, VAR_KEYWORD = range(5)
 #: The kinds of those that take one argument, which may come by its name.
@@ -111,13 +113,13 @@ def _simple(function: Any, where: str) -> Optional[Signature]:
     names = code.co_varnames[:code.co_argcount]
     if not _BOUND.isdisjoint(names):  # it may be a method, which is refused
         return None
-    kinds = dict.fromkeys(names, _NAMED)
-    annotations = dict(function.__annotations__)
-    for name, annotation in function.__annotations__.items():
-        if type(annotation) is not type and (name in kinds or name == "return"):  # a plain class needs no resolving
-            annotations[name] = _resolved(annotation, function, where, name)
+    annotations = function.__annotations__
+    if not _RESOLVED.issuperset(map(type, annotations.values())):
+        annotations = {name: _resolved(annotation, function, where, name) for name, annotation in annotations.items()
+                       if name in names or name == "return"}
     given = function.__defaults__ or ()
-    return Signature(kinds, annotations, dict(zip(names[len(names) - len(given):], given)), annotations.get("return", MISSING))
+    return Signature(dict.fromkeys(names, _NAMED), annotations, dict(zip(names[len(names) - len(given):], given)),
+                     annotations.get("return", MISSING))
 
 
 def _full(function: Any, where: str) -> Signature:
@@ -158,8 +160,8 @@ def _refuse_unbound(owner: Any, function: Any, signature: "inspect.Signature", w
 
 def _resolved(annotation: Any, owner: Any, where: str, name: str) -> Any:
     """Return an annotation of the parameter *name*, or of what is returned, with its forward references resolved."""
-    if annotation is None:
-        return None
+    if type(annotation) in _RESOLVED:
+        return annotation
     try:
         return resolve(annotation, owner)
     except Unresolved as error:
