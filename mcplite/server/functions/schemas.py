@@ -24,7 +24,7 @@ from .scalars import SIMPLE, simple
 if TYPE_CHECKING:
     from ...protocol.schema.validation import Validator
 
-__all__ = ["UNIONS", "Schemas", "as_default", "described_schema", "fits", "only_ours", "unwrap_annotated"]
+__all__ = ["UNIONS", "Schemas", "as_default", "described_schema", "only_ours", "unwrap_annotated"]
 
 _ARRAYS: Dict[Any, Callable[[List[Any]], Any]] = {
     list: list, collections.abc.Sequence: list, collections.abc.Iterable: list, collections.abc.Collection: list,
@@ -446,17 +446,11 @@ def described_schema(node: Node, description: Optional[str], default: Any) -> Di
     schema = dict(node.schema)
     if description and "description" not in schema:
         schema["description"] = description
-    if default is not NOTHING:
-        value = as_default(default)
-        if value is not NOTHING and fits(node, value):
-            schema["default"] = value
+    value = NOTHING if default is NOTHING else as_default(default)
+    if value is not NOTHING:
+        try:
+            node.convert(value)
+        except Mismatch:
+            return schema
+        schema["default"] = value
     return schema
-
-
-def fits(node: Node, value: Any) -> bool:
-    """Whether *node* accepts a JSON value."""
-    try:
-        node.convert(value)
-    except Mismatch:
-        return False
-    return True
