@@ -99,8 +99,8 @@ class Record:
                 if field.name not in state:
                     state[field.name] = field.default_factory()
             # With the defaults and what is required, there are as many members as fields, unless some are unknown.
-            if not state.keys() >= table.required or len(state) != len(names) or len(values) > len(names) or (
-                    values and named and not named.keys().isdisjoint(names[:len(values)])):
+            if not state.keys() >= table.required or len(state) != len(names) or values and (
+                    len(values) > len(names) or named and not named.keys().isdisjoint(names[:len(values)])):
                 table.twin().__init__(self, *values, **named)  # it raises the error that says what is wrong
             if table.checks:
                 self.__post_init__()
