@@ -50,7 +50,7 @@ class TaskStream(Subscriber):
             _log.info("%s does not send the changes of the task %.100r, which is polled: %s", self._session.name, self._id,
                       error)
         finally:
-            self._view.set_pushed(False)
+            self._view.set_pushed(self, False)
 
     def close(self) -> None:
         """End the stream; idempotent, from any thread."""
@@ -61,7 +61,7 @@ class TaskStream(Subscriber):
             given = params.get("notifications")
             ids = given.get(TASK_IDS) if isinstance(given, dict) else None
             if isinstance(ids, list) and self._id in ids:
-                self._view.set_pushed(True)
+                self._view.set_pushed(self, True)
             else:
                 self._token.cancel("the server does not send the changes of this task")
         elif method == self._session.revision.task_notification and params.get("taskId") == self._id:

@@ -322,10 +322,12 @@ class _Wait:
             if left is not None and left <= 0:
                 return False
             now = time.monotonic()
-            if view.pushed and not pushed:
-                due = now  # what has changed since the last answer, and before the server began to send changes
-            pushed = view.pushed
-            if now >= due and view.version == version:
+            if view.pushed != pushed:
+                # What has changed since the last answer may not have been sent: a stream begins, or has ended.
+                pushed, due = not pushed, now
+            if now >= due:
+                if view.version != version:
+                    continue  # what has come meanwhile is looked at first; it may end the wait
                 self._poll(left)
                 due = time.monotonic() + self._interval()
                 if not lasting and not view.state.finished and time.monotonic() - begun >= _LASTING_SECONDS:

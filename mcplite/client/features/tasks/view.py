@@ -4,7 +4,7 @@ The thread that reads the connection adds to it, and the threads that wait for t
 """
 
 from collections import deque
-from typing import Any, Deque, Dict, List, Optional, Tuple
+from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 
 from ....rpc.deadline import wait_interruptibly
 from ....rpc.forks import new_condition
@@ -31,7 +31,8 @@ class TaskView:
         self._progress: Deque[Tuple[Dict[str, Any], int]] = deque()
         self._progress_bytes = 0
         self._version = 0
-        self._pushed = False
+        #: The streams over which the server sends each change: one may end after the next, of another connection, has begun.
+        self._streams: Set[object] = set()
 
     @property
     def known(self) -> bool:
@@ -52,7 +53,7 @@ class TaskView:
     @property
     def pushed(self) -> bool:
         """Whether the server sends each change of the task, so that it need not be asked often."""
-        return self._pushed
+        return bool(self._streams)
 
     def put(self, state: DetailedTask) -> None:
         """Take a description of the task, unless it is older than the one that is known, or that one is final (TSK-17)."""
@@ -84,10 +85,13 @@ class TaskView:
             self._progress_bytes = 0
             return taken
 
-    def set_pushed(self, pushed: bool) -> None:
-        """Note whether the server sends each change from now on."""
+    def set_pushed(self, stream: object, pushed: bool) -> None:
+        """Note whether the server sends each change over a stream from now on."""
         with self._changed:
-            self._pushed = pushed
+            if pushed:
+                self._streams.add(stream)
+            else:
+                self._streams.discard(stream)
             self._touch()
 
     def wake(self) -> None:

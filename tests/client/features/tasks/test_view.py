@@ -43,7 +43,7 @@ def test_progress_is_kept_within_bounds():
 
 def test_each_change_wakes_the_waiting_threads():
     for change in (lambda view: view.put(state("completed")), lambda view: view.put_progress({}, 1), TaskView.wake,
-                   lambda view: view.set_pushed(True)):
+                   lambda view: view.set_pushed("stream", True)):
         view = TaskView(state())
         threads = [start(view.wait, view.version, LIMIT)[0] for _ in range(2)]
         change(view)
@@ -60,3 +60,13 @@ def test_a_change_before_the_wait_is_not_missed():
     done = threading.Event()
     start(lambda: (view.wait(version, LIMIT), done.set()))
     assert view.known and done.wait(LIMIT)
+
+
+def test_changes_are_sent_as_long_as_one_of_the_streams_lasts():
+    view = TaskView(state())
+    view.set_pushed("old", True)
+    view.set_pushed("new", True)
+    view.set_pushed("old", False)  # which ends late, on a connection that was lost
+    assert view.pushed
+    view.set_pushed("new", False)
+    assert not view.pushed
