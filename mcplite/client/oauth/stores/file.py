@@ -7,7 +7,7 @@ from typing import Any, Callable, ContextManager, Dict, List, Optional, Union
 from ....errors import AuthError
 from .base import Store, dump_record, parse_record
 from .locks import FileLocks, digest, give_up_after
-from .own_files import VARIABLE, check_private, data_folder, flush, opened, remove, system_error
+from .own_files import VARIABLE, check_private, data_folder, flush, opened, remove, replace, system_error
 
 __all__ = ["FileStore"]
 
@@ -128,7 +128,7 @@ class FileStore(Store):
             remove(self._temporary)  # of a process that was killed at this point
             try:
                 self._write_temporary(data)
-                os.replace(self._temporary, self._path)
+                replace(self._temporary, self._path)
             except BaseException:
                 remove(self._temporary)
                 raise

@@ -9,12 +9,14 @@ import os
 import shlex
 import stat
 import sys
+import time
 from typing import Iterator, Mapping
 
 from ....errors import AuthError
 from . import windows_files
 
-__all__ = ["VARIABLE", "check_private", "data_folder", "flush", "make_folder", "open_file", "opened", "remove", "system_error"]
+__all__ = ["VARIABLE", "check_private", "data_folder", "flush", "make_folder", "open_file", "opened", "remove", "replace",
+           "system_error"]
 
 #: The environment variable with the path of the credentials file.
 VARIABLE = "MCPLITE_CREDENTIALS"
@@ -27,6 +29,10 @@ _FOREIGN_WRITES = 0o022
 _PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 #: The mark of a junction, which is a link between folders on Windows, and a folder to ``stat``: IO_REPARSE_TAG_MOUNT_POINT.
 _JUNCTION = 0xA0000003
+#: The errors of Windows for a file that is replaced or moved while it is open: ERROR_ACCESS_DENIED, ERROR_SHARING_VIOLATION.
+_OPEN_ELSEWHERE = (5, 32)
+#: Seconds to wait until such a file is closed, and between two attempts.
+_OPEN_SECONDS, _PAUSE_SECONDS = 2.0, 0.005
 
 
 def data_folder(platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> str:
@@ -164,6 +170,25 @@ def remove(path: str) -> None:
     """
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
+
+
+def replace(source: str, target: str) -> None:
+    """Move a file to the place of another, which may be missing: all or nothing.
+
+    Windows refuses that while either file is open, as it is for a moment in another thread that asks whether it is there, or
+    in a virus scanner. So it is tried again.
+
+    :raises OSError: it cannot be moved.
+    """
+    end = time.monotonic() + _OPEN_SECONDS
+    while True:
+        try:
+            os.replace(source, target)
+            return
+        except OSError as error:
+            if getattr(error, "winerror", None) not in _OPEN_ELSEWHERE or time.monotonic() > end:
+                raise
+        time.sleep(_PAUSE_SECONDS)
 
 
 def system_error(what: str, path: str, error: OSError) -> AuthError:

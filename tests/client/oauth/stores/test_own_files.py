@@ -4,14 +4,16 @@ import errno
 import os
 import stat
 import subprocess
+import threading
 
 import pytest
 
+from mcplite.client.oauth.stores import own_files
 from mcplite.client.oauth.stores.file import FileStore
 from mcplite.client.oauth.stores.locks import digest
 from mcplite.client.oauth.stores.own_files import data_folder, make_folder, open_file
 from tests.support.keeping import NEW, OLD, entries, every_use, never, refused
-from tests.support.systems import needs_links, posix_only
+from tests.support.systems import needs_links, posix_only, windows_only
 
 
 def mode_of(path):
@@ -206,3 +208,52 @@ def test_a_file_whose_mode_cannot_be_set_is_not_left_open(tmp_path, monkeypatch)
     with pytest.raises(PermissionError):
         open_file(str(tmp_path / "file"), os.O_RDWR | os.O_CREAT)
     assert os.listdir("/dev/fd") == before
+
+
+# --- files that are open elsewhere ----------------------------------------------------------------
+
+
+@windows_only
+def test_a_file_that_another_has_open_for_a_moment_is_replaced(path):
+    store = FileStore(path)
+    store.save("a", OLD)
+    elsewhere = os.open(path, os.O_RDONLY)
+    closing = threading.Timer(0.2, os.close, [elsewhere])
+    closing.start()
+    store.save("a", NEW)
+    closing.join()
+    assert store.load("a") == NEW and entries(path.parent) == ["credentials.json"]
+
+
+@windows_only
+def test_a_file_that_another_keeps_open_is_an_error_and_stays(path, monkeypatch):
+    monkeypatch.setattr(own_files, "_OPEN_SECONDS", 0.1)
+    store = FileStore(path)
+    store.save("a", OLD)
+    elsewhere = os.open(path, os.O_RDONLY)
+    try:
+        assert refused(lambda: store.save("a", NEW)).startswith(f"cannot write {path}: ")
+    finally:
+        os.close(elsewhere)
+    assert store.load("a") == OLD and entries(path.parent) == ["credentials.json"]
+
+
+@pytest.mark.parametrize("number, tried", [(5, 3), (32, 3), (3, 1), (None, 1)])
+def test_replacing_is_tried_again_when_windows_says_that_a_file_is_open(path, monkeypatch, number, tried):
+    store, replace, calls = FileStore(path), os.replace, []
+
+    def refusing(source, target):
+        calls.append(target)
+        if len(calls) < 3:
+            error = OSError(errno.EACCES, "Access denied")
+            error.winerror = number
+            raise error
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", refusing)
+    if tried == 1:
+        refused(lambda: store.save("a", NEW))
+    else:
+        store.save("a", NEW)
+        assert store.load("a") == NEW
+    assert calls == [str(path)] * tried
