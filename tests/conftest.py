@@ -61,6 +61,8 @@ def _children():
             found[child.pid] = f"{child.status()} {child.cmdline()}"
         except psutil.NoSuchProcess:
             pass
+        except psutil.AccessDenied:
+            found[child.pid] = "ending"  # Windows no longer lets its command line be read
     return found
 
 
