@@ -60,41 +60,9 @@ def test_the_remaining_time_has_a_minimum_while_the_clock_is_paused(monkeypatch)
     assert pending.remaining() < 0
 
 
-@pytest.mark.parametrize("more, remaining", [(0, 1.5), (1, 2.0)])
-def test_the_time_of_callbacks_does_not_count_for_the_timeout(monkeypatch, more, remaining):
-    now, left = [0.0], [more]
-
-    def slow(params):
-        now[0] += 10.0
-        for _ in range(left[0]):
-            left[0] -= 1
-            pending.add_progress({"progress": 3})  # as another thread does
-        now[0] += 10.0
-
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    pending = Pending(1, "x", Clock(), 2.0, None, slow)
-    pending.add_progress({"progress": 1})
-    pending.add_progress({"progress": 2})
-    now[0] = 0.5
-    pending.deliver_progress()
-    assert not pending.progress and pending.remaining() == remaining
-
-
-@pytest.mark.parametrize("limit", [None, 15.0])
-def test_an_interruption_and_the_maximum_end_the_callbacks(monkeypatch, limit):
-    now, seen = [0.0], []
-
-    def slow(params):
-        seen.append(params["n"])
-        now[0] += 10.0
-        pending.interrupted = limit is None and len(seen) == 2
-
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    pending = Pending(1, "x", Clock(), 2.0, limit, slow)
-    for number in range(5):
-        pending.add_progress({"n": number})
-    pending.deliver_progress()
-    assert seen == [0, 1] and len(pending.progress) == 3
+def delivered(pending):
+    while pending.progress:
+        pending.deliver_progress()
 
 
 def test_reports_beyond_a_thousand_are_folded_into_the_latest():
@@ -102,7 +70,7 @@ def test_reports_beyond_a_thousand_are_folded_into_the_latest():
     pending = Pending(1, "x", Clock(), None, None, seen.append)
     for number in range(5000):
         pending.add_progress({"n": number})
-    pending.deliver_progress()
+    delivered(pending)
     assert [params["n"] for params in seen] == [*range(999), 4999]
 
 
@@ -113,25 +81,8 @@ def test_reports_beyond_the_bytes_are_folded_into_the_latest():
         seen.clear()
         for number in range(50):
             pending.add_progress({"n": number}, 300_000)
-        pending.deliver_progress()
+        delivered(pending)
         assert [params["n"] for params in seen] == [0, 1, 49]
     pending.add_progress({"n": 50}, 50 << 20)
-    pending.deliver_progress()
+    delivered(pending)
     assert seen[2:] == [{"n": 49}, {"n": 50}]
-
-
-def test_the_bytes_of_reports_that_were_delivered_are_free_for_others():
-    def interrupts(params):
-        seen.append(params["n"])
-        pending.interrupted = params["n"] == 1
-
-    seen = []
-    pending = Pending(1, "x", Clock(), None, None, interrupts)
-    for number in range(3):
-        pending.add_progress({"n": number}, 300_000)
-    pending.deliver_progress()
-    for number in range(3, 6):
-        pending.add_progress({"n": number}, 300_000)
-    pending.interrupted = False
-    pending.deliver_progress()
-    assert seen == [0, 1, 2, 3, 5]
