@@ -54,7 +54,6 @@ TESTED_ELSEWHERE = {
     "cli/overview": "tests/test_main.py, with files of several servers",
     "cli/parser": "tests/test_main.py runs every command",
     "cli/program": "tests/test_main.py runs every command",
-    "client/features/tasks/following": "tests/client/features/test_task_calls.py and tasks/test_task.py, through the client",
     "client/http/endpoint": "tests/client/http/test_channel.py, through the channel",
     "client/http/get_stream": "tests/client/http/test_channel.py, through the channel",
     "client/http/reading": "tests/client/http/test_channel.py, through the channel",

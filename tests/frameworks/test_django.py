@@ -28,6 +28,12 @@ def site(request, tmp_path_factory):
         yield url
 
 
+@pytest.fixture(scope="module")
+def broken(site):
+    """The threads of the site whose connection is broken, as far as no call has failed there."""
+    return []
+
+
 @pytest.fixture(params=["2025-11-25", "2026-07-28"])
 def revision(request):
     return request.param
@@ -69,15 +75,17 @@ def test_handlers_that_stream_and_ask_use_the_orm(connect):
 
 
 @pytest.mark.parametrize("tool, then", [("break_connection", "count"), ("break_connection_of_request", "orders")])
-def test_a_broken_connection_does_not_outlive_the_call_that_meets_it(connect, tool, then):
+def test_a_broken_connection_does_not_outlive_the_call_that_meets_it(connect, broken, tool, then):
     with connect() as client, ThreadPoolExecutor(6) as threads:
         for _ in range(3):
-            broken = client.call_tool(tool).raise_for_error().text
-            assert broken
-        # Each of the threads whose connection is broken may fail once. The threads that serve are more than one.
+            thread = client.call_tool(tool).raise_for_error().text
+            assert thread
+            broken.append(thread)
         failed = [client.call_tool(then).is_error for _ in range(20)]
         failed += threads.map(lambda _: client.call_tool(then).is_error, range(20))
-        assert sum(failed) <= 3
+    # Each broken connection may fail once, also in a later test: the host decides which thread serves a call.
+    assert sum(failed) <= len(broken)
+    del broken[:sum(failed)]
 
 
 def test_many_threads_use_the_database(connect):
