@@ -214,6 +214,8 @@ class Trial {
         const seen = (this.report.progress = []);
         await this.attempt("count", callTool(this.client, "count", { to: 5 }, {
             onprogress: ({ progress, total, message }) => seen.push([progress, total ?? null, message ?? null]) }));
+        // More than the server keeps for a client that does not read.
+        await this.attempt("count_far", callTool(this.client, "count", { to: 1000 }, { onprogress: () => undefined }));
         if (this.modern) {
             // SDK 2.4.0 has no option for it: each request says it.
             const _meta = { [require("@modelcontextprotocol/client").LOG_LEVEL_META_KEY]: "error" };

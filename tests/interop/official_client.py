@@ -225,7 +225,9 @@ class Trial:
             seen.append([done, total, message])
 
         await self.attempt("count", session.call_tool("count", {"to": 5}, progress_callback=progress))
-        self.report["progress"] = seen
+        self.report["progress"] = seen[:]
+        # More than the server keeps for a client that does not read.
+        await self.attempt("count_far", session.call_tool("count", {"to": 1000}, progress_callback=progress))
         if self.client is None:
             await self.attempt("set_level", session.set_logging_level("error"))
         await self.attempt("ping", session.send_ping())

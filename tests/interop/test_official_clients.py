@@ -300,6 +300,7 @@ def test_progress(trial):
     assert trial.data("count") == 5
     expected = [[n, 5, f"at {n}" if trial.revision >= MARCH else None] for n in range(1, 6)]
     assert trial["progress"] == (expected[:len(trial["progress"])] if trial.forgets_progress else expected)
+    assert trial.data("count_far") == 1000
 
 
 def test_logs_of_the_wanted_levels(trial):

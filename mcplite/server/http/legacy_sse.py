@@ -4,7 +4,7 @@ For clients that do not support Streamable HTTP. A session lasts as long as its 
 """
 
 import posixpath
-from typing import TYPE_CHECKING, Callable, Dict
+from typing import TYPE_CHECKING, Callable, Dict, Optional
 from urllib.parse import parse_qs
 
 from ...errors import SERVER_BUSY, BackendError
@@ -12,12 +12,14 @@ from ...protocol import jsonrpc
 from ...protocol.http.headers import accepts, media_type
 from ...protocol.http.sse import encode_event
 from ...protocol.show import Option, OptionText
+from ...rpc.interfaces import Outlet
 from ..handling.http_request import HTTPRequest
 from ..handling.session import RequestFacts
 from .decision import method_not_allowed, unread, unreadable
 from .endpoint import Endpoint
 from .messages import HTTPResponse, Rejection, UnreadableBody
 from .sessions import HTTPSession, SessionTable, open_session
+from .streams import EventStream
 
 if TYPE_CHECKING:
     from .shared_sessions import SharedSessions
@@ -115,9 +117,28 @@ class LegacySSE:
         if self._shared is not None:
             _receive_shared(self._shared, session, data, message, facts)
         else:
-            session.peer.receive(data, message, None, inline=False, facts=facts)
+            session.peer.receive(data, message, _RequestOutlet(session.streams.common), inline=False, facts=facts)
         return HTTPResponse(202, [("Content-Type", "text/plain")], [b"Accepted"])
 
+
+class _RequestOutlet(Outlet):
+    """The messages of one request, on the stream of its session: a handler waits for a client that reads slowly."""
+
+    def __init__(self, stream: EventStream) -> None:
+        self._stream = stream
+        #: Set before the response is sent; read under the lock of the stream.
+        self._finished = False
+
+    def send(self, data: bytes) -> bool:
+        return self._stream.send_of_request(data, lambda: not self._finished)
+
+    def offer(self, data: bytes) -> bool:
+        return self._finished or self._stream.offer(data)
+
+    def finish(self, data: Optional[bytes], code: Optional[int] = None) -> None:
+        self._finished = True
+        if data is not None:
+            self._stream.send_of_request(data, lambda: True)
 
 
 def _receive_shared(table: "SharedSessions", session: HTTPSession, data: bytes, message: jsonrpc.Message,

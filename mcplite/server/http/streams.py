@@ -157,6 +157,19 @@ class EventStream(Outlet):
             self.hang_up()
         return sent
 
+    def send_of_request(self, data: bytes, wanted: Callable[[], bool]) -> bool:
+        """Send a message of a request on the common stream, as :meth:`send` does on the stream of the request itself.
+
+        :param wanted: asked when there is room; the message is dropped if it returns False.
+        """
+        with self._lock:
+            if not self._finished:
+                self._make_room(len(data), patient=True)
+            if self._finished or not wanted():
+                return False
+            self._put(data, patient=True)
+            return True
+
     def offer(self, data: bytes) -> bool:
         with self._lock:
             if self._finished:
@@ -262,8 +275,8 @@ class EventStream(Outlet):
     def _id(self) -> str:
         return f"{self._number}-{self._event}"
 
-    def _put(self, data: bytes) -> bool:
-        self._make_room(len(data))
+    def _put(self, data: bytes, patient: bool = False) -> bool:
+        self._make_room(len(data), patient)
         self._event += 1
         event = self._keep(data)
         if self._body is not None or self._common:
@@ -288,11 +301,14 @@ class EventStream(Outlet):
         store.append_for(self._streams.sender, self._streams.name(self._number or 0), self._event, event)
         return event
 
-    def _make_room(self, size: int) -> None:
+    def _make_room(self, size: int, patient: bool = False) -> None:
         limits = self._streams.limits
+        # What waits on the common stream leaves half of it to what does not wait.
+        part = 2 if patient else 1
         deadline: Optional[float] = None
-        while self._queue and (len(self._queue) >= limits.unread_messages or self._queued + size > self._most_queued()):
-            if self._common:
+        while self._queue and (len(self._queue) * part >= limits.unread_messages
+                               or (self._queued + size) * part > self._most_queued()):
+            if self._common and (self._body is None or not patient):
                 # Notifications must not block on one client: a slow reader is cut off, and can resume the stream. Without
                 # a reader, the oldest message is dropped.
                 if self._body is not None:

@@ -115,6 +115,39 @@ def test_notifications_do_not_wait_for_a_reader():
     assert next(again).count(b"data: ") == 4
 
 
+def test_the_messages_of_a_request_wait_for_the_reader_of_the_common_stream():
+    common = home(unread_messages=4).common
+    body = common.attach()
+    read(body)
+    for number in range(2):
+        assert common.send_of_request(b"%d" % number, lambda: True)
+    wanted, results = [True, True], []
+    threads = [threading.Thread(target=lambda n=n: results.append(common.send_of_request(b"late", lambda: wanted[n])))
+               for n in range(2)]
+    for thread in threads:
+        thread.start()
+    threads[0].join(0.05)
+    assert results == []
+    wanted[1] = False  # its response is sent meanwhile
+    assert common.send(b"news") and common.reader is body  # which has the other half of the queue
+    assert next(body).count(b"data: ") == 3
+    for thread in threads:
+        thread.join(LIMIT)
+    assert sorted(results) == [False, True]
+    assert next(body) == encode_event(b"late", "0-4")
+    common.end()
+    assert not common.send_of_request(b"more", lambda: True)
+
+
+def test_a_client_that_does_not_read_the_messages_of_its_requests_is_gone():
+    common = home(unread_messages=4, unread_seconds=0.02).common
+    body = common.attach()
+    read(body)
+    for number in range(3):
+        common.send_of_request(b"%d" % number, lambda: True)
+    assert common.reader is None and list(body) == []
+
+
 def test_a_body_ends_when_its_client_has_disconnected(monkeypatch):
     monkeypatch.setattr("mcplite.server.http.streams.PROBE_SECONDS", 0.01)
     stream = EventStream(home())
