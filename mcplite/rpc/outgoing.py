@@ -178,12 +178,11 @@ class Caller:
             if cancel is not None:
                 cancel.check()
             if progress:
-                if not pending.out_of_time:
-                    if not self._deliver_progress(pending):
-                        progress.clear()  # the outcome is there, or comes in a moment
-                elif pending.outcome is None:
-                    raise self._overdue(pending)
-                else:
+                if not self._deliver_progress(pending):
+                    progress.clear()  # the outcome is there, or comes in a moment
+                elif progress and pending.out_of_time:
+                    if pending.outcome is None:
+                        raise self._overdue(pending)
                     return
                 continue
             if self._error is not None and pending.outcome is None:
@@ -195,14 +194,11 @@ class Caller:
                     raise self._overdue(pending)
 
     def _deliver_progress(self, pending: Pending) -> bool:
-        """Call the progress callback for what is kept; return False when this side has closed the connection.
-
-        It ends before the next one when the call is cancelled or out of time, since a callback may be slow.
-        """
+        """Call the progress callback for what is kept; return False when this side has closed the connection."""
         # Noted before the check: close() sets the mark first, and then waits for the callbacks that run.
         pending.delivering = threading.get_ident()
         try:
-            while pending.progress and not (self._silenced or pending.interrupted or pending.out_of_time):
+            if not self._silenced:
                 pending.deliver_progress()
             return not self._silenced
         finally:
@@ -211,6 +207,11 @@ class Caller:
     def silence(self) -> None:
         """Let no progress callback run from now on, but for those that run already: this side closes the connection."""
         self._silenced = True
+        # A call that is entered after this looks at the mark itself.
+        with self._lock:
+            waiting = list(self._pending.copy().values())
+        for pending in waiting:
+            pending.interrupted = True
 
     def in_callback(self) -> bool:
         """Whether the current thread runs a progress callback."""
@@ -288,10 +289,7 @@ class Caller:
         :param size: of the message, in bytes.
         """
         pending = self._pending.get(token) if type(token) is int else None
-        if pending is None or pending.progress is None:
-            return False
-        pending.add_progress(params, size)
-        return True
+        return pending is not None and pending.add_progress(params, size)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:

@@ -149,12 +149,13 @@ class Peer(Caller, MessageSink):
         if kind is jsonrpc.Response:
             self._on_response(message)  # type: ignore[arg-type]
             return
+        if kind is jsonrpc.Notification:
+            self._on_notification(message)  # type: ignore[arg-type]
+            return
         if length >= _MUCH and facts is not None:
             size = jsonrpc.estimate_memory(data, message.params if type(message) is jsonrpc.Request else None, self._limits)
         if kind is jsonrpc.Request:
             self._on_request(message, None, outlet, inline, facts, size)  # type: ignore[arg-type]
-        elif type(message) is jsonrpc.Notification:
-            self._on_notification(message)
         elif type(message) is jsonrpc.Batch:
             self._receive_batch(message, outlet, facts, size)
         else:

@@ -21,6 +21,10 @@ _log = get_logger(__name__)
 #: one before it (SEC-38). One is kept whatever its size.
 _MOST_PROGRESS = 1000
 _MOST_PROGRESS_BYTES = 1 << 20
+#: How often the thread that reads lets the one with the callbacks run before notifications are dropped, and seconds for each:
+#: Python may leave that one waiting for 5 ms, in which more than a thousand are read.
+_MOST_ROOM_WAITS = 50
+_ROOM_SECONDS = 0.002
 
 
 class Clock:
@@ -85,9 +89,14 @@ class Pending:
     progress: Optional[Deque[Tuple[Dict[str, Any], int]]] = None
     #: The thread that runs the callback; 0 while none does.
     delivering = 0
-    #: Whether there was any progress, and the bytes of what is kept.
+    #: Whether there was any progress.
     _progressed = False
-    _progress_bytes = 0
+    #: The bytes of the progress that was kept, and of what was taken of it. The thread that adds writes one, the thread that
+    #: waits the other, without a lock; they are made equal when none is kept.
+    _kept_bytes = 0
+    _taken_bytes = 0
+    #: How often room for more may be waited for until none is kept: a slow callback must not hold up other calls.
+    _room_waits = _MOST_ROOM_WAITS
     #: What goes beside the message, on a channel that carries it.
     beside: Any = None
     #: Whether its caller leaves the reading to others.
@@ -131,52 +140,72 @@ class Pending:
         if event is not None:
             event.set()
 
-    def add_progress(self, params: Dict[str, Any], size: int = 0) -> None:
-        """Keep a progress notification for the callback, and restart the timeout (TIME-04).
+    def add_progress(self, params: Dict[str, Any], size: int = 0) -> bool:
+        """Keep a progress notification for the callback, and restart the timeout (TIME-04); False if there is no callback.
 
         :param size: of the message, in bytes.
         """
         progress = self.progress
         if progress is None:
-            return
-        if len(progress) >= _MOST_PROGRESS or self._progress_bytes + size > _MOST_PROGRESS_BYTES:
-            try:
-                self._progress_bytes -= progress.pop()[1]
-            except IndexError:
-                self._progress_bytes = 0  # the callback has been given the last one meanwhile
+            return False
+        kept = self._kept_bytes + size
+        if len(progress) >= _MOST_PROGRESS or kept - self._taken_bytes > _MOST_PROGRESS_BYTES:
+            if not self._wait_for_room(progress, kept):
+                try:
+                    kept -= progress.pop()[1]
+                except IndexError:
+                    pass  # the callback has been given the last one meanwhile
+        self._kept_bytes = kept
         progress.append((params, size))
-        self._progress_bytes += size
         self._progressed = True
-        if self.timeout is not None:
-            end = self.clock.now() + self.timeout
-            self.end = end if self.limit is None or end < self.limit else self.limit
+        timeout, limit = self.timeout, self.limit
+        if timeout is not None:
+            end = self.clock.now() + timeout
+            self.end = end if limit is None or end < limit else limit
         event = self._event
         if event is not None:
             event.set()
+        return True
+
+    def _wait_for_room(self, progress: Deque[Tuple[Dict[str, Any], int]], kept: int) -> bool:
+        """Let the callbacks run on their thread; return whether there is room for one more then, with so many bytes in all."""
+        while progress and (len(progress) >= _MOST_PROGRESS or kept - self._taken_bytes > _MOST_PROGRESS_BYTES):
+            if not self._room_waits:
+                return False
+            self._room_waits -= 1
+            time.sleep(_ROOM_SECONDS)
+        return True
 
     def deliver_progress(self) -> None:
-        """Call the progress callback, on the calling thread, for the oldest notification that is kept.
+        """Call the progress callback, on the calling thread, for each notification that is kept, the oldest first.
 
-        The timeout is about the silence of the other side, so the time that the callback takes does not count for it.
+        It ends before the next one when the call is interrupted or out of time, since a callback may be slow. The timeout is
+        about the silence of the other side, so the time that the callbacks take does not count for it.
         """
-        progress, on_progress = self.progress, self.on_progress
+        progress, on_progress, limit, now = self.progress, self.on_progress, self.limit, self.clock.now
         if not progress or on_progress is None:
             return
-        try:
-            params, size = progress.popleft()
-        except IndexError:
-            return  # the reading thread is just replacing it
-        self._progress_bytes = max(self._progress_bytes - size, 0) if progress else 0
-        begun = self.clock.now()
-        left = None if self.end is None else self.end - begun
-        try:
-            on_progress(params)
-        except Exception:
-            _log.exception("the progress callback of %r failed", self.method)
-        if left is not None and self.end is not None and self.timeout is not None:
-            self.end = max(self.end, self.clock.now() + left)
-            if self.limit is not None:
-                self.end = min(self.end, self.limit)
+        end, timeout = self.end, self.timeout
+        begun = at = now()
+        while progress and not self.interrupted and (limit is None or at < limit):
+            try:
+                params, size = progress.popleft()
+            except IndexError:
+                break  # the reading thread is just replacing it
+            self._taken_bytes += size
+            try:
+                on_progress(params)
+            except Exception:
+                _log.exception("the progress callback of %r failed", self.method)
+            at = now()
+        kept = self._kept_bytes
+        if not progress:
+            self._taken_bytes = kept
+            self._room_waits = _MOST_ROOM_WAITS
+        if timeout is not None and end is not None:
+            # If the end is another one, progress has come meanwhile, and has been waiting for these callbacks.
+            end = at + (end - begun if self.end == end else timeout)
+            self.end = end if limit is None or end < limit else limit
 
     @property
     def out_of_time(self) -> bool:

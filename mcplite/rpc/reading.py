@@ -75,7 +75,8 @@ class CallerReading(Reading):
         #: Guards ``_waiting``; held for list work only.
         self._lock = new_lock()
         self._waiting: List[Pending] = []
-        self._waits = 0
+        #: Changes with each call that is sent, and with each that begins to wait.
+        self._calls = 0
         self._thread: Optional[threading.Thread] = None
         #: Set when reading has been stopped. The flag says the same: each call looks at it, and an event takes longer to ask.
         self._stop = new_event()
@@ -87,11 +88,17 @@ class CallerReading(Reading):
         """Start the daemon thread. :meth:`stop` ends it; it blocks on the channel, or on its 20 ms tick."""
         self._thread = start_thread(self._run_daemon, self._name)
 
+    def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
+        # Counted before: the daemon, which may be inside a read, leaves what follows the first message to the caller.
+        if not pending.lasting:
+            self._calls += 1
+        self._channel.write(data, timeout)
+
     def wait(self, pending: Pending) -> None:
         if pending.lasting:
             self._sleep(pending)
             return
-        self._waits += 1
+        self._calls += 1
         sleeping = False
         try:
             while pending.outcome is None and not pending.interrupted and not pending.progress:
@@ -185,20 +192,20 @@ class CallerReading(Reading):
                     return
 
     def _read_while_idle(self) -> None:
-        """Read until a call waits; return at once if one does."""
+        """Read until a call is made; return at once if one is."""
+        calls = self._calls
         if self._channel.interruptible:
-            waits = self._waits
             self._stop.wait(_PAUSE_SECONDS)
-            if self._waits != waits or self._stopped:
+            if self._calls != calls or self._stopped:
                 return
         if self._role.setdefault("holder", self) is not self:
             return
         try:
-            self._read_on(self._waits)
+            self._read_on(calls)
         finally:
             self._release_role()
 
-    def _read_on(self, waits: int) -> None:
+    def _read_on(self, calls: int) -> None:
         while not self._stopped:
             try:
                 message = self._channel.read(None)
@@ -209,7 +216,7 @@ class CallerReading(Reading):
             if message is not None:
                 self._receive(message)
                 self._channel.consume()
-            if self._channel.interruptible and self._waits != waits:
+            if self._channel.interruptible and self._calls != calls:
                 return
 
     def _set_stopped(self) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 
 import pytest
 
@@ -72,6 +73,37 @@ def test_a_call_that_lasts_does_not_read_for_others(talk):
     talk.say(reply(lasting, {}))
     listener.join(30)
     assert len(readers) == 20 and listener.ident not in readers
+
+
+def test_the_daemon_leaves_what_follows_the_first_message_to_the_caller(talk):
+    """Before a call is made the daemon waits for messages; it has read the first when the caller begins to read."""
+    readers, sent = [], threading.Event()
+    talk.handler.on_notification = lambda message: readers.append(threading.current_thread().name)
+    write = talk.peer.channel.write
+
+    def slow_write(data, timeout=None):
+        write(data, timeout)
+        sent.wait(20)  # as a thread that is kept waiting after it has sent
+
+    for _ in range(3):
+        ready = len(readers) + 1
+        sent.clear()
+        talk.say({"jsonrpc": "2.0", "method": "p"})
+        while len(readers) < ready:
+            time.sleep(0.001)  # the daemon has read it, and reads on
+        talk.peer.channel.write = slow_write
+        outcome = talk.call("x")
+        request = talk.hear()
+        talk.peer.channel.write = write
+        for _ in range(5):
+            talk.say({"jsonrpc": "2.0", "method": "p"})
+        while len(readers) < ready + 1:
+            time.sleep(0.001)
+        talk.say(reply(request, {}))
+        sent.set()
+        assert outcome() == {}
+        assert [name for name in readers[ready:] if "reader" in name] == readers[ready:ready + 1]
+        del readers[:]
 
 
 def test_the_daemon_reads_a_channel_that_cannot_be_interrupted():
