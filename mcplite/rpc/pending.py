@@ -141,7 +141,7 @@ class Pending:
             event.set()
 
     def add_progress(self, params: Dict[str, Any], size: int = 0) -> bool:
-        """Keep a progress notification for the callback, and restart the timeout (TIME-04); False if there is no callback.
+        """Keep a progress notification for the callback; False if there is none.
 
         :param size: of the message, in bytes.
         """
@@ -158,10 +158,6 @@ class Pending:
         self._kept_bytes = kept
         progress.append((params, size))
         self._progressed = True
-        timeout, limit = self.timeout, self.limit
-        if timeout is not None:
-            end = self.clock.now() + timeout
-            self.end = end if limit is None or end < limit else limit
         event = self._event
         if event is not None:
             event.set()
@@ -179,15 +175,13 @@ class Pending:
     def deliver_progress(self) -> None:
         """Call the progress callback, on the calling thread, for each notification that is kept, the oldest first.
 
-        It ends before the next one when the call is interrupted or out of time, since a callback may be slow. The timeout is
-        about the silence of the other side, so the time that the callbacks take does not count for it.
+        It ends before the next one when the call is interrupted or out of time, since a callback may be slow. Then the timeout
+        starts over (TIME-04): it is about the silence of the other side, and the time of the callbacks does not count.
         """
         progress, on_progress, limit, now = self.progress, self.on_progress, self.limit, self.clock.now
         if not progress or on_progress is None:
             return
-        end, timeout = self.end, self.timeout
-        begun = at = now()
-        while progress and not self.interrupted and (limit is None or at < limit):
+        while progress and not self.interrupted and (limit is None or now() < limit):
             try:
                 params, size = progress.popleft()
             except IndexError:
@@ -197,14 +191,12 @@ class Pending:
                 on_progress(params)
             except Exception:
                 _log.exception("the progress callback of %r failed", self.method)
-            at = now()
         kept = self._kept_bytes
         if not progress:
             self._taken_bytes = kept
             self._room_waits = _MOST_ROOM_WAITS
-        if timeout is not None and end is not None:
-            # If the end is another one, progress has come meanwhile, and has been waiting for these callbacks.
-            end = at + (end - begun if self.end == end else timeout)
+        if self.timeout is not None:
+            end = now() + self.timeout
             self.end = end if limit is None or end < limit else limit
 
     @property
