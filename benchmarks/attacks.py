@@ -4,8 +4,9 @@
 of its own in a child process. The client of the attack has the address 127.0.0.1, the other one, which is a process too,
 127.0.0.2 (Linux); ``--behind-proxy`` gives both the same. ``--front nginx`` or ``--front haproxy`` puts that proxy
 between both and the server, for which all requests then come from one address, over connections of the proxy; with
-``nginx-bounded`` and ``haproxy-bounded`` the proxy bounds how many connections each client has at once. The package is the
-one of the current folder, so that an older version can be measured with this file.
+``--trust-proxy`` the server believes the address that the proxy tells, and with ``nginx-bounded`` and ``haproxy-bounded``
+the proxy bounds how many connections each client has at once. The package is the one of the current folder, so that an
+older version can be measured with this file.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))
 
@@ -41,7 +42,7 @@ def slow(text: str = "") -> str:
     return "slow"
 @mcp.tool()
 def ask(ctx: mcplite.Context, text: str = "") -> str: return ctx.elicit("Well?").action
-running = mcplite.serve(mcp).start()
+running = mcplite.serve(mcp, **({"trusted_proxies": sys.argv[1:]} if sys.argv[1:] else {})).start()
 print(running.port, flush=True)
 sys.stdin.read()
 os._exit(0)
@@ -69,12 +70,16 @@ class Process(NamedTuple):
 
 
 class Target:
-    """The server in its child process."""
+    """The server in its child process.
 
-    def __init__(self, log: str) -> None:
+    :param log: the file for its stderr.
+    :param proxies: that it trusts.
+    """
+
+    def __init__(self, log: str, proxies: Sequence[str] = ()) -> None:
         self._log = open(log, "wb")
         self.log = log
-        self._child = subprocess.Popen([sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self._child = subprocess.Popen([sys.executable, "-c", SERVER, *proxies], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                        stderr=self._log)
         assert self._child.stdout is not None
         self.port = int(self._child.stdout.readline())
@@ -345,18 +350,19 @@ def other_client(port: int, source: str, found: List[float]) -> Iterator[None]:
 
 
 def measure(name: str, source: str = "127.0.0.2", share: float = 1.0, hold: float = 3.0,
-            front: Optional[str] = None) -> Outcome:
+            front: Optional[str] = None, trusted: bool = False) -> Outcome:
     """Run one attack on a new server.
 
     :param source: the address of the other client.
     :param share: of the attack's size; less for a quick look.
     :param hold: seconds for which the attack is kept up once it is in place.
     :param front: the proxy before the server, of ``fronts.FRONTS``.
+    :param trusted: whether the server believes the addresses that it tells.
     """
     attack, size = ATTACKS[name]
     with contextlib.ExitStack() as opened:
         folder = opened.enter_context(tempfile.TemporaryDirectory())
-        target = Target(os.path.join(folder, "log"))
+        target = Target(os.path.join(folder, "log"), ["127.0.0.1"] if trusted else [])
         port = target.port
         try:
             if front is not None:
@@ -395,6 +401,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ATTACKS)}")
     parser.add_argument("--behind-proxy", action="store_true", help="all clients have one address")
     parser.add_argument("--front", choices=list(fronts.FRONTS), help="a proxy between all clients and the server")
+    parser.add_argument("--trust-proxy", action="store_true", help="the server believes the addresses that the proxy tells")
     parser.add_argument("--converse", nargs=2, metavar=("PORT", "ADDRESS"), help=argparse.SUPPRESS)  # the other client
     options = parser.parse_args()
     if options.converse:
@@ -403,7 +410,8 @@ def main() -> None:
     print(f"{'attack':<18} {'MiB':>7} {'threads':>7} {'log':>8} {'CPU s':>6}   {'slowest':>8} {'(calm)':>8} {'failed':>9}"
           "   back after")
     for name in options.names or ATTACKS:
-        row = measure(name, "127.0.0.1" if options.behind_proxy else "127.0.0.2", front=options.front)
+        row = measure(name, "127.0.0.1" if options.behind_proxy else "127.0.0.2", front=options.front,
+                      trusted=options.trust_proxy)
         back = "not in 60 s" if row.back is None else f"{row.back:.2f} s"
         print(f"{row.name:<18} {row.mebibytes:>7.1f} {row.threads:>7} {row.log:>8} {row.seconds:>6.2f}   {row.slowest:>6.2f} s"
               f" {row.calm:>6.2f} s {row.failed:>4}/{row.tried:<4}   {back}", flush=True)

@@ -21,7 +21,7 @@ __all__ = ["run"]
 
 #: How errors name the options of this command, by the keywords in Python.
 _NAMES = {"allowed_hosts": "--allow-host", "allowed_origins": "--allow-origin", "state_keys": "the variable MCPLITE_STATE_KEYS",
-          "backend": "--backend"}
+          "backend": "--backend", "trusted_proxies": "--trust-proxy"}
 #: Bytes of a first message that are read before the server behind the bridge is reached.
 _MOST_RECEIVED = 1 << 20
 
@@ -37,7 +37,8 @@ def run(words: List[str], options: argparse.Namespace) -> int:
                         format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     http: Dict[str, Any] = {name: value for name, value in (
         ("path", options.path), ("allowed_hosts", options.allow_host), ("allowed_origins", options.allow_origin),
-        ("stateless", options.stateless), ("legacy_sse", options.legacy_sse)) if value is not None}
+        ("trusted_proxies", options.trust_proxy), ("stateless", options.stateless), ("legacy_sse", options.legacy_sse))
+        if value is not None}
     if options.http is None:
         return _on_stdio(words, options, http)
     if options.stdio:
@@ -59,7 +60,8 @@ def run(words: List[str], options: argparse.Namespace) -> int:
 
 def _on_stdio(words: List[str], options: argparse.Namespace, http: Dict[str, Any]) -> int:
     if http or options.backend is not None:
-        raise UsageError("bridge: --path, --allow-host, --allow-origin, --stateless, --legacy-sse and --backend need --http")
+        raise UsageError("bridge: --path, --allow-host, --allow-origin, --trust-proxy, --stateless, --legacy-sse and"
+                         " --backend need --http")
     at_terminal = is_terminal(sys.stdin)
     with own_streams() as streams:
         served = False

@@ -212,6 +212,9 @@ def _add_bridge(one: argparse.ArgumentParser) -> None:
                      help="a host name that requests may be addressed to, besides loopback names; '*' allows any; repeatable")
     one.add_argument("--allow-origin", metavar="ORIGIN", action="append",
                      help="an origin, such as https://app.example, whose web pages may use the bridge; repeatable")
+    one.add_argument("--trust-proxy", metavar="NETWORK", action="append",
+                     help="the address or network of a reverse proxy, such as 127.0.0.1 or 10.0.0.0/8, which tells the client's"
+                          " address in X-Forwarded-For; repeatable")
     one.add_argument("--stateless", action="store_true", default=None, help="serve every request on its own, without sessions")
     one.add_argument("--legacy-sse", action="store_true", default=None,
                      help="also serve the HTTP+SSE transport for clients of 2024, at /sse and /messages")

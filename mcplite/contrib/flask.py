@@ -20,7 +20,7 @@ __all__ = ["mount_mcp"]
 
 def mount_mcp(app: "Union[Flask, Blueprint]", mcp: Server, path: str = "/mcp", *,
               principal: Optional[Callable[[], Any]] = None, allowed_hosts: Optional[Sequence[str]] = None,
-              allowed_origins: Sequence[str] = (), stateless: bool = False,
+              allowed_origins: Sequence[str] = (), trusted_proxies: Sequence[str] = (), stateless: bool = False,
               event_store: Optional[EventStore] = None) -> "Callable[..., Response]":
     """Serve an MCP server at a path of a Flask application, as a view of it.
 
@@ -37,6 +37,8 @@ def mount_mcp(app: "Union[Flask, Blueprint]", mcp: Server, path: str = "/mcp", *
     :param allowed_hosts: the accepted host names; by default the application's ``TRUSTED_HOSTS``, and without those the
         loopback names.
     :param allowed_origins: the origins whose web pages may use the endpoint.
+    :param trusted_proxies: addresses and networks of reverse proxies, which tell the client's address in ``X-Forwarded-For``;
+        see :class:`TrustedProxies`.
     :param stateless: serves every message on its own, without session ids; see :class:`Endpoint`.
     :param event_store: keeps events for resumption; in memory by default.
     :returns: the view, for Flask-WTF's ``csrf.exempt``.
@@ -46,7 +48,8 @@ def mount_mcp(app: "Union[Flask, Blueprint]", mcp: Server, path: str = "/mcp", *
         raise ValueError(f"the path {path!r} must begin with a slash")
     ask = principal
     served = WSGIApp(mcp.runtime, principal=None if ask is None else lambda environ: principal_of(ask()),
-                     allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, stateless=stateless, event_store=event_store)
+                     allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, trusted_proxies=trusted_proxies,
+                     stateless=stateless, event_store=event_store)
 
     def view(**values: Any) -> "Response":
         return _respond(served, check_host=allowed_hosts is None)

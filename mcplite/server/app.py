@@ -541,9 +541,9 @@ class Server:
 
     def run(self, transport: str = "stdio", *, host: Optional[str] = None, port: Optional[int] = None,
             path: Optional[str] = None, allowed_hosts: Optional[Sequence[str]] = None,
-            allowed_origins: Optional[Sequence[str]] = None, stateless: Optional[bool] = None,
-            event_store: "Optional[EventStore]" = None, routes: "Optional[Mapping[str, Route]]" = None,
-            legacy_sse: Optional[bool] = None) -> None:
+            allowed_origins: Optional[Sequence[str]] = None, trusted_proxies: Optional[Sequence[str]] = None,
+            stateless: Optional[bool] = None, event_store: "Optional[EventStore]" = None,
+            routes: "Optional[Mapping[str, Route]]" = None, legacy_sse: Optional[bool] = None) -> None:
         """Serve until the client disconnects (stdio) or the process is told to stop.
 
         :param transport: "stdio", "streamable-http", also called "http", or "sse", which is that with ``legacy_sse=True``.
@@ -553,6 +553,7 @@ class Server:
         :param path: of the endpoint; default ``/mcp``.
         :param allowed_hosts: the accepted host names; needed for other than loopback addresses.
         :param allowed_origins: the origins whose web pages may use the endpoint.
+        :param trusted_proxies: the reverse proxies that tell the client's address.
         :param stateless: serves every message on its own, without session ids.
         :param event_store: keeps events for resumption; in memory by default.
         :param routes: handlers of other paths.
@@ -564,14 +565,15 @@ class Server:
         from .transports.selection import serve_forever
 
         options: Dict[str, Any] = dict(host=host, port=port, path=path, allowed_hosts=allowed_hosts, stateless=stateless,
-                                       allowed_origins=allowed_origins, event_store=event_store, routes=routes,
+                                       allowed_origins=allowed_origins, trusted_proxies=trusted_proxies,
+                                       event_store=event_store, routes=routes,
                                        legacy_sse=legacy_sse or transport == "sse" or None)
         serve_forever(self.runtime, transport, {name: value for name, value in options.items() if value is not None})
 
     def wsgi(self, path: str = "", *, principal: "Optional[Callable[[Dict[str, Any]], Union[None, str, Principal]]]" = None,
-             allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (), stateless: bool = False,
-             event_store: "Optional[EventStore]" = None, routes: "Optional[Mapping[str, Route]]" = None,
-             legacy_sse: bool = False) -> "WSGIApp":
+             allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (),
+             trusted_proxies: Sequence[str] = (), stateless: bool = False, event_store: "Optional[EventStore]" = None,
+             routes: "Optional[Mapping[str, Route]]" = None, legacy_sse: bool = False) -> "WSGIApp":
         """Return a WSGI callable that serves this server; the parameters are explained at :class:`WSGIApp`.
 
         :raises ValueError: an option is not valid.
@@ -579,8 +581,8 @@ class Server:
         from .transports.wsgi import WSGIApp
 
         return WSGIApp(self.runtime, path=path, principal=principal, allowed_hosts=allowed_hosts,
-                       allowed_origins=allowed_origins, stateless=stateless, event_store=event_store, routes=routes,
-                       legacy_sse=legacy_sse)
+                       allowed_origins=allowed_origins, trusted_proxies=trusted_proxies, stateless=stateless,
+                       event_store=event_store, routes=routes, legacy_sse=legacy_sse)
 
     def serve_channel(self, channel: Channel, on_close: Optional[Callable[[], object]] = None) -> Peer:
         """Start to serve one client on a channel, and return.

@@ -52,6 +52,7 @@ stops when its stdin is closed. Ctrl-C and SIGTERM stop it as well. MCPLITE_DEBU
 
 #: How errors name the options of this command line, by the keywords in Python.
 _NAMES = {"allowed_hosts": "--allow-host", "allowed_origins": "--allow-origin", "legacy_sse": "--legacy-sse",
+          "trusted_proxies": "--trust-proxy",
           "state_keys": "--state-keys-file"}
 
 
@@ -71,6 +72,9 @@ def _parser() -> argparse.ArgumentParser:
                            " loopback names; '*' allows any; can be repeated")
     http.add_argument("--allow-origin", metavar="ORIGIN", action="append",
                       help="an origin, such as https://app.example, whose web pages may use this server; can be repeated")
+    http.add_argument("--trust-proxy", metavar="NETWORK", action="append",
+                      help="the address or network of a reverse proxy, such as 127.0.0.1 or 10.0.0.0/8, which tells the"
+                           " client's address in X-Forwarded-For; can be repeated")
     http.add_argument("--token-env", metavar="NAME",
                       help="require a token from every caller; the environment variable NAME holds it, or several with commas"
                            " or spaces between them; a caller with a token may use everything that is served")
@@ -105,10 +109,12 @@ def run(arguments: Optional[List[str]] = None) -> int:
     _share(options, parser)
     given = {name: value for name, value in (
         ("path", options.path), ("allowed_hosts", options.allow_host), ("allowed_origins", options.allow_origin),
-        ("stateless", options.stateless), ("legacy_sse", options.legacy_sse)) if value is not None}
+        ("trusted_proxies", options.trust_proxy), ("stateless", options.stateless), ("legacy_sse", options.legacy_sse))
+        if value is not None}
     if options.http is None:
         if given or options.token_env is not None:
-            parser.error("--path, --allow-host, --allow-origin, --token-env, --stateless and --legacy-sse need --http")
+            parser.error("--path, --allow-host, --allow-origin, --trust-proxy, --token-env, --stateless and --legacy-sse need"
+                         " --http")
         return _serve_stdio(options)
     return _serve_http(options, given)
 

@@ -16,9 +16,9 @@ __all__ = ["serve"]
 
 
 def serve(server: Server, *, host: str = "127.0.0.1", port: int = 0, path: str = "/mcp",
-          allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (), stateless: bool = False,
-          event_store: "Optional[EventStore]" = None, routes: "Optional[Mapping[str, Route]]" = None,
-          legacy_sse: bool = False) -> "HTTPServer":
+          allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (),
+          trusted_proxies: Sequence[str] = (), stateless: bool = False, event_store: "Optional[EventStore]" = None,
+          routes: "Optional[Mapping[str, Route]]" = None, legacy_sse: bool = False) -> "HTTPServer":
     """Serve over HTTP on background threads, from now on, and return the HTTP server.
 
     The end of a ``with`` block or its ``close()`` ends it; ``serve_forever()`` blocks until Ctrl-C, and ``url`` has the port.
@@ -30,6 +30,7 @@ def serve(server: Server, *, host: str = "127.0.0.1", port: int = 0, path: str =
     :param path: of the endpoint.
     :param allowed_hosts: the accepted host names; needed for other than loopback addresses.
     :param allowed_origins: the origins whose web pages may use the endpoint.
+    :param trusted_proxies: the reverse proxies that tell the client's address.
     :param stateless: serves every message on its own, without session ids.
     :param event_store: keeps events for resumption; in memory by default.
     :param routes: handlers of other paths.
@@ -40,6 +41,6 @@ def serve(server: Server, *, host: str = "127.0.0.1", port: int = 0, path: str =
     from .transports.httpd import HTTPServer
 
     served = HTTPServer(server.runtime, host=host, port=port, path=path, allowed_hosts=allowed_hosts,
-                        allowed_origins=allowed_origins, stateless=stateless, event_store=event_store, routes=routes,
-                        legacy_sse=legacy_sse)
+                        allowed_origins=allowed_origins, trusted_proxies=trusted_proxies, stateless=stateless,
+                        event_store=event_store, routes=routes, legacy_sse=legacy_sse)
     return served.start()

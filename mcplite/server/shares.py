@@ -24,8 +24,8 @@ _FIRST_USE_SECONDS = 5.0
 def sender_at(address: str) -> str:
     """Return the sender that an unauthenticated request counts to, by its remote address.
 
-    One host has a whole network of IPv6 addresses, so these count by their first 64 bits. Behind a reverse proxy all
-    clients have one address.
+    One host has a whole network of IPv6 addresses, so these count by their first 64 bits. Behind a reverse proxy that is not
+    trusted all clients have one address.
     """
     if ":" not in address:
         return address

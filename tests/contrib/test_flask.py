@@ -25,6 +25,10 @@ class Site:
             flask.g.opened_here = "by the handler"
             return [ctx.principal and ctx.principal.subject, flask.g.opened_before]
 
+        @self.mcp.tool()
+        def remote(ctx: mcplite.Context) -> list:
+            return [ctx.http.remote]
+
         self.app = flask.Flask("site")
         self.app.config.update(config)
         self.app.before_request(self._open)
@@ -78,6 +82,12 @@ def test_the_user_of_the_host_or_of_a_callable_is_the_principal(make):
         flask.abort(401)
 
     assert make(options={"principal": refuse}).post(OPENING).status_code == 401
+
+
+def test_a_trusted_proxy_tells_the_address_of_a_client(make):
+    behind = {"environ_overrides": {"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": "192.0.2.1"}}
+    assert make().call("remote", **behind) == ["10.0.0.1"]
+    assert make(options={"trusted_proxies": ["10.0.0.0/8"]}).call("remote", **behind) == ["192.0.2.1"]
 
 
 @pytest.mark.parametrize("config, options, base, status", [

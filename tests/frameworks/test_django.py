@@ -64,6 +64,12 @@ def test_handlers_use_the_orm_and_see_the_user(connect, revision):
                                                  "header": None}
 
 
+def test_a_trusted_proxy_tells_the_address_of_a_client(connect, request):
+    with connect(**{"Forwarded-For": "192.0.2.1"}) as client:
+        # waitress drops the header of a proxy that it was not told of.
+        assert client.call_tool("remote").text == ("192.0.2.1" if "gunicorn" in request.node.name else "127.0.0.1")
+
+
 def test_handlers_that_stream_and_ask_use_the_orm(connect):
     progress = []
     with connect(Tenant="acme") as client:

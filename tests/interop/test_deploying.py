@@ -140,6 +140,48 @@ def test_a_client_is_asked_through_nginx(server, tmp_path):
     assert "Traceback" not in (tmp_path / f"{behind}.log").read_text("utf-8")
 
 
+@pytest.mark.parametrize("server", ["our own", "gunicorn", "gunicorn, unix"])
+def test_the_address_of_a_client_passes_nginx(server, tmp_path):
+    nginx = shutil.which("nginx", path=PATH)
+    if nginx is None:
+        pytest.skip("no nginx; tests/interop/install.sh installs it")
+    port, behind = free_port(), free_port()
+    site = file_of_page("mcp.conf").replace("listen 80;", f"listen 127.0.0.1:{port};").replace("127.0.0.1:8001", (
+        f"unix:{tmp_path}/mcp.sock" if "unix" in server else f"127.0.0.1:{behind}"))
+    (tmp_path / "nginx.conf").write_text(NGINX % site)
+    (tmp_path / "where.py").write_text(
+        "import mcplite\n\nmcp = mcplite.Server('where')\n\n\n@mcp.tool\ndef where(ctx: mcplite.Context) -> str:\n"
+        "    return ctx.http.remote\n\n\n"
+        "application = mcp.wsgi('/mcp', allowed_hosts=['127.0.0.1'], trusted_proxies=['127.0.0.1', 'unix'])\n")
+    if server == "our own":
+        command = [sys.executable, "-m", "mcplite.server", "where.py", "--http", str(behind), "--trust-proxy", "127.0.0.1"]
+    else:
+        places = [f"127.0.0.1:{behind}", *([f"unix:{tmp_path}/mcp.sock"] if "unix" in server else [])]
+        command = [sys.executable, "-m", "gunicorn", "--worker-class=gthread", "--threads=4", "where:application",
+                   *(f"--bind={place}" for place in places)]
+    path = os.pathsep.join([str(ROOT), str(tmp_path), *packages()])
+    with running(command, behind, tmp_path, PYTHONPATH=path):
+        with running([nginx, "-p", str(tmp_path), "-c", "nginx.conf", "-e", "stderr"], port, tmp_path):
+            for revision in ("2025-11-25", "2026-07-28"):
+                for address in ("127.0.0.2", "127.0.0.3"):
+                    session = requests.Session()
+                    session.mount("http://", _From(address))
+                    with mcplite.connect(f"http://127.0.0.1:{port}/mcp", timeout=LIMIT, revision=revision, session=session,
+                                         headers={"X-Forwarded-For": "198.51.100.9"}) as client:
+                        assert client.call_tool("where").text == address
+
+
+class _From(requests.adapters.HTTPAdapter):
+    """Makes connections from an address of this machine."""
+
+    def __init__(self, address):
+        self._address = address
+        super().__init__()
+
+    def init_poolmanager(self, *args, **options):
+        super().init_poolmanager(*args, source_address=(self._address, 0), **options)
+
+
 def test_caddy_in_front_of_two_processes_of_waitress(tmp_path):
     pytest.importorskip("waitress")
     caddy = shutil.which("caddy", path=PATH)

@@ -295,6 +295,7 @@ def test_debug_logs_messages_over_http(served):
     (["weather_app.py", "--http", "0", "--path", "mcp"], 1, "must begin with a slash"),
     (["weather_app.py", "--http", "0", "--allow-origin", "app.example"], 1, "'app.example' in --allow-origin is"),
     (["weather_app.py", "--http", "0", "--allow-host", "http://x"], 1, "'http://x' in --allow-host is"),
+    (["weather_app.py", "--http", "0", "--trust-proxy", "proxy"], 1, "'proxy' in --trust-proxy is not an address"),
     (["weather_app.py", "--http", "192.0.2.1:1", "--allow-host", "*"], 1, "cannot listen at 192.0.2.1:1"),
     (["missing.py", "--http", "0"], 1, "there is no file"),
     (["weather_app.py", "--http", "port"], 2, "'port' is not PORT or HOST:PORT"),
@@ -302,6 +303,7 @@ def test_debug_logs_messages_over_http(served):
     (["weather_app.py", "--http", "host:"], 2, "'host:'"), (["weather_app.py", "--path", "/x"], 2, "need --http"),
     (["weather_app.py", "--stateless"], 2, "need --http"), (["weather_app.py", "--allow-host", "x"], 2, "need --http"),
     (["weather_app.py", "--allow-origin", "x"], 2, "need --http"), (["weather_app.py", "--legacy-sse"], 2, "need --http"),
+    (["weather_app.py", "--trust-proxy", "127.0.0.1"], 2, "need --http"),
     (["weather_app.py", "--token-env", "PATH"], 2, "need --http"),
 ])
 def test_invalid_http_options_are_reported(folder, words, status, problem):

@@ -26,7 +26,8 @@ def _user_of(request: "HttpRequest") -> Any:
 
 
 def mcp_view(mcp: Server, *, principal: "Optional[Callable[[HttpRequest], Any]]" = None, allowed_origins: Sequence[str] = (),
-             stateless: bool = False, event_store: Optional[EventStore] = None) -> "Callable[..., HttpResponseBase]":
+             trusted_proxies: Sequence[str] = (), stateless: bool = False,
+             event_store: Optional[EventStore] = None) -> "Callable[..., HttpResponseBase]":
     """Return a view of Django that serves an MCP server: ``path("mcp", mcp_view(mcp))``.
 
     The view is exempt from CSRF protection, since it checks the origin itself, and from ATOMIC_REQUESTS: a handler that
@@ -38,6 +39,8 @@ def mcp_view(mcp: Server, *, principal: "Optional[Callable[[HttpRequest], Any]]"
         By default ``request.user``, whose primary key is the subject. Not called for a server with ``auth=``, which requires
         tokens instead.
     :param allowed_origins: the origins whose web pages may use the endpoint, besides the site's own.
+    :param trusted_proxies: addresses and networks of reverse proxies, which tell the client's address in ``X-Forwarded-For``;
+        see :class:`TrustedProxies`.
     :param stateless: serves every message on its own, without session ids; see :class:`Endpoint`.
     :param event_store: keeps events for resumption; in memory by default.
     :raises ValueError: an option is not valid.
@@ -47,7 +50,8 @@ def mcp_view(mcp: Server, *, principal: "Optional[Callable[[HttpRequest], Any]]"
 
     ask = principal or _user_of
     served = WSGIApp(mcp.runtime, principal=lambda environ: principal_of(ask(environ[_REQUEST])),
-                     allowed_origins=allowed_origins, stateless=stateless, event_store=event_store)
+                     allowed_origins=allowed_origins, trusted_proxies=trusted_proxies, stateless=stateless,
+                     event_store=event_store)
 
     def view(request: "HttpRequest", **values: Any) -> "HttpResponseBase":
         return _respond(served, request)

@@ -44,9 +44,10 @@ class HTTPRequest:
     mount: str = ""
     #: For the endpoint, before handlers run: called with a limit; returns the whole body, or raises ``UnreadableBody``.
     read: Callable[[int], bytes] = field(default=no_body, repr=False)
-    #: The peer's address, for the log: with its port, if the host tells it.
+    #: The client's address, for the log: with its port, if the host tells it. Behind a reverse proxy that is not one of
+    #: ``trusted_proxies``, the proxy's.
     remote: str = ""
-    #: The peer's address as :func:`mcplite.server.shares.sender_at` returns it; behind a reverse proxy, the proxy's.
+    #: The same as :func:`mcplite.server.shares.sender_at` returns it.
     network: str = ""
     #: The sender, from the host or, where tokens are required, from the token; None if not authenticated.
     principal: Optional[Principal] = None

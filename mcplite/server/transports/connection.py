@@ -20,6 +20,7 @@ from ..limits import Limits
 from ..shares import sender_at
 from .client_socket import ClientGone, ClientSocket
 from .request_body import SMALL_BODY, BodyBudget, RequestBody
+from .trusted_proxies import TrustedProxies
 
 __all__ = ["Connection"]
 
@@ -66,16 +67,19 @@ class Connection:
     :param watch: calls a function when the client closes a socket; returns a function that stops watching.
     :param port: that the connection arrived at, if it is known.
     :param budget: of the request bodies of all connections; by default one of its own.
+    :param proxies: those that are believed; None believes none.
     """
 
     def __init__(self, sock: socket.socket, address: Tuple[str, int], handle: Callable[[HTTPRequest], HTTPResponse],
                  limits: Limits, closing: Callable[[], bool], watch: Watch = _do_not_watch,
-                 port: Optional[int] = None, budget: Optional[BodyBudget] = None) -> None:
+                 port: Optional[int] = None, budget: Optional[BodyBudget] = None,
+                 proxies: Optional[TrustedProxies] = None) -> None:
         #: The socket, for the poller.
         self.sock = sock
         #: Whose share the connection counts to.
         self.sender = sender_at(address[0])
-        self._remote = f"{address[0]}:{address[1]}"
+        self._address, self._remote = address[0], f"{address[0]}:{address[1]}"
+        self._proxies = proxies
         self._client = ClientSocket(sock, self._remote, limits.write_seconds)
         self._handle = handle
         self._limits = limits
@@ -210,9 +214,14 @@ class Connection:
         self._wait_for_body(head)
         started = time.monotonic()
         self._client.busy = True
-        body = RequestBody(self._client, head, self._plan, self._limits, self._budget, self.sender)
-        request = HTTPRequest(head.method, head.path, head.headers, head.query, read=body.read, remote=self._remote,
-                              network=self.sender, port=self._port, disconnected=self._client.disconnected, inline=True)
+        remote, sender = self._remote, self.sender
+        if self._proxies is not None:
+            client = self._proxies.client(self._address, head.headers)
+            if client != self._address:
+                remote, sender = client, sender_at(client)
+        body = RequestBody(self._client, head, self._plan, self._limits, self._budget, sender)
+        request = HTTPRequest(head.method, head.path, head.headers, head.query, read=body.read, remote=remote, network=sender,
+                              port=self._port, disconnected=self._client.disconnected, inline=True)
         response = self._handle(request)
         try:
             again = self._respond(head, body, response)
@@ -223,7 +232,7 @@ class Connection:
                 response.close()
         if _access.isEnabledFor(logging.INFO):
             # Without the query, which may hold secrets.
-            _access.info("%s %s %.200r %d %.1f ms", self._remote, head.method, head.path, response.status,
+            _access.info("%s %s %.200r %d %.1f ms", remote, head.method, head.path, response.status,
                          (time.monotonic() - started) * 1000)
         self._client.busy = False
         if started - self._noted >= _NOTE_SECONDS:

@@ -25,6 +25,7 @@ from .connection import Connection
 from .poller import Poller
 from .request_body import BodyBudget
 from .signals import StopRequest, stop_signals
+from .trusted_proxies import TrustedProxies
 
 __all__ = ["HTTPServer", "warning_of"]
 
@@ -50,6 +51,8 @@ class HTTPServer:
     :param path: of the endpoint.
     :param allowed_hosts: the accepted host names; by default the loopback names. See :class:`OriginPolicy`.
     :param allowed_origins: the origins whose web pages may use the endpoint.
+    :param trusted_proxies: addresses and networks of reverse proxies, which tell the client's address in ``X-Forwarded-For``;
+        see :class:`TrustedProxies`.
     :param stateless: serves every message on its own, without session ids; see :class:`Endpoint`.
     :param event_store: keeps events for resumption; in memory by default.
     :param routes: public handlers of other paths, by path; see :class:`Endpoint`.
@@ -59,13 +62,14 @@ class HTTPServer:
     """
 
     def __init__(self, runtime: Runtime, *, host: str = "127.0.0.1", port: int = 8000, path: str = "/mcp",
-                 allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (), stateless: bool = False,
-                 event_store: Optional[EventStore] = None, routes: Optional[Mapping[str, Route]] = None,
-                 legacy_sse: bool = False) -> None:
+                 allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (),
+                 trusted_proxies: Sequence[str] = (), stateless: bool = False, event_store: Optional[EventStore] = None,
+                 routes: Optional[Mapping[str, Route]] = None, legacy_sse: bool = False) -> None:
         if not 0 <= port < 65_536:
             raise ValueError(f"{port} is not a port; use 0 (any free port) to 65535")
         self.limits = runtime.limits
         self.host = host
+        self._proxies = TrustedProxies(trusted_proxies) if trusted_proxies else None
         self.endpoint = make_endpoint(
             runtime, path=path, allowed_hosts=_names(host, allowed_hosts), allowed_origins=allowed_origins, stateless=stateless,
             event_store=event_store, routes=routes, legacy_sse=legacy_sse)
@@ -198,7 +202,7 @@ class HTTPServer:
 
     def _add_connection(self, sock: socket.socket, address: Any) -> None:
         connection = Connection(sock, address[:2], self.endpoint.handle, self.limits,
-                                self._closing.is_set, self._poller.watch, self._port, self._budget)
+                                self._closing.is_set, self._poller.watch, self._port, self._budget, self._proxies)
         going = self._shares.add(connection, connection.sender)
         with self._changed:
             accepted = going is not None and not self._closing.is_set()

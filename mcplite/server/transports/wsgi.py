@@ -21,6 +21,7 @@ from ..http.messages import HTTPResponse, UnreadableBody
 from ..runtime.runtime import Runtime
 from ..shares import sender_at
 from .client_socket import at_end
+from .trusted_proxies import TrustedProxies
 
 __all__ = ["WSGIApp", "mount"]
 
@@ -46,6 +47,8 @@ class WSGIApp:
         ``REMOTE_USER``. Not called for a server with ``auth=``, which requires tokens instead.
     :param allowed_hosts: the accepted host names; by default the loopback names. See :class:`OriginPolicy`.
     :param allowed_origins: the origins whose web pages may use the endpoint.
+    :param trusted_proxies: addresses and networks of reverse proxies, which tell the client's address in ``X-Forwarded-For``;
+        see :class:`TrustedProxies`.
     :param stateless: serves every message on its own, without session ids; see :class:`Endpoint`.
     :param event_store: keeps events for resumption; in memory by default.
     :param routes: public handlers of other paths, by path; see :class:`Endpoint`.
@@ -58,14 +61,15 @@ class WSGIApp:
 
     def __init__(self, runtime: Runtime, *, path: str = "",
                  principal: Optional[Callable[[Environ], Union[None, str, Principal]]] = None,
-                 allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (), stateless: bool = False,
-                 event_store: Optional[EventStore] = None, routes: Optional[Mapping[str, Route]] = None,
-                 legacy_sse: bool = False) -> None:
+                 allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (),
+                 trusted_proxies: Sequence[str] = (), stateless: bool = False, event_store: Optional[EventStore] = None,
+                 routes: Optional[Mapping[str, Route]] = None, legacy_sse: bool = False) -> None:
         self._runtime = runtime
         self._make_endpoint = functools.partial(
             make_endpoint, runtime, path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins,
             stateless=stateless, event_store=event_store, routes=routes, legacy_sse=legacy_sse)
         self._principal = principal or _user
+        self._proxies = TrustedProxies(trusted_proxies) if trusted_proxies else None
         #: Guards ``_used``, for the first request.
         self._lock = new_lock()
         self._used = False
@@ -118,9 +122,11 @@ class WSGIApp:
 
     def make_request(self, environ: Environ) -> HTTPRequest:
         """Return the request of a WSGI environment, with the principal that the host has authenticated."""
-        address = environ.get("REMOTE_ADDR", "")
+        address, headers = environ.get("REMOTE_ADDR", ""), Headers(_headers(environ))
+        if self._proxies is not None:
+            address = self._proxies.client(address, headers)
         return HTTPRequest(
-            environ["REQUEST_METHOD"], _text(environ.get("PATH_INFO", "")), Headers(_headers(environ)),
+            environ["REQUEST_METHOD"], _text(environ.get("PATH_INFO", "")), headers,
             environ.get("QUERY_STRING", ""), mount=_text(environ.get("SCRIPT_NAME", "")), read=_InputBody(environ).read,
             remote=address, network=sender_at(address), principal=self._principal_of(environ),
             disconnected=_disconnected(environ),

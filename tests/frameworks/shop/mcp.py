@@ -52,6 +52,11 @@ def who(ctx: mcplite.Context) -> Dict[str, Any]:
 
 
 @mcp.tool()
+def remote(ctx: mcplite.Context) -> str:
+    return ctx.http.remote
+
+
+@mcp.tool()
 def streams(steps: int, ctx: mcplite.Context) -> List[int]:
     found = []
     for step in range(steps):

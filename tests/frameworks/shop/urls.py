@@ -7,4 +7,4 @@ from mcplite.contrib.django import mcp_view
 
 from .mcp import mcp
 
-urlpatterns = [path("", lambda request: HttpResponse("the shop")), path("mcp", mcp_view(mcp))]
+urlpatterns = [path("", lambda request: HttpResponse("the shop")), path("mcp", mcp_view(mcp, trusted_proxies=["127.0.0.1"]))]
