@@ -21,6 +21,9 @@ _log = get_logger(__name__)
 #: one before it (SEC-38). One is kept whatever its size.
 _MOST_PROGRESS = 1000
 _MOST_PROGRESS_BYTES = 1 << 20
+#: The same for which the thread of the call, if it reads, stops reading and runs the callbacks.
+_MANY_PROGRESS = 256
+_MANY_PROGRESS_BYTES = 1 << 19
 #: How often the thread that reads lets the one with the callbacks run before notifications are dropped, and seconds for each:
 #: Python may leave that one waiting for 5 ms, in which more than a thousand are read.
 _MOST_ROOM_WAITS = 50
@@ -87,6 +90,10 @@ class Pending:
     end: Optional[float] = None
     #: The progress notifications that the callback has not been given, each with its size in bytes.
     progress: Optional[Deque[Tuple[Dict[str, Any], int]]] = None
+    #: Whether so many of them are kept that the callback is to run before more are read.
+    crowded = False
+    #: Whether the thread that runs the callback is the one that reads now.
+    reads = False
     #: The thread that runs the callback; 0 while none does.
     delivering = 0
     #: Whether there was any progress.
@@ -149,7 +156,8 @@ class Pending:
         if progress is None:
             return False
         kept = self._kept_bytes + size
-        if len(progress) >= _MOST_PROGRESS or kept - self._taken_bytes > _MOST_PROGRESS_BYTES:
+        if len(progress) >= _MANY_PROGRESS or kept - self._taken_bytes > _MANY_PROGRESS_BYTES:
+            self.crowded = True
             if not self._wait_for_room(progress, kept):
                 try:
                     kept -= progress.pop()[1]
@@ -166,7 +174,7 @@ class Pending:
     def _wait_for_room(self, progress: Deque[Tuple[Dict[str, Any], int]], kept: int) -> bool:
         """Let the callbacks run on their thread; return whether there is room for one more then, with so many bytes in all."""
         while progress and (len(progress) >= _MOST_PROGRESS or kept - self._taken_bytes > _MOST_PROGRESS_BYTES):
-            if not self._room_waits:
+            if self.reads or not self._room_waits:
                 return False
             self._room_waits -= 1
             time.sleep(_ROOM_SECONDS)
@@ -193,7 +201,7 @@ class Pending:
                 _log.exception("the progress callback of %r failed", self.method)
         kept = self._kept_bytes
         if not progress:
-            self._taken_bytes = kept
+            self._taken_bytes, self.crowded = kept, False
             self._room_waits = _MOST_ROOM_WAITS
         if self.timeout is not None:
             end = now() + self.timeout

@@ -25,8 +25,6 @@ __all__ = ["CallerReading", "LeaderFollowerReading", "PushedReading"]
 _log = get_logger(__name__)
 #: Seconds for which no caller must have read before the daemon reads.
 _PAUSE_SECONDS = 0.02
-#: Progress notifications that a caller collects, while more messages are buffered, before it runs the callbacks.
-_PROGRESS_AT_ONCE = 256
 #: Seconds that a handler may run on the leader's thread before another thread leads.
 _TICK_SECONDS = 0.002
 #: Faults in a row after which a channel counts as broken.
@@ -103,6 +101,7 @@ class CallerReading(Reading):
         try:
             while pending.outcome is None and not pending.interrupted and not pending.progress:
                 if self._channel.interruptible and self._role.setdefault("holder", pending) is pending:
+                    pending.reads = True
                     if not self._read_for(pending):
                         return
                     continue
@@ -123,6 +122,7 @@ class CallerReading(Reading):
                 with self._lock:
                     self._waiting.remove(pending)
             if self._role.get("holder") is pending:
+                pending.reads = False
                 self._release_role()
             elif self._waiting:
                 self._wake_waiter()
@@ -146,10 +146,10 @@ class CallerReading(Reading):
                 if remaining is not None and remaining <= 0:
                     return False
                 seconds = WAKE_SECONDS if remaining is None or remaining > WAKE_SECONDS else remaining
-            elif len(pending.progress) >= _PROGRESS_AT_ONCE or not channel.buffered:
+            elif pending.crowded or not channel.buffered:
                 return True
             else:
-                seconds = 0  # for what is there already, and not for longer than until so many are collected
+                seconds = 0  # for what is there already
             try:
                 message = channel.read(seconds)
             except (ProtocolError, ConnectionClosed) as error:

@@ -140,6 +140,19 @@ def test_a_callback_that_is_slower_than_the_reports_holds_up_the_reading_thread_
         pending.deliver_progress()
 
 
+def test_a_thread_that_reads_for_itself_does_not_wait_for_its_own_callbacks(monkeypatch):
+    monkeypatch.setattr(time, "sleep", None)
+    pending = Pending(1, "x", Clock(), None, None, lambda params: None)
+    pending.reads = True
+    for number in range(1000):
+        pending.add_progress({"n": number})
+        assert pending.crowded == (number >= 256)
+    pending.add_progress({"n": 1000})
+    assert len(pending.progress) == 1000
+    pending.deliver_progress()
+    assert not pending.crowded
+
+
 def test_reports_beyond_the_bytes_are_folded_into_the_latest():
     seen = []
     pending = Pending(1, "x", Clock(), None, None, seen.append)

@@ -44,14 +44,15 @@ def test_many_threads_make_many_calls(talk):
     assert wrong == []
 
 
-def test_progress_arrives_in_order_and_before_the_result(talk):
+@pytest.mark.parametrize("padding", [0, 6000])
+def test_progress_arrives_in_order_and_before_the_result(talk, padding):
     seen = []
     id = talk.peer.new_id()
-    talk.handler.on_notification = lambda message: talk.peer.progress(message.params["t"], message.params)
+    talk.handler.on_notification = lambda message: talk.peer.progress(message.params["t"], message.params, message.size)
     outcome = talk.call("x", id=id, on_progress=lambda params: seen.append(params["n"]))
     request = talk.hear()
     for number in range(2000):
-        talk.say({"jsonrpc": "2.0", "method": "p", "params": {"t": id, "n": number}})
+        talk.say({"jsonrpc": "2.0", "method": "p", "params": {"t": id, "n": number, "text": "x" * padding}})
     talk.say(reply(request, {}))
     assert outcome() == {}
     assert seen == list(range(2000))
