@@ -240,9 +240,10 @@ def grow(name: str) -> str:
 
 
 @mcp.tool()
-def touch() -> None:
+def touch(times: int = 1) -> None:
     """Change the resource."""
-    mcp.resource_updated("memo://greeting")
+    for _ in range(times):
+        mcp.resource_updated("memo://greeting")
 
 
 @mcp.resource("memo://greeting", mime_type="text/plain")

@@ -264,6 +264,15 @@ def test_a_resource_update_reaches_its_subscribers(connect):
             assert not heard.is_set()
 
 
+def test_a_burst_of_changes_ends_no_session(connect):
+    heard = threading.Event()
+    with connect(on_resource_updated=lambda uri: heard.set()) as client:
+        client.subscribe_resource("memo://greeting")
+        client.call_tool("touch", {"times": 600}).raise_for_error()  # more than the server keeps for a client
+        assert heard.wait(LIMIT)
+        assert client.call_tool("add", {"a": 1, "b": 2}).text == "3"
+
+
 def test_listening_is_spelled_the_same_in_all_revisions(connect, key):
     with connect() as client:
         with client.listen(tools=True, resources=["memo://greeting"]) as events:

@@ -26,6 +26,9 @@ _SOON_SECONDS = 0.5
 _FINISHED = 64
 #: The common stream of a session keeps this part of the limit while the client does not read it.
 _WITHOUT_READER = 64
+#: Seconds that a notification waits for room on the common stream: it must not block on one client, but the thread that
+#: sends to a client that reads may be waiting for its turn in Python.
+_MOMENT_SECONDS = 0.02
 #: Bytes of a stream that count to no budget; most streams never hold as many.
 _UNCOUNTED_BYTES = 65_536
 
@@ -308,24 +311,20 @@ class EventStream(Outlet):
         deadline: Optional[float] = None
         while self._queue and (len(self._queue) * part >= limits.unread_messages
                                or (self._queued + size) * part > self._most_queued()):
-            if self._common and (self._body is None or not patient):
-                # Notifications must not block on one client: a slow reader is cut off, and can resume the stream. Without
-                # a reader, the oldest message is dropped.
-                if self._body is not None:
-                    self._detach(self._body)
-                else:
-                    self._queued -= len(self._queue.popleft())
-                continue
             if self._body is None:
-                return
+                if not self._common:
+                    return
+                self._queued -= len(self._queue.popleft())  # without a reader, the oldest message is dropped
+                continue
             if deadline is None:
-                deadline = time.monotonic() + limits.unread_seconds
+                deadline = time.monotonic() + (_MOMENT_SECONDS if self._common and not patient else limits.unread_seconds)
             left = deadline - time.monotonic()
             if left > 0:
                 self._changed.wait(left)
                 continue
-            self._detach(self._body)  # a client that does not read is considered gone
-            self._given_up = True
+            # A client that does not read is considered gone. On the common stream it can resume.
+            self._detach(self._body)
+            self._given_up = not self._common
 
     def _most_queued(self) -> int:
         if self._common and self._body is None:

@@ -1,5 +1,6 @@
 """Event streams: written by handlers, read by one body at a time, kept in between."""
 
+import sys
 import threading
 
 import pytest
@@ -137,6 +138,25 @@ def test_the_messages_of_a_request_wait_for_the_reader_of_the_common_stream():
     assert next(body) == encode_event(b"late", "0-4")
     common.end()
     assert not common.send_of_request(b"more", lambda: True)
+
+
+def test_a_burst_of_notifications_waits_for_a_client_that_reads():
+    common = home(unread_messages=4).common
+    body = common.attach()
+    read(body)
+    found = []
+    reader = threading.Thread(target=lambda: found.extend(body))
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(10)  # seconds for which the thread that reads may be kept waiting
+    try:
+        reader.start()
+        for number in range(1000):
+            common.send(b"%d" % number)
+        common.end()
+        reader.join(LIMIT)
+    finally:
+        sys.setswitchinterval(before)
+    assert b"".join(found).count(b"data: ") == 1000
 
 
 def test_a_client_that_does_not_read_the_messages_of_its_requests_is_gone():
