@@ -152,7 +152,8 @@ PUBLIC_SIGNATURES = {
     ("client.oauth.code_flow", "__init__"), ("client.oauth.unattended", "__init__"),
     ("server.app", "__init__"), ("server.app", "add_tool"), ("server.app", "tool"), ("server.app", "add_resource"),
     ("server.app", "resource"), ("server.app", "run"), ("server.serving", "serve"), ("server.transports.httpd", "__init__"),
-    ("server.transports.wsgi", "__init__"), ("server.auth.bearer", "__init__"),
+    ("server.transports.wsgi", "__init__"), ("server.app", "wsgi"), ("contrib.flask", "mount_mcp"),
+    ("server.auth.bearer", "__init__"),
     ("server.handling.context", "sample"), ("server.handling.questions", "__init__"),
 }
 

@@ -547,8 +547,7 @@ class Server:
         """Serve until the client disconnects (stdio) or the process is told to stop.
 
         :param transport: "stdio", "streamable-http", also called "http", or "sse", which is that with ``legacy_sse=True``.
-        :param host: the address to listen at; default 127.0.0.1. All parameters from here on are for HTTP, and explained at
-            :class:`HTTPServer`.
+        :param host: the address to listen at; default 127.0.0.1. The rest is for HTTP, explained at :class:`HTTPServer`.
         :param port: default 8000.
         :param path: of the endpoint; default ``/mcp``.
         :param allowed_hosts: the accepted host names; needed for other than loopback addresses.
@@ -565,9 +564,8 @@ class Server:
         from .transports.selection import serve_forever
 
         options: Dict[str, Any] = dict(host=host, port=port, path=path, allowed_hosts=allowed_hosts, stateless=stateless,
-                                       allowed_origins=allowed_origins, trusted_proxies=trusted_proxies,
-                                       event_store=event_store, routes=routes,
-                                       legacy_sse=legacy_sse or transport == "sse" or None)
+                                       allowed_origins=allowed_origins, trusted_proxies=trusted_proxies, routes=routes,
+                                       event_store=event_store, legacy_sse=legacy_sse or transport == "sse" or None)
         serve_forever(self.runtime, transport, {name: value for name, value in options.items() if value is not None})
 
     def wsgi(self, path: str = "", *, principal: "Optional[Callable[[Dict[str, Any]], Union[None, str, Principal]]]" = None,

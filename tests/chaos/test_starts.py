@@ -30,6 +30,9 @@ STARTS = {
 }
 #: CPython drops the exception of a signal that comes while a callback of its own import system runs.
 LOST = re.compile(r"^Exception ignored in: <function _get_module_lock.*\n(?:.*\n)*?KeyboardInterrupt.*\n", re.MULTILINE)
+#: Where coverage is measured, a signal may come while it is saved, at the end of the process.
+SAVING = re.compile(r"^Exception ignored in atexit callback: <bound method Coverage\..*\n(?:.*\n)*?KeyboardInterrupt.*\n",
+                    re.MULTILINE)
 #: A line of a traceback about any part of the package, but for the loading of what is there before main().
 OURS = re.compile(r'mcplite/(?!__init__[.]py|server/__init__[.]py|(?:server/)?__main__[.]py", line \d+, in <module>).*, line')
 #: One traceback with those of its causes, of which the last or the first says that it is the signal's.
@@ -72,7 +75,7 @@ def interrupted(process, number):
 
 def confusing(kind, stderr):
     """Tell whether a program said more than Python itself says at Ctrl-C: a traceback of its own start, or of the script."""
-    stderr = LOST.sub("", stderr)
+    stderr = SAVING.sub("", LOST.sub("", stderr))
     errors = [text for text in CHAIN.split(stderr)[1:] if "KeyboardInterrupt" not in text]
     errors += re.findall(r"^Exception (?:ignored|in thread).*", stderr, re.MULTILINE)
     # Until main() runs, the interpreter starts and reads two or three files of the package, and no program can be told

@@ -67,19 +67,16 @@ class Connection:
     :param watch: calls a function when the client closes a socket; returns a function that stops watching.
     :param port: that the connection arrived at, if it is known.
     :param budget: of the request bodies of all connections; by default one of its own.
-    :param proxies: those that are believed; None believes none.
     """
 
     def __init__(self, sock: socket.socket, address: Tuple[str, int], handle: Callable[[HTTPRequest], HTTPResponse],
                  limits: Limits, closing: Callable[[], bool], watch: Watch = _do_not_watch,
-                 port: Optional[int] = None, budget: Optional[BodyBudget] = None,
-                 proxies: Optional[TrustedProxies] = None) -> None:
+                 port: Optional[int] = None, budget: Optional[BodyBudget] = None) -> None:
         #: The socket, for the poller.
         self.sock = sock
         #: Whose share the connection counts to.
         self.sender = sender_at(address[0])
         self._address, self._remote = address[0], f"{address[0]}:{address[1]}"
-        self._proxies = proxies
         self._client = ClientSocket(sock, self._remote, limits.write_seconds)
         self._handle = handle
         self._limits = limits
@@ -92,6 +89,8 @@ class Connection:
         self._may_park: Callable[[], bool] = _never
         #: Whether it waits for a request, so that closing it loses nothing.
         self.idle = True
+        #: Those that tell the address of a client; None believes none. The server's, which sets it.
+        self.proxies: Optional[TrustedProxies] = None
         #: Takes what fails here and is no client's fault; the server's, whose connections share it.
         self.faults = FaultLog(_log)
         #: Whether the response that is being sent lasts until one side ends it.
@@ -215,8 +214,8 @@ class Connection:
         started = time.monotonic()
         self._client.busy = True
         remote, sender = self._remote, self.sender
-        if self._proxies is not None:
-            client = self._proxies.client(self._address, head.headers)
+        if self.proxies is not None:
+            client = self.proxies.client(self._address, head.headers)
             if client != self._address:
                 remote, sender = client, sender_at(client)
         body = RequestBody(self._client, head, self._plan, self._limits, self._budget, sender)

@@ -202,7 +202,8 @@ class HTTPServer:
 
     def _add_connection(self, sock: socket.socket, address: Any) -> None:
         connection = Connection(sock, address[:2], self.endpoint.handle, self.limits,
-                                self._closing.is_set, self._poller.watch, self._port, self._budget, self._proxies)
+                                self._closing.is_set, self._poller.watch, self._port, self._budget)
+        connection.proxies = self._proxies
         going = self._shares.add(connection, connection.sender)
         with self._changed:
             accepted = going is not None and not self._closing.is_set()
