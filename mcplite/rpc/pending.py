@@ -21,7 +21,7 @@ _log = get_logger(__name__)
 #: one before it (SEC-38). One is kept whatever its size.
 _MOST_PROGRESS = 1000
 _MOST_PROGRESS_BYTES = 1 << 20
-#: The same for which the thread of the call, if it reads, stops reading and runs the callbacks.
+#: As many, or as many bytes, make the thread of the call stop reading, if it is the one that reads, and run the callbacks.
 _MANY_PROGRESS = 256
 _MANY_PROGRESS_BYTES = 1 << 19
 #: How often the thread that reads lets the one with the callbacks run before notifications are dropped, and seconds for each:

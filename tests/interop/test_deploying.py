@@ -117,11 +117,16 @@ def check(port):
                 assert client.call_tool("buy", {"article": "tea"}).text == "accept"
 
 
-@pytest.mark.parametrize("server", [gunicorn, uwsgi, silent_uwsgi])
-def test_a_client_is_asked_through_nginx(server, tmp_path):
-    nginx = shutil.which("nginx", path=PATH)
-    if nginx is None:
+@pytest.fixture
+def nginx():
+    found = shutil.which("nginx", path=PATH)
+    if found is None:
         pytest.skip("no nginx; tests/interop/install.sh installs it")
+    return found
+
+
+@pytest.mark.parametrize("server", [gunicorn, uwsgi, silent_uwsgi])
+def test_a_client_is_asked_through_nginx(nginx, server, tmp_path):
     port, behind = free_port(), free_port()
     site = file_of_page("mcp.conf").replace("listen 80;", f"listen 127.0.0.1:{port};")
     assert f"127.0.0.1:{port};" in site and "server 127.0.0.1:8001;" in site
@@ -141,10 +146,7 @@ def test_a_client_is_asked_through_nginx(server, tmp_path):
 
 
 @pytest.mark.parametrize("server", ["our own", "gunicorn", "gunicorn, unix"])
-def test_the_address_of_a_client_passes_nginx(server, tmp_path):
-    nginx = shutil.which("nginx", path=PATH)
-    if nginx is None:
-        pytest.skip("no nginx; tests/interop/install.sh installs it")
+def test_the_address_of_a_client_passes_nginx(nginx, server, tmp_path):
     port, behind = free_port(), free_port()
     site = file_of_page("mcp.conf").replace("listen 80;", f"listen 127.0.0.1:{port};").replace("127.0.0.1:8001", (
         f"unix:{tmp_path}/mcp.sock" if "unix" in server else f"127.0.0.1:{behind}"))

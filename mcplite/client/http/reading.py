@@ -69,6 +69,7 @@ class HTTPReading(Reading):
 
     def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
         call = self._calls[pending.id] = _ResponseState(ResumableStream(self._endpoint.line_limit, self._receive))
+        pending.reads = True
         self._enter()
         try:
             self._post(pending, call, data)

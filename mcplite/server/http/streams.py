@@ -170,7 +170,7 @@ class EventStream(Outlet):
                 self._make_room(len(data), patient=True)
             if self._finished or not wanted():
                 return False
-            self._put(data, patient=True)
+            self._put(data)
             return True
 
     def offer(self, data: bytes) -> bool:
@@ -278,8 +278,8 @@ class EventStream(Outlet):
     def _id(self) -> str:
         return f"{self._number}-{self._event}"
 
-    def _put(self, data: bytes, patient: bool = False) -> bool:
-        self._make_room(len(data), patient)
+    def _put(self, data: bytes) -> bool:
+        self._make_room(len(data))
         self._event += 1
         event = self._keep(data)
         if self._body is not None or self._common:
@@ -322,7 +322,7 @@ class EventStream(Outlet):
             if left > 0:
                 self._changed.wait(left)
                 continue
-            # A client that does not read is considered gone. On the common stream it can resume.
+            # A client that does not read is considered gone. Over Streamable HTTP it can resume the common stream.
             self._detach(self._body)
             self._given_up = not self._common
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 
 import pytest
 
@@ -65,13 +66,25 @@ def test_the_remote_address_of_a_socket_has_no_port(server):
         assert text(wire.post(call("sender"), session).body) == "127.0.0.1 of 127.0.0.1"
 
 
+def test_behind_a_trusted_proxy_each_client_counts_and_is_logged(server, caplog):
+    caplog.set_level(logging.INFO, "mcplite.access")
+    with HTTPServer(server.runtime, port=0, trusted_proxies=["127.0.0.1"]) as running, Wire(running.port) as wire:
+        session = wire.post(initialize(), X_Forwarded_For="2001:db8::7").headers["mcp-session-id"]
+        # Another client on the same connection, and then the proxy itself.
+        assert text(wire.post(call("sender"), session, X_Forwarded_For="192.0.2.1").body) == "192.0.2.1 of 2001:db8::/64"
+        assert text(wire.post(call("sender"), session).body) == "127.0.0.1 of 2001:db8::/64"
+    logged = [record.getMessage().split()[0] for record in caplog.records]
+    assert logged[:2] == ["2001:db8::7", "192.0.2.1"] and logged[2].startswith("127.0.0.1:")
+
+
 def test_a_pipe_has_one_sender(server):
     with mcplite.connect(server) as client:
         assert client.call_tool("sender").text == " of "
 
 
-def test_wsgi_names_the_address_of_its_peer(server):
-    app = server.wsgi()
+@pytest.mark.parametrize("proxies, second", [([], "192.0.2.1"), (["192.0.2.1"], "198.51.100.9")])
+def test_wsgi_names_the_address_of_its_client(server, proxies, second):
+    app = server.wsgi(trusted_proxies=proxies)
 
     def ask(message, **more):
         data = json.dumps(message).encode()
@@ -83,6 +96,6 @@ def test_wsgi_names_the_address_of_its_peer(server):
 
     session = ask(initialize())[1]["Mcp-Session-Id"]
     assert text(ask(call("sender"), HTTP_MCP_SESSION_ID=session)[0]) == "2001:db8::/64 of 2001:db8::/64"
-    assert text(ask(call("sender"), HTTP_MCP_SESSION_ID=session, REMOTE_ADDR="192.0.2.1")[0]) == (
-        "192.0.2.1 of 2001:db8::/64")
+    assert text(ask(call("sender"), HTTP_MCP_SESSION_ID=session, REMOTE_ADDR="192.0.2.1",
+                    HTTP_X_FORWARDED_FOR="198.51.100.9")[0]) == f"{second} of 2001:db8::/64"
     app.close()
