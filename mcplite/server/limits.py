@@ -57,10 +57,8 @@ class Limits(Record):
     subscription_bytes: int = 256 << 10
     #: Bytes of memory of the URIs that one ``subscriptions/listen`` names.
     listen_bytes: int = 64 << 10
-    #: Handlers of one HTTP session that run or are queued at once; one more is answered with 503.
-    running_per_session: int = 32
-    #: Seconds that an HTTP request is queued before it is answered with 503.
-    queue_seconds: float = 10.0
+    #: Seconds that an HTTP request is queued before it is answered with "Server busy"; proxies wait a minute for a response.
+    queue_seconds: float = 30.0
     #: Seconds after which a response that has not begun is sent as an event stream, so that it can be kept alive.
     commit_seconds: float = 1.0
     #: Bytes of a request line, and of one header line.

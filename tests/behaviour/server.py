@@ -16,7 +16,7 @@ from tests.support.marks import counted, create_marks
 mcp = mcplite.Server("behaviour", version="1.0", instructions="Use it for tests.",
                      extensions={"com.example/units": {"system": "metric"}},
                      on_subscribe=lambda uri, subscriptions: subscribed(uri, subscriptions),
-                     limits=mcplite.Limits(running=128, connections=512, running_per_session=128))
+                     limits=mcplite.Limits(running=128, connections=512))
 #: How often each effect has happened, and which calls were cancelled; for several processes in a folder.
 marks = create_marks("FLEET_FOLDER")
 #: Set by the middleware of WSGI hosts, as tracing and tenants' libraries do.

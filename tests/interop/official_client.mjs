@@ -230,6 +230,9 @@ class Trial {
         const begun = performance.now();
         await Promise.all(Array.from({ length: 8 }, () => callTool(this.client, "sleep", { seconds: 0.5 })));
         this.report.eight_sleeps = (performance.now() - begun) / 1000;
+        // More calls at once than the server runs.
+        const slept = await Promise.all(Array.from({ length: 100 }, () => callTool(this.client, "sleep", { seconds: 0.1 })));
+        this.report.crowd = slept.filter((result) => result.content[0].text === "0.1").length;
     }
 
     async cancel() {

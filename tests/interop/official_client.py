@@ -239,6 +239,19 @@ class Trial:
             for _ in range(8):
                 tasks.start_soon(session.call_tool, "sleep", {"seconds": 0.5})
         self.report["eight_sleeps"] = anyio.current_time() - begun
+        await self.crowd()
+
+    async def crowd(self):
+        # More calls at once than the server runs.
+        slept = []
+
+        async def sleep():
+            slept.append(await self.session.call_tool("sleep", {"seconds": 0.1}))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(100):
+                tasks.start_soon(sleep)
+        self.report["crowd"] = sum(plain(result)["content"][0]["text"] == "0.1" for result in slept)
 
     async def cancel(self):
         started = anyio.Event()

@@ -323,6 +323,10 @@ def test_calls_run_side_by_side(trial):
     assert 0.5 <= trial["eight_sleeps"] < 8 * 0.5
 
 
+def test_more_calls_at_once_than_the_server_runs(trial):
+    assert trial["crowd"] == 100
+
+
 def test_capabilities_of_the_client(trial):
     can = trial.data("who")
     assert can["name"] == "official" and can["revision"] == trial.revision

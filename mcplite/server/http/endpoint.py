@@ -272,7 +272,6 @@ class Endpoint:
 
     def _serve_in_session(self, request: HTTPRequest, decision: ServeInSession) -> HTTPResponse:
         session = decision.session
-        message = decision.message
         if session is None:
             self.enter()
             temporary = create_session_for_one_message(self.runtime, decision.client, request.sender)
@@ -286,8 +285,6 @@ class Endpoint:
             return response
         if self._shared is not None and session.session.principal is None:
             session.session.principal = request.principal  # this process has made the session of its record
-        if session.peer.in_flight >= self.limits.running_per_session:
-            return self.error_response(_busy(message, "this session has too many requests in progress"))
         return self._serve_on_stream(request, session, decision)
 
     def _serve_on_stream(self, request: HTTPRequest, session: HTTPSession, decision: ServeInSession) -> HTTPResponse:
@@ -301,6 +298,8 @@ class Endpoint:
         if not stream.begun and type(message) is jsonrpc.Request:
             # The request is still queued, and must not be queued forever (REL-37).
             if not stream.wait_first(limits.queue_seconds - limits.commit_seconds) and not stream.begun:
+                # On a stream, with status 200: for 503 the official Python client 1 gives up the session and all its calls.
+                stream.commit()
                 peer.refuse_incoming(message.id, SERVER_BUSY, _QUEUED_TOO_LONG)
         stream.commit()
         return self._answered(stream, [], request)

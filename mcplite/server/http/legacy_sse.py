@@ -102,10 +102,6 @@ class LegacySSE:
         message = jsonrpc.parse(data, endpoint.runtime.json_limits)
         if isinstance(message, jsonrpc.Invalid):
             return endpoint.error_response(unreadable(message))
-        if isinstance(message, jsonrpc.Request) and session.peer.in_flight >= endpoint.limits.running_per_session:
-            return endpoint.error_response(
-                Rejection(503, "Server busy: this session has too many requests in progress", SERVER_BUSY, message.id,
-                          headers=[("Retry-After", "1")]))
         target = None
         if type(message) is jsonrpc.Request:
             target = endpoint.runtime.catalog.resolve(message.method, message.params)

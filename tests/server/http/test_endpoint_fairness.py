@@ -2,12 +2,14 @@
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import mcplite
 from mcplite.errors import SERVER_BUSY
 from mcplite.rpc.deadline import Deadline
+from tests.support.children import wait_until
 from tests.support.stateless import Web, call
 
 LIMIT = 30
@@ -71,11 +73,14 @@ def make():
         slow.web.close()
 
 
-def text(response):
+def answer(response):
     data = b"".join(response.body)
     response.close()
-    message = json.loads(data.rpartition(b"data: ")[2])
-    return message["result"]["content"][0]["text"]
+    return json.loads(data.rpartition(b"data: ")[2])
+
+
+def text(response):
+    return answer(response)["result"]["content"][0]["text"]
 
 
 def test_others_are_answered_while_one_client_occupies_every_place(make):
@@ -94,9 +99,35 @@ def test_others_are_answered_while_one_client_occupies_every_place(make):
 def test_a_client_that_occupies_every_place_waits_itself(make):
     slow = make(running=8, queue_seconds=0.05)
     slow.occupy(ATTACKER, 8)
-    last = slow.post("quick", ATTACKER, slow.session(ATTACKER))
+    last = slow.post("quick", ATTACKER)
     assert last.status == 503 and json.loads(last.content)["error"]["code"] == SERVER_BUSY
     assert len(slow.mcp.runtime.workers._queue) == 0, "what is refused leaves the queue"
+
+
+def test_a_session_goes_on_after_a_call_that_waited_for_too_long(make):
+    # The official Python client 1 gives up the session for a status of 503.
+    slow = make(running=8, queue_seconds=0.05)
+    slow.occupy(ATTACKER, 8)
+    session = slow.session(ATTACKER)
+    slow.post("slow", ATTACKER, session).close()
+    late = slow.post("quick", ATTACKER, session, id=2)
+    refused = answer(late)
+    assert late.status == 200 and refused["id"] == 2 and refused["error"]["code"] == SERVER_BUSY
+    assert "queued for too long" in refused["error"]["message"]
+    slow.go.set()
+    assert text(slow.post("quick", ATTACKER, session, id=3)) == "quick"
+
+
+def test_calls_of_one_session_wait_for_a_place(make):
+    slow = make(running=8, queue_seconds=LIMIT)
+    session = slow.session(OTHER)
+    with ThreadPoolExecutor(40) as pool:
+        calls = [pool.submit(lambda id=id: text(slow.post("slow", OTHER, session, id))) for id in range(1, 41)]
+        for _ in range(8):
+            assert slow.started.acquire(timeout=LIMIT)
+        assert wait_until(lambda: len(slow.mcp.runtime.workers._queue) == 32)
+        slow.go.set()
+        assert [call.result(LIMIT) for call in calls] == ["late"] * 40
 
 
 def test_large_requests_of_one_client_leave_room_for_others(make):
