@@ -32,7 +32,7 @@ timeout cannot be taken for an answer of the peer (ERR-08).
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Type
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 __all__ = [
     "PARSE_ERROR", "INVALID_REQUEST", "METHOD_NOT_FOUND", "INVALID_PARAMS", "INTERNAL_ERROR",
@@ -66,6 +66,18 @@ class MCPError(Exception):
 
     #: The id of the task that the call had become, which ``client.task(id)`` continues with; None if there was no task.
     task_id: Optional[str] = None
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        # Exception calls the class with the message alone, which a class with further required parameters refuses; then a
+        # multiprocessing.Pool that should hand the error on waits for ever.
+        return _restore, (type(self), self.args), dict(self.__dict__)
+
+
+def _restore(kind: Type[MCPError], args: Tuple[Any, ...]) -> MCPError:
+    """Return an error of which a copy or a pickle was made, without the attributes that its ``__init__`` sets."""
+    error = kind.__new__(kind)
+    error.args = args
+    return error
 
 
 class RemoteError(MCPError):

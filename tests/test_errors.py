@@ -1,13 +1,18 @@
 """The tree of exceptions: their attributes, and the class of an error from the wire."""
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
 
 import pytest
 
+import mcplite
 from mcplite import errors
 from mcplite.errors import RemoteError, remote_error
 
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CODES = {
     -32601: errors.MethodNotFound, -32602: errors.InvalidParams, -32603: errors.InternalError,
     -32002: errors.ResourceNotFound, -32020: errors.HeaderMismatch, -32021: errors.MissingCapability,
@@ -68,14 +73,50 @@ def test_errors_derive_from_builtin_errors(error, also):
     assert isinstance(error, also) and isinstance(error, errors.MCPError)
 
 
-@pytest.mark.parametrize("error", [
-    errors.ConnectionClosed("gone", stderr_tail="x", returncode=3), errors.Cancelled("why"), errors.ProtocolError("bad", b"x"),
-    RemoteError("no", code=5, data=[1])], ids=lambda error: type(error).__name__)
-def test_a_copy_is_equal(error):
-    # Several threads wait for one connection: each raises a copy of its error.
-    twin = copy.copy(error)
-    assert type(twin) is type(error) and str(twin) == str(error) and vars(twin) == vars(error)
-    assert str(pickle.loads(pickle.dumps(errors.ConnectionClosed("gone")))) == "gone"
+class OfAUser(mcplite.ToolError):
+    def __init__(self, place, *, attempts):
+        super().__init__(f"nothing at {place}")
+        self.attempts = attempts
+
+
+#: What the classes are made with, besides a message.
+ARGUMENTS = {"HTTPStatusError": {"status": 502, "body": "<html>"}, "ConnectionClosed": {"stderr_tail": "x", "returncode": 3},
+             "RemoteError": {"code": 5, "data": [1]}, "AuthError": {"challenge": "Bearer", "error": "access_denied"},
+             "SessionLost": {"session": "s", "unserved": True}, "InputNeeded": {"requests": {"a": {}}, "state": "s"},
+             "ToolError": {"content": ["x"]}}
+EXAMPLES = [getattr(errors, name)("no", **ARGUMENTS.get(name, {})) for name in errors.__all__
+            if isinstance(getattr(errors, name), type)] + [errors.ProtocolError("bad", b"x"), OfAUser("home", attempts=2)]
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))],
+                         ids=["copy", "deepcopy", "pickle"])
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_a_copy_is_equal(error, again):
+    # Several threads wait for one connection, and each raises a copy of its error; a pool of processes pickles it.
+    error.task_id = "t-1"
+    twin = again(error)
+    assert type(twin) is type(error) and (str(twin), twin.args) == (str(error), error.args) and vars(twin) == vars(error)
+
+
+def test_a_pool_hands_an_error_on(tmp_path):
+    program = tmp_path / "pool.py"
+    program.write_text("""
+import multiprocessing
+from mcplite.errors import HTTPStatusError, TransportError
+
+def fail(number):
+    raise HTTPStatusError("502 from a proxy", status=502)
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        try:
+            pool.map_async(fail, [1]).get(60)
+        except HTTPStatusError as error:
+            print(error, error.status)
+""")
+    ran = subprocess.run([sys.executable, str(program)], stdout=subprocess.PIPE, timeout=120, encoding="utf-8",
+                         env={**os.environ, "PYTHONPATH": ROOT})
+    assert ran.stdout.split("\n")[0] == "502 from a proxy 502"
 
 
 def test_the_tree_in_the_docstring_is_the_tree():
