@@ -28,12 +28,24 @@ from .show import quoted
 __all__ = [
     "Batch", "DEFAULT_LIMITS", "Encoded", "Failure", "Id", "Invalid", "JSONLimits", "Message", "Notification",
     "Request", "Response", "answered_id", "describe", "dump", "dump_request", "dump_result", "estimate_memory",
-    "parse",
+    "own_id", "parse",
 ]
 
 Id = Union[int, str]
 #: Integers below this, in both directions, are short enough without a count of their digits.
 _SHORT = 2 ** 63
+
+
+def own_id(id: object) -> Optional[int]:
+    """Return the number of a request of this side that *id* names; None if it cannot name one.
+
+    Some servers send numbers back as text, which the official SDKs accept.
+    """
+    if type(id) is int:
+        return id
+    if isinstance(id, str) and len(id) < 20 and id.isdecimal() and id.isascii() and str(int(id)) == id:
+        return int(id)
+    return None
 
 
 class Request:
@@ -224,15 +236,16 @@ def _message(value: Any, limits: JSONLimits, size: int) -> "Union[Request, Notif
         return Request(id, method, params) if has_id else Notification(method, params, size)  # type: ignore[arg-type]
     if method is None and readable:
         result = value.get("result")
-        if type(result) is dict and "error" not in value:
+        if type(result) is dict and value.get("error") is None:
             return Response(id, result)  # type: ignore[arg-type]
     answers = "result" in value or "error" in value
     if not answers or method is not None:
         return Invalid(id if readable else None, INVALID_REQUEST,
                        "a message has a method, which is a string, or a result or an error", answers)
-    if "error" in value:
-        error = value["error"]
-        if "result" in value:
+    # Some libraries write both members, as JSON-RPC 1 did, and null for the one that does not apply.
+    error = value.get("error")
+    if error is not None or "result" not in value:
+        if value.get("result") is not None:
             return Invalid(id if readable else None, INVALID_REQUEST, "an answer has a result or an error, not both", True)
         if type(error) is not dict:
             return Invalid(id if readable else None, INVALID_REQUEST, "the error of an answer must be an object", True)

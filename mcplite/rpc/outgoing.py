@@ -288,7 +288,8 @@ class Caller:
         :param token: as the other side sent it, of any type.
         :param size: of the message, in bytes.
         """
-        pending = self._pending.get(token) if type(token) is int else None
+        id = token if type(token) is int else jsonrpc.own_id(token)
+        pending = None if id is None else self._pending.get(id)
         return pending is not None and pending.add_progress(params, size)
 
     @contextlib.contextmanager

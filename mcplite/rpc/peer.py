@@ -193,12 +193,13 @@ class Peer(Caller, MessageSink):
             self.log.failure(_log, "notification %s of %s failed", jsonrpc.describe(message), self.name)
 
     def _on_response(self, message: Union[jsonrpc.Response, jsonrpc.Failure]) -> None:
-        pending = self._pending.get(message.id) if type(message.id) is int else None
+        id = message.id if type(message.id) is int else jsonrpc.own_id(message.id)
+        pending = None if id is None else self._pending.get(id)
         if pending is not None:
             pending.complete(message)
         elif self.closed:
             _log.debug("%s sent a response after the end: %s", self.name, jsonrpc.describe(message))
-        elif type(message.id) is int and self._given_up.pop(message.id, self) is None:
+        elif id is not None and self._given_up.pop(id, self) is None:
             _log.debug("%s sent a response to a call that was given up: %s", self.name, jsonrpc.describe(message))
         else:
             self.counters.refused += 1
@@ -238,7 +239,8 @@ class Peer(Caller, MessageSink):
         self.counters.refused += 1
         self._last_invalid = self._clock.now(), invalid.message
         if invalid.answers:
-            pending = self._pending.get(invalid.id) if type(invalid.id) is int else None
+            id = jsonrpc.own_id(invalid.id)
+            pending = None if id is None else self._pending.get(id)
             if pending is not None:
                 pending.complete(ProtocolError(f"{self.name} answered {pending.method!r} with something that is not a"
                                                f" JSON-RPC response: {invalid.message}"))

@@ -16,6 +16,7 @@ from mcplite.protocol.jsonrpc import (
     Response,
     describe,
     dump,
+    own_id,
     parse,
 )
 
@@ -154,6 +155,22 @@ def test_scalars_are_refused(text):
 def test_broken_answers(members, readable):
     message = parse(wire(**members))
     assert (type(message), message.id, message.code, message.answers) == (Invalid, readable, INVALID_REQUEST, True)
+
+
+def test_the_member_that_does_not_apply_may_be_null():
+    # as JSON-RPC 1 had it
+    assert parse(wire(id=1, result={"a": 1}, error=None)).result == {"a": 1}
+    assert parse(wire(id=1, result=None, error={"code": 5, "message": "x"})).code == 5
+    for broken in ({"result": None, "error": None}, {"result": 5, "error": None}, {"result": None, "error": 5}):
+        message = parse(wire(id=1, **broken))
+        assert (type(message), message.id, message.answers) == (Invalid, 1, True)
+
+
+@pytest.mark.parametrize("id, number", [
+    (7, 7), ("7", 7), ("0", 0), ("-7", None), ("07", None), ("7.0", None), ("\u0667", None), ("", None), ("seven", None),
+    (True, None), (7.0, None), (None, None), ([7], None), ("9" * 5000, None)])
+def test_ids_of_this_side(id, number):
+    assert own_id(id) == number
 
 
 @pytest.mark.parametrize("id", [None, 4, "4"])

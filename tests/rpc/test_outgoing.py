@@ -66,7 +66,7 @@ def test_responses_in_any_order_reach_their_callers(talk):
 def test_stray_late_and_wrong_responses_complete_no_call(talk, caplog):
     outcome = talk.call("x")
     request = talk.hear()
-    for id in (99, "1", -1):
+    for id in (99, "one", -1):
         talk.say({"jsonrpc": "2.0", "id": id, "result": {}})
     talk.say(reply(request, {"mine": True}))
     assert outcome() == {"mine": True}
@@ -76,6 +76,22 @@ def test_stray_late_and_wrong_responses_complete_no_call(talk, caplog):
     assert outcome() == {"second": True}
     assert talk.peer.counters.refused == 4
     assert "a response to no pending call" in caplog.text
+
+
+def test_the_other_side_may_send_ids_back_as_text(talk):
+    # as some servers do, and the official SDKs accept
+    outcome = talk.call("x")
+    request = talk.hear()
+    talk.say(dict(reply(request, {"mine": True}), id=str(request["id"])))
+    assert outcome() == {"mine": True}
+    outcome = talk.call("x")
+    request = talk.hear()
+    talk.say({"jsonrpc": "2.0", "id": str(request["id"]), "error": {"code": 7, "message": "no"}})
+    assert outcome().code == 7
+    outcome = talk.call("x")
+    talk.say({"jsonrpc": "2.0", "id": str(talk.hear()["id"]), "result": 5})
+    assert isinstance(outcome(), ProtocolError)
+    assert talk.peer.counters.refused == 1
 
 
 def test_a_timeout_sends_a_cancel_notice_and_a_late_response_is_dropped(talk):

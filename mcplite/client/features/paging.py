@@ -64,7 +64,8 @@ def read_page(cls: Type[P], wire: Dict[str, Any], name: str) -> P:
 def walk(page: Callable[[Optional[str]], Any], member: str, name: str) -> List[Any]:
     """Return the items of all pages.
 
-    Only an absent cursor ends the list; an empty one is a cursor (PAGE-05, PAGE-06).
+    Only an absent cursor ends the list; an empty one is a cursor (PAGE-05, PAGE-06). Some servers mean the end by it, and
+    then list the same again with an empty cursor: that page is left out.
 
     :param page: returns the page for a cursor.
     :param member: the attribute of a page that has the items.
@@ -78,7 +79,10 @@ def walk(page: Callable[[Optional[str]], Any], member: str, name: str) -> List[A
     size = 0
     for _ in range(_MAX_PAGES):
         result = page(cursor)
-        items.extend(getattr(result, member))
+        found = getattr(result, member)
+        if cursor == result.next_cursor == "" and (not found or found == items[-len(found):]):
+            return items
+        items.extend(found)
         cursor = result.next_cursor
         if cursor is None:
             return items

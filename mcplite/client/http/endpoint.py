@@ -103,11 +103,11 @@ class HTTPEndpoint:
         text = reply.read(self.line_limit).decode("utf-8", "replace") if kind == "application/json" else reply.excerpt()
         if kind == "application/json":
             message = jsonrpc.parse(text.encode("utf-8"))
-            if isinstance(message, jsonrpc.Failure) and id is not None and message.id == id:
+            if isinstance(message, jsonrpc.Failure) and id is not None and jsonrpc.own_id(message.id) == id:
                 error = remote_error(message.code, message.message, message.data)
                 error.http_status, error.retry_after = status, after
                 raise error
-            if isinstance(message, jsonrpc.Response) and id is not None and message.id == id:
+            if isinstance(message, jsonrpc.Response) and id is not None and jsonrpc.own_id(message.id) == id:
                 receive(text.encode("utf-8"))
                 return
             if isinstance(message, jsonrpc.Failure):

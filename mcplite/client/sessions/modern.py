@@ -317,10 +317,11 @@ class ModernSession(ClientSession):
         meta = params.get("_meta")
         if not isinstance(meta, dict) or envelopes.SUBSCRIPTION not in meta:
             return False
-        id = meta[envelopes.SUBSCRIPTION]
-        subscriber = self._subscribers.get(id) if type(id) is int else None
+        id = jsonrpc.own_id(meta[envelopes.SUBSCRIPTION])
+        subscriber = None if id is None else self._subscribers.get(id)
         if subscriber is None:
-            _log.debug("%s sent %s for a subscription that is over: %.100r", self.name, method, id)
+            _log.debug("%s sent %s for a subscription that is over: %.100r", self.name, method,
+                       meta[envelopes.SUBSCRIPTION])
         else:
             subscriber.take_notification(method, params)
         return True
@@ -341,8 +342,8 @@ class ModernSession(ClientSession):
         self._rounds.close()
 
     def on_cancelled(self, params: Dict[str, Any]) -> None:
-        id = params.get("requestId")
-        subscriber = self._subscribers.get(id) if type(id) is int else None
+        id = jsonrpc.own_id(params.get("requestId"))
+        subscriber = None if id is None else self._subscribers.get(id)
         if subscriber is not None:
             subscriber.on_ended()
 

@@ -39,6 +39,18 @@ def test_pages_are_walked_until_the_cursor_is_absent(rows, names, asked):
     assert page.asked == asked  # PAGE-02, PAGE-03, PAGE-05
 
 
+@pytest.mark.parametrize("first", [[(["a", "b"], "")], [([], "")], [(["x"], "1"), (["a", "b"], "")]])
+def test_an_empty_cursor_that_leads_to_the_same_page_ends_the_list(first):
+    # as servers in Go send it whose type has no "omitempty"
+    page = pages(*first, (first[-1][0], ""))
+    assert [item.name for item in walk(page, "prompts", "it")] == [name for names, _ in first for name in names]
+
+
+def test_an_empty_cursor_that_leads_to_other_pages_for_ever_is_an_error():
+    with pytest.raises(ProtocolError, match="it gave the cursor '' twice"):
+        walk(pages((["a"], ""), (["b"], "")), "prompts", "it")
+
+
 def test_a_repeated_cursor_is_an_error():
     rows = [(["a"], "1"), (["b"], "2"), (["c"], "1")]
     with pytest.raises(ProtocolError, match="it gave the cursor '1' twice"):

@@ -125,6 +125,28 @@ def test_events_are_delivered_as_they_come(script):
         assert client.call_tool("t", on_progress=lambda progress: seen.set()).text == "done"
 
 
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("status", [200, 400])
+def test_ids_that_come_back_as_text(script, stream, status):
+    def play(request, answer):
+        said = dict(script.text(request, "done"), id=str(request.message["id"]))
+        if status != 200:
+            answer.status(status, json.dumps(said).encode(), Content_Type="application/json")
+        elif stream:
+            number = progress(request, 1)
+            number["params"]["progressToken"] = str(number["params"]["progressToken"])
+            answer.events(number, said)
+            answer.end()
+        else:
+            answer.json(said)
+
+    script.on_tools_call = play
+    seen = []
+    with connect(script) as client:
+        assert client.call_tool("t", on_progress=seen.append).text == "done"
+    assert len(seen) == (status == 200 and stream)
+
+
 def asking(script, answered):
     """Return the part of a script that asks in a call, and ends the call when the event says that the answer is there."""
 
