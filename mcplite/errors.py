@@ -66,6 +66,8 @@ class MCPError(Exception):
 
     #: The id of the task that the call had become, which ``client.task(id)`` continues with; None if there was no task.
     task_id: Optional[str] = None
+    #: Whether it is what became of a question to the client whose request a handler serves.
+    asked = False
 
     def __reduce__(self) -> Tuple[Any, ...]:
         # Exception calls the class with the message alone, which a class with further required parameters refuses; then a

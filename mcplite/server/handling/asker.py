@@ -21,6 +21,7 @@ from ...types import (
     SamplingMessage,
 )
 from ..functions.forms import form_type
+from ..functions.nodes import Mismatch
 from ..functions.results import content_items
 from .questions import Elicit, Elicited, ListRoots, Question, Relayed, Sample
 from .session import Session
@@ -197,7 +198,11 @@ class Asker:
             problems = forms.check_answer(form.schema, content)
             if problems:
                 raise InvalidAnswer(f"the client's answer does not fit the form: {'; '.join(problems)}", content)
-            return Elicited("accept", content, form.convert(content))
+            try:
+                return Elicited("accept", content, form.convert(content))
+            except ValueError as error:  # of the form's type, which may check more than its schema says
+                reason = error.sentence() if isinstance(error, Mismatch) else str(error)
+                raise InvalidAnswer(f"the client's answer does not fit the form: {reason}", content) from error
 
         return EncodedQuestion("elicitation/create", codec.encode(request, self._revision), read)
 

@@ -5,7 +5,7 @@ A module of its own because it is loaded by the first handler that asks a legacy
 
 from typing import Any, Dict, List, Mapping, Optional
 
-from ...errors import MissingCapability, ProtocolError
+from ...errors import MCPError, MissingCapability, ProtocolError
 from ...protocol.jsonio import memory_size
 from ...rpc.cancel import CancelToken
 from ...rpc.incoming import Incoming
@@ -46,6 +46,13 @@ class BackChannelAsker(Asker):
 
     def _ask(self, question: Question) -> Any:
         asked = self.prepare(question)
+        try:
+            return self._answer_to(asked)
+        except MCPError as error:
+            error.asked = True
+            raise
+
+    def _answer_to(self, asked: EncodedQuestion) -> Any:
         session = self._session
         if not session.runtime.observers:
             return asked.read(self._call(asked))

@@ -145,19 +145,15 @@ def _guarded(context: RequestContext, what: str, run: Callable[[], Any]) -> Any:
         return run()
     except Cancelled:
         raise
-    except RemoteError as error:
-        log = context.session.runtime.log
-        if error.received:
-            log.failure(_log, "%s failed", what)
+    except Exception as error:
+        from .tools import UNASKABLE, log_failure  # which the first handler that fails loads
+
+        if not isinstance(error, RemoteError) or error.received:
+            log_failure(context, what, error)
             raise InternalError("Internal error") from error
         if isinstance(error, MissingCapability):
-            from .tools import UNASKABLE
-
-            log.log(_log, INFO, UNASKABLE, what, error)
+            context.session.runtime.log.log(_log, INFO, UNASKABLE, what, error)
         raise
-    except Exception as error:
-        context.session.runtime.log.failure(_log, "%s failed", what)
-        raise InternalError("Internal error") from error
 
 
 # --- lists ------------------------------------------------------------------------------------------

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional
 
-from ...errors import Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ToolError, UrlElicitationRequired
+from ...errors import (
+    Cancelled,
+    InternalError,
+    InvalidParams,
+    MCPError,
+    MissingCapability,
+    RemoteError,
+    ToolError,
+    UrlElicitationRequired,
+)
 from ...protocol import codec
 from ...revisions import Revision
 from ...rpc.tracing import ERROR, INFO, WARNING, get_logger
@@ -21,7 +30,8 @@ from .questions import Elicit, InputRequired
 from .request_context import RequestContext
 from .timeout import Timeout
 
-__all__ = ["Declined", "UNASKABLE", "ask_declared", "call_bound", "call_until_complete", "run_tool", "tool_error"]
+__all__ = ["Declined", "UNASKABLE", "ask_declared", "call_bound", "call_until_complete", "log_failure", "run_tool",
+           "tool_error"]
 
 _log = get_logger(__name__)
 _ROUNDS = 10
@@ -134,7 +144,7 @@ def _run(context: RequestContext, name: str, function: Function, kwargs: Dict[st
         return tool_error(context, error.message)
     except RemoteError as error:
         if error.received:
-            context.session.runtime.log.failure(_log, "tool %r failed", name)
+            log_failure(context, f"tool {name!r}", error)
             return _failed(context, name, error)
         if isinstance(error, MissingCapability):
             context.session.runtime.log.log(_log, INFO, UNASKABLE, f"tool {name!r}", error)
@@ -148,8 +158,20 @@ def _run(context: RequestContext, name: str, function: Function, kwargs: Dict[st
         context.session.runtime.log.log(_log, ERROR, "tool %r returned what its output schema does not allow: %s", name, error)
         return tool_error(context, f"Tool {name} returned an invalid result: {error}")
     except Exception as error:
-        context.session.runtime.log.failure(_log, "tool %r failed", name)
+        log_failure(context, f"tool {name!r}", error)
         return _failed(context, name, error)
+
+
+def log_failure(context: RequestContext, what: str, error: Exception) -> None:
+    """Log that a handler failed: with the traceback, unless the client's answer to a question is why.
+
+    :param what: the handler, for the line.
+    """
+    log = context.session.runtime.log
+    if isinstance(error, MCPError) and error.asked:
+        log.log(_log, INFO, "%s got no answer from its client: %s", what, error)
+    else:
+        log.failure(_log, "%s failed", what)
 
 
 def _raised(context: RequestContext, name: str, error: ToolError) -> Dict[str, Any]:

@@ -26,6 +26,15 @@ class Booking:
     note: Optional[str] = None
 
 
+@dataclass
+class Stay:
+    nights: int
+
+    def __post_init__(self):
+        if self.nights % 2:
+            raise ValueError("a stay has an even number of nights")
+
+
 class Asking:
     """Runs one handler that asks, and plays the client."""
 
@@ -152,6 +161,17 @@ def test_an_answer_that_does_not_fit_the_form_is_an_error(connect, answer):
     asking = Asking(connect, ask)
     asking.client.respond(asking.question(), answer)
     assert asking.result()["isError"] is True
+
+
+def test_an_answer_that_the_type_of_the_form_refuses_is_an_error(connect, caplog):
+    def ask(ctx: Context) -> str:
+        return str(ctx.elicit("How long?", Stay).data)
+
+    asking = Asking(connect, ask)
+    asking.client.respond(asking.question(), {"action": "accept", "content": {"nights": 3}})
+    result = asking.result()
+    assert result["isError"] is True and "does not fit the form: a stay has an even" in result["content"][0]["text"]
+    assert "Traceback" not in caplog.text
 
 
 def test_nested_schemas_are_refused_before_anything_is_sent(connect):

@@ -70,6 +70,33 @@ def test_a_prompt_that_asks_a_client_which_cannot_be_asked_writes_no_traceback(a
     assert "prompt 'asking' was not answered" in caplog.text
 
 
+REFUSALS = {"error": {"error": {"code": -1, "message": "User rejected"}},
+            "unknown": {"error": {"code": -32601, "message": "Method not found"}}, "malformed": {"result": {"foo": 1}},
+            "unfitting": {"result": {"action": "accept", "content": {"value": 5}}}}
+
+
+@pytest.mark.parametrize("answer", REFUSALS.values(), ids=REFUSALS)
+@pytest.mark.parametrize("method, name", [("tools/call", "ask"), ("prompts/get", "asking")])
+def test_a_client_that_refuses_a_question_writes_no_traceback(asks, connect, caplog, method, name, answer):
+    caplog.set_level(logging.INFO)
+    client = connect(asks, capabilities={"elicitation": {}})
+    id = client.start(method, {"name": name})
+    client.send({"jsonrpc": "2.0", "id": client.request_from_server()["id"], **answer})
+    client.answer(id)
+    line, = [record for record in messages(caplog) if "speaks" not in record.getMessage()]
+    assert line.levelname == "INFO" and not line.exc_info
+    assert f"{method[:-5].rstrip('s')} '{name}' got no answer from its client: " in line.getMessage()
+
+
+def test_a_client_that_leaves_while_it_is_asked_writes_no_traceback(asks, connect, caplog):
+    caplog.set_level(logging.INFO)
+    client = connect(asks, capabilities={"elicitation": {}})
+    client.start("tools/call", {"name": "ask"})
+    client.request_from_server()
+    client.close()
+    assert not any(record.exc_info for record in messages(caplog))
+
+
 def size(caplog):
     return sum(len(record.getMessage()) + (2000 if record.exc_info else 0) for record in messages(caplog))
 

@@ -24,6 +24,15 @@ class Trip:
     nights: int
 
 
+@dataclasses.dataclass
+class Stay:
+    nights: int
+
+    def __post_init__(self):
+        if self.nights % 2:
+            raise ValueError("a stay has an even number of nights")
+
+
 class Desk:
     """A server whose tools ask, and what they have done."""
 
@@ -52,6 +61,10 @@ class Desk:
         def both(ctx: mcplite.Context) -> str:
             answers = ctx.ask({"a": mcplite.Elicit("A?", bool), "b": mcplite.Elicit("B?", bool)})
             return f"{answers['a'].data} {answers['b'].data}"
+
+        @mcp.tool()
+        def stay(ctx: mcplite.Context) -> int:
+            return ctx.elicit("How long?", Stay).data.nights
 
 
 @pytest.fixture
@@ -154,6 +167,19 @@ def test_missing_and_invalid_answers_are_asked_for_again(way, desk):
         assert error["code"] == -32602 and "inputResponses['b']" in error["message"]  # MRTR-19
     last = there.result(again(request, second, {"b": {"action": "accept", "content": {name: False}}}))
     assert last["content"][0]["text"] == "True False"
+
+
+def test_an_answer_that_the_type_of_the_form_refuses_is_asked_for_again(way, desk, caplog):
+    there, request = way(desk.mcp), call("stay", capabilities=ASKED)
+    result = there.result(request)
+    for nights in (3, 5):
+        result = there.result(again(request, result, {key: {"action": "accept", "content": {"nights": nights}}
+                                                      for key in result["inputRequests"]}))
+        assert result["resultType"] == "input_required"
+    last = there.result(again(request, result, {key: {"action": "accept", "content": {"nights": 4}}
+                                                for key in result["inputRequests"]}))
+    assert last["content"][0]["text"] == "4"
+    assert "a stay has an even number of nights" in caplog.text and "Traceback" not in caplog.text
 
 
 def test_answers_may_come_with_the_first_request(way, desk):
