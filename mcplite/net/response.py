@@ -103,7 +103,9 @@ class ResponseReader:
                 raise BadResponse(f"more than {_INTERIM_RESPONSES} interim responses came before the answer")
             head = self._read_head()
         self._keep_alive = head.keep_alive
-        if head.chunked:
+        if head.status == 101 and head.length is None and not head.chunked:
+            self._keep_alive, self.length, self.over = False, 0, True  # what follows is of the other protocol
+        elif head.chunked:
             self._decoder = ChunkedDecoder(None, _TRAILER_BYTES)
         else:
             self.length = head.length

@@ -257,12 +257,15 @@ def test_interim_responses_without_an_end_are_an_error(interim, text):
             get(script.url, None)
 
 
-def test_switching_protocols_is_an_answer():
-    with WebScript(lambda request, answer: answer.raw(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")) as script:
+def test_switching_protocols_is_an_answer_without_a_body():
+    def switch(request, answer):
+        answer.raw(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+        answer.hold()
+
+    with WebScript(switch) as script:
         client = OriginClient(script.url)
-        reply = client.send(Exchange(lambda: 1.0), "GET", None, {})
-        assert reply.status == 101
-        reply.close()
+        reply = client.send(Exchange(lambda: 30.0), "GET", None, {})
+        assert (reply.status, reply.excerpt()) == (101, "")
         client.close()
 
 
