@@ -56,10 +56,11 @@ attacks:
 soak:
 	$(PYTHON) -m benchmarks.soak $(ARGUMENTS)
 
-# Signals, cut networks, full disks and ambiguous requests, for a quarter of an hour. It needs root and what
-# tests/interop/install.sh installs; without them parts are skipped.
+# Signals, cut networks, full disks, ambiguous requests, and 400 calls in processes of each kind, for half an hour. It needs root
+# and what tests/interop/install.sh installs; without them parts are skipped.
 chaos:
-	MCPLITE_CHAOS=whole $(PYTHON) -m pytest -s tests/chaos tests/interop/test_fronts.py
+	MCPLITE_CHAOS=whole $(PYTHON) -m pytest -s tests/chaos tests/interop/test_fronts.py tests/behaviour/test_forks.py \
+		tests/frameworks/test_prefork.py
 
 # Each call of the system fails once, in turn; the tests fail a sample. On Linux.
 torture:
