@@ -280,12 +280,13 @@ def url(data):
 
 
 def address(data):
-    """An address that is taken for public is global for Python as well."""
+    """An address that is taken for public is global for Python as well; one that stands for others is if they are."""
     text = text_of(data)
     public = is_public(text)
     if len(data) in (4, 16):
         packed = ipaddress.ip_address(data)
-        assert is_public(str(packed)) <= (packed.is_global or getattr(packed, "ipv4_mapped", None) is not None)
+        stands_for = [] if packed.version == 4 else [packed.ipv4_mapped, packed.sixtofour, *(packed.teredo or ())]
+        assert is_public(str(packed)) <= all(one.is_global for one in list(filter(None, stands_for)) or [packed])
     if public:
         assert ipaddress.ip_address(text.partition("%")[0])
 
