@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 from .. import types
 from ..errors import ConnectionClosed
 from ..revisions import Revision
-from ..rpc.deadline import wait_interruptibly
 from ..rpc.forks import foreign_error, new_event, new_lock, on_fork
 from ..rpc.interfaces import Channel
 from ..rpc.tracing import Counters, get_logger, trace_for
 from ..types.records import changed
 from ..version import __version__
 from .features.cache import Cache
-from .features.call import DEFAULT, OnProgress
+from .features.call import DEFAULT, RequestOptions
 from .features.methods import Features
+from .features.waiting import Waiting
 from .handlers import Handlers, checked_roots
 from .keepalive import KeepAlive
 from .options import ClientOptions
@@ -34,7 +34,6 @@ from .sessions.opening import SessionOpener
 from .subscriptions.manager import Subscriptions
 
 if TYPE_CHECKING:
-    from ..rpc.cancel import CancelToken
     from .asked import Roots
     from .features.observer import ClientObserver
     from .subscriptions.events import Event, Filter
@@ -88,8 +87,8 @@ class Client(Features):
             NegotiationOptions(options.pinned, options.era, options.prior, options.open_timeout, options.probe_timeout),
             SessionOptions(info, options.questions_per_minute, self._cache, self.list_tools, self._observers,
                            options.extensions, tuple(options.result_types), options.trace_context), self._on_restart)
-        self._subscriptions = Subscriptions(self._handlers, self._open_session, self._request_subscription,
-                                            super().unsubscribe_resource)
+        self._subscriptions = Subscriptions(self._handlers, self._open_session, self.subscribe_resource,
+                                            self.unsubscribe_resource)
         self._last_error: Optional[Exception] = None
         self._keepalive: Optional[KeepAlive] = None
         on_fork(self, Client._let_go)
@@ -120,10 +119,10 @@ class Client(Features):
         if not self._end("open", None):
             self._opener.close()
             raise self._closed_error()
-        self._opened(session)
+        self._opened(session, Waiting())
         return self
 
-    def _opened(self, session: ClientSession) -> None:
+    def _opened(self, session: ClientSession, waiting: Waiting) -> None:
         interval, seconds = self._options.ping_interval, self._options.ping_timeout
         if interval is not None:
             self._keepalive = KeepAlive(functools.partial(self.ping, timeout=seconds),
@@ -133,7 +132,7 @@ class Client(Features):
         self._observed = session
         for observer in self._observers:
             observer.opened(session)
-        self._subscriptions.open_for_handlers(session, self._timeout)
+        self._subscriptions.open_for_handlers(session, waiting.least(self._timeout))
 
     def sibling(self, handlers: Any, cache: bool = True, client_info: Optional[types.Implementation] = None) -> "Client":
         """Return another client, which is not open, for the same server, with the same options and other handlers.
@@ -164,16 +163,18 @@ class Client(Features):
         self._opener.let_go(None if reopens else error)
         self._subscriptions.let_go(foreign_error(self._name, owner, "subscribe in this process"))
 
-    def _reopen(self) -> ClientSession:
-        session = self._opener.reopen()
+    def _reopen(self, waiting: Waiting) -> ClientSession:
+        session = self._opener.reopen(waiting)
         self._set_revision(session.revision)
         with self._lock:
             first = self._state == "inherited"
             if first:
                 self._state = "open"
         if first:
-            self._opened(session)
-            self._subscriptions.watch_again(session, self._timeout)
+            with waiting.counting(session.now):
+                self._opened(session, waiting)
+            with waiting.counting(session.now):
+                self._subscriptions.watch_again(session, waiting.least(self._timeout))
         return session
 
     def _connect(self, channel: Channel) -> ServerConnection:
@@ -331,7 +332,7 @@ class Client(Features):
 
         :raises ConnectionClosed: the client never had one.
         """
-        self._wait_opened()
+        self._wait_opened(Waiting())
         session = self._opener.session
         if session is None:
             raise self._closed_error()
@@ -349,21 +350,31 @@ class Client(Features):
             return copy.copy(self._last_error)
         return ConnectionClosed("this client is closed")
 
-    def _wait_opened(self) -> None:
+    def _wait_opened(self, waiting: Waiting) -> None:
         if self._state == "connecting" and self._opening_thread != threading.get_ident():
-            wait_interruptibly(self._opening_done.wait, None)  # LIFE-05: calls of other threads wait for the handshake
+            # LIFE-05: calls of other threads wait for the handshake
+            waiting.wait(self._opening_done.wait, self._name, self._opener.now)
 
-    def _open_session(self) -> ClientSession:
-        if self._state != "open":
-            self._wait_opened()
-            if self._state == "inherited":
-                return self._reopen()
+    def _available_session(self) -> Optional[ClientSession]:
+        session = self._opener.session
+        if session is None or self._state != "open" or session.restartable and session.peer.closed:
+            return None
+        return session
+
+    def _wait_for_session(self, waiting: Waiting) -> ClientSession:
+        self._wait_opened(waiting)
+        if self._state == "inherited":
+            return self._reopen(waiting)
         session = self._opener.session
         if session is None or self._state != "open":
             raise self._closed_error()
         if session.restartable and session.peer.closed:
-            return self._opener.restart(session)
+            return self._opener.restart(session, waiting)
         return session
+
+    def _open_session(self) -> ClientSession:
+        """Return the open session, for what has no limits of its own."""
+        return self._available_session() or self._wait_for_session(Waiting())
 
     # --- handlers of the user's own -----------------------------------------------------------------------
 
@@ -428,42 +439,14 @@ class Client(Features):
 
     def _listen(self, filter: "Filter", callback: "Optional[Callable[[Event], object]]", timeout: Optional[float]
                 ) -> "Subscription":
-        timeout = self._timeout if timeout is DEFAULT else timeout
-        return self._subscriptions.open(self._open_session(), filter, callback, timeout)
+        options = self._session_for(RequestOptions(timeout))[1]
+        return self._subscriptions.open(self._open_session(), filter, callback, self._left_of(options))
 
-    def _request_subscription(self, uri: str, timeout: Optional[float]) -> None:
-        super().subscribe_resource(uri, timeout=timeout)
+    def _watch(self, uri: str, timeout: Optional[float]) -> None:
+        self._subscriptions.watch(self._open_session(), uri, timeout)
 
-    def subscribe_resource(self, uri: str, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
-                           cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
-                           meta: Optional[Dict[str, Any]] = None) -> None:
-        """Call ``on_resource_updated`` when the resource changes; the keywords are those of :meth:`request`.
-
-        From July 2026 on each such subscription is a stream of its own: for many URIs use :meth:`subscribe`.
-
-        :param uri: the resource's URI.
-        :param timeout, max_timeout, cancel, on_progress, meta: as for :meth:`request`; from July 2026 on only *timeout*
-            counts.
-        :raises NotSupported: the server did not declare such subscriptions; nothing was sent.
-        :raises ConnectionClosed: the connection is not open.
-        """
-        session = self._open_session()
-        if session.change_streams:
-            self._require("resources", "subscriptions/listen", "subscribe")
-            self._subscriptions.watch(session, uri, self._timeout if timeout is DEFAULT else timeout)
-        else:
-            super().subscribe_resource(uri, timeout=timeout, max_timeout=max_timeout, cancel=cancel,
-                                       on_progress=on_progress, meta=meta)
-
-    def unsubscribe_resource(self, uri: str, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
-                             cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
-                             meta: Optional[Dict[str, Any]] = None) -> None:
-        """End a subscription; the keywords are those of :meth:`request`, for revisions that send a request."""
-        if self._open_session().change_streams:
-            self._subscriptions.unwatch(uri)
-        else:
-            super().unsubscribe_resource(uri, timeout=timeout, max_timeout=max_timeout, cancel=cancel,
-                                         on_progress=on_progress, meta=meta)
+    def _unwatch(self, uri: str) -> None:
+        self._subscriptions.unwatch(uri)
 
     def set_roots(self, roots: Roots) -> None:
         """Replace the roots, and notify the server (ROOT-03).

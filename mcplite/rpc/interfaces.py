@@ -104,11 +104,12 @@ class ChannelHooks:
         :param version: its name if the transport has to repeat it, else None.
         """
 
-    def listen(self, on_session_lost: Callable[[str], object]) -> None:
+    def listen(self, on_session_lost: Callable[[str], object], timeout: float) -> None:
         """Called when a handshake is complete: the other side may now send messages that belong to no call.
 
         :param on_session_lost: called with the session id if the other side no longer knows the session, and no
             call is there to raise the error.
+        :param timeout: seconds that it may take.
         """
 
     @property
@@ -126,6 +127,12 @@ class ChannelHooks:
     def session_id(self) -> str:
         """The server's id of the session; empty if the connection itself is the session."""
         return ""
+
+    def restore_session_id(self, lost: str) -> None:
+        """End a session that has begun but was not completed, and use the id of the one that it was to replace.
+
+        The other side does not know that id, so that the next message begins a session again.
+        """
 
     def alternative(self, error: Exception) -> "Optional[Channel]":
         """Return another channel to the same peer, after the handshake failed with *error*; None if there is none."""
@@ -212,6 +219,8 @@ class Delivery(NamedTuple):
     #: Whether the response comes at the end of something that goes on for long, such as a subscription, so that its caller
     #: does not read for the others meanwhile.
     lasting: bool = False
+    #: Seconds of the call's limits that are gone: they were spent on an earlier attempt, or on opening a session.
+    spent: float = 0.0
 
 
 class MessageSink:

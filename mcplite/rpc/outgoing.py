@@ -132,9 +132,14 @@ class Caller:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"{method!r} was not sent to {self.name}, since its params are not JSON: {error}") from error
         pending = Pending(id, method, self._clock, timeout, max_timeout, on_progress)
-        outlet, beside, cancel_notice, lasting = delivery
+        outlet, beside, cancel_notice, lasting, spent = delivery
         if beside is not None or lasting:
             pending.beside, pending.lasting = beside, lasting
+        if spent:
+            pending.begin_before(spent)
+            timeout = pending.remaining()
+            if timeout is not None and timeout <= 0:
+                raise self._overdue(pending)
         with self._lock:
             if self._error is not None:
                 raise copy.copy(self._error)

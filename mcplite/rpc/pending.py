@@ -133,6 +133,18 @@ class Pending:
         if on_progress is not None:
             self.progress = deque()
 
+    def begin_before(self, spent: float) -> None:
+        """Count seconds that were spent on the call before this message of it; to be called before it is sent.
+
+        If they are more than the timeout, then progress has restarted it, so it starts over.
+        """
+        begun, timeout = self.begun, self.timeout
+        self.begun = begun - spent
+        if self.limit is not None:
+            self.limit -= spent
+        ends = [] if timeout is None else [begun + timeout - (spent if spent < timeout else 0.0)]
+        self.end = min(ends if self.limit is None else [*ends, self.limit], default=None)
+
     def complete(self, outcome: Any) -> None:
         """End the call; later outcomes are ignored."""
         if self.outcome is None:

@@ -31,6 +31,8 @@ class RequestOptions(NamedTuple):
     rounds: bool = True
     input_responses: Optional[Mapping[str, Any]] = None
     request_state: Optional[str] = None
+    #: Seconds of its limits that were spent on opening a session.
+    spent: float = 0.0
 
 
 class Call(NamedTuple):
@@ -60,6 +62,8 @@ class Call(NamedTuple):
     sender: Optional[Mapping[str, Any]] = None
     #: The id of its first message, from ``Peer.new_id``; None takes a new one. Later messages always have new ones.
     id: Optional[int] = None
+    #: Seconds of its limits that are gone: they were spent on opening a session, or on an earlier message.
+    spent: float = 0.0
 
 
 def progress_reader(report: OnProgress) -> Callable[[Dict[str, Any]], object]:

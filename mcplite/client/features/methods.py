@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
 
 from ... import types
@@ -24,9 +25,17 @@ _RESOURCE_MISSING = (-32002, -32602)
 class Features(ToolCalls):
     """The calls of a client, by the protocol's names: those of tools and tasks, which it inherits, and all others.
 
-    A class of its own, so that :class:`Client` is about the connection alone. The subclass provides the session, with
-    :meth:`_open_session`.
+    A class of its own, so that :class:`Client` is about the connection alone. The subclass provides the session, and
+    subscriptions that have a stream.
     """
+
+    @abstractmethod
+    def _watch(self, uri: str, timeout: Optional[float]) -> None:
+        """Call the handler of updates when a resource changes, by a stream of changes that is open in *timeout* seconds."""
+
+    @abstractmethod
+    def _unwatch(self, uri: str) -> None:
+        """Undo :meth:`_watch`."""
 
     # --- resources --------------------------------------------------------------------------------------
 
@@ -45,7 +54,7 @@ class Features(ToolCalls):
         return self._resources_page(cursor, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
 
     def _resources_page(self, cursor: Optional[str], options: RequestOptions) -> types.ListResourcesResult:
-        session = self._require("resources", "resources/list")
+        session, options = self._require(options, "resources", "resources/list")
         return self._page(session, "resources/list", types.ListResourcesResult, cursor, options)
 
     def list_resource_templates(self, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
@@ -64,7 +73,7 @@ class Features(ToolCalls):
         return self._resource_templates_page(cursor, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
 
     def _resource_templates_page(self, cursor: Optional[str], options: RequestOptions) -> types.ListResourceTemplatesResult:
-        session = self._require("resources", "resources/templates/list")
+        session, options = self._require(options, "resources", "resources/templates/list")
         return self._page(session, "resources/templates/list", types.ListResourceTemplatesResult, cursor, options)
 
     def read_resource(self, uri: str, arguments: Optional[Mapping[str, Any]] = None, *,
@@ -84,9 +93,8 @@ class Features(ToolCalls):
             from ...protocol.uritemplate import Template
 
             uri = Template(uri).fill(arguments)
-        session = self._require("resources", "resources/read")
-        options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh, rounds,
-                                 input_responses, request_state)
+        session, options = self._require(RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh, rounds,
+                                                        input_responses, request_state), "resources", "resources/read")
         try:
             answer = self._request(session, "resources/read", {"uri": uri}, options)
         except InvalidParams as error:
@@ -101,17 +109,33 @@ class Features(ToolCalls):
     def subscribe_resource(self, uri: str, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                            cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
                            meta: Optional[Dict[str, Any]] = None) -> None:
-        """Call ``on_resource_updated`` when the resource changes."""
-        session = self._require("resources", "resources/subscribe", "subscribe")
-        options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta)
+        """Call ``on_resource_updated`` when the resource changes; the keywords are those of :meth:`request`.
+
+        From July 2026 on each such subscription is a stream of its own: for many URIs use :meth:`subscribe`.
+
+        :param uri: the resource's URI.
+        :param timeout, max_timeout, cancel, on_progress, meta: as for :meth:`request`; from July 2026 on only *timeout*
+            counts.
+        :raises NotSupported: the server did not declare such subscriptions; nothing was sent.
+        :raises ConnectionClosed: the connection is not open.
+        """
+        session, options = self._session_for(RequestOptions(timeout, max_timeout, cancel, on_progress, meta))
+        method = "subscriptions/listen" if session.change_streams else "resources/subscribe"
+        session, options = self._require(options, "resources", method, "subscribe")
+        if session.change_streams:
+            self._watch(uri, self._left_of(options))
+            return
         self._request(session, "resources/subscribe", {"uri": uri}, options)
 
     def unsubscribe_resource(self, uri: str, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                              cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
                              meta: Optional[Dict[str, Any]] = None) -> None:
-        """End a subscription."""
-        session = self._require("resources", "resources/unsubscribe", "subscribe")
-        options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta)
+        """End a subscription; the keywords are those of :meth:`request`, for revisions that send a request."""
+        session, options = self._session_for(RequestOptions(timeout, max_timeout, cancel, on_progress, meta))
+        if session.change_streams:
+            self._unwatch(uri)
+            return
+        session, options = self._require(options, "resources", "resources/unsubscribe", "subscribe")
         self._request(session, "resources/unsubscribe", {"uri": uri}, options)
 
     # --- prompts and completion ---------------------------------------------------------------------------
@@ -131,7 +155,7 @@ class Features(ToolCalls):
         return self._prompts_page(cursor, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
 
     def _prompts_page(self, cursor: Optional[str], options: RequestOptions) -> types.ListPromptsResult:
-        session = self._require("prompts", "prompts/list")
+        session, options = self._require(options, "prompts", "prompts/list")
         return self._page(session, "prompts/list", types.ListPromptsResult, cursor, options)
 
     def get_prompt(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *,
@@ -146,13 +170,12 @@ class Features(ToolCalls):
             JSON text, so that ``3`` becomes ``"3"`` and ``True`` becomes ``"true"``.
         :raises InvalidParams: there is no such prompt, or an argument is missing.
         """
-        session = self._require("prompts", "prompts/get")
+        session, options = self._require(RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh, rounds,
+                                                        input_responses, request_state), "prompts", "prompts/get")
         # Always there, as for tools: many servers check it against a schema that requires an object.
         params: Dict[str, Any] = {"name": name, "arguments": {
             key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             for key, value in (arguments or {}).items()}}
-        options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh, rounds,
-                                 input_responses, request_state)
         return self._read(types.GetPromptResult, self._request(session, "prompts/get", params, options), session, "prompts/get")
 
     def complete(self, *, argument: str, value: str, prompt: Optional[str] = None, resource: Optional[str] = None,
@@ -172,18 +195,17 @@ class Features(ToolCalls):
         """
         if (prompt is None) == (resource is None):
             raise ValueError("complete() needs prompt= or resource=, and not both")
-        session = self._open_session()
+        session, options = self._session_for(RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
         declared = session.revision.completions_capability
         if declared:
-            self._require("completions", "completion/complete")
+            session, options = self._require(options, "completions", "completion/complete")
         params: Dict[str, Any] = {
             "ref": {"type": "ref/prompt", "name": prompt} if prompt is not None else {"type": "ref/resource", "uri": resource},
             "argument": {"name": argument, "value": value}}
         if context and session.revision.completion_context:
             params["context"] = {"arguments": dict(context)}
         try:
-            answer = self._request(session, "completion/complete", params,
-                                   RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
+            answer = self._request(session, "completion/complete", params, options)
         except MethodNotFound:
             if declared:
                 raise
@@ -203,7 +225,7 @@ class Features(ToolCalls):
 
         :param level: "debug", "info", "notice", "warning", "error", "critical", "alert" or "emergency".
         """
-        if not self._open_session().set_level(level):
-            session = self._require("logging", "logging/setLevel")
-            options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta)
+        session, options = self._session_for(RequestOptions(timeout, max_timeout, cancel, on_progress, meta))
+        if not session.set_level(level):
+            session, options = self._require(options, "logging", "logging/setLevel")
             self._request(session, "logging/setLevel", {"level": level}, options)

@@ -6,17 +6,17 @@ The calls of single features are in ``methods`` and ``tasks``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, TypeVar
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
 from ...errors import InvalidParams, NotSupported, ProtocolError, RequestTimeout
 from ...protocol import codec
 from ...protocol.envelope import check_meta
 from ...rpc.cancel import CancelToken
-from ...rpc.deadline import Deadline
 from ...types import Model
 from .call import DEFAULT, Call, OnProgress, RequestOptions, progress_reader, time_limits
 from .paging import read_page, walk
 from .session import FeatureSession
+from .waiting import Waiting
 
 __all__ = ["Middleware", "Requests", "unreadable"]
 
@@ -39,11 +39,35 @@ class Requests(ABC):
         self._middleware = tuple(middleware)
 
     @abstractmethod
-    def _open_session(self) -> FeatureSession:
-        """Return the open session.
+    def _available_session(self) -> Optional[FeatureSession]:
+        """Return the session; None if it has to be waited for or opened, or cannot be used."""
+
+    @abstractmethod
+    def _wait_for_session(self, waiting: Waiting) -> FeatureSession:
+        """Return the session, once it is open.
 
         :raises ConnectionClosed: the connection is not open.
+        :raises Cancelled, RequestTimeout: the call waits no longer.
         """
+
+    def _session_for(self, options: RequestOptions) -> Tuple[FeatureSession, RequestOptions]:
+        """Return the open session, and the keywords of the call with the time that opening it took.
+
+        :raises ConnectionClosed: the connection is not open.
+        :raises Cancelled, RequestTimeout: the call waits no longer.
+        """
+        session = self._available_session()
+        if session is None:
+            seconds, most = time_limits(options.timeout, options.max_timeout, (self._timeout, self._max_timeout))
+            waiting = Waiting(seconds, most, options.cancel, spent=options.spent)
+            session = self._wait_for_session(waiting)
+            options = options._replace(spent=waiting.spent)
+        return session, options
+
+    def _left_of(self, options: RequestOptions) -> Optional[float]:
+        """Return what opening the session has left of a timeout; None without a limit."""
+        seconds = self._timeout if options.timeout is DEFAULT else options.timeout
+        return None if seconds is None else max(0.001, seconds - options.spent)
 
     def request(self, method: str, params: Optional[Dict[str, Any]] = None, *, timeout: Optional[float] = DEFAULT,
                 max_timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None,
@@ -71,12 +95,13 @@ class Requests(ABC):
         :raises TypeError, ValueError: the params are not JSON, a time is not positive, or *meta* has an invalid key
             (META-01); nothing was sent.
         """
-        return self._request(self._open_session(), method, params, RequestOptions(
+        session, options = self._session_for(RequestOptions(
             timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state))
+        return self._request(session, method, params, options)
 
     def _request(self, session: FeatureSession, method: str, params: Optional[Dict[str, Any]],
                  options: RequestOptions) -> Dict[str, Any]:
-        timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state = options
+        timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state, spent = options
         if meta:
             check_meta(meta, session.revision, reserved=True)
             params = {**(params or {}), "_meta": {**(params or {}).get("_meta", {}), **meta}}
@@ -89,11 +114,17 @@ class Requests(ABC):
             seconds, most = time_limits(timeout, max_timeout, (self._timeout, self._max_timeout))
         progress = None if on_progress is None else progress_reader(on_progress)
         call = Call(method, params, seconds, most, cancel, progress, rounds, fresh)
+        if spent:
+            call = call._replace(spent=spent)
         return session.request(call) if not self._middleware else self._proceed(session, call, 0)
 
     def send(self, call: Call) -> Dict[str, Any]:
         """Send a request that was made elsewhere, such as one that a server passes on; see :meth:`request`."""
-        session = self._open_session()
+        session = self._available_session()
+        if session is None:
+            waiting = Waiting(call.timeout, call.max_timeout, call.cancel, spent=call.spent)
+            session = self._wait_for_session(waiting)
+            call = call._replace(spent=waiting.spent)
         return session.request(call) if not self._middleware else self._proceed(session, call, 0)
 
     def _proceed(self, session: FeatureSession, call: Call, index: int) -> Dict[str, Any]:
@@ -104,24 +135,26 @@ class Requests(ABC):
 
     def notify(self, method: str, params: Optional[Dict[str, Any]] = None) -> None:
         """Send any notification."""
-        self._open_session().notify(method, params, self._timeout)
+        session, options = self._session_for(RequestOptions())
+        session.notify(method, params, self._left_of(options))
 
     def ping(self, *, timeout: Optional[float] = DEFAULT) -> None:
         """Send a ping, or ``server/discover`` in revisions without one, and return when the server has answered."""
-        known = self._open_session().revision.client_requests
-        self.request("ping" if "ping" in known else "server/discover", timeout=timeout)
+        session, options = self._session_for(RequestOptions(timeout))
+        self._request(session, "ping" if "ping" in session.revision.client_requests else "server/discover", None, options)
 
-    def _require(self, capability: str, method: str, flag: Optional[str] = None) -> FeatureSession:
-        """Return the open session if the server declared a capability.
+    def _require(self, options: RequestOptions, capability: str, method: str, flag: Optional[str] = None
+                 ) -> Tuple[FeatureSession, RequestOptions]:
+        """Return the open session, and the keywords of the call, if the server declared a capability.
 
         :raises NotSupported: it did not; nothing was sent.
         """
-        session = self._open_session()
+        session, options = self._session_for(options)
         declared = getattr(session.capabilities, capability)
         if declared is None or (flag is not None and not declared.get(flag)):
             name = capability if flag is None else f"{capability}.{flag}"
             raise NotSupported(f"{session.name} did not declare the capability {name!r}, so {method!r} was not sent")
-        return session
+        return session, options
 
     def _read(self, cls: Type[M], answer: Dict[str, Any], session: FeatureSession, method: str) -> M:
         try:
@@ -137,19 +170,20 @@ class Requests(ABC):
 
     def _walk(self, page: Callable[[Optional[str], RequestOptions], Any], member: str, options: RequestOptions) -> List[Any]:
         # One deadline for all pages (TIME-01), since the server decides on their number.
-        session = self._open_session()
+        session, options = self._session_for(options)
         _, most = time_limits(options.timeout, options.max_timeout, (self._timeout, self._max_timeout))
-        deadline = Deadline(most)
+        begun = session.now() - options.spent
 
         def next_page(cursor: Optional[str]) -> Any:
-            left = deadline.remaining()
-            if left is None:
-                return page(cursor, options)
+            given = options if cursor is None else options._replace(spent=0.0)
+            if most is None:
+                return page(cursor, given)
+            left = begun + most - session.now()
             try:
                 if left > 0:
-                    return page(cursor, options._replace(max_timeout=left))
+                    return page(cursor, given if cursor is None else given._replace(max_timeout=left))
             except RequestTimeout:
-                if not deadline.expired:
+                if session.now() < begun + most:
                     raise
             raise RequestTimeout(f"{session.name}: not all pages of its {member} came within {most:g} s (max_timeout)")
 
@@ -159,7 +193,7 @@ class Requests(ABC):
             # CACHE-16: cached pages may have cursors that are no longer valid.
             if options.fresh or not session.revision.modern:
                 raise
-        options = options._replace(fresh=True)
+        options = options._replace(fresh=True, spent=session.now() - begun)
         return walk(next_page, member, session.name)
 
 

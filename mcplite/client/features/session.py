@@ -26,6 +26,8 @@ class FeatureSession:
     has_tasks = False
     #: Whether it does so when a call says so; else the server decides (TSK-05).
     asks_for_tasks = False
+    #: Whether the server notifies changes only on streams that the client opens, one for each subscription.
+    change_streams = False
 
     @property
     def revision(self) -> Revision:

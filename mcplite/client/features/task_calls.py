@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
 
 from ...errors import InputNeeded, NotSupported, ProtocolError, RemoteError, RequestTimeout, TransportError
 from ...rpc.cancel import CancelToken
@@ -47,8 +47,8 @@ class TaskCalls(Requests):
         from .tasks.following import read_state
         from .tasks.view import TaskView
 
-        session = self._require_tasks("tasks/get")
-        answer = self._request(session, "tasks/get", {"taskId": id}, RequestOptions(timeout))
+        session, options = self._require_tasks(RequestOptions(timeout), "tasks/get")
+        answer = self._request(session, "tasks/get", {"taskId": id}, options)
         state: DetailedTask = read_state(answer, session)
         return self._task_handle(self._follower(TaskView(state), on_progress, True))
 
@@ -63,17 +63,19 @@ class TaskCalls(Requests):
         """
         from .tasks.view import TaskView
 
-        self._require_tasks("tasks/list", "list")
-        states = self._walk(self._tasks_page, "tasks", RequestOptions(timeout, max_timeout, cancel))
+        _, options = self._require_tasks(RequestOptions(timeout, max_timeout, cancel), "tasks/list", "list")
+        states = self._walk(self._tasks_page, "tasks", options)
         return [self._task_handle(self._follower(TaskView(state), None, True)) for state in states]
 
     def _tasks_page(self, cursor: Optional[str], options: RequestOptions) -> Any:
         from ...types.tasks import ListTasksResult
 
-        return self._page(self._open_session(), "tasks/list", ListTasksResult, cursor, options)
+        session, options = self._session_for(options)
+        return self._page(session, "tasks/list", ListTasksResult, cursor, options)
 
-    def _require_tasks(self, method: str, flag: Optional[str] = None) -> FeatureSession:
-        session = self._open_session()
+    def _require_tasks(self, options: RequestOptions, method: str, flag: Optional[str] = None
+                       ) -> Tuple[FeatureSession, RequestOptions]:
+        session, options = self._session_for(options)
         if method not in session.revision.task_requests:
             others = ("; keep the ids of your tasks, and take each up with client.task(id)" if session.revision.task_requests
                       else "")
@@ -81,7 +83,7 @@ class TaskCalls(Requests):
         if not session.has_tasks or flag is not None and (session.capabilities.tasks or {}).get(flag) is None:
             name = "tasks" if flag is None else f"tasks.{flag}"
             raise NotSupported(f"{session.name} did not declare the capability {name!r}, so {method!r} was not sent")
-        return session
+        return session, options
 
     # --- calls that are tasks -----------------------------------------------------------------------------
 
@@ -95,9 +97,10 @@ class TaskCalls(Requests):
         from .tasks.view import TaskView
 
         if not isinstance(known, str):
-            return self._follow_answer(known, self._open_session(), TaskView(), RequestOptions(rounds=False))
-        session = self._require_tasks("tasks/get")
-        answer = self._request(session, "tasks/get", {"taskId": known}, RequestOptions())
+            session, options = self._session_for(RequestOptions(rounds=False))
+            return self._follow_answer(known, session, TaskView(), options)
+        session, options = self._require_tasks(RequestOptions(), "tasks/get")
+        answer = self._request(session, "tasks/get", {"taskId": known}, options)
         return self._follower(TaskView(read_state(answer, session)), None, False)
 
     def send_as_task(self, call: Call) -> "TaskFollower":
@@ -107,7 +110,9 @@ class TaskCalls(Requests):
         """
         from .tasks.view import TaskView
 
-        session, view, params = self._open_session(), TaskView(), dict(call.params or {})
+        limits = RequestOptions(call.timeout, call.max_timeout, call.cancel, spent=call.spent)
+        session, limits = self._session_for(limits)
+        call, view, params = call._replace(spent=limits.spent), TaskView(), dict(call.params or {})
         meta = params.get("_meta") or {}
         if "progressToken" in meta:
             params["_meta"] = {**meta, "progressToken": session.expect_progress(view)}
@@ -149,12 +154,16 @@ class TaskCalls(Requests):
                  max_timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None) -> Dict[str, Any]:
             return self._request(session, method, params, RequestOptions(timeout, max_timeout, cancel))
 
-        return TaskFollower(view, send, self._open_session, on_progress, rounds)
+        def current(within: Optional[float] = None, cancel: Optional[CancelToken] = None) -> FeatureSession:
+            limits = RequestOptions(max_timeout=DEFAULT if within is None else max(within, 0.001), cancel=cancel)
+            return self._session_for(limits)[0]
+
+        return TaskFollower(view, send, current, on_progress, rounds)
 
     def _task_handle(self, follower: "TaskFollower", name: Optional[str] = None) -> "Task":
         from .tasks.task import Task
 
-        return Task(follower, self._open_session, lambda answer, session: self._tool_result(answer, session, name))
+        return Task(follower, follower.current, lambda answer, session: self._tool_result(answer, session, name))
 
     def _result_of_task(self, answer: Dict[str, Any], session: FeatureSession, options: RequestOptions) -> Dict[str, Any]:
         """Return the result of a call that the server may have answered with a task, which is then waited for."""
@@ -172,8 +181,9 @@ class TaskCalls(Requests):
         """
         seconds, most = time_limits(options.timeout, options.max_timeout, (self._timeout, self._max_timeout))
         silence = None if options.timeout is DEFAULT else seconds
+        left = None if most is None else most - options.spent
         try:
-            if not follower.follow(lambda state: state.finished, silence=silence, within=most, cancel=options.cancel):
+            if not follower.follow(lambda state: state.finished, silence=silence, within=left, cancel=options.cancel):
                 limits = [f"{limit:g} s {what}" for limit, what in ((silence, "without progress (timeout)"),
                                                                     (most, "in all (max_timeout)")) if limit is not None]
                 raise RequestTimeout(f"{session.name} did not finish the task {follower.id!r} within {' or '.join(limits)};"

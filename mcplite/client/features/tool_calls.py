@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["ToolCalls"]
 
 _log = get_logger(__name__)
-#: The keywords of a call that was given none, in the order in which :meth:`ToolCalls.call_tool` compares them.
-_NO_OPTIONS = (DEFAULT, DEFAULT, None, None, True, False, None, None)
+#: The keywords of a call that was given none, in the order in which :meth:`ToolCalls.call_tool` compares them; the last is
+#: the time that opening a session took.
+_NO_OPTIONS = (DEFAULT, DEFAULT, None, None, True, False, None, None, 0.0)
 
 
 class ToolCalls(TaskCalls):
@@ -70,7 +71,7 @@ class ToolCalls(TaskCalls):
 
     def _tools_page(self, cursor: Optional[str], options: RequestOptions) -> ListToolsResult:
         epoch = self._output_schemas.epoch
-        session = self._require("tools", "tools/list")
+        session, options = self._require(options, "tools", "tools/list")
         page = self._page(session, "tools/list", ListToolsResult, cursor, options)
         page.tools = session.usable_tools(page.tools)
         if session.revision.structured_output:
@@ -122,9 +123,12 @@ class ToolCalls(TaskCalls):
         :raises ToolError: the tool failed, and the client was made with ``raise_for_error=True``.
         :raises TypeError, ValueError: the arguments are not JSON; nothing was sent.
         """
-        session = self._open_session()
+        session, spent = self._available_session(), 0.0
+        if session is None:
+            session, options = self._session_for(RequestOptions(timeout, max_timeout, cancel))
+            spent = options.spent
         if session.capabilities.tools is None:
-            self._require("tools", "tools/call")
+            self._require(RequestOptions(timeout, max_timeout, cancel, spent=spent), "tools", "tools/call")
         if _log.isEnabledFor(INFO):
             _log.info("%s: calling the tool %.200r", session.name, name)  # TOOL-50
         if arguments is None:
@@ -134,21 +138,23 @@ class ToolCalls(TaskCalls):
                 raise TypeError(f"the arguments of the tool {name!r} must be a dict, not {type(arguments).__name__}")
             arguments = dict(arguments)
         params = {"name": name, "arguments": arguments}
+        begun = session.now() - spent if session.has_tasks else 0.0
         if session.asks_for_tasks:
-            options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh, rounds)
+            options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, spent=spent)
             if self._task_support_of(name, options) == "required":  # TSK-08
                 task = self._start_task(session, params, options)
+                options = options._replace(spent=session.now() - begun)
                 return self._tool_result(self._finish_task(task, session, options), session, name)
         if not self._middleware and _NO_OPTIONS == (
-                timeout, max_timeout, on_progress, meta, rounds, fresh, input_responses, request_state):
+                timeout, max_timeout, on_progress, meta, rounds, fresh, input_responses, request_state, spent):
             # As _request() has it without options.
             answer = session.request(Call("tools/call", params, *self._default_limits, cancel))
         else:
             answer = self._request(session, "tools/call", params, RequestOptions(
-                timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state))
+                timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state, spent))
         if type(answer) is dict and (answer.get("resultType") == "task" or "task" in answer):
             answer = self._result_of_task(answer, session, RequestOptions(
-                timeout, max_timeout, cancel, on_progress, meta, fresh, rounds))
+                timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, spent=session.now() - begun))
         return self._tool_result(answer, session, name)
 
     def start_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *, ttl: Optional[float] = None,
@@ -172,8 +178,8 @@ class ToolCalls(TaskCalls):
         """
         from .tasks.view import TaskView
 
-        session = self._require("tools", "tools/call")
-        options = RequestOptions(timeout, cancel=cancel, on_progress=on_progress, meta=meta)
+        session, options = self._require(RequestOptions(timeout, cancel=cancel, on_progress=on_progress, meta=meta),
+                                         "tools", "tools/call")
         params = {"name": name, "arguments": dict(arguments or {})}
         instead = "call_tool() runs it and waits for the result"
         if not session.has_tasks:

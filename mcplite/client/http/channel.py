@@ -189,7 +189,7 @@ class HTTPChannel(Channel):
     def set_version(self, version: Optional[str]) -> None:
         self._endpoint.version = version
 
-    def listen(self, on_session_lost: Callable[[str], object]) -> None:
+    def listen(self, on_session_lost: Callable[[str], object], timeout: float) -> None:
         if not self._listens:
             return
         stream = GetStream(self._endpoint, self._receive, lambda error: on_session_lost(error.session))
@@ -199,7 +199,7 @@ class HTTPChannel(Channel):
             before, self._get_stream = self._get_stream, stream
         if before is not None:
             before.stop()
-        stream.start()
+        stream.start(timeout)
 
     def alternative(self, error: Exception) -> Optional[Channel]:
         if not isinstance(error, HTTPStatusError) or error.status not in _MAYBE_OLDER:
@@ -220,12 +220,17 @@ class HTTPChannel(Channel):
         if stream is not None:
             stream.stop()
         if self._endpoint.session_id:
-            self._end_session()
+            self._end_session(self._endpoint.session_id)
         self._endpoint.close()
 
-    def _end_session(self) -> None:
+    def restore_session_id(self, lost: str) -> None:
+        begun, self._endpoint.session_id = self._endpoint.session_id, lost
+        if begun and begun != lost and self._workers is not None:
+            self._workers.spawn(lambda: self._end_session(begun))
+
+    def _end_session(self, id: str) -> None:
         try:
             with self._open_exchange(Deadline(_SOON_SECONDS), after_close=True, may_log_in=False) as exchange:
-                self._endpoint.end_session(exchange)
+                self._endpoint.end_session(exchange, id)
         except (TransportError, Stopped) as error:
             _log.debug("the end of the session was not sent to %s: %s", self.name, error)

@@ -82,12 +82,12 @@ class HTTPEndpoint:
             raise self._session_lost(session, unserved=False)
         return reply
 
-    def end_session(self, exchange: Exchange) -> None:
-        """Tell the server that the session is over (SESS-10); it may refuse to hear it (SESS-11).
+    def end_session(self, exchange: Exchange, id: str) -> None:
+        """Tell the server that a session is over (SESS-10); it may refuse to hear it (SESS-11).
 
         :raises TransportError, AuthError, Stopped: as for :meth:`OriginClient.send_authorized`.
         """
-        self._client.send_authorized(exchange, "DELETE", None, self._session_headers(self.session_id)).excerpt()
+        self._client.send_authorized(exchange, "DELETE", None, self._session_headers(id)).excerpt()
 
     def handle_refusal(self, reply: Reply, what: str, id: Optional[int], receive: Callable[[bytes], None]) -> None:
         """Deal with the response to a message that was not accepted.

@@ -57,15 +57,16 @@ class GetStream:
         self._thread: Optional[threading.Thread] = None
         self._faults = FaultLog(_log, self._stop.wait)
 
-    def start(self) -> None:
+    def start(self, timeout: float) -> None:
         """Start to listen; return when the stream is there, or the server takes long to answer.
 
         Nothing that the server sends from then on is missed. Some servers begin their response with the first event only.
 
+        :param timeout: seconds after which it returns as well.
         :raises TransportError: the system has no thread for it.
         """
         self._thread = start_thread(self._run, "mcplite listener")
-        self._answered.wait(_START_SECONDS)
+        self._answered.wait(max(0.0, min(_START_SECONDS, timeout)))
 
     def stop(self) -> None:
         """End the thread; callable from any thread, itself included."""

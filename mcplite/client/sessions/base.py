@@ -11,6 +11,7 @@ from ...errors import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
 from ...types.records import Record, record
 from ..features.observer import ObservedSession, observed_request
 from ..features.session import FeatureSession
+from ..features.waiting import Waiting
 from .connection import ConnectionHandler, ServerConnection
 
 if TYPE_CHECKING:
@@ -71,8 +72,6 @@ class ClientSession(ConnectionHandler, FeatureSession, ObservedSession):
 
     #: Whether a new session with a new process of the server can replace this one.
     restartable = False
-    #: Whether the server notifies changes only on streams that the client opens, one for each subscription.
-    change_streams = False
     #: The server's answer to ``initialize``, or an equivalent made of ``server/discover``; None until the session is open.
     result: Optional[InitializeResult] = None
     #: The level of log messages that each request asks for; None asks for no messages.
@@ -98,8 +97,11 @@ class ClientSession(ConnectionHandler, FeatureSession, ObservedSession):
         """Open one stream of changes and return when the server ends it; only with :attr:`change_streams`."""
         raise NotImplementedError
 
-    def take_over(self, lost: "ClientSession") -> None:
-        """Take over what was set in *lost*, a session that has ended, or that of another process."""
+    def take_over(self, lost: "ClientSession", waiting: Waiting) -> None:
+        """Take over what was set in *lost*, a session that has ended, or that of another process.
+
+        :param waiting: of the call that needs this one.
+        """
 
     def _opened(self, result: InitializeResult) -> None:
         self._handlers.server_info = result.server_info

@@ -12,6 +12,7 @@ from ...errors import HTTPStatusError, RemoteError
 from ...protocol.methods import REPEATABLE
 from ...rpc.cancel import CancelToken
 from ..features.call import Call
+from ..features.waiting import Waiting
 
 __all__ = ["send_again"]
 
@@ -24,20 +25,21 @@ _LONGEST_PAUSE_SECONDS = 10.0
 _OTHERWISE = frozenset({"server/discover", "subscriptions/listen"})
 
 
-def send_again(send: Callable[[Call], Dict[str, Any]], call: Call, error: Refusal) -> Dict[str, Any]:
+def send_again(send: Callable[[Call], Dict[str, Any]], call: Call, error: Refusal, spent: float) -> Dict[str, Any]:
     """Send a request again that a server has refused, while it is busy, and return its result.
 
     It is repeated only if it may run twice, or continues a call with ``requestState``, which a server takes once. The pause
     is the server's, and longer with each attempt. Both limits of the call hold for all attempts together.
 
     :param error: the refusal, which is raised again if it does not ask for another attempt.
+    :param spent: the seconds of the call's limits that the first attempt took.
     :raises RemoteError, HTTPStatusError: the last answer of a server that stays busy, or what it answered otherwise.
     :raises Cancelled: the call was cancelled meanwhile.
     """
     if call.method in _OTHERWISE or (call.method not in REPEATABLE and "requestState" not in (call.params or {})):
         raise error
-    begun, attempts = time.monotonic(), 0
-    left = min(seconds for seconds in (_MOST_SECONDS, call.timeout, call.max_timeout) if seconds is not None)
+    waiting, attempts = Waiting(call.timeout, call.max_timeout, call.cancel, spent=call.spent + spent), 0
+    begun, left = time.monotonic(), waiting.least(_MOST_SECONDS)
     while True:
         attempts += 1
         asked = error.retry_after
@@ -45,11 +47,8 @@ def send_again(send: Callable[[Call], Dict[str, Any]], call: Call, error: Refusa
         if pause is None or pause > _LONGEST_PAUSE_SECONDS or time.monotonic() - begun + pause >= left:
             raise error
         _wait(pause, call.cancel)
-        most = call.max_timeout
-        if most is not None:
-            most = max(0.001, most - (time.monotonic() - begun))
         try:
-            return send(call._replace(id=None, max_timeout=most))
+            return send(call._replace(id=None, spent=waiting.spent + time.monotonic() - begun))
         except (RemoteError, HTTPStatusError) as refusal:
             error = refusal
 

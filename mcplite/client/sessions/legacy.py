@@ -33,9 +33,11 @@ from ...rpc.tracing import get_logger
 from ...types import InitializeResult
 from ..features.call import Call
 from ..features.observer import observed_question
+from ..features.waiting import Waiting
 from .base import ClientSession, SessionOptions
 from .busy import send_again
 from .connection import ServerConnection
+from .opening_lock import OpeningLock
 from .rate_limit import RateLimit
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["LegacySession", "ServerState"]
 
 _log = get_logger(__name__)
+_DIRECT = Delivery()
 #: How often in a minute a lost session is replaced, before the error is passed on (REL-47).
 _RENEWALS = 3
 #: The requests that change the state of a session.
@@ -135,13 +138,14 @@ class LegacySession(ClientSession):
         #: The pause of the handler that runs on a thread, by the thread's ident; empty but while handlers run.
         self._paused: Dict[int, _Pause] = {}
         self._server_state = ServerState()
-        #: Held by the one thread that replaces a lost session, for as long as that takes; others wait for it.
-        self._renewing = new_lock()
-        self._renewals = RateLimit(_RENEWALS)
+        #: Held by the one thread that replaces a lost session; others wait for it.
+        self._renewing = OpeningLock(_RENEWALS)
+        #: Whether the server can lose the session and not the connection, so that a call has to know when it began.
+        self._over_http = connection.channel.carries_beside
         #: Guards ``_questions``, the questions without an answer with the bytes that each takes; held for dictionary work.
         self._lock = new_lock()
         self._questions: Dict[Incoming, int] = {}
-        self._handshake: Callable[[], InitializeResult]
+        self._handshake: Callable[[Waiting], InitializeResult]
         #: Loaded when this side starts its first task, and when it is given its first.
         self._started_tasks: "Optional[StartedTasks]" = None
         self._received_tasks: "Optional[ReceivedTasks]" = None
@@ -171,7 +175,7 @@ class LegacySession(ClientSession):
         :raises ProtocolError: the answer breaks the rules.
         :raises ConnectionClosed, RemoteError: as for every call.
         """
-        self._handshake = lambda: self._shake(wanted, pinned, timeout)
+        self._handshake = lambda waiting: self._shake(wanted, pinned, timeout, waiting.cancel, waiting.least(timeout))
         return self._shake(wanted, pinned, timeout, cancel, left)
 
     def _shake(self, wanted: Revision, pinned: bool, timeout: float, cancel: Optional[CancelToken] = None,
@@ -215,35 +219,48 @@ class LegacySession(ClientSession):
         self._handshake_done.set()
         self._channel.set_version(revision.name if revision.version_header == "checked" else None)
         self.peer.notify("notifications/initialized", timeout=max(0.001, end - self.peer.now()))
-        self._channel.listen(self.renew)
+        self._channel.listen(lambda lost: self.renew(lost, Waiting()), end - self.peer.now())
         return result
 
-    def renew(self, lost: str) -> None:
+    def renew(self, lost: str, waiting: Waiting) -> None:
         """Replace a session that the server has lost (SESS-09).
 
         :param lost: the id of the lost session; nothing is done if another thread has replaced it.
+        :param waiting: of the call that needs it; a session that is not complete when the call ends is ended with it.
         :raises SessionLost: the server has lost sessions too often.
+        :raises Cancelled, RequestTimeout: the call waits no longer.
         :raises RemoteError, ProtocolError, RequestTimeout, TransportError: as for :meth:`open`.
         """
-        with self._renewing:
+        now = self.peer.now
+        with self._renewing.hold(waiting, self.peer.name, now) as failure:
             if self._channel.session_id != lost or self.peer.closed:
                 return
-            if not self._renewals.admit():
+            if failure is not None:
+                raise failure
+            if not self._renewing.admit():
                 raise SessionLost(f"{self.peer.name} has lost our session {_RENEWALS} times within a minute",
                                   session=lost, unserved=False)
             _log.info("%s has lost our session; a new one is opened", self.peer.name)
-            self._handshake()
-            self._restore()
+            try:
+                with waiting.counting(now):
+                    self._handshake(waiting)
+                self._restore(waiting)
+            except RemoteError:
+                raise
+            except BaseException:
+                self._channel.restore_session_id(lost)
+                raise
         self.connection.note_change("notifications/tools/list_changed", {})  # the server may be another version now
 
-    def take_over(self, lost: ClientSession) -> None:
+    def take_over(self, lost: ClientSession, waiting: Waiting) -> None:
         if isinstance(lost, LegacySession):
             self._server_state = lost._server_state
-            self._restore()
+            self._restore(waiting)
 
-    def _restore(self) -> None:
+    def _restore(self, waiting: Waiting) -> None:
         for method, params in self._server_state.requests():
-            self.peer.call(method, params, timeout=_HANDSHAKE_SECONDS)
+            with waiting.counting(self.peer.now):
+                self.peer.call(method, params, timeout=waiting.least(_HANDSHAKE_SECONDS), cancel=waiting.cancel)
 
     def _refused(self, error: RemoteError, wanted: Revision) -> RemoteError:
         # LIFE-19: some servers refuse a revision with an error instead of answering with another.
@@ -267,15 +284,18 @@ class LegacySession(ClientSession):
         return result
 
     def _call_renewing(self, call: Call) -> Dict[str, Any]:
+        begun = self.peer.now() if self._over_http else 0.0
         try:
             return self._call(call)
         except SessionLost as error:
             if not error.unserved and call.method not in REPEATABLE:
                 raise
-            self.renew(error.session)
-            return self._call(call._replace(id=None))
+            waiting = Waiting(call.timeout, call.max_timeout, call.cancel, f"did not answer {call.method!r}",
+                              call.spent + self.peer.now() - begun)
+            self.renew(error.session, waiting)
+            return self._call(call._replace(id=None, spent=waiting.spent))
         except (RemoteError, HTTPStatusError) as error:
-            return send_again(self._call, call, error)
+            return send_again(self._call, call, error, self.peer.now() - begun)
 
     def _call(self, call: Call) -> Dict[str, Any]:
         id, params = call.id, call.params
@@ -288,14 +308,17 @@ class LegacySession(ClientSession):
             params = dict(params or {})
             params["_meta"] = {**(params.get("_meta") or {}), "progressToken": id}
         pause = self._paused.get(threading.get_ident()) if self._paused else None
+        delivery = Delivery(spent=call.spent) if call.spent else _DIRECT
         try:
             if pause is None:
-                return self.peer.call(call.method, params, id=id, timeout=call.timeout,  # type: ignore[no-any-return]
-                                      max_timeout=call.max_timeout, cancel=call.cancel, on_progress=call.on_progress)
+                return self.peer.call(  # type: ignore[no-any-return]
+                    call.method, params, id=id, timeout=call.timeout, max_timeout=call.max_timeout, cancel=call.cancel,
+                    on_progress=call.on_progress, delivery=delivery)
             # A handler calls the server: it frees its place among the workers, since the answer may need one (REL-56).
             with self.connection.workers.suspended(), pause.lifted():
-                return self.peer.call(call.method, params, id=id, timeout=call.timeout,  # type: ignore[no-any-return]
-                                      max_timeout=call.max_timeout, cancel=call.cancel, on_progress=call.on_progress)
+                return self.peer.call(  # type: ignore[no-any-return]
+                    call.method, params, id=id, timeout=call.timeout, max_timeout=call.max_timeout, cancel=call.cancel,
+                    on_progress=call.on_progress, delivery=delivery)
         except UrlElicitationRequired as error:
             self._handlers.expect(error.urls)
             raise
@@ -305,8 +328,9 @@ class LegacySession(ClientSession):
         try:
             self.peer.notify(method, params, timeout=timeout)
         except SessionLost as error:
-            self.renew(error.session)
-            self.peer.notify(method, params, timeout=timeout)
+            waiting = Waiting(timeout, what=f"did not take {method!r}")
+            self.renew(error.session, waiting)
+            self.peer.notify(method, params, timeout=None if timeout is None else waiting.least(timeout))
 
     def on_end(self) -> None:
         self._handshake_done.set()

@@ -19,6 +19,7 @@ from ..features.cache import CACHEABLE, Cache
 from ..features.call import Call
 from ..features.listed import Listed, sizes_of
 from ..features.observer import observed_question
+from ..features.waiting import Waiting
 from .base import MODERN_ERRORS, ClientSession, SessionOptions, Subscriber
 from .busy import send_again
 from .connection import ServerConnection
@@ -113,7 +114,7 @@ class ModernSession(ClientSession):
         self.use_revision(self._revision)
         return True
 
-    def take_over(self, lost: ClientSession) -> None:
+    def take_over(self, lost: ClientSession, waiting: Waiting) -> None:
         if lost.log_level is not None:
             self.set_level(lost.log_level)
 
@@ -142,27 +143,31 @@ class ModernSession(ClientSession):
         :param place: the cache for the result, with the params and the epoch of its entry; None if it is not cached.
         """
         begun = self.peer.now()
-        result = self._send_patiently(call)
+        result = self._send_patiently(call, begun)
         if result.get("resultType") == "input_required":
-            return self._rounds.run(call._replace(id=None), result, self.peer.now() - begun, self._send_patiently,
-                                    self._revision)
+            return self._rounds.run(call._replace(id=None, spent=0.0), result, call.spent + self.peer.now() - begun,
+                                    lambda sent: self._send_patiently(sent, self.peer.now()), self._revision)
         if place is not None:  # CACHE-07: results of several rounds are not cached
             cache, params, epoch = place
             cache.keep(call.method, params, result, epoch)
         return result
 
-    def _send_patiently(self, call: Call) -> Dict[str, Any]:
-        """Send a request, again while the server is busy."""
+    def _send_patiently(self, call: Call, begun: float) -> Dict[str, Any]:
+        """Send a request, again while the server is busy.
+
+        :param begun: now, by the clock of the connection.
+        """
         try:
             # As _send_with_retry() does it, for a message without headers that cannot be stale either.
-            return self._send_once(call) if not self._carries_headers else self._send_with_retry(call)
+            return self._send_once(call) if not self._carries_headers else self._send_with_retry(call, begun)
         except (RemoteError, HTTPStatusError) as error:
-            return send_again(self._send_with_retry, call, error)
+            return send_again(self._send_with_retry, call, error, self.peer.now() - begun)
 
-    def _send_with_retry(self, call: Call) -> Dict[str, Any]:
+    def _send_with_retry(self, call: Call, begun: Optional[float] = None) -> Dict[str, Any]:
         """Send a request with its headers; once more if the server expects other headers or a connection was stale."""
         marked = self._carries_headers and call.method == "tools/call"
-        begun = self.peer.now() if marked else 0.0
+        if begun is None:
+            begun = self.peer.now()
         if marked:
             call = call._replace(headers=self._parameter_headers(call))
         first: Optional[TransportError] = None
@@ -177,7 +182,7 @@ class ModernSession(ClientSession):
                 raise
             again, first = call, error  # H26-22
         try:
-            return self._send_once(again._replace(id=None))
+            return self._send_once(again._replace(id=None, spent=call.spent + self.peer.now() - begun))
         except TransportError as error:
             if first is None:
                 raise
@@ -192,9 +197,10 @@ class ModernSession(ClientSession):
         _log.info("%s expects other headers for the tool %.100r (%s); its list is read again", self.name,
                   (call.params or {}).get("name"), error.message)
         self._cache.changed("notifications/tools/list_changed")  # the cached list is outdated
-        if call.max_timeout is not None:
-            call = call._replace(max_timeout=max(call.max_timeout - (self.peer.now() - begun), 0.001))
-        self._options.list_tools(timeout=call.timeout, max_timeout=call.max_timeout, cancel=call.cancel)
+        most = call.max_timeout
+        if most is not None:
+            most = max(most - call.spent - (self.peer.now() - begun), 0.001)
+        self._options.list_tools(timeout=call.timeout, max_timeout=most, cancel=call.cancel)
         headers = self._parameter_headers(call)
         return None if headers == call.headers else call._replace(headers=headers)
 
@@ -221,10 +227,12 @@ class ModernSession(ClientSession):
             stamped["_meta"]["progressToken"] = id
         if self._trace_context is not None:
             stamped["_meta"].update(envelopes.checked_trace(self._trace_context()))
-        delivery = _DIRECT if call.notice and not call.lasting else Delivery(cancel_notice=call.notice, lasting=call.lasting)
+        delivery = _DIRECT
         if self._carries_headers:
             headers = {**routing_headers.standard(method, stamped, self._revision.name), **call.headers}
-            delivery = Delivery(beside=headers, cancel_notice=call.notice, lasting=call.lasting)
+            delivery = Delivery(None, headers, call.notice, call.lasting, call.spent)
+        elif not call.notice or call.lasting or call.spent:
+            delivery = Delivery(None, None, call.notice, call.lasting, call.spent)
         try:
             result = self.peer.call(method, stamped, id=id, timeout=call.timeout, max_timeout=call.max_timeout,
                                     cancel=call.cancel, on_progress=call.on_progress, delivery=delivery)

@@ -42,3 +42,9 @@ class RateLimit:
                 return False
             self._admitted.append(now)  # the oldest falls out
             return True
+
+    def retract(self) -> None:
+        """Do not count the latest event."""
+        with self._lock:
+            if self._admitted:
+                self._admitted.pop()

@@ -29,12 +29,12 @@ class Subscriptions:
 
     :param handlers: the user's callbacks.
     :param current: returns the open session, which may be another one after a restart.
-    :param subscribe: sends ``resources/subscribe`` for a URI, within a timeout, in the era that has it.
+    :param subscribe: sends ``resources/subscribe`` for a URI, within ``timeout=``, in the era that has it.
     :param unsubscribe: sends ``resources/unsubscribe``.
     """
 
     def __init__(self, handlers: Handlers, current: Callable[[], ClientSession],
-                 subscribe: Callable[[str, Optional[float]], object], unsubscribe: Callable[[str], object]) -> None:
+                 subscribe: Callable[..., object], unsubscribe: Callable[[str], object]) -> None:
         self._handlers = handlers
         self._current = current
         self._subscribe = subscribe
@@ -61,7 +61,7 @@ class Subscriptions:
                 subscription.begin(self._current, timeout)
             else:
                 for uri in filter.uris:
-                    self._subscribe(uri, timeout)
+                    self._subscribe(uri, timeout=timeout)
                 subscription.acknowledged(filter.wire)
         except BaseException:
             subscription.close()

@@ -12,6 +12,7 @@ from mcplite.client.features.call import Call
 from mcplite.client.sessions.busy import send_again
 from mcplite.errors import BackendError, Cancelled, HTTPStatusError, RemoteError
 from mcplite.rpc.cancel import CancelToken
+from tests.support.webscript import WebScript
 
 PATIENCE = 60
 
@@ -37,10 +38,11 @@ class Server:
 
 def send_patiently(send, call):
     """Send a request as the sessions do."""
+    begun = time.monotonic()
     try:
         return send(call)
     except (RemoteError, HTTPStatusError) as error:
-        return send_again(send, call, error)
+        return send_again(send, call, error, time.monotonic() - begun)
 
 
 @pytest.mark.parametrize("kind", [RemoteError, HTTPStatusError])
@@ -48,7 +50,8 @@ def test_a_request_that_may_run_twice_is_sent_again(kind):
     server = Server(busy(kind=kind), busy(kind=kind))
     assert send_patiently(server, Call("tools/list", id=7, timeout=50.0, max_timeout=60.0)) == {"tools": []}
     assert [call.id for call in server.calls] == [7, None, None], "each with an id of its own"
-    assert server.calls[2].max_timeout < 60.0 and server.calls[2].timeout == 50.0
+    assert 0 == server.calls[0].spent < server.calls[1].spent < server.calls[2].spent < 50
+    assert (server.calls[2].timeout, server.calls[2].max_timeout) == (50.0, 60.0)
 
 
 def test_an_answer_to_a_question_is_sent_again_and_a_first_call_is_not():
@@ -134,3 +137,26 @@ def test_the_answer_of_a_user_outlives_an_outage_of_the_servers_store():
         assert client.call_tool("ask").text == "accept"
     back.join(PATIENCE)
     assert asked == ["Sure?"], "the user is asked once"
+
+
+@pytest.mark.parametrize("limit, text", [("timeout", r"1\.5 s \(timeout\)"), ("max_timeout", r"1\.5 s in all \(max_timeout\)")])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_a_call_has_one_deadline_for_all_attempts(era, limit, text):
+    begun = []
+
+    def late(request, answer):
+        if not begun:
+            time.sleep(1)  # as long as a slow proxy takes to refuse
+            begun.append(time.monotonic())
+            return answer.status(503, Retry_After="0")
+        return answer.hold()
+
+    with WebScript() as script:
+        script.on_resources_list = late
+        script.on_server_discover = lambda request, answer: answer.json(script.result(request, {
+            "supportedVersions": ["2026-07-28"], "capabilities": {"resources": {}}, "resultType": "complete"}))
+        with mcplite.connect(script.url, era=era, timeout=PATIENCE) as client:
+            with pytest.raises(mcplite.RequestTimeout, match=rf"within {text}"):
+                client.list_resources_page(**{limit: 1.5})
+        assert time.monotonic() - begun[0] < 1.3
+        assert len(script.wait_for("resources/list")) == 2

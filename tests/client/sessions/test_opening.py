@@ -2,15 +2,17 @@
 
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import mcplite
+from mcplite.client.sessions import opening
 from mcplite.errors import ConnectionClosed, TransportError
 from mcplite.rpc.interfaces import Channel
-from tests.support.fakes import LIMIT, Fake
+from tests.support.fakes import LIMIT, Fake, start
 
 # --- another way to the same server -------------------------------------------------------------------------
 
@@ -179,3 +181,28 @@ def test_a_server_is_not_started_again(mortal, when):
         with pytest.raises(ConnectionClosed):
             client.call_tool("pid")
         assert client.state == "closed"
+
+
+@pytest.mark.parametrize("limit", ["timeout", "max_timeout", "cancel"])
+def test_the_limits_of_a_call_hold_before_a_server_is_started_again(mortal, limit, monkeypatch):
+    command, env = mortal
+    with mcplite.connect(command, env=env, timeout=LIMIT) as client:
+        die(client), die(client)
+        monkeypatch.setattr(opening, "_BACK_OFF", 60)
+        for _ in range(4):
+            token = mcplite.CancelToken()
+            options = {"cancel": token} if limit == "cancel" else {limit: 0.3}
+            begun = time.monotonic()
+            caller, outcome = start(client.call_tool, "pid", **options)
+            if limit == "cancel":
+                time.sleep(0.2)
+                token.cancel("enough")
+            caller.join(LIMIT)
+            assert time.monotonic() - begun < 20
+            kind, text = {"timeout": (mcplite.RequestTimeout, r"within 0\.3 s \(timeout\)"),
+                          "max_timeout": (mcplite.RequestTimeout, r"within 0\.3 s in all \(max_timeout\)"),
+                          "cancel": (mcplite.Cancelled, "enough")}[limit]
+            with pytest.raises(kind, match=text):
+                raise outcome[0]
+        monkeypatch.setattr(opening, "_BACK_OFF", 0.01)
+        assert client.call_tool("pid").text, "no start was counted that was given up"

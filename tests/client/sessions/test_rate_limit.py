@@ -29,3 +29,13 @@ def test_refused_events_do_not_count():
 def test_none_means_no_limit():
     limit = RateLimit(None)
     assert all(limit.admit() for _ in range(10_000))
+
+
+def test_an_event_that_is_taken_back_does_not_count():
+    limit = RateLimit(1, lambda: 0.0)
+    assert limit.admit() and not limit.admit()
+    limit.retract()
+    assert limit.admit() and not limit.admit()
+    for _ in range(2):
+        limit.retract()
+    assert limit.recent == 0

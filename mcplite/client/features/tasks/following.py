@@ -66,16 +66,17 @@ class TaskFollower:
 
     :param view: of the task.
     :param send: sends the requests about it.
-    :param current: returns the open session.
+    :param current: returns the open session; takes the seconds and the token that limit the wait for it, or nothing.
     :param on_progress: called on the waiting thread with each progress report and each new status message.
     :param rounds: whether the client's handlers answer its questions; else ``InputNeeded`` is raised.
     """
 
-    def __init__(self, view: TaskView, send: TaskRequest, current: Callable[[], FeatureSession],
+    def __init__(self, view: TaskView, send: TaskRequest, current: Callable[..., FeatureSession],
                  on_progress: Optional[OnProgress] = None, rounds: bool = True) -> None:
         self.view = view
         self._send = send
-        self._current = current
+        #: Returns the open session, within so many seconds and until a token is cancelled.
+        self.current = current
         self._on_progress = on_progress
         self._on_status: Optional[Callable[[str], object]] = None
         #: Whether its changes are passed on to others, so that each should come at once.
@@ -122,7 +123,15 @@ class TaskFollower:
         :raises InputNeeded: the task asks questions, and they are left to the caller.
         :raises MCPError: the server cannot be asked about the task; ``task_id`` has its id.
         """
-        session, view = self._current(), self.view
+        begun, view = time.monotonic(), self.view
+        try:
+            session = self.current(within, cancel)
+        except RequestTimeout:
+            if within is None or time.monotonic() - begun < within:
+                raise
+            return False
+        if within is not None:
+            within -= time.monotonic() - begun
         with contextlib.ExitStack() as stack:
             if cancel is not None:
                 stack.callback(cancel.add_callback(view.wake))
@@ -196,7 +205,7 @@ class TaskFollower:
 
     def update(self, answers: Dict[str, Any]) -> None:
         """Send the answers to questions of the task, by their keys."""
-        self._send(self._current(), "tasks/update", {"taskId": self.id, "inputResponses": answers})
+        self._send(self.current(), "tasks/update", {"taskId": self.id, "inputResponses": answers})
         with self._lock:
             self._answered.update(answers)
 
@@ -242,7 +251,7 @@ class TaskFollower:
         :raises Cancelled: the task was cancelled.
         :raises RemoteError: the task failed; the error that its request would have got.
         """
-        state, session = self.view.state, self._current()
+        state, session = self.view.state, self.current()
         if state.status == CANCELLED:
             because = f": {state.status_message}" if state.status_message else ""
             raise about_task(Cancelled(f"the task {self.id!r} was cancelled{because}"), self.id, "")
@@ -268,7 +277,7 @@ class TaskFollower:
 
     def cancel(self, max_timeout: Optional[float] = DEFAULT) -> None:
         """Ask the server to cancel the task."""
-        session = self._current()
+        session = self.current()
         answer = self._send(session, "tasks/cancel", {"taskId": self.id}, max_timeout=max_timeout)
         if "taskId" in answer:
             self.view.put(read_state(answer, session))
