@@ -8,15 +8,17 @@ client without a session has a connection for itself while it runs, if the clien
 
 import contextlib
 import json
-import threading
 from typing import Any, ContextManager, Dict, Iterator, List, Optional, Tuple
 
 from ..client.client import Client
 from ..client.features.observer import ClientObserver
+from ..client.features.waiting import Waiting
+from ..client.sessions.opening_lock import OpeningLock
 from ..errors import ConnectionClosed, MCPError, RemoteError
 from ..protocol import codec
 from ..revisions import NEWEST
 from ..rpc.forks import new_lock
+from ..rpc.threads import start_thread
 from ..server.runtime.runtime import OpenSession
 from ..server.sessions.legacy import LegacySession
 from ..types import ClientCapabilities, Implementation
@@ -115,7 +117,7 @@ class Links:
         #: By principal: what serves clients without a session that cannot be asked.
         self._plain: Dict[Optional[str], Link] = {}
         #: Held by the call that opens a connection of these two kinds, so that there is one; by session or principal.
-        self._opening: Dict[Any, threading.Lock] = {}
+        self._opening: Dict[Any, OpeningLock] = {}
         self._idle: List[Tuple[Key, Link]] = []
 
     def create(self, declared: ClientCapabilities, session: Optional[LegacySession] = None,
@@ -136,21 +138,33 @@ class Links:
             link.client.observe(self.observer)
         return link
 
-    def _hold_plain(self, owner: Optional[str]) -> Link:
+    def _open(self, link: Link, call: RelayedCall) -> None:
+        """Open a connection for a call; it is closed if the call is cancelled before that is done."""
+        # On a thread, since closing may take long, and this may be the thread that reads.
+        uncancel = call.context.token.add_callback(lambda: start_thread(link.client.close, "mcplite closer"))
+        try:
+            link.open()
+        finally:
+            uncancel()
+        call.context.token.check()
+
+    def _hold_plain(self, owner: Optional[str], call: RelayedCall) -> Link:
         """Return the connection for the calls of clients without a session that cannot be asked, held for one of them."""
         with self._lock:
-            opening = self._opening.setdefault(owner, new_lock())
-        with opening:
+            opening = self._opening.setdefault(owner, OpeningLock())
+        with opening.hold(Waiting(cancel=call.context.token), self._name) as failure:
             with self._lock:
                 link = self._plain.pop(owner, None)
                 if link is not None and link.usable:
                     self._plain[owner] = link  # at the end, behind those that were used longer ago
                     link.hold()
                     return link
+            if failure is not None:
+                raise failure
             link = self.create(ClientCapabilities())
             link.hold()
             try:
-                link.open()
+                self._open(link, call)
             except BaseException:
                 with self._lock:
                     self._opening.pop(owner, None)
@@ -188,7 +202,7 @@ class Links:
         declared, info = declared_by(context), context.client_info
         text = json.dumps(codec.encode(declared, NEWEST), sort_keys=True)
         if text == "{}":
-            link = self._hold_plain(context.session.owner)
+            link = self._hold_plain(context.session.owner, call)
             try:
                 with _Noted(link, call):
                     yield link
@@ -203,15 +217,17 @@ class Links:
     @contextlib.contextmanager
     def _own_link(self, session: LegacySession, call: RelayedCall) -> Iterator[Link]:
         with self._lock:
-            opening = self._opening.setdefault(session, new_lock())
-        with opening:
+            opening = self._opening.setdefault(session, OpeningLock())
+        with opening.hold(Waiting(cancel=call.context.token), self._name) as failure:
             link = self._own.get(session)
             fresh = link is None or not link.usable
             if link is None or not link.usable:
+                if failure is not None:
+                    raise failure
                 link = self.create(declared_by(call.context), session, session.client_info)
                 link.handlers.add(call)  # a server may ask as soon as the connection is open
                 try:
-                    link.open()
+                    self._open(link, call)
                 except BaseException:
                     link.handlers.remove(call)
                     raise
@@ -241,7 +257,7 @@ class Links:
         try:
             with _Noted(link, call):
                 if not opened:
-                    link.open()
+                    self._open(link, call)
                 yield link
         except RemoteError:
             self._give_back(key, link, True)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 import mcplite
 from mcplite.proxy import links
 from tests.support.callers import wait_until
+from tests.support.fakes import start
+from tests.support.webscript import WebScript
 
 LIMIT = 30
 
@@ -172,3 +175,29 @@ def test_a_client_that_cannot_be_asked_is_named_in_the_error():
 def _call(hub):
     with mcplite.connect(hub, era="legacy") as client:
         client.call_tool("ask", {"name": "y"})
+
+
+@pytest.mark.parametrize("downstream", ["legacy", "modern"])
+def test_a_call_that_is_cancelled_does_not_wait_for_a_connection(downstream):
+    with WebScript() as script:
+        script.capabilities = {"tools": {}}
+        first = []
+        script.on_initialize = lambda request, answer: answer.hold() if first else first.append(1) or NotImplemented
+        script.on_tools_list = lambda request, answer: answer.json(script.result(
+            request, {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}))
+        hub = mcplite.Server("hub")
+        hub.mount(mcplite.connect(script.url, era="legacy", open_timeout=60))
+        with mcplite.connect(hub, era=downstream) as client:
+            wait_until(lambda: [tool.name for tool in client.list_tools(fresh=True)] == ["t"])
+            begun = time.monotonic()
+            for _ in range(3):
+                known = len(script.wait_for("initialize"))
+                token = mcplite.CancelToken()
+                calls = [start(client.call_tool, "t", cancel=token) for _ in range(2)]
+                script.wait_for("initialize", known + 1)
+                token.cancel("enough")
+                for thread, outcome in calls:
+                    thread.join(LIMIT)
+                    assert isinstance(outcome[0], mcplite.Cancelled)
+            assert time.monotonic() - begun < 20
+        hub.close()
