@@ -25,7 +25,7 @@ from typing import (
     Union,
 )
 
-from ..errors import MCPError, MethodNotFound, NotSupported, ResourceNotFound, TransportError
+from ..errors import Cancelled, MCPError, MethodNotFound, NotSupported, ResourceNotFound, TransportError
 from ..protocol.uritemplate import Template
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
@@ -278,7 +278,7 @@ class Group:
     def list_resources(self) -> List[Resource]:
         """Return the resources of all open servers; their names get the prefix, their URIs do not."""
         return [_renamed(resource, self._joined(server, resource.name))
-                for server, resource in self._resources()]
+                for server, resource in self._resources({})]
 
     def list_resource_templates(self) -> List[ResourceTemplate]:
         """Return the resource templates of all open servers, with prefixed names."""
@@ -298,9 +298,9 @@ class Group:
 
         :raises MCPError: no server fits, or more than one; else as ``Client.call_tool``.
         """
-        client, own_name = self._find(name, "tool")
-        return client.call_tool(own_name, arguments, timeout=timeout, max_timeout=max_timeout, cancel=cancel,
-                                on_progress=on_progress, meta=meta, fresh=fresh, rounds=rounds,
+        limits: Dict[str, Any] = {"timeout": timeout, "max_timeout": max_timeout, "cancel": cancel}
+        client, own_name = self._find(name, "tool", limits)
+        return client.call_tool(own_name, arguments, **limits, on_progress=on_progress, meta=meta, fresh=fresh, rounds=rounds,
                                 input_responses=input_responses, request_state=request_state)
 
     def start_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *, ttl: Optional[float] = None,
@@ -310,7 +310,7 @@ class Group:
 
         :raises MCPError: no server fits, or more than one; else as ``Client.start_tool``.
         """
-        client, own_name = self._find(name, "tool")
+        client, own_name = self._find(name, "tool", {"timeout": timeout, "cancel": cancel})
         return client.start_tool(own_name, arguments, ttl=ttl, timeout=timeout, cancel=cancel, on_progress=on_progress,
                                  meta=meta)
 
@@ -338,9 +338,9 @@ class Group:
 
         :raises MCPError: no server fits, or more than one; else as ``Client.get_prompt``.
         """
-        client, own_name = self._find(name, "prompt")
-        return client.get_prompt(own_name, arguments, timeout=timeout, max_timeout=max_timeout, cancel=cancel,
-                                 on_progress=on_progress, meta=meta, fresh=fresh, rounds=rounds,
+        limits: Dict[str, Any] = {"timeout": timeout, "max_timeout": max_timeout, "cancel": cancel}
+        client, own_name = self._find(name, "prompt", limits)
+        return client.get_prompt(own_name, arguments, **limits, on_progress=on_progress, meta=meta, fresh=fresh, rounds=rounds,
                                  input_responses=input_responses, request_state=request_state)
 
     def read_resource(self, uri: str, arguments: Optional[Mapping[str, Any]] = None, *, server: Optional[str] = None,
@@ -360,10 +360,10 @@ class Group:
         """
         if arguments is not None:
             uri = Template(uri).fill(arguments)
-        name = server if server is not None else self._owner(uri)
+        limits: Dict[str, Any] = {"timeout": timeout, "max_timeout": max_timeout, "cancel": cancel}
+        name = server if server is not None else self._owner(uri, limits)
         try:
-            return self[name].read_resource(uri, timeout=timeout, max_timeout=max_timeout, cancel=cancel,
-                                            on_progress=on_progress, meta=meta, fresh=fresh, rounds=rounds,
+            return self[name].read_resource(uri, **limits, on_progress=on_progress, meta=meta, fresh=fresh, rounds=rounds,
                                             input_responses=input_responses, request_state=request_state)
         except ResourceNotFound:
             with self._lock:
@@ -375,8 +375,8 @@ class Group:
     def _joined(self, server: str, name: str) -> str:
         return f"{server}{self._separator}{name}"
 
-    def _find(self, name: str, what: str) -> Tuple[Client, str]:
-        """Return the client and the server's own name for ``server__name``, or for ``server.name``."""
+    def _find(self, name: str, what: str, limits: Dict[str, Any]) -> Tuple[Client, str]:
+        """Return the client and the server's own name for ``server__name`` or ``server.name``; the limits hold for lists."""
         known = [*self._config.servers, *self._config.errors]
         meant: List[Tuple[str, str]] = []
         for separator in (self._separator, "."):
@@ -386,30 +386,30 @@ class Group:
             raise MCPError(f"no server of this group has a {what} {name!r}; names begin with one of:"
                            f" {_listed(server + self._separator for server in known)}")
         if len(meant) > 1:
-            meant = self._listing(meant, what) or meant
+            meant = self._listing(meant, what, limits) or meant
         if len(meant) > 1:
             raise MCPError(f"{what} {name!r} can be one of several servers: {_listed(server for server, _ in meant)}; ask"
                            f" group[server], or choose another separator")
         return self[meant[0][0]], meant[0][1]
 
-    def _listing(self, meant: Sequence[Tuple[str, str]], what: str) -> List[Tuple[str, str]]:
+    def _listing(self, meant: Sequence[Tuple[str, str]], what: str, limits: Dict[str, Any]) -> List[Tuple[str, str]]:
         """Return those of the ``(server, name)`` that their server lists."""
         def list_names(client: Client) -> Sequence[Union[Tool, Prompt]]:
-            return client.list_tools() if what == "tool" else client.list_prompts()
+            return client.list_tools(**limits) if what == "tool" else client.list_prompts(**limits)
 
         listed = self._all(list_names, [server for server, _ in meant])
         return [(server, own) for server, own in meant if own in [item.name for item in listed.get(server, ())]]
 
-    def _owner(self, uri: str) -> str:
+    def _owner(self, uri: str, limits: Dict[str, Any]) -> str:
         """Return the one server that lists *uri* or has a template for it."""
         if len(self._clients) == 1:
             return next(iter(self._clients))
         with self._lock:
             owners = list(self._owners.get(uri, ()))
         if not owners:
-            owners = [server for server, resource in self._resources() if resource.uri == uri]
+            owners = [server for server, resource in self._resources(limits) if resource.uri == uri]
         if not owners:
-            templates = self._all(lambda client: client.list_resource_templates())
+            templates = self._all(lambda client: client.list_resource_templates(**limits))
             owners = [server for server, found in templates.items()
                       if any(_matches(template, uri) for template in found)]
         owners = list(dict.fromkeys(owners))
@@ -421,10 +421,10 @@ class Group:
                            f" {_listed(owners)}")
         return owners[0]
 
-    def _resources(self) -> List[Tuple[str, Resource]]:
+    def _resources(self, limits: Dict[str, Any]) -> List[Tuple[str, Resource]]:
         """Return the resources of all servers, and remember which server lists which."""
         found = [(server, resource)
-                 for server, resources in self._all(lambda client: client.list_resources()).items()
+                 for server, resources in self._all(lambda client: client.list_resources(**limits)).items()
                  for resource in resources]
         owners: Dict[str, List[str]] = {}
         for server, resource in found:
@@ -443,6 +443,8 @@ class Group:
         results, failures = self._each(list_all, {name: client for name, client in self._clients.items()
                                                   if client.state == "open" and (servers is None or name in servers)})
         for name, error in failures.items():
+            if isinstance(error, Cancelled):
+                raise error
             if not isinstance(error, (MethodNotFound, NotSupported)):
                 _log.warning("server %r is left out of the list: %.200r", name, str(error))
         return results

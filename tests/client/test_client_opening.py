@@ -80,15 +80,6 @@ def test_the_timeout_of_the_client_holds_as_well():
         opener.join(LIMIT)
 
 
-def test_the_time_of_a_login_does_not_count(opening):
-    with opening._opener.connection.peer.paused():  # as for a login
-        caller, outcome = start(opening.call_tool, "t", timeout=0.3)
-        caller.join(1)
-        assert not outcome
-    caller.join(LIMIT)
-    assert isinstance(outcome[0], mcplite.RequestTimeout)
-
-
 def test_ctrl_c_ends_the_wait(opening):
     begun = time.monotonic()
     ctrl_c = threading.Timer(0.3, _thread.interrupt_main)

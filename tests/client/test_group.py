@@ -13,6 +13,8 @@ from mcplite.client.config.files import Config, ServerConfig, load_config
 from mcplite.client.features.call import RequestOptions
 from mcplite.client.group import Group, connect_all
 from mcplite.errors import ConnectionClosed, InvalidParams, MCPError, ResourceNotFound, TransportError
+from tests.support.fakes import start
+from tests.support.webscript import WebScript
 
 LIMIT = 30
 
@@ -471,7 +473,39 @@ def test_the_calls_of_a_group_have_the_options_of_a_clients(call):
     of_group = defaults(getattr(Group, call))
     of_group.pop("server", None)
     assert of_group == defaults(getattr(mcplite.Client, call))
-    assert of_group.items() >= RequestOptions()._asdict().items()
+    given = RequestOptions()._asdict()
+    del given["spent"]  # which no caller gives
+    assert of_group.items() >= given.items()
+
+
+class Slow(WebScript):
+    """A server that does not answer one request."""
+
+    capabilities = {"tools": {}, "resources": {}}
+
+    def on_tools_list(self, request, answer):
+        answer.hold()
+
+    def on_resources_list(self, request, answer):
+        answer.hold()
+
+
+@pytest.mark.parametrize("limit", ["timeout", "max_timeout", "cancel"])
+@pytest.mark.parametrize("call", [lambda group, **limits: group.call_tool("a__b__c", **limits),
+                                  lambda group, **limits: group.read_resource("a://b", **limits)], ids=["tool", "resource"])
+def test_the_limits_of_a_call_hold_while_the_server_is_searched_for(call, limit):
+    with Slow() as slow:
+        config = {"mcpServers": {name: {"url": slow.url} for name in ("a", "a__b")}}
+        with connect_all(config, timeout=60) as group:
+            token = mcplite.CancelToken()
+            begun = time.monotonic()
+            caller, outcome = start(call, group, **({"cancel": token} if limit == "cancel" else {limit: 0.3}))
+            if limit == "cancel":
+                time.sleep(0.2)
+                token.cancel("enough")
+            caller.join(LIMIT)
+            assert time.monotonic() - begun < 20
+            assert isinstance(outcome[0], mcplite.Cancelled if limit == "cancel" else MCPError)
 
 
 CHATTY = "import sys; sys.stderr.write('started\\n'); sys.stderr.flush(); sys.stdin.read()"

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import socket
 import threading
+import time
 
 import pytest
 import requests
@@ -161,6 +162,24 @@ def test_the_clock_of_other_calls_is_paused_as_well(auth, script, user, grant):
     assert len(user.visits) == 2
 
 
+def test_the_time_of_a_login_does_not_count_while_a_session_is_renewed(auth, script, user, grant):
+    def forget(request, answer):
+        if request.headers["mcp-session-id"] == "s2":
+            return NotImplemented
+        if script.session == "s1":
+            script.session = "s2"
+            auth.end()
+            auth.refreshable.clear()
+        return answer.status(404)
+
+    with legacy(script, grant) as client:
+        script.on_ping = forget
+        take_long(user)
+        works = [Work(lambda: client.request("ping", timeout=SHORT, max_timeout=SHORT)) for _ in range(3)]
+        assert [work.end() for work in works] == [{}] * 3
+    assert len(user.visits) == 2
+
+
 @pytest.mark.parametrize("which", ["description", "metadata"])
 def test_the_time_that_servers_take_counts_for_the_call(auth, script, user, grant, which):
     # A hostile one could make each call wait for half a minute, document by document.
@@ -184,6 +203,18 @@ def test_the_time_of_a_login_does_not_count_for_connecting(real, user, grant, er
     take_long(user)
     with connect(real, grant, era=era, open_timeout=SHORT) as client:
         client.list_tools()
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_the_time_of_a_login_does_not_count_for_calls_that_wait_for_the_opening(real, user, grant, era):
+    take_long(user)
+    client = connect(real, grant, era=era)
+    opening = Work(client.open)
+    while client.state == "new":
+        time.sleep(0.01)
+    assert client.call_tool("add", {"a": 1, "b": 2}, timeout=SHORT, max_timeout=SHORT).text == "3"
+    assert opening.end() is client
+    client.close()
 
 
 def test_a_notification_waits_for_a_login(auth, script, user, grant):

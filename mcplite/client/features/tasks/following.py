@@ -251,7 +251,7 @@ class TaskFollower:
         :raises Cancelled: the task was cancelled.
         :raises RemoteError: the task failed; the error that its request would have got.
         """
-        state, session = self.view.state, self.current()
+        state, session = self.view.state, self.current(None, cancel)
         if state.status == CANCELLED:
             because = f": {state.status_message}" if state.status_message else ""
             raise about_task(Cancelled(f"the task {self.id!r} was cancelled{because}"), self.id, "")
