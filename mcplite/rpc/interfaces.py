@@ -11,7 +11,7 @@ from .pending import Pending
 from .threads import Workers
 from .tracing import PeerLog
 
-__all__ = ["Channel", "ChannelHooks", "Delivery", "MessageSink", "Network", "Outlet", "Reading"]
+__all__ = ["DIRECT", "Channel", "ChannelHooks", "Delivery", "MessageSink", "Network", "Outlet", "Reading"]
 
 #: How long sending a cancel notice may block; the caller has given up already.
 _SOON_SECONDS = 0.1
@@ -221,6 +221,10 @@ class Delivery(NamedTuple):
     lasting: bool = False
     #: Seconds of the call's limits that are gone: they were spent on an earlier attempt, or on opening a session.
     spent: float = 0.0
+
+
+#: How most requests travel.
+DIRECT = Delivery()
 
 
 class MessageSink:

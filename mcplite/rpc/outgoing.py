@@ -17,14 +17,13 @@ from ..protocol import jsonrpc
 from .cancel import CancelToken
 from .deadline import Deadline
 from .incoming import MessageHandler
-from .interfaces import Channel, Delivery, Outlet, Reading
+from .interfaces import DIRECT, Channel, Delivery, Outlet, Reading
 from .pending import Clock, Pending
 from .tracing import Counters, Trace, get_logger
 
 __all__ = ["Caller"]
 
 _log = get_logger(__name__)
-_DIRECT = Delivery()
 #: Seconds between two looks at callbacks that still run when the connection is closed.
 _CALLBACK_POLL_SECONDS = 0.005
 #: How many of the latest calls that were given up are remembered.
@@ -102,7 +101,7 @@ class Caller:
     def call(self, method: str, params: Union[None, Dict[str, Any], jsonrpc.Encoded] = None, *, id: Optional[int] = None,
              timeout: Optional[float] = None, max_timeout: Optional[float] = None,
              cancel: Optional[CancelToken] = None, on_progress: Optional[Callable[[Dict[str, Any]], object]] = None,
-             delivery: Delivery = _DIRECT) -> Any:
+             delivery: Delivery = DIRECT) -> Any:
         """Send a request and wait for its result.
 
         :param id: from :meth:`new_id`, if the params mention it; by default a new one.
@@ -133,13 +132,13 @@ class Caller:
             raise kind(f"{method!r} was not sent to {self.name}, since its params are not JSON: {error}") from error
         pending = Pending(id, method, self._clock, timeout, max_timeout, on_progress)
         outlet, beside, cancel_notice, lasting, spent = delivery
-        if beside is not None or lasting:
+        if delivery is not DIRECT:
             pending.beside, pending.lasting = beside, lasting
-        if spent:
-            pending.begin_before(spent)
-            timeout = pending.remaining()
-            if timeout is not None and timeout <= 0:
-                raise self._overdue(pending)
+            if spent:
+                pending.begin_before(spent)
+                timeout = pending.remaining()
+                if timeout is not None and timeout <= 0:
+                    raise self._overdue(pending)
         with self._lock:
             if self._error is not None:
                 raise copy.copy(self._error)

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["ToolCalls"]
 
 _log = get_logger(__name__)
-#: The keywords of a call that was given none, in the order in which :meth:`ToolCalls.call_tool` compares them; the last is
-#: the time that opening a session took.
-_NO_OPTIONS = (DEFAULT, DEFAULT, None, None, True, False, None, None, 0.0)
+#: The keywords of a call that was given none, in the order in which :meth:`ToolCalls.call_tool` compares them.
+_NO_OPTIONS = (DEFAULT, DEFAULT, None, None, True, False, None, None)
 
 
 class ToolCalls(TaskCalls):
@@ -138,15 +137,15 @@ class ToolCalls(TaskCalls):
                 raise TypeError(f"the arguments of the tool {name!r} must be a dict, not {type(arguments).__name__}")
             arguments = dict(arguments)
         params = {"name": name, "arguments": arguments}
-        begun = session.now() - spent if session.has_tasks else 0.0
-        if session.asks_for_tasks:
+        if session.has_tasks:
+            begun = session.now() - spent
             options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, spent=spent)
-            if self._task_support_of(name, options) == "required":  # TSK-08
+            if session.asks_for_tasks and self._task_support_of(name, options) == "required":  # TSK-08
                 task = self._start_task(session, params, options)
                 options = options._replace(spent=session.now() - begun)
                 return self._tool_result(self._finish_task(task, session, options), session, name)
-        if not self._middleware and _NO_OPTIONS == (
-                timeout, max_timeout, on_progress, meta, rounds, fresh, input_responses, request_state, spent):
+        if not (spent or self._middleware) and _NO_OPTIONS == (
+                timeout, max_timeout, on_progress, meta, rounds, fresh, input_responses, request_state):
             # As _request() has it without options.
             answer = session.request(Call("tools/call", params, *self._default_limits, cancel))
         else:
@@ -154,7 +153,8 @@ class ToolCalls(TaskCalls):
                 timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state, spent))
         if type(answer) is dict and (answer.get("resultType") == "task" or "task" in answer):
             answer = self._result_of_task(answer, session, RequestOptions(
-                timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, spent=session.now() - begun))
+                timeout, max_timeout, cancel, on_progress, meta, fresh, rounds,
+                spent=session.now() - begun if session.has_tasks else spent))
         return self._tool_result(answer, session, name)
 
     def start_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *, ttl: Optional[float] = None,

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 __all__ = ["LegacySession", "ServerState"]
 
 _log = get_logger(__name__)
-_DIRECT = Delivery()
 #: How often in a minute a lost session is replaced, before the error is passed on (REL-47).
 _RENEWALS = 3
 #: The requests that change the state of a session.
@@ -308,17 +307,18 @@ class LegacySession(ClientSession):
             params = dict(params or {})
             params["_meta"] = {**(params.get("_meta") or {}), "progressToken": id}
         pause = self._paused.get(threading.get_ident()) if self._paused else None
-        delivery = Delivery(spent=call.spent) if call.spent else _DIRECT
         try:
-            if pause is None:
+            if pause is None and not call.spent:
+                return self.peer.call(call.method, params, id=id, timeout=call.timeout,  # type: ignore[no-any-return]
+                                      max_timeout=call.max_timeout, cancel=call.cancel, on_progress=call.on_progress)
+            with contextlib.ExitStack() as stack:
+                if pause is not None:
+                    # A handler calls the server: it frees its place among the workers, since the answer may need one (REL-56).
+                    stack.enter_context(self.connection.workers.suspended())
+                    stack.enter_context(pause.lifted())
                 return self.peer.call(  # type: ignore[no-any-return]
                     call.method, params, id=id, timeout=call.timeout, max_timeout=call.max_timeout, cancel=call.cancel,
-                    on_progress=call.on_progress, delivery=delivery)
-            # A handler calls the server: it frees its place among the workers, since the answer may need one (REL-56).
-            with self.connection.workers.suspended(), pause.lifted():
-                return self.peer.call(  # type: ignore[no-any-return]
-                    call.method, params, id=id, timeout=call.timeout, max_timeout=call.max_timeout, cancel=call.cancel,
-                    on_progress=call.on_progress, delivery=delivery)
+                    on_progress=call.on_progress, delivery=Delivery(spent=call.spent))
         except UrlElicitationRequired as error:
             self._handlers.expect(error.urls)
             raise

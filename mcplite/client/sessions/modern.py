@@ -12,7 +12,7 @@ from ...revisions import TASKS_EXTENSION, Revision, find_revision
 from ...rpc.cancel import CancelToken
 from ...rpc.forks import new_lock
 from ...rpc.incoming import Incoming
-from ...rpc.interfaces import Delivery
+from ...rpc.interfaces import DIRECT, Delivery
 from ...rpc.tracing import get_logger
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities, Tool
 from ..features.cache import CACHEABLE, Cache
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["ModernSession", "choose"]
 
 _log = get_logger(__name__)
-_DIRECT = Delivery()
 
 
 class ModernSession(ClientSession):
@@ -227,7 +226,7 @@ class ModernSession(ClientSession):
             stamped["_meta"]["progressToken"] = id
         if self._trace_context is not None:
             stamped["_meta"].update(envelopes.checked_trace(self._trace_context()))
-        delivery = _DIRECT
+        delivery = DIRECT
         if self._carries_headers:
             headers = {**routing_headers.standard(method, stamped, self._revision.name), **call.headers}
             delivery = Delivery(None, headers, call.notice, call.lasting, call.spent)
