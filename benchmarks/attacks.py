@@ -295,8 +295,8 @@ def handlers(port: int, stack: contextlib.ExitStack, size: int) -> None:
 Attack = Callable[[int, contextlib.ExitStack, int], None]
 #: Each attack with its size.
 ATTACKS: Dict[str, Tuple[Attack, int]] = {
-    "sessions": (sessions, 1000), "large_sessions": (large_sessions, 100), "idle_connections": (idle_connections, 300),
-    "slow_heads": (slow_heads, 300), "unfinished_bodies": (unfinished_bodies, 64), "large_calls": (large_calls, 64),
+    "sessions": (sessions, 1000), "large_sessions": (large_sessions, 100), "idle_connections": (idle_connections, 600),
+    "slow_heads": (slow_heads, 600), "unfinished_bodies": (unfinished_bodies, 64), "large_calls": (large_calls, 64),
     "streams": (streams, 256), "resets": (resets, 300), "tiny_chunks": (tiny_chunks, 4), "questions": (questions, 300),
     "handlers": (handlers, 64),
 }

@@ -14,8 +14,10 @@ from mcplite.server.limits import Limits  # noqa: E402
 
 PAGE = DOCS / "security.rst"
 MARKS = ".. costs of one client\n\n", ".. end of the costs\n"
-#: Bytes of a thread that waits, and of the objects of its connection; measured.
-THREAD = 48 << 10
+#: Bytes of a thread that waits, and of the objects of its connection, with a head that counts to no budget; measured.
+THREAD = 42 << 10
+#: Bytes of a connection that waits unread, and how many there are; measured.
+WAITING, MOST_WAITING = 3 << 10, 1024
 #: Bytes of a stream that count to no budget.
 STREAM = 64 << 10
 
@@ -34,7 +36,8 @@ class Cost(NamedTuple):
 def costs(limits: Limits) -> List[Cost]:
     """Return what one client costs at most in each way."""
     return [
-        Cost("connections, slow heads included", limits.connections * (limits.header_bytes + THREAD), limits.connections,
+        Cost("connections, slow heads included",
+             limits.connections * THREAD + limits.head_bytes_at_once + MOST_WAITING * WAITING, limits.connections,
              "the oldest idle one is closed"),
         Cost("request bodies, read and served", limits.body_bytes_at_once, 0, "the oldest unfinished one gets 503"),
         Cost("sessions, with what they subscribe to", limits.session_bytes, 0, "the oldest idle one ends"),

@@ -65,6 +65,8 @@ class Limits(Record):
     header_line_bytes: int = 8192
     #: Bytes of all headers of a request.
     header_bytes: int = 32_768
+    #: Bytes of memory of all heads above two KiB that have not arrived whole; at the limit the oldest is refused with 503.
+    head_bytes_at_once: int = 2 << 20
     #: Number of headers of a request.
     headers: int = 100
     #: Seconds from the first byte of a request to the end of its headers.
@@ -78,9 +80,10 @@ class Limits(Record):
     #: Bytes of all request bodies that are read or served at once, with what they are decoded to. At the limit the oldest
     #: unfinished one is refused with 503. A few large ones at a time are normal, hundreds are not.
     body_bytes_at_once: int = 48 << 20
-    #: Connections at once; one more closes the one that has been idle for longest, and is answered with 503 if none is
-    #: idle. A connection occupies a thread while its request takes long.
-    connections: int = 256
+    #: Connections that are served at once; one more closes the one that has been idle for longest. A connection occupies a
+    #: thread while its request takes long. If the client has all of them and none is idle, up to 1,024 more wait unread until
+    #: one is, or for ``queue_seconds``; then they are answered with 503. A process that may open few files has fewer.
+    connections: int = 512
     #: Connections in the listening socket's queue.
     backlog: int = 128
     #: Seconds without progress in sending a response before the connection is closed.
@@ -119,7 +122,7 @@ class Limits(Record):
     #: Bytes of these events.
     stream_bytes: int = 4 << 20
     #: Bytes of all events that are kept for resumption.
-    store_bytes: int = 32 << 20
+    store_bytes: int = 24 << 20
     #: Seconds that a stream's events are kept after its last one.
     store_seconds: float = 600.0
     #: Tasks that run at once in one process, each on a thread; further ones are queued. They are apart from ``running``.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from typing import Callable, Dict, Generic, Hashable, List, Optional, Tuple, TypeVar
+from typing import Callable, Dict, Generic, Hashable, KeysView, List, Optional, Tuple, TypeVar
 
 from ..rpc.forks import new_lock
 
@@ -114,8 +114,8 @@ class Shares(Generic[Item]):
     :param busy: returns whether an item is in use, so that it is not idle. Called with the lock held: it must only read.
     :param lasting: returns whether an item in use stays so until one side ends it, such as an event stream: rather than
         that a newcomer finds no room, the oldest of these goes. Called like *busy*.
-    :param due: returns whether an idle item is about to be used: where a sender makes room for itself, idle ones that are
-        not, and lasting ones, go before it. Called like *busy*.
+    :param due: returns whether an idle item is about to be used: a sender does not make room for itself with it, but for
+        another sender. Called like *busy*.
     :param clock: returns seconds.
     """
 
@@ -144,6 +144,16 @@ class Shares(Generic[Item]):
     def bytes(self) -> int:
         """The bytes of all items."""
         return self._bytes
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for one more without another going."""
+        return len(self._entries) >= self._most
+
+    @property
+    def senders(self) -> KeysView[str]:
+        """The senders who have items; a view, which changes with them."""
+        return self._shares.keys()
 
     def items(self) -> List[Item]:
         """Return all items."""
@@ -314,14 +324,14 @@ class Shares(Generic[Item]):
 
         most = max(levels)
         from_others = own is not None and own not in levels[most] and most * _PART >= limit
-        victim = None
         if not from_others:
             victim = self._oldest(levels, own, idle_for_now)
             if victim is None and own is not None:
                 victim = self._oldest(levels, own, lasting)
+            return victim
+        # Of the sender with the most what is about to be used, too, rather than what another one has.
+        victim = self._oldest({most: levels[most]}, own, idle_for_now) or self._oldest(levels, own, idle)
         if victim is None:
-            victim = self._oldest(levels, own, idle)
-        if victim is None and from_others:
             victim = next((item for items in (levels[most][0].unused, levels[most][0].used) for item, entry in items.items()
                            if entry.bytes or not by_bytes), None)
         return victim

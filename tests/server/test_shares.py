@@ -167,18 +167,34 @@ def test_what_lasts_goes_before_a_newcomer_is_refused():
     assert shares.add("a5", "a") == ["a3"] and shares.add("a6", "a") is None
 
 
-def test_what_is_about_to_be_used_goes_after_what_is_idle_and_what_lasts():
+def test_a_sender_makes_no_room_for_itself_with_what_is_about_to_be_used():
     shares = filled(4, "aaaa", busy=lambda item: item == "a4", lasting=lambda item: item == "a4",
                     due=lambda item: item in ("a1", "a3", "n1", "n2"))
     assert shares.add("n1", "a") == ["a2"]
     assert shares.add("n2", "a") == ["a4"]
-    assert shares.add("n3", "a") == ["a1"], "a newcomer is served all the same"
-    assert shares.make_room() == "n3" and shares.make_room() == "a3"
+    assert shares.add("n3", "a") is None and shares.make_room() is None
+    assert shares.add("b1", "b") == ["a1"]
 
 
 def test_what_is_about_to_be_used_makes_room_for_another_sender():
     shares = filled(4, "aaaa", busy=lambda item: item in ("a1", "a3"), due=lambda item: item in ("a2", "a4"))
     assert [shares.add(item, "b") for item in ("b1", "b2")] == [["a2"], ["a4"]]
+
+
+def test_another_sender_takes_what_is_idle_before_what_is_about_to_be_used():
+    shares = filled(4, "aaaa", due=lambda item: item != "a3")
+    assert [shares.add(item, "b") for item in ("b1", "b2")] == [["a3"], ["a1"]]
+
+
+def test_the_senders_are_a_view():
+    shares = Shares(2)
+    senders = shares.senders
+    assert "a" not in senders and not shares.full
+    shares.add("a1", "a")
+    shares.add("b1", "b")
+    assert "a" in senders and shares.full
+    shares.remove("a1")
+    assert list(senders) == ["b"]
 
 
 def test_room_is_made_for_a_sender_who_is_not_known_yet():

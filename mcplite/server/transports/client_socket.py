@@ -8,6 +8,7 @@ import select
 import socket
 import sys
 import threading
+import time
 from typing import Callable, Optional, Union
 
 from ...rpc.forks import close_socket
@@ -54,6 +55,8 @@ class ClientSocket:
         self.may_block = True
         #: Whether a whole request is being served, so that the connection is not idle; false while its body is awaited.
         self.busy = False
+        #: Since when the client owes this side the rest of a request, or its first one; None if it owes nothing.
+        self.owes_since: Optional[float] = time.monotonic()
         #: Called before the first operation that blocks while ``may_block`` is False.
         self.before_blocking: Callable[[], object] = do_nothing
 

@@ -10,7 +10,7 @@ import logging
 import socket
 import time
 from http import HTTPStatus
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Container, Dict, Optional, Tuple
 
 from ...protocol.http.http1 import BadRequest, HeadLimits, RequestHead, body_plan, find_head, parse_head
 from ...rpc.tracing import FaultLog, get_logger
@@ -31,11 +31,19 @@ _PIECE = 65_536
 #: Lingering close: what the client still sends is read for so long, since the kernel would otherwise reset the
 #: connection and drop our last response.
 _LINGER_SECONDS = 2.0
+#: The same while others of the sender wait for its place; clients close at once after "Connection: close".
+_SHORT_LINGER_SECONDS = 0.2
 _LINGER_BYTES = 1 << 20
 _REASONS: Dict[int, str] = {status.value: status.phrase for status in HTTPStatus}
 _BODILESS = frozenset({204, 304})
 #: Seconds that a thread of its own waits for the client at once: then the connection may be parked, or was hung up.
 _WAIT_SECONDS = 1.0
+#: Bytes of a head that has not arrived whole and counts to no budget; ordinary ones arrive whole.
+_SMALL_HEAD = 2048
+#: Seconds for which a client may owe its first request, or the rest of one, before the connection counts as idle.
+_OWED_SECONDS = 2.0
+#: Seconds after a response in which its client may be sending the next request; httpx uses idle connections for so long.
+_SETTLED_SECONDS = 5.0
 #: Seconds after a response was noted in which further ones are not.
 _NOTE_SECONDS = 0.1
 Watch = Callable[[socket.socket, Callable[[], object]], Callable[[], object]]
@@ -91,6 +99,8 @@ class Connection:
         self.idle = True
         #: Those that tell the address of a client; None believes none. The server's, which sets it.
         self.proxies: Optional[TrustedProxies] = None
+        #: The senders who wait for another place: a connection of theirs ends with its response. The server's, which sets it.
+        self.crowded: Container[str] = frozenset()
         #: Takes what fails here and is no client's fault; the server's, whose connections share it.
         self.faults = FaultLog(_log)
         #: Whether the response that is being sent lasts until one side ends it.
@@ -119,9 +129,27 @@ class Connection:
         return self._client.busy
 
     @property
-    def due(self) -> bool:
-        """Whether the client has sent something that waits to be read, so that closing the connection may lose a request."""
+    def has_input(self) -> bool:
+        """Whether the client has sent something that was not read yet, or has left."""
         return self._client.has_input()
+
+    def due(self, parked: bool) -> bool:
+        """Whether closing the connection may lose a request of a client that is not slow; asked while it is not ``busy``.
+
+        :param parked: whether no thread serves it.
+        """
+        since = self._client.owes_since if self._awaited is None else self.since
+        if since is None:
+            if not parked:
+                return True  # the thread may have received the next request, without having noted it
+            return time.monotonic() - self.since < _SETTLED_SECONDS or self.has_input
+        return time.monotonic() - since < _OWED_SECONDS or self.has_input
+
+    @property
+    def owed_for_long(self) -> bool:
+        """Whether its client has owed, or this side not read, a request for longer than it takes an ordinary client."""
+        since = self._client.owes_since
+        return since is not None and time.monotonic() - since >= _OWED_SECONDS
 
     @property
     def awaits_body(self) -> bool:
@@ -187,6 +215,7 @@ class Connection:
     def close(self) -> None:
         """Close the socket; idempotent."""
         self._client.close()
+        self._budget.heads.remove(self)
 
     def hang_up(self) -> None:
         """End the connection from another thread: a blocked read or write returns, and the poller closes a parked one."""
@@ -213,6 +242,9 @@ class Connection:
         self._wait_for_body(head)
         started = time.monotonic()
         self._client.busy = True
+        if self._client.owes_since is not None:
+            self._client.owes_since = None
+            self._budget.heads.remove(self)
         remote, sender = self._remote, self.sender
         if self.proxies is not None:
             client = self.proxies.client(self._address, head.headers)
@@ -257,7 +289,10 @@ class Connection:
                 if end is not None:
                     break
                 if deadline is None:
-                    deadline = time.monotonic() + limits.header_seconds
+                    self._client.owes_since = time.monotonic()
+                    deadline = self._client.owes_since + limits.header_seconds
+                if len(buffer) > _SMALL_HEAD:
+                    self._count_head(2 * len(buffer))
                 seconds = deadline - time.monotonic()
                 if seconds <= 0:
                     raise BadRequest(408, f"the headers did not arrive within {limits.header_seconds:g} s")
@@ -275,7 +310,7 @@ class Connection:
                 waited += seconds
                 if self._may_park():
                     raise Parked from None
-                if waited >= limits.idle_seconds:
+                if waited >= limits.idle_seconds or self.sender in self.crowded:
                     return None  # also after empty lines
                 continue
             self.idle = False
@@ -283,6 +318,19 @@ class Connection:
                 raise ClientGone("it closed in the middle of a request" if buffer else "it closed")
             buffer += data
         return self._take_head(end)
+
+    def _count_head(self, size: int) -> None:
+        """Count a head that has not arrived whole.
+
+        :raises BadRequest: there is no room for it.
+        """
+        heads = self._budget.heads
+        going = heads.resize(self, size) if self in heads else heads.add(self, self.sender, size)
+        for other in going or ():
+            if isinstance(other, Connection) and other is not self:
+                other.hang_up()
+        if going is None or self in going:
+            raise BadRequest(503, "the unfinished heads of all clients together are too large; try again later")
 
     def _take_head(self, end: int) -> RequestHead:
         """Remove the head from the buffer and return it parsed; ``_plan`` is the length of its body."""
@@ -319,7 +367,7 @@ class Connection:
         status = response.status
         chunked = response.streaming and head.version == (1, 1)
         # An unread body would be parsed as the next request.
-        again = (head.keep_alive and not asked.unread and not self._closing()
+        again = (head.keep_alive and not asked.unread and not self._closing() and self.sender not in self.crowded
                  and (chunked or not response.streaming) and ("Connection", "close") not in response.headers)
         made_of = (status, tuple(response.headers), head.version, again, response.streaming, int(time.time()))
         if made_of != self._made_of:
@@ -366,7 +414,7 @@ class Connection:
     def _linger(self) -> None:
         """Shut down our side, and read what the client still sends."""
         self._client.sock.shutdown(socket.SHUT_WR)
-        end = time.monotonic() + _LINGER_SECONDS
+        end = time.monotonic() + (_SHORT_LINGER_SECONDS if self.sender in self.crowded else _LINGER_SECONDS)
         left = _LINGER_BYTES
         while left > 0 and time.monotonic() < end and not self._closing():
             data = self._client.recv(_PIECE, max(end - time.monotonic(), 0.01))

@@ -26,6 +26,7 @@ from .poller import Poller
 from .request_body import BodyBudget
 from .signals import StopRequest, stop_signals
 from .trusted_proxies import TrustedProxies
+from .waiting_connections import WaitingConnections, most_connections
 
 __all__ = ["HTTPServer", "warning_of"]
 
@@ -83,6 +84,7 @@ class HTTPServer:
                 self._poller = Poller(self.limits.idle_seconds, self._on_closed, self._sweep)
                 undo.callback(self._poller.close)
                 self._poller.add_listener(self._listener, self._accept)
+                self._poller.on_woken = self._admit_waiting
                 undo.pop_all()
         except OSError as error:
             raise OSError(error.errno, f"cannot listen at {host}:{port}: {error.strerror}") from error
@@ -94,15 +96,21 @@ class HTTPServer:
         self._connections: Set[Connection] = set()
         #: Those of them that count to the limit: not those that were told to make room and have not closed yet.
         #: A proxy has sent a request on many a connection that looks idle because the leader is busy.
-        self._shares: Shares[Connection] = Shares(self.limits.connections, busy=lambda connection: connection.busy,
-                                                  lasting=lambda connection: connection.lasting,
-                                                  due=lambda connection: connection.due)
+        most, most_waiting = most_connections(self.limits)
+        self._shares: Shares[Connection] = Shares(most, busy=lambda connection: connection.busy,
+                                                  lasting=lambda connection: self._streams_go and connection.lasting,
+                                                  due=lambda connection: connection.due(self._poller.holds(connection)))
+        #: Whether the newcomer has waited long enough to take the place of a stream; the leader's own.
+        self._streams_go = False
+        #: Those that wait for a place among them. Only the leader lets them in, since no other thread reads what is parked
+        #: meanwhile; so it also is the one that chooses what goes.
+        self._waiting = WaitingConnections(most_waiting, self.limits.queue_seconds)
         #: Set under the lock above; connections read it without.
         self._closing = new_event()
         self._budget = BodyBudget(self.limits)
         self._started = False
         #: The calls of serve_forever() that wait; guarded by the condition above.
-        self._waiting: List[StopRequest] = []
+        self._serving_forever: List[StopRequest] = []
         #: For what clients can cause.
         self._warn, self._faults = RateLog(_log, 1), FaultLog(_log)
         #: The process that the server belongs to, if this one was forked from it; else None.
@@ -116,6 +124,7 @@ class HTTPServer:
         self._closing.set()
         self._poller.let_go()
         release_socket(self._listener)
+        self._waiting.clear()
         for connection in self._connections:
             release_socket(connection.sock)
         self._connections = set()
@@ -162,7 +171,7 @@ class HTTPServer:
         end = StopRequest()
         with stop_signals(end.set), self.start():
             with self._changed:
-                self._waiting.append(end)
+                self._serving_forever.append(end)
                 closed = self._closing.is_set()
             if not closed:
                 _log.info("serving at %s", self.url)
@@ -203,27 +212,55 @@ class HTTPServer:
     def _add_connection(self, sock: socket.socket, address: Any) -> None:
         connection = Connection(sock, address[:2], self.endpoint.handle, self.limits,
                                 self._closing.is_set, self._poller.watch, self._port, self._budget)
-        connection.proxies = self._proxies
-        going = self._shares.add(connection, connection.sender)
+        connection.proxies, connection.crowded = self._proxies, self._waiting.senders
+        connection.on_served, connection.faults = self._shares.use, self._faults
         with self._changed:
-            accepted = going is not None and not self._closing.is_set()
+            accepted = not self._closing.is_set()
             if accepted:
                 self._connections.add(connection)
-        if going is None or not accepted:
-            self._shares.remove(connection)
+        if not accepted:
             _refuse_connection(sock)
             return
-        for idle in going:
-            idle.hang_up()  # its thread, or the leader, notices and closes it
-        connection.on_served, connection.faults = self._shares.use, self._faults
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
             _log.debug("the connection of %s ended: %s", address[0], error)
+        waits = connection.sender in self._waiting.senders  # then others of the sender are first
+        if waits or not self._admit(connection):
+            for refused in self._waiting.add(connection):
+                self._refuse(refused)
+            if waits:
+                self._admit_waiting()
+
+    def _admit(self, connection: Connection) -> bool:
+        """Have a connection served; False if its sender has all places, and uses them."""
+        self._streams_go = connection.owed_for_long
+        going = self._shares.add(connection, connection.sender)
+        if going is None:
+            return False
+        self._waiting.remove(connection)
+        for idle in going:
+            idle.hang_up()  # its thread, or the leader, notices and closes it
         self._poller.park(connection)
+        return True
+
+    def _admit_waiting(self) -> None:
+        # Called by the leader.
+        while len(self._waiting) and not self._closing.is_set():
+            connection = self._waiting.next(silent=not self._shares.full)
+            if connection is None or not self._admit(connection):
+                return
+
+    def _refuse(self, connection: Connection) -> None:
+        _refuse_connection(connection.sock)
+        self._on_closed(connection)
 
     def _sweep(self) -> bool:
         """Let go of what has expired; return whether anything is left that can expire."""
+        if len(self._waiting):
+            self._admit_waiting()
+            for connection in self._waiting.expired():
+                self._refuse(connection)
         return self.endpoint.sweep() or bool(self._connections)
 
     def _on_closed(self, connection: Connection) -> None:
@@ -231,6 +268,8 @@ class HTTPServer:
         with self._changed:
             self._connections.discard(connection)
             self._changed.notify_all()
+        if len(self._waiting) and not self._closing.is_set():
+            self._poller.wake()
 
     def close(self, grace: Optional[float] = None) -> None:
         """Stop: refuse new requests, let running handlers finish, then cut them off. Idempotent.
@@ -243,13 +282,15 @@ class HTTPServer:
         with self._changed:
             again = self._closing.is_set()
             self._closing.set()
-            connections, waiting = list(self._connections), self._waiting
+            connections, serving = list(self._connections), self._serving_forever
         if again:
             return
         atexit.unregister(self._close_at_exit)
-        for end in waiting:
+        for end in serving:
             end.set()
         self._poller.close()
+        for connection in self._waiting.clear():
+            self._refuse(connection)
         close_socket(self._listener)
         for connection in connections:
             if connection.idle:

@@ -68,6 +68,8 @@ class Poller:
         self._pause = min(_SWEEP_SECONDS, idle_seconds)
         self._on_closed = on_closed
         self._on_sweep = sweep
+        #: Called by the leader after :meth:`wake`, and now and then without it.
+        self.on_woken: Callable[[], object] = do_nothing
         #: Whether there may be anything that can expire besides parked connections. Set when a connection is parked.
         self._expiring = False
         self._selector = selectors.DefaultSelector()
@@ -201,11 +203,16 @@ class Poller:
         else:
             self._close(connection)
 
+    def holds(self, connection: Connection) -> bool:
+        """Whether no thread serves a connection, as the leader sees it between two requests."""
+        return connection.sock in self._idle
+
     def _wake_up(self) -> None:
         if self._needs_wakeup:
-            self._send_wakeup()
+            self.wake()
 
-    def _send_wakeup(self) -> None:
+    def wake(self) -> None:
+        """Have the leader call ``on_woken`` soon."""
         # Under the lock that close() holds when it closes the pair: its number may belong to another file afterwards.
         try:
             with self._lock:
@@ -221,6 +228,7 @@ class Poller:
             self._wakeup_reader.recv(4096)
         except BlockingIOError:
             return  # another thread has read it
+        self.on_woken()
 
     # --- the leader -------------------------------------------------------------------------------------
 
@@ -447,7 +455,7 @@ class Poller:
                     self._unregister(self._serving)
                     self._serving = None
                     return
-            self._send_wakeup()
+            self.wake()
             try:
                 if self._ended.wait(_WAKE_AGAIN_SECONDS):
                     return

@@ -8,7 +8,7 @@ import io
 import socket
 import sys
 import time
-from typing import List, Optional
+from typing import Hashable, List, Optional
 
 from ...protocol.http.http1 import BadRequest, ChunkedDecoder, RequestHead
 from ...protocol.jsonio import count_elements
@@ -30,9 +30,9 @@ _REFUSED = "the request bodies of all clients together are too large; try again 
 
 
 class BodyBudget:
-    """The bodies that are read and served at once, bounded in bytes.
+    """The bodies that are read and served at once, bounded in bytes, and so the heads that have not arrived whole.
 
-    At the limit the oldest unfinished body of the client with the most is refused.
+    At the limit the oldest unfinished one of the client with the most is refused.
 
     :param limits: of the server.
     """
@@ -40,6 +40,8 @@ class BodyBudget:
     def __init__(self, limits: Limits) -> None:
         self.shares: Shares[RequestBody] = Shares(sys.maxsize, limits.body_bytes_at_once,
                                                   busy=lambda body: body.complete)
+        #: The connections on which such a head arrives.
+        self.heads: Shares[Hashable] = Shares(sys.maxsize, limits.head_bytes_at_once)
 
 
 class RequestBody:
@@ -94,10 +96,11 @@ class RequestBody:
                 if (head.version == (1, 1) and (head.headers.get("expect") or "").lower() == "100-continue"
                         and not buffer):
                     client.send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
-                self._started = time.monotonic()
+                self._started = client.owes_since = time.monotonic()
                 client.busy = False
             body = self._read_chunks(limit) if plan is None else self._read_length(plan)
             client.busy = self.complete = True
+            client.owes_since = None
             self._count(2 * len(body) + _ELEMENT_BYTES * min(count_elements(body), self._limits.json_elements))
         except MemoryError:
             raise UnreadableBody(503, "the server has no memory for the body; try again later") from None
