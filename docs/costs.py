@@ -39,7 +39,7 @@ def costs(limits: Limits) -> List[Cost]:
         Cost("connections, slow heads included",
              limits.connections * THREAD + limits.head_bytes_at_once + MOST_WAITING * WAITING, limits.connections,
              "the oldest idle one is closed"),
-        Cost("request bodies, read and served", limits.body_bytes_at_once, 0, "the oldest unfinished one gets 503"),
+        Cost("request bodies, and answers not read", limits.body_bytes_at_once, 0, "the oldest unfinished one ends"),
         Cost("sessions, with what they subscribe to", limits.session_bytes, 0, "the oldest idle one ends"),
         Cost("messages that streams wait to send", limits.unread_bytes_at_once + limits.streams * STREAM, 0,
              "a stream that is not read is cut off"),

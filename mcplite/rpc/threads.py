@@ -339,7 +339,8 @@ class Workers:
 
     def _start_thread(self, task: _Run) -> None:
         # Called with the lock held, which the new thread takes before it removes itself at its end.
-        self._threads.add(start_thread(lambda: self._work(task), self._name))
+        first = [task]  # from which the thread takes it, so that it keeps nothing of the task alive afterwards
+        self._threads.add(start_thread(lambda: self._work(first), self._name))
 
     def join(self, deadline: Deadline) -> bool:
         """Wait until all threads of a stopped pool have ended, but for the current one; return whether they have."""
@@ -359,16 +360,17 @@ class Workers:
             # SystemExit and KeyboardInterrupt too: a task must not end the thread (REL-58).
             _log.exception("a task of %s failed", self._name)
 
-    def _work(self, task: Optional[_Run]) -> None:
+    def _work(self, first: List[_Run]) -> None:
         try:
-            self._run_tasks(task)
+            self._run_tasks(first)
         finally:
             with self._lock:
                 self._threads.discard(threading.current_thread())
 
-    def _run_tasks(self, task: Optional[_Run]) -> None:
+    def _run_tasks(self, first: List[_Run]) -> None:
         # The life of a pool thread: started by spawn or with a task; ended by stop or by half a minute without
         # a task. It blocks on the handoff queue and on whatever the task blocks on.
+        task: Optional[_Run] = first.pop()
         while task is not None:
             self._run_logged(task)
             task = None  # so that the sleeping thread keeps nothing of the task alive

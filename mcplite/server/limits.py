@@ -77,8 +77,9 @@ class Limits(Record):
     body_seconds: float = 30.0
     #: The lowest rate of a request body, in bytes a second, after the first five seconds.
     body_rate: int = 1024
-    #: Bytes of all request bodies that are read or served at once, with what they are decoded to. At the limit the oldest
-    #: unfinished one is refused with 503. A few large ones at a time are normal, hundreds are not.
+    #: Bytes of all request bodies that are read or served at once, with what they are decoded to, and of all answers that
+    #: their clients have not read. At the limit the oldest unfinished body is refused with 503, or the oldest such answer
+    #: cut off. A few large ones at a time are normal, hundreds are not.
     body_bytes_at_once: int = 48 << 20
     #: Connections that are served at once; one more closes the one that has been idle for longest. A connection occupies a
     #: thread while its request takes long. If the client has all of them and none is idle, up to 1,024 more wait unread until

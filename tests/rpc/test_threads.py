@@ -1,6 +1,8 @@
 """The bounded pool: places, queue, suspension, stuck tasks."""
 
 import threading
+import time
+import weakref
 
 import pytest
 
@@ -35,6 +37,22 @@ def test_tasks_run_after_one_that_failed(make, caplog):
     assert done.wait(20)
     assert workers.drain(Deadline(20))
     assert "a task of test worker failed" in caplog.text
+
+
+def test_an_idle_thread_keeps_nothing_of_its_first_task(make):
+    class Task:
+        def __call__(self):
+            done.set()
+
+    workers, done, task = make(), threading.Event(), Task()
+    kept = weakref.ref(task)
+    assert workers.submit(task)
+    del task
+    assert done.wait(20) and workers.drain(Deadline(20))
+    until = Deadline(20)
+    while kept() is not None and not until.expired:
+        time.sleep(0.001)
+    assert kept() is None
 
 
 def test_the_places_bound_running_tasks_and_the_queue_is_bounded(make):

@@ -15,11 +15,11 @@ from ...rpc.forks import close_socket
 from ...rpc.tracing import get_logger
 from ..http.messages import do_nothing
 
-__all__ = ["ClientGone", "ClientSocket"]
+__all__ = ["SMALL_BYTES", "ClientGone", "ClientSocket"]
 
 _log = get_logger(__name__)
 #: Bytes that every socket takes at once when its send buffer is empty.
-_SMALL_BYTES = 4096
+SMALL_BYTES = 4096
 #: Bytes that are joined for one send(); of a larger body, as many at each of its ends.
 _JOINED_BYTES = 65_536
 
@@ -57,6 +57,8 @@ class ClientSocket:
         self.busy = False
         #: Since when the client owes this side the rest of a request, or its first one; None if it owes nothing.
         self.owes_since: Optional[float] = time.monotonic()
+        #: Called before sending a whole response blocks.
+        self._before_waiting: Callable[[], object] = do_nothing
         #: Called before the first operation that blocks while ``may_block`` is False.
         self.before_blocking: Callable[[], object] = do_nothing
 
@@ -79,6 +81,17 @@ class ClientSocket:
             if self._shut:
                 return b""
             raise
+
+    def send_answer(self, head: bytes, body: bytes, before_waiting: Callable[[], object], tail: bytes = b"") -> None:
+        """Send a whole response of more than a few bytes, or a large piece of one.
+
+        :param before_waiting: called before it blocks, once or more.
+        """
+        self._before_waiting = before_waiting
+        try:
+            self.send_parts(head, body, tail)
+        finally:
+            self._before_waiting = do_nothing
 
     def send_parts(self, head: bytes, body: bytes, tail: bytes = b"") -> None:
         """Send three parts as :meth:`send_all` sends one; a large body is not copied for it."""
@@ -111,8 +124,10 @@ class ClientSocket:
             if sent == len(data):
                 return
             self.allow_blocking_send()
-        elif len(data) > _SMALL_BYTES:
+            self._before_waiting()
+        elif len(data) > SMALL_BYTES:
             self.allow_blocking_send()
+            self._before_waiting()
         try:
             sent = sent or self.sock.send(data)
             if sent < len(data):

@@ -6,6 +6,7 @@ connection until the response is sent. A strict parser checks every request, and
 end of a request is in doubt.
 """
 
+import functools
 import logging
 import socket
 import time
@@ -18,7 +19,7 @@ from ..handling.http_request import HTTPRequest
 from ..http.messages import HTTPResponse, StreamingBody, do_nothing
 from ..limits import Limits
 from ..shares import sender_at
-from .client_socket import ClientGone, ClientSocket
+from .client_socket import SMALL_BYTES, ClientGone, ClientSocket
 from .request_body import SMALL_BODY, BodyBudget, RequestBody
 from .trusted_proxies import TrustedProxies
 
@@ -38,6 +39,8 @@ _REASONS: Dict[int, str] = {status.value: status.phrase for status in HTTPStatus
 _BODILESS = frozenset({204, 304})
 #: Seconds that a thread of its own waits for the client at once: then the connection may be parked, or was hung up.
 _WAIT_SECONDS = 1.0
+#: Bytes of a piece of an event stream that counts like an answer while it is sent: one message may have any size.
+_LARGE_PIECE = 65_536
 #: Bytes of a head that has not arrived whole and counts to no budget; ordinary ones arrive whole.
 _SMALL_HEAD = 2048
 #: Seconds for which a client may owe its first request, or the rest of one, before the connection counts as idle.
@@ -381,13 +384,15 @@ class Connection:
             data = b"%bContent-Length: %d\r\n\r\n" % (self._top, len(body))
         if head.method == "HEAD":
             self._client.send_all(data)
+        elif len(body) > SMALL_BYTES:
+            self._client.send_answer(data, body, functools.partial(asked.count_answer, len(body)))
         else:
             self._client.send_parts(data, body)
             if response.streaming:
-                self._stream(response, chunked)
+                self._stream(response, chunked, asked)
         return again
 
-    def _stream(self, response: HTTPResponse, chunked: bool) -> None:
+    def _stream(self, response: HTTPResponse, chunked: bool, asked: RequestBody) -> None:
         body = response.body
         assert isinstance(body, StreamingBody)
         if body.complete:
@@ -398,11 +403,15 @@ class Connection:
             unwatch = self._watch(self._client.sock, body.stop)
         try:
             for piece in body:
-                if not chunked:
-                    self._client.send_all(piece)
-                    continue
                 # In one segment: a client that reads up to its answer has received the end, too.
-                self._client.send_parts(b"%x\r\n" % len(piece), piece, b"\r\n0\r\n\r\n" if body.last else b"\r\n")
+                head, tail = (b"%x\r\n" % len(piece), b"\r\n0\r\n\r\n" if body.last else b"\r\n") if chunked else (b"", b"")
+                if len(piece) > _LARGE_PIECE:
+                    self._client.send_answer(head, piece, functools.partial(asked.count_answer, len(piece)), tail)
+                    asked.answer_read()
+                else:
+                    self._client.send_parts(head, piece, tail)
+                if not chunked:
+                    continue
                 if body.last:
                     return
             if chunked:

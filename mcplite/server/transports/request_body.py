@@ -32,7 +32,8 @@ _REFUSED = "the request bodies of all clients together are too large; try again 
 class BodyBudget:
     """The bodies that are read and served at once, bounded in bytes, and so the heads that have not arrived whole.
 
-    At the limit the oldest unfinished one of the client with the most is refused.
+    At the limit the oldest unfinished one of the client with the most is refused. An answer whose client does not read it as
+    fast as it is sent counts like an unfinished body.
 
     :param limits: of the server.
     """
@@ -53,7 +54,7 @@ class RequestBody:
     """
 
     __slots__ = ("_client", "_head", "_plan", "_limits", "_shares", "_sender", "counted", "_refused", "_started", "_bytes",
-                 "complete", "unread")
+                 "_answered", "complete", "unread")
 
     def __init__(self, client: ClientSocket, head: RequestHead, plan: Optional[int], limits: Limits, budget: BodyBudget,
                  sender: str) -> None:
@@ -69,6 +70,8 @@ class RequestBody:
         self._refused = False
         self._started = 0.0
         self._bytes = 0
+        #: Whether the answer waits for the client.
+        self._answered = False
         #: Whether the body was read, and its request is being served.
         self.complete = False
         #: Whether part of the body may still follow on the socket, so that it cannot be reused.
@@ -117,7 +120,26 @@ class RequestBody:
     def refuse(self) -> None:
         """Make room for another body, from any thread: stop reading this one; a request in progress loses its client."""
         self._refused = True
-        self._client.shut(socket.SHUT_RDWR if self.complete else socket.SHUT_RD)
+        self._client.shut(socket.SHUT_RDWR if self.complete or self._answered else socket.SHUT_RD)
+
+    def count_answer(self, size: int) -> None:
+        """Note that the client has not read the answer yet, which takes so many bytes until :meth:`close`.
+
+        :raises ClientGone: there is no room for it.
+        """
+        if self._answered:
+            return
+        self._answered, self.complete = True, False
+        try:
+            self._count(min(size, self._limits.body_bytes_at_once))
+        except UnreadableBody:
+            raise ClientGone("there was no room for an answer that it did not read") from None
+
+    def answer_read(self) -> None:
+        """Note that the client has read what counted."""
+        if self._answered:
+            self._answered = self.counted = False
+            self._shares.remove(self)
 
     def _count(self, size: int) -> None:
         """Set the bytes that count to the budget.
