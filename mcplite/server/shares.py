@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from typing import Callable, Dict, Generic, Hashable, KeysView, List, Optional, Tuple, TypeVar
+from typing import Callable, Dict, Generic, Hashable, List, Optional, Tuple, TypeVar
 
 from ..rpc.forks import new_lock
 
@@ -149,11 +149,6 @@ class Shares(Generic[Item]):
     def full(self) -> bool:
         """Whether there is no room for one more without another going."""
         return len(self._entries) >= self._most
-
-    @property
-    def senders(self) -> KeysView[str]:
-        """The senders who have items; a view, which changes with them."""
-        return self._shares.keys()
 
     def items(self) -> List[Item]:
         """Return all items."""

@@ -186,15 +186,11 @@ def test_another_sender_takes_what_is_idle_before_what_is_about_to_be_used():
     assert [shares.add(item, "b") for item in ("b1", "b2")] == [["a3"], ["a1"]]
 
 
-def test_the_senders_are_a_view():
-    shares = Shares(2)
-    senders = shares.senders
-    assert "a" not in senders and not shares.full
-    shares.add("a1", "a")
+def test_shares_are_full_at_their_limit():
+    shares = filled(2, "a")
+    assert not shares.full
     shares.add("b1", "b")
-    assert "a" in senders and shares.full
-    shares.remove("a1")
-    assert list(senders) == ["b"]
+    assert shares.full
 
 
 def test_room_is_made_for_a_sender_who_is_not_known_yet():

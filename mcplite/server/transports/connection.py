@@ -148,6 +148,10 @@ class Connection:
             return time.monotonic() - self.since < _SETTLED_SECONDS or self.has_input
         return time.monotonic() - since < _OWED_SECONDS or self.has_input
 
+    def admit(self) -> None:
+        """Note that its requests are read from now on: while it waited for that, its client was not slow."""
+        self._client.owes_since = time.monotonic()
+
     @property
     def owed_for_long(self) -> bool:
         """Whether its client has owed, or this side not read, a request for longer than it takes an ordinary client."""

@@ -212,7 +212,7 @@ class HTTPServer:
     def _add_connection(self, sock: socket.socket, address: Any) -> None:
         connection = Connection(sock, address[:2], self.endpoint.handle, self.limits,
                                 self._closing.is_set, self._poller.watch, self._port, self._budget)
-        connection.proxies, connection.crowded = self._proxies, self._waiting.senders
+        connection.proxies, connection.crowded = self._proxies, self._waiting.crowded
         connection.on_served, connection.faults = self._shares.use, self._faults
         with self._changed:
             accepted = not self._closing.is_set()
@@ -225,12 +225,11 @@ class HTTPServer:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
             _log.debug("the connection of %s ended: %s", address[0], error)
-        waits = connection.sender in self._waiting.senders  # then others of the sender are first
-        if waits or not self._admit(connection):
+        # Others of the sender that wait are first.
+        if connection.sender in self._waiting.crowded or not self._admit(connection):
             for refused in self._waiting.add(connection):
                 self._refuse(refused)
-            if waits:
-                self._admit_waiting()
+            self._admit_waiting()
 
     def _admit(self, connection: Connection) -> bool:
         """Have a connection served; False if its sender has all places, and uses them."""
@@ -239,14 +238,16 @@ class HTTPServer:
         if going is None:
             return False
         self._waiting.remove(connection)
+        connection.admit()
         for idle in going:
             idle.hang_up()  # its thread, or the leader, notices and closes it
         self._poller.park(connection)
         return True
 
     def _admit_waiting(self) -> None:
-        # Called by the leader.
-        while len(self._waiting) and not self._closing.is_set():
+        # Called by the leader, which looks often while any wait: one may send its request later than it connected.
+        self._poller.hurried = len(self._waiting) > 0
+        while not self._closing.is_set():
             connection = self._waiting.next(silent=not self._shares.full)
             if connection is None or not self._admit(connection):
                 return
@@ -257,10 +258,10 @@ class HTTPServer:
 
     def _sweep(self) -> bool:
         """Let go of what has expired; return whether anything is left that can expire."""
-        if len(self._waiting):
-            self._admit_waiting()
+        if len(self._waiting) or self._waiting.crowded:
             for connection in self._waiting.expired():
                 self._refuse(connection)
+            self._admit_waiting()
         return self.endpoint.sweep() or bool(self._connections)
 
     def _on_closed(self, connection: Connection) -> None:

@@ -36,7 +36,7 @@ _TICK_SECONDS = 0.005
 #: too short, up to the longest.
 _BURST_SECONDS = 0.1
 _LONGEST_BURST_SECONDS = 5.0
-#: Seconds without accepting after accepting has failed.
+#: Seconds without accepting after accepting has failed, and between two looks at what waits otherwise.
 _ACCEPT_PAUSE_SECONDS = 0.1
 #: Idle threads that are kept.
 _KEEP_THREADS = 4
@@ -68,8 +68,10 @@ class Poller:
         self._pause = min(_SWEEP_SECONDS, idle_seconds)
         self._on_closed = on_closed
         self._on_sweep = sweep
-        #: Called by the leader after :meth:`wake`, and now and then without it.
+        #: Called by the leader after :meth:`wake`, now and then without it, and ten times a second while ``hurried``.
         self.on_woken: Callable[[], object] = do_nothing
+        self.hurried = False
+        self._hurried_at = 0.0
         #: Whether there may be anything that can expire besides parked connections. Set when a connection is parked.
         self._expiring = False
         self._selector = selectors.DefaultSelector()
@@ -239,7 +241,7 @@ class Poller:
         while not self._closing:
             try:
                 while not self._closing:
-                    pause = (_ACCEPT_PAUSE_SECONDS if self._resume_accepting is not None else
+                    pause = (_ACCEPT_PAUSE_SECONDS if self._resume_accepting is not None or self.hurried else
                              self._pause if self._idle or self._expiring else None)
                     for key, _ in self._selector.select(pause):
                         if type(key.data) is not Connection:
@@ -347,6 +349,9 @@ class Poller:
         if resume is not None and now >= self._accept_paused_until:
             resume()
             self._resume_accepting = None
+        if self.hurried and now - self._hurried_at >= _ACCEPT_PAUSE_SECONDS:
+            self._hurried_at = now
+            self.on_woken()
         if now - self._swept < self._pause:
             return
         self._swept = now

@@ -5,7 +5,7 @@ more connection is read as soon as another of its connections ends or is idle.
 """
 
 import sys
-from typing import KeysView, List, Optional, Tuple
+from typing import List, Optional, Set, Tuple
 
 from ..limits import Limits
 from ..shares import Shares
@@ -45,8 +45,8 @@ class WaitingConnections:
     def __init__(self, most: int, seconds: float) -> None:
         self._shares: Shares[Connection] = Shares(most)
         self._seconds = seconds
-        #: The senders who have connections that wait; a view, which changes with them.
-        self.senders: KeysView[str] = self._shares.senders
+        #: The sender for whose request there was no room when :meth:`next` was last called. What is silent needs none.
+        self.crowded: Set[str] = set()
 
     def __len__(self) -> int:
         return len(self._shares)
@@ -61,8 +61,12 @@ class WaitingConnections:
         :param silent: whether one that has sent nothing will do if there is no other.
         """
         waiting = self._shares.items()
-        return next((connection for connection in waiting if connection.has_input),
-                    waiting[0] if silent and waiting else None)
+        found = next((connection for connection in waiting if connection.has_input), None)
+        self.crowded.clear()
+        if found is not None:
+            self.crowded.add(found.sender)
+            return found
+        return waiting[0] if silent and waiting else None
 
     def remove(self, connection: Connection) -> bool:
         """Note that a connection does not wait any more; False if it did not."""

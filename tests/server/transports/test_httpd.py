@@ -429,7 +429,8 @@ def test_connections_that_wait_for_their_client_make_room(served, hasty, occupy)
     with contextlib.ExitStack() as stack:
         wires = [occupy(made, stack) for _ in range(6)]
         with made.wire() as wire:
-            assert wire.post(initialize()).status == 200
+            session = begin(wire)
+            assert wire.post(PING, session).status == 200
             assert wires[0].rest() is not None  # it has ended
     assert wait_until(lambda: made.open == 0)
 
