@@ -7,20 +7,29 @@ The peer creates an :class:`Incoming` for each request; the handlers of both sid
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Dict, Hashable, List, Optional
+from collections import deque
+from typing import Any, Callable, Deque, Dict, Hashable, List, Optional
 
 from ..errors import INTERNAL_ERROR, SERVER_BUSY, Cancelled, RemoteError, RequestTimeout, TransportError
 from ..protocol import jsonrpc
 from .cancel import CancelToken
 from .fair_queue import QueuedTask
-from .forks import end_process
+from .forks import end_process, new_lock
 from .interfaces import MessageSink, Outlet
-from .tracing import ERROR, INFO, get_logger
+from .threads import Workers
+from .tracing import ERROR, INFO, FaultLog, get_logger
 
-__all__ = ["BatchResponses", "Incoming", "MessageFacts", "MessageHandler"]
+__all__ = ["AnswerQueue", "BatchResponses", "Incoming", "MessageFacts", "MessageHandler"]
 
 _log = get_logger(__name__)
 _NO_PARAMS: Dict[str, Any] = {}
+#: Answers of a client that may wait, and their bytes, unless one alone has more.
+_MOST_ANSWERS = 1000
+_MOST_BYTES = 16 << 20
+
+
+def _executed() -> None:
+    """Stands for the handler of a request once that was given a thread of the pool."""
 
 
 class BatchResponses:
@@ -112,9 +121,14 @@ class Incoming(QueuedTask):
         return self.peer
 
     def execute(self) -> None:
-        handler, self.handler = self.handler, None
+        handler, self.handler = self.handler, _executed
         assert handler is not None
         self.run(handler)
+
+    @property
+    def executed(self) -> bool:
+        """Whether its handler was given a thread of the pool."""
+        return self.handler is _executed
 
     def refuse(self) -> None:
         self.handler = None
@@ -281,6 +295,58 @@ class Incoming(QueuedTask):
             self._answer(None, None)
         else:
             self.fail(INTERNAL_ERROR, "The request was cancelled")
+
+
+class AnswerQueue:
+    """What a client answers at once, to pings and with refusals: answers that wait to be sent, in order.
+
+    A client's callers read the connection themselves. If they also sent these answers, a server that asks and does not take
+    the answers would keep them beyond the limits of their calls.
+
+    The thread is taken from the pool when an answer comes, and ends when none is left; it blocks on the server.
+
+    :param send: sends one answer; it deals with its errors itself.
+    """
+
+    def __init__(self, workers: Workers, send: Callable[[bytes], object]) -> None:
+        self._workers = workers
+        self._send = send
+        #: Guards the three fields below; held for list work, and while a thread is started.
+        self._lock = new_lock()
+        self._waiting: Deque[bytes] = deque()
+        self._bytes = 0
+        self._sending = False
+        self._faults = FaultLog(_log)
+
+    def add(self, data: bytes) -> bool:
+        """Send an answer after those before it; return False, without it, when too many wait."""
+        with self._lock:
+            if self._waiting and (len(self._waiting) >= _MOST_ANSWERS or self._bytes + len(data) > _MOST_BYTES):
+                return False
+            self._waiting.append(data)
+            self._bytes += len(data)
+            if self._sending:
+                return True
+            try:
+                self._sending = True
+                self._workers.spawn(self._run)
+            except TransportError:
+                self._sending = False
+                self._faults.note("answers wait for a thread, until the next one")
+            except BaseException:
+                self._sending = False  # Ctrl-C: if the thread has started all the same, a second one does no harm
+                raise
+        return True
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._sending = False
+                    return
+                data = self._waiting.popleft()
+                self._bytes -= len(data)
+            self._send(data)
 
 
 class MessageHandler:

@@ -9,11 +9,19 @@ from __future__ import annotations
 import threading
 from typing import Any, ContextManager, Dict, List, Optional, Union
 
-from ..errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ConnectionClosed, ProtocolError, RequestTimeout
+from ..errors import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ConnectionClosed,
+    ProtocolError,
+    RequestTimeout,
+    TransportError,
+)
 from ..protocol import jsonrpc
 from .deadline import wait_interruptibly
 from .forks import foreign_error, on_fork
-from .incoming import BatchResponses, Incoming, MessageHandler
+from .incoming import AnswerQueue, BatchResponses, Incoming, MessageHandler
 from .interfaces import Channel, MessageSink, Outlet, Reading
 from .outgoing import Caller
 from .reading import CallerReading, LeaderFollowerReading
@@ -25,7 +33,7 @@ __all__ = ["Peer"]
 _log = get_logger(__name__)
 #: Bytes of a message that does not count as small: what it takes in memory is estimated.
 _MUCH = 16_384
-#: Seconds for a small answer of a client to a server that does not read, and its bytes: larger ones are sent by workers only.
+#: Seconds for a small answer of a client to a server that does not read, and its bytes; larger ones may take longer.
 _ANSWER_SECONDS = 10.0
 _SMALL_ANSWER = 4096
 
@@ -55,6 +63,8 @@ class Peer(Caller, MessageSink):
         self.log = log or PeerLog()
         #: Without a lock: each change is one step in C.
         self._in_flight: Dict[Any, Incoming] = {}
+        #: What a client answers on the threads that read; None for a server, which reads on threads of its own.
+        self._answers = None if serving else AnswerQueue(workers, self._send_answer)
         self._ended = threading.Event()
         reading: Optional[Reading] = channel.create_reading(self._parse_and_route, self._fail, workers)
         if reading is None and serving:
@@ -256,6 +266,9 @@ class Peer(Caller, MessageSink):
             if not batch.add(data):
                 return
             data, code = batch.joined(), None
+        if self._answers is not None:
+            self._answer_later(data)
+            return
         try:
             if outlet is not None:
                 self._count(data)
@@ -283,24 +296,43 @@ class Peer(Caller, MessageSink):
         return True
 
     def send_response(self, key: Any, data: Optional[bytes], code: Optional[int], outlet: Optional[Outlet]) -> None:
-        self._in_flight.pop(key, None)
-        if data is not None:
-            self._count(data)
+        incoming = self._in_flight.pop(key, None)
         if outlet is not None:
+            if data is not None:
+                self._count(data)
             outlet.finish(data, code)
-        elif data is not None and (self._serving or len(data) > _SMALL_ANSWER):
+        elif data is not None and self._answers is None:
+            self._count(data)
             self._channel.write(data)
+        elif data is not None and incoming is not None and incoming.executed:
+            self._write_answer(data)
         elif data is not None:
-            self._send_answer(data)
+            self._answer_later(data)
+
+    def _answer_later(self, data: bytes) -> None:
+        """Have an answer of a client sent by another thread, since this one may be that of a call, which reads."""
+        if self._answers is not None and not self._answers.add(data):
+            self.counters.refused += 1
+            self.log.log(_log, WARNING, "%s asks faster than it takes the answers, and one was dropped", self.name)
 
     def _send_answer(self, data: bytes) -> None:
-        """Send a small answer of a client, such as one to a ping; this may be the thread that reads.
-
-        :raises RequestTimeout: the server does not read; over a pipe that ends the connection, since the server may be waiting
-            for this thread to read in turn.
-        """
         try:
-            self._channel.write(data, _ANSWER_SECONDS)
+            self._write_answer(data)
+        except (RequestTimeout, TransportError) as error:
+            _log.debug("an answer was not sent: %s", error)
+        except Exception:
+            self.log.failure(_log, "an answer to %s was not sent", self.name)
+
+    def _write_answer(self, data: bytes) -> None:
+        """Send an answer of a client, on a thread that reads for no call.
+
+        :raises RequestTimeout: the server does not take it; over a pipe that ends the connection.
+        """
+        if self.closed:
+            return
+        self._count(data)
+        try:
+            self._channel.write(data, _ANSWER_SECONDS if len(data) <= _SMALL_ANSWER else None)
         except RequestTimeout as error:
             if not self._channel.carries_beside:
                 self._fail(ConnectionClosed(f"{self.name} asks and does not read the answers: {error}"))

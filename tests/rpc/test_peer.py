@@ -2,13 +2,16 @@
 
 import json
 import threading
+import time
 
 import pytest
 
-from mcplite.errors import ConnectionClosed, ProtocolError, RequestTimeout
+from mcplite.errors import Cancelled, ConnectionClosed, ProtocolError, RequestTimeout
 from mcplite.protocol import jsonrpc
-from mcplite.rpc import peer as peer_module
+from mcplite.rpc import incoming as incoming_module, peer as peer_module
+from mcplite.rpc.cancel import CancelToken
 from mcplite.rpc.channels import MemoryChannel
+from tests.support.conversations import Conversation, reply
 
 pytestmark = pytest.mark.bad_wire
 
@@ -181,3 +184,83 @@ def test_a_server_that_asks_and_does_not_read_ends_the_connection(make, monkeypa
     assert not thread.is_alive() and "asks and does not read the answers" in str(outcomes[0])
     one.close()
     raw.close()
+
+
+#: What a client answers on the thread that reads, which may be that of a call.
+ANSWERED_AT_ONCE = {
+    "a ping": {"jsonrpc": "2.0", "id": "p", "method": "ping"},
+    "an id in use": {"jsonrpc": "2.0", "id": "long", "method": "question"},
+    "no message": {"jsonrpc": "2.0", "id": 7, "method": 7},
+    "a batch": [{"jsonrpc": "2.0", "id": "p", "method": "ping"}, {"jsonrpc": "2.0", "id": 7, "method": 7}],
+    "a long answer": {"jsonrpc": "2.0", "id": "p", "method": "ping", "params": {"a": "x" * 10_000}},
+}
+
+
+def wait_until(condition):
+    """Wait for what another thread does."""
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+class Unread(Conversation):
+    """A client whose other side does not read, and whose pipe is full; it is asked "question", which lasts."""
+
+    def __init__(self):
+        super().__init__()
+        self.over = threading.Event()
+
+        def on_request(incoming):
+            if incoming.method == "question":
+                return lambda: self.over.wait(20)
+            return incoming.respond(incoming.params)
+
+        self.handler.batches, self.handler.on_request = True, on_request
+        self.say({"jsonrpc": "2.0", "id": "long", "method": "question"})
+
+    def call(self, *arguments, **options):
+        # Its request takes the only place in the pipe.
+        outcome = super().call(*arguments, **options)
+        wait_until(lambda: self.raw._inbound.messages)
+        return outcome
+
+    def close(self):
+        self.over.set()
+        super().close()
+
+
+@pytest.fixture
+def unread(monkeypatch):
+    monkeypatch.setattr(peer_module, "_ANSWER_SECONDS", 300)
+    one = Unread()
+    one.raw._inbound.limit = 1
+    yield one
+    one.close()
+
+
+@pytest.mark.parametrize("asked", list(ANSWERED_AT_ONCE))
+@pytest.mark.parametrize("ending", ["timeout", "cancel"])
+def test_a_call_ends_in_time_though_the_other_side_does_not_take_answers(unread, asked, ending):
+    token = CancelToken()
+    outcome = unread.call("x", timeout=0.3 if ending == "timeout" else 300, cancel=token)
+    for _ in range(5):
+        unread.say(ANSWERED_AT_ONCE[asked])
+    if ending == "cancel":
+        wait_until(lambda: not unread.raw._outbound.messages)  # the thread of the call has read them
+        token.cancel()
+    assert isinstance(outcome(), RequestTimeout if ending == "timeout" else Cancelled)
+    assert not unread.peer.closed
+
+
+def test_answers_that_are_too_many_are_dropped_with_a_line(unread, monkeypatch, caplog):
+    monkeypatch.setattr(incoming_module, "_MOST_ANSWERS", 2)
+    outcome = unread.call("x", timeout=300)
+    for number in range(10):
+        unread.say({"jsonrpc": "2.0", "id": number, "method": "ping"})
+    wait_until(lambda: unread.peer.counters.refused >= 7)  # two wait, and perhaps one is being sent
+    unread.raw._inbound.limit = 100
+    request, *answered = [unread.hear() for _ in range(11 - unread.peer.counters.refused)]
+    unread.say(reply(request, {}))
+    assert outcome() == {} and [message["id"] for message in answered[:2]] == [0, 1]
+    assert "faster than it takes the answers" in caplog.text

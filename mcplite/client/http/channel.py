@@ -15,7 +15,7 @@ from ...rpc.deadline import Deadline
 from ...rpc.forks import new_lock, on_fork
 from ...rpc.interfaces import Channel, Network
 from ...rpc.threads import Workers
-from ...rpc.tracing import get_logger
+from ...rpc.tracing import RateLog, get_logger
 from .endpoint import HTTPEndpoint, network_of
 from .get_stream import GetStream
 from .reading import HTTPReading
@@ -27,6 +27,8 @@ _log = get_logger(__name__)
 _SOON_SECONDS = 2.0
 #: Seconds for which an answer that did not arrive is sent again, and between the attempts at first and at most.
 _AGAIN_SECONDS, _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 0.5, 5.0
+#: How many answers are sent again at a time, each by a thread of its own.
+_MOST_AGAIN = 32
 #: Seconds that a read or write blocks at most before it checks whether the channel was closed.
 _SLICE_SECONDS = 1.0
 #: Statuses by which a server of 2024 answers a POST to the URL of its stream (LSSE-13).
@@ -74,6 +76,9 @@ class HTTPChannel(Channel):
         self._exchanges: Set[Exchange] = set()
         self._get_stream: Optional[GetStream] = None
         self._closed = False
+        #: How many answers are being sent again: a server that breaks the connection of each must not cost a thread for each.
+        self._again = 0
+        self._again_log = RateLog(_log)
         on_fork(self, HTTPChannel._let_go)
 
     def _let_go(self, owner: int) -> None:
@@ -104,13 +109,25 @@ class HTTPChannel(Channel):
             self._write(data, timeout, None)
         except (TransportError, RequestTimeout) as error:
             # A handler of the server waits for an answer. One that arrives twice is taken once, by its id.
-            if self._closed or self._workers is None or not _may_arrive_later(error) or not _is_answer(data):
+            if (self._closed or self._workers is None or not _may_arrive_later(error) or not _is_answer(data)
+                    or self._again >= _MOST_AGAIN):
                 raise
             _log.debug("an answer to %s is sent again: %s", self.name, error)
-            # The caller may be the thread that reads; this one ends with the channel.
+            # Not by this thread, which has other answers to send; that one ends with the channel.
             self._workers.spawn(lambda: self._write_again(data))
 
     def _write_again(self, data: bytes) -> None:
+        with self._lock:
+            if self._again >= _MOST_AGAIN:
+                return
+            self._again += 1
+        try:
+            self._attempt_again(data)
+        finally:
+            with self._lock:
+                self._again -= 1
+
+    def _attempt_again(self, data: bytes) -> None:
         until, pause = time.monotonic() + _AGAIN_SECONDS, _FIRST_PAUSE
         while self._pause(pause):
             try:
@@ -118,8 +135,10 @@ class HTTPChannel(Channel):
                 return
             except (TransportError, RequestTimeout) as error:
                 pause = min(2 * pause, _LONGEST_PAUSE)
+                if self._closed:
+                    return
                 if not _may_arrive_later(error) or time.monotonic() + pause > until:
-                    _log.warning("an answer did not reach %s: %s", self.name, error)
+                    self._again_log.warning("an answer did not reach %s: %s", self.name, error)
                     return
 
     def _pause(self, seconds: float) -> bool:
