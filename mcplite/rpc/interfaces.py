@@ -71,13 +71,20 @@ class ChannelHooks:
         """
 
     def write(self, data: bytes, timeout: Optional[float] = None) -> None:
-        """See :meth:`Channel.write`, which the defaults of the next two methods use."""
+        """See :meth:`Channel.write`, which the defaults of the next three methods use."""
         raise NotImplementedError
 
     def write_beside(self, data: bytes, beside: Any, timeout: Optional[float] = None) -> None:
         """Write a message with a value beside it, if the channel :attr:`carries_beside`.
 
         :param beside: a value that only the session, which gives it, and the channel understand.
+        """
+        self.write(data, timeout)
+
+    def write_request(self, data: bytes, timeout: Optional[float], call: Pending) -> None:
+        """Write the request of a call. A channel that waits for a peer which does not read may end the wait with the call.
+
+        :raises RequestTimeout: the peer did not take the message in time, or before the call was interrupted.
         """
         self.write(data, timeout)
 

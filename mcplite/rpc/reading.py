@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from typing import Callable, ContextManager, Dict, List, Optional
 
-from ..errors import ConnectionClosed, ProtocolError, TransportError
+from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError
 from .deadline import WAKE_SECONDS, Deadline
 from .forks import new_event, new_lock
 from .interfaces import Channel, Reading
@@ -90,7 +90,11 @@ class CallerReading(Reading):
         # Counted before: the daemon, which may be inside a read, leaves what follows the first message to the caller.
         if not pending.lasting:
             self._calls += 1
-        self._channel.write(data, timeout)
+        try:
+            self._channel.write_request(data, timeout, pending)
+        except RequestTimeout:
+            if not pending.interrupted:
+                raise  # else the thread that interrupted the call has left a reason with it
 
     def wait(self, pending: Pending) -> None:
         if pending.lasting:

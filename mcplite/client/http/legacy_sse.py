@@ -18,18 +18,19 @@ from ...rpc.deadline import Deadline
 from ...rpc.forks import foreign_error, new_event, on_fork
 from ...rpc.interfaces import Channel, Network
 from ...rpc.pending import Pending
-from ...rpc.reading import CallerReading
 from ...rpc.threads import Workers
+from ...rpc.tracing import get_logger
 from .endpoint import network_of
 
-__all__ = ["SSEChannel", "SSEReading"]
+__all__ = ["SSEChannel"]
 
+_log = get_logger(__name__)
 #: Seconds for the event that names the URL to post to.
 _ENDPOINT_SECONDS = 30.0
 #: Seconds that a read or write blocks at most before it checks whether the channel was closed.
 _SLICE_SECONDS = 1.0
 #: Seconds for a message that must not be waited for.
-_SOON_SECONDS = 0.5
+_SOON_SECONDS = 2.0
 
 
 class SSEChannel(Channel):
@@ -57,6 +58,7 @@ class SSEChannel(Channel):
         #: What ended the connection, for calls that come later.
         self._end_reason = f"the connection to {self.name} was closed on this side"
         self._reply: Optional[Reply] = None
+        self._workers: Optional[Workers] = None
         on_fork(self, SSEChannel._let_go)
 
     def _let_go(self, owner: int) -> None:
@@ -146,20 +148,27 @@ class SSEChannel(Channel):
         self._post(data, Exchange(self._timeouts(deadline.remaining), deadline.remaining, deadline), timeout)
 
     def create_reading(self, receive: Callable[[bytes], None], failed: Callable[[Exception], None],
-                       workers: Workers) -> "SSEReading":
-        return SSEReading(self, receive, failed)
+                       workers: Workers) -> None:
+        self._workers = workers
 
-    def post_request(self, data: bytes, pending: Pending, timeout: Optional[float]) -> None:
-        """Send the request that *pending* stands for; see :meth:`Channel.write`."""
+    def write_request(self, data: bytes, timeout: Optional[float], call: Pending) -> None:
         # The call's own clock, which is paused while a user logs in.
-        exchange = Exchange(self._timeouts(pending.remaining, pending), pending.remaining, pending.clock)
-        self._post(data, exchange, timeout, pending)
+        exchange = Exchange(self._timeouts(call.remaining, call), call.remaining, call.clock)
+        self._post(data, exchange, timeout, call)
 
     def write_soon(self, data: bytes) -> None:
+        workers = self._workers
+        if workers is not None and not self._closed.is_set():
+            workers.spawn(lambda: self._try_post(data))
+
+    def _try_post(self, data: bytes) -> None:
         deadline = Deadline(_SOON_SECONDS)
         exchange = Exchange(self._timeouts(deadline.remaining), deadline.remaining)
         exchange.may_log_in = False
-        self._post(data, exchange, _SOON_SECONDS)
+        try:
+            self._post(data, exchange, _SOON_SECONDS)
+        except (TransportError, RequestTimeout) as error:
+            _log.debug("not sent to %s: %s", self.name, error)
 
     def _timeouts(self, remaining: Callable[[], Optional[float]], pending: Optional[Pending] = None) -> Callable[[], float]:
         """Return the ``next_timeout`` of an exchange that sends a message.
@@ -200,17 +209,3 @@ class SSEChannel(Channel):
             if self._reply is not None:
                 self._reply.close()
             self._client.close()
-
-
-class SSEReading(CallerReading):
-    """The reading of an event stream's channel: its daemon thread reads for all callers, who post their requests.
-
-    It passes the pending call on, so that a login pauses the call's clock and a cancel ends its POST.
-    """
-
-    def __init__(self, channel: SSEChannel, receive: Callable[[bytes], None], failed: Callable[[Exception], None]) -> None:
-        super().__init__(channel, receive, failed, "mcplite reader")
-        self._post_request = channel.post_request
-
-    def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
-        self._post_request(data, pending, timeout)

@@ -31,6 +31,7 @@ from ...errors import ConnectionClosed, ProtocolError, RequestTimeout, Transport
 from ...protocol.framing import LineBuffer
 from ..forks import foreign_error, new_event, new_lock, new_rlock, on_fork, release
 from ..interfaces import Channel, Network
+from ..pending import Pending
 from ..tracing import get_logger
 from .descriptors import cancel_read, write_piece
 
@@ -41,7 +42,7 @@ _log = get_logger(__name__)
 _CHUNK_BYTES = 65536
 #: Bytes of a message that is written without being joined with its line end.
 _LONG_BYTES = 65_536
-#: Seconds after which a writer that waits for a full pipe checks whether the channel was closed.
+#: Seconds after which a writer that waits for a full pipe checks whether the channel was closed, or its call given up.
 _SLICE_SECONDS = 0.2
 #: Faults of the system that pass, and how often in a row they are waited out.
 _PASSING = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS})
@@ -210,24 +211,21 @@ class PipeChannel(Channel):
     def consume(self) -> None:
         self._lines.drop()
 
-    def write(self, data: bytes, timeout: Optional[float] = None) -> None:
-        end: Optional[float] = None
-        if timeout is None:
-            self._write_lock.acquire()
-        else:
-            end = time.monotonic() + timeout
-            if not self._write_lock.acquire(timeout=timeout):
-                raise RequestTimeout(f"{self.name} has not read its input for {timeout:g} s")
+    def write(self, data: bytes, timeout: Optional[float] = None, call: Optional[Pending] = None) -> None:
+        end = None if timeout is None else time.monotonic() + timeout
+        if not self._write_lock.acquire(False):
+            while not self._write_lock.acquire(timeout=self._pause(end, call)):
+                continue
         try:
             if self._unsent:
-                self._flush(self._unsent, b"", end)
+                self._flush(self._unsent, b"", end, call)
             if len(data) < _LONG_BYTES or sys.platform == "win32":
                 self._unsent = data + b"\n"
-                self._flush(self._unsent, b"", end)
+                self._flush(self._unsent, b"", end, call)
             else:
-                self._flush(data, b"\n", end)  # a long message is not copied for its line end
+                self._flush(data, b"\n", end, call)  # a long message is not copied for its line end
         except RequestTimeout:
-            if len(self._unsent) == len(data) + 1:
+            if len(self._unsent) == len(data) + 1 and self._unsent == data + b"\n":
                 self._unsent = b""  # no byte was written, so the message can be dropped as a whole
             raise
         finally:
@@ -235,9 +233,11 @@ class PipeChannel(Channel):
             if self._input_over:
                 self.close_input(0)
 
-    def _flush(self, unsent: bytes, behind: bytes, end: Optional[float]) -> None:
-        # Called with the write lock held; to be done until the monotonic time *end*. The number of bytes written is stored
-        # inside the same call into C, for the reason given in read().
+    write_request = write
+
+    def _flush(self, unsent: bytes, behind: bytes, end: Optional[float], call: Optional[Pending]) -> None:
+        # Called with the write lock held; to be done until the monotonic time *end*, or until the call is interrupted. The
+        # number of bytes written is stored inside the same call into C, for the reason given in read().
         written: List[int] = []
         total, sent = len(unsent) + len(behind), 0
         try:
@@ -254,7 +254,7 @@ class PipeChannel(Channel):
                         written.extend(map(os.write, (self._write_fd,), (rest,)))
                     sent = sum(written)
                 except BlockingIOError:
-                    self._wait_writable(end)
+                    self._wait_writable(self._pause(end, call))
                 except OSError as error:
                     raise self._broken(error) from error
         finally:
@@ -269,11 +269,17 @@ class PipeChannel(Channel):
         """Return the error for a write that failed."""
         return ConnectionClosed(f"writing to {self.name} failed: {error.strerror}")
 
-    def _wait_writable(self, end: Optional[float]) -> None:
-        remaining = None if end is None else end - time.monotonic()
-        if remaining is not None and remaining <= 0:
+    def _pause(self, end: Optional[float], call: Optional[Pending]) -> float:
+        """Return the seconds to wait for the other side to read, until this is asked again.
+
+        :raises RequestTimeout: the time is over, or the call was interrupted.
+        """
+        remaining = _SLICE_SECONDS if end is None else end - time.monotonic()
+        if remaining <= 0 or (call is not None and call.interrupted):
             raise RequestTimeout(f"{self.name} does not read its input, and its pipe is full")
-        pause = _SLICE_SECONDS if remaining is None else min(remaining, _SLICE_SECONDS)
+        return min(remaining, _SLICE_SECONDS)
+
+    def _wait_writable(self, pause: float) -> None:
         if sys.platform != "win32" and hasattr(select, "poll"):
             poll = select.poll()
             poll.register(self._write_fd, select.POLLOUT)

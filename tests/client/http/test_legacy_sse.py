@@ -7,6 +7,7 @@ import pytest
 import requests
 
 import mcplite
+from mcplite.client.http import legacy_sse
 from tests.support.webscript import WebScript
 
 LIMIT = 30
@@ -169,3 +170,20 @@ def test_a_stream_without_an_endpoint_fails_within_the_time_for_opening():
 
     with Silent() as server, pytest.raises(mcplite.MCPError, match=r"within 0\.3 s"):
         mcplite.connect(server.url, type="sse", open_timeout=0.3).open()
+
+
+def test_a_cancel_notice_that_is_not_taken_holds_up_no_call(script, monkeypatch):
+    monkeypatch.setattr(legacy_sse, "_SOON_SECONDS", 300)
+    overdue = threading.Event()
+
+    def hold(request, answer):
+        if not script.closing.wait(LIMIT):
+            overdue.set()
+        answer.cut()
+
+    script.on_tools_call, script.on_notifications_cancelled = lambda request, answer: answer.status(202), hold
+    with mcplite.connect(script.url, type="sse", timeout=LIMIT) as client:
+        with pytest.raises(mcplite.RequestTimeout):
+            client.call_tool("t", timeout=0.1)
+        script.wait_for("notifications/cancelled")
+    assert not overdue.is_set()

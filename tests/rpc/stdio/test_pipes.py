@@ -10,9 +10,14 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite.errors import ConnectionClosed, ProtocolError, RequestTimeout
+from mcplite.errors import Cancelled, ConnectionClosed, ProtocolError, RequestTimeout
+from mcplite.rpc.cancel import CancelToken
+from mcplite.rpc.incoming import MessageHandler
+from mcplite.rpc.peer import Peer
+from mcplite.rpc.pending import Clock, Pending
 from mcplite.rpc.stdio.descriptors import make_pipe, set_nonblocking
 from mcplite.rpc.stdio.pipes import PipeChannel
+from mcplite.rpc.threads import Workers
 from tests.support.systems import posix_only
 
 
@@ -182,13 +187,65 @@ def test_a_message_of_which_no_byte_was_written_is_dropped(make, size):
     assert bytes(got) + os.read(pair.theirs_in, 65536) == b"small\n" * sent + b"after\n"
 
 
+def test_the_rest_of_a_message_is_kept_for_a_message_of_its_length(make):
+    pair = make(nonblocking=True)
+    with pytest.raises(RequestTimeout):
+        pair.channel.write(b"x" * 300_000, timeout=0.05)
+    rest = len(pair.channel._unsent)
+    assert 1 < rest < 300_001
+    with pytest.raises(RequestTimeout):
+        pair.channel.write(b"y" * (rest - 1), timeout=0.05)
+    assert len(pair.channel._unsent) == rest
+
+
+@pytest.mark.parametrize("waits_for", ["the pipe", "another writer"])
+def test_a_call_that_is_given_up_is_not_written_any_more(make, waits_for):
+    pair = make(nonblocking=True)
+    writer = threading.Thread(target=lambda: pytest.raises(RequestTimeout, pair.channel.write, b"x" * 300_000, 0.5))
+    writer.start()
+    while not pair.channel._write_lock.locked():
+        time.sleep(0.001)
+    if waits_for == "the pipe":
+        writer.join(20)
+    call = Pending(1, "x", Clock(), 300, None, None)
+    threading.Timer(0.05, setattr, (call, "interrupted", True)).start()
+    with pytest.raises(RequestTimeout):
+        pair.channel.write_request(b"call", 300, call)
+    writer.join(20)
+    got = bytearray()
+
+    def read():
+        while not got.endswith(b"after\n"):
+            got.extend(os.read(pair.theirs_in, 65536))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    pair.channel.write(b"after", timeout=20)
+    reader.join(20)
+    assert bytes(got) == b"x" * 300_000 + b"\nafter\n"
+
+
+def test_a_token_ends_a_call_whose_request_cannot_be_written(make):
+    pair, workers = make(nonblocking=True), Workers(1, 1, "test worker")
+    with pytest.raises(RequestTimeout):
+        pair.channel.write(b"x" * 300_000, timeout=0.05)
+    peer = Peer(pair.channel, MessageHandler(), workers=workers)
+    peer.start()
+    token = CancelToken()
+    threading.Timer(0.05, token.cancel, ["enough"]).start()
+    with pytest.raises(Cancelled, match="enough"):
+        peer.call("x", timeout=300, cancel=token)
+    peer.close()
+    workers.stop()
+
+
 def test_a_second_writer_times_out_as_well(make):
     pair = make(nonblocking=True)
     first = threading.Thread(target=lambda: pytest.raises(RequestTimeout, pair.channel.write, b"x" * 300_000, 1.0))
     first.start()
     while not pair.channel._write_lock.locked():
         time.sleep(0.001)
-    with pytest.raises(RequestTimeout, match="has not read"):
+    with pytest.raises(RequestTimeout, match="does not read"):
         pair.channel.write(b"y", timeout=0.01)
     first.join(20)
 
