@@ -4,6 +4,7 @@ Each operation is one statement, so it takes one round trip and is atomic. New e
 """
 
 import contextlib
+import functools
 import os
 import select
 import socket
@@ -12,8 +13,8 @@ import time
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Type
 
 from ..errors import BackendError, RegistrationError
-from ..rpc.forks import new_lock, on_fork
-from ..rpc.tracing import get_logger
+from ..rpc.forks import new_lock, on_fork, release_socket
+from ..rpc.tracing import FaultLog, get_logger
 from .addresses import without_password
 from .interface import NUMBERS_SECONDS, Backend, Entry
 from .watch import LogWatch
@@ -102,7 +103,7 @@ class PostgresBackend(Backend):
         self._listening_errors: Tuple[Type[Exception], ...] = (*self._errors, BackendError)
         self._free = threading.BoundedSemaphore(connections)
         self._most = connections
-        #: Guards the idle connections, and the start of the listening thread; held for short work only.
+        #: Guards the idle connections, the start of the listening thread and ``_socket``; held for short work only.
         self._lock = new_lock()
         self._idle: List[Any] = []
         #: Connections of the process that this one was forked from: closing them would end them for both.
@@ -111,6 +112,11 @@ class PostgresBackend(Backend):
         self._swept = time.monotonic()
         self._thread: Optional[threading.Thread] = None
         self._listening: Any = None
+        #: The socket of the listening connection, with a descriptor of our own: that of the connection may be closed at any
+        #: moment, by libpq as well, and its number be another socket's.
+        self._socket: Optional[socket.socket] = None
+        #: Set when the thread listens, or cannot at present.
+        self._ready = threading.Event()
         self._ended = threading.Event()
         self._watch = LogWatch(self._numbers)
         on_fork(self, PostgresBackend._forked)
@@ -122,7 +128,10 @@ class PostgresBackend(Backend):
         self._foreign.extend([*self._idle, self._listening])
         self._idle.clear()
         self._free = threading.BoundedSemaphore(self._most)
-        self._thread, self._listening, self._ended = None, None, threading.Event()
+        if self._socket is not None:
+            release_socket(self._socket)
+        self._thread, self._listening, self._socket = None, None, None
+        self._ready, self._ended = threading.Event(), threading.Event()
 
     # --- values -------------------------------------------------------------------------------------
 
@@ -233,16 +242,21 @@ class PostgresBackend(Backend):
         return {**dict.fromkeys(logs, 0), **dict(self._run("read", _NUMBERS, logs=list(logs)))}
 
     def _listen(self) -> None:
-        if self._thread is not None:
+        if self._ready.is_set():
             return
         with self._lock:
-            if self._thread is None and not self._ended.is_set():
-                ready = threading.Event()
+            if self._ended.is_set():
+                return
+            if self._thread is None:
+                ended, ready = self._ended, self._ready
+                faults = FaultLog(_log, ended.wait)
+                run = functools.partial(faults.keep_running, lambda: self._run_listener(ended, ready),
+                                        "changes in %s could not be read, which is tried again", self._name)
                 # It ends in close(). It blocks on a connection of its own, for five seconds at most.
-                self._thread = threading.Thread(target=self._run_listener, args=(self._ended, ready),
-                                                name="mcplite-postgres-changes", daemon=True)
-                self._thread.start()
-        ready.wait(self._timeout)
+                thread = threading.Thread(target=run, name="mcplite-postgres-changes", daemon=True)
+                thread.start()  # if the system has no thread for it, the next wait tries again
+                self._thread = thread
+        self._ready.wait(self._timeout)
 
     def _run_listener(self, ended: threading.Event, ready: threading.Event) -> None:
         pause, connected = _RETRY_SECONDS[0], True
@@ -250,6 +264,8 @@ class PostgresBackend(Backend):
             connection: Any = None
             try:
                 connection = self._listening = self._open()
+                with self._lock:
+                    self._socket = socket.socket(fileno=os.dup(connection.fileno()))
                 connection.execute("LISTEN mcplite")
                 connection.limit = _LISTEN_SECONDS + self._timeout
                 ready.set()
@@ -271,15 +287,22 @@ class PostgresBackend(Backend):
                 ended.wait(pause)
                 pause = min(2 * pause, _RETRY_SECONDS[1])
             finally:
+                ready.set()
                 self._listening = None
+                with self._lock:
+                    sock, self._socket = self._socket, None
+                    if sock is not None:
+                        sock.close()
                 if connection is not None:
                     connection.close()
 
     def close(self) -> None:
         self._ended.set()
         self._watch.close()
-        with contextlib.suppress(AttributeError, *self._errors):  # it does not listen
-            _shut_down(self._listening.fileno())
+        with self._lock:
+            if self._socket is not None:
+                with contextlib.suppress(OSError):  # it is not connected any more
+                    self._socket.shutdown(socket.SHUT_RDWR)  # ends the thread's wait
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
@@ -291,12 +314,6 @@ class PostgresBackend(Backend):
 
 def _first(rows: List[Any]) -> Optional[bytes]:
     return None if not rows or rows[0][0] is None else bytes(rows[0][0])
-
-
-def _shut_down(fd: int) -> None:
-    """End the wait of a thread for a socket, which stays open for that thread to close."""
-    with socket.socket(fileno=os.dup(fd)) as sock:
-        sock.shutdown(socket.SHUT_RDWR)
 
 
 def _one_line(error: BaseException) -> str:

@@ -1,6 +1,7 @@
 """The subscriptions of one process to the channels of Redis on which new entries of logs are told."""
 
 import contextlib
+import functools
 import secrets
 import threading
 import time
@@ -9,7 +10,7 @@ from typing import Any, Callable, Dict, List, Sequence, Set, Tuple, Type
 from ..errors import BackendError
 from ..rpc.deadline import Deadline
 from ..rpc.forks import new_condition, on_fork
-from ..rpc.tracing import get_logger
+from ..rpc.tracing import FaultLog, get_logger
 from .redis_client import RedisClient
 
 __all__ = ["RedisChanges"]
@@ -52,16 +53,25 @@ class RedisChanges:
         self._reachable = False
         #: The node of a cluster that the thread listens to, as redis-py wants it named.
         self._target: Dict[str, Any] = {}
-        self._thread = threading.Thread(target=self._run, name="mcplite-redis-changes", daemon=True)
+        #: Whether the thread has missed no message as far as it knows.
+        self._connected = True
+        self._faults = FaultLog(_log)
+        self._thread = self._new_thread()
         on_fork(self, RedisChanges._forked)
 
     def _forked(self, owner: int) -> None:
         self._wanted.clear()
         self._confirmed.clear()
         self._started = False
+        self._connected = True
         self._target = {}
         self._own = f"mcplite-wake:{secrets.token_hex(8)}"
-        self._thread = threading.Thread(target=self._run, name="mcplite-redis-changes", daemon=True)
+        self._thread = self._new_thread()
+
+    def _new_thread(self) -> threading.Thread:
+        run = functools.partial(self._faults.keep_running, self._run, "changes in %s could not be read, which is tried again",
+                                self._redis.name)
+        return threading.Thread(target=run, name="mcplite-redis-changes", daemon=True)
 
     def add(self, channels: Sequence[str], timeout: float) -> None:
         """Subscribe to channels; returns when the server has confirmed it, so that nothing later is missed.
@@ -92,32 +102,35 @@ class RedisChanges:
 
     def _run(self) -> None:
         messages: Any = None
-        pause, connected, looked = _RETRY_SECONDS[0], True, time.monotonic()
-        while not self._closed:
-            try:
-                if messages is None:
-                    messages = self._open()
-                self._subscribe(messages)
-                message = messages.get_message(timeout=_LISTEN_SECONDS)
-                if message is not None:
-                    self._receive(message, messages)
-                if not connected or time.monotonic() - looked >= _LISTEN_SECONDS:
-                    self._refresh()
-                    connected, pause, looked = True, _RETRY_SECONDS[0], time.monotonic()
-            except Exception as error:  # whatever redis-py raises: without this thread all waits would be blind
-                why = self._redis.explain(error)  # each time, since it lets the nodes of a cluster be looked for again
-                if connected and not self._closed:
-                    _log.warning("the backend %s cannot be reached, changes are read when it is back: %s",
-                                 self._redis.name, why, exc_info=not isinstance(error, self._errors))
-                connected = False
-                if self._redis.cluster:
-                    self._abandon(messages)
-                    messages = None
-                with self._changed:
-                    self._changed.wait_for(lambda: self._closed or self._reachable, pause)
-                    self._reachable = False
-                pause = min(2 * pause, _RETRY_SECONDS[1])
-        self._abandon(messages)
+        pause, looked = _RETRY_SECONDS[0], time.monotonic()
+        try:
+            while not self._closed:
+                try:
+                    if messages is None:
+                        messages = self._open()
+                    self._subscribe(messages)
+                    message = messages.get_message(timeout=_LISTEN_SECONDS)
+                    if message is not None:
+                        self._receive(message, messages)
+                    if not self._connected or time.monotonic() - looked >= _LISTEN_SECONDS:
+                        self._refresh()
+                        self._connected, pause, looked = True, _RETRY_SECONDS[0], time.monotonic()
+                except Exception as error:  # whatever redis-py raises: without this thread all waits would be blind
+                    why = self._redis.explain(error)  # each time, since it lets the nodes of a cluster be looked for again
+                    if self._connected and not self._closed:
+                        _log.warning("the backend %s cannot be reached, changes are read when it is back: %s",
+                                     self._redis.name, why, exc_info=not isinstance(error, self._errors))
+                    self._connected = False
+                    if self._redis.cluster:
+                        self._abandon(messages)
+                        messages = None
+                    with self._changed:
+                        self._changed.wait_for(lambda: self._closed or self._reachable, pause)
+                        self._reachable = False
+                    pause = min(2 * pause, _RETRY_SECONDS[1])
+        finally:
+            self._connected = False
+            self._abandon(messages)
 
     def _open(self) -> Any:
         client = self._redis.get()

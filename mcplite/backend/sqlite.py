@@ -187,9 +187,10 @@ class SQLiteBackend(Backend):
             return place, dict(connection.execute("SELECT log, MAX(number) FROM entries WHERE place > ? GROUP BY log",
                                                   (self._reported,)))
 
-        self._reported, changed = self._run("read", changes, read=True)
+        reported, changed = self._run("read", changes, read=True)
         if changed:
             self._watch.report(changed)
+        self._reported = reported
 
     def _all(self, connection: sqlite3.Connection) -> Dict[str, int]:
         logs = self._watch.logs

@@ -5,6 +5,7 @@ each of them. Where there are no such sockets (Windows, a path that is too long)
 """
 
 import contextlib
+import functools
 import os
 import secrets
 import socket
@@ -14,7 +15,7 @@ from typing import Callable, List, Optional
 
 from ..errors import BackendError
 from ..rpc.forks import new_lock, on_fork, release_socket
-from ..rpc.tracing import get_logger
+from ..rpc.tracing import FaultLog, get_logger
 
 __all__ = ["Wakeup"]
 
@@ -39,6 +40,7 @@ class Wakeup:
     """
 
     def __init__(self, path: str, look: Callable[[], object]) -> None:
+        self._path = path
         self._folder = path + ".wake"
         self._look = look
         #: Guards the start of the thread and the fields below; held for short work only.
@@ -71,10 +73,13 @@ class Wakeup:
         with self._lock:
             if self._thread is not None or self._ended.is_set():
                 return
-            self._socket = self._bind()
+            sock = self._socket = self._socket or self._bind()
+            faults = FaultLog(_log, self._ended.wait)
             # It ends in close(). It blocks on its socket for at most a second at a time.
-            thread = threading.Thread(target=self._run, name="mcplite-sqlite-changes", daemon=True)
-            thread.start()
+            run = functools.partial(faults.keep_running, lambda: self._run(sock), "changes in %s could not be read, which is"
+                                    " tried again", self._path)
+            thread = threading.Thread(target=run, name="mcplite-sqlite-changes", daemon=True)
+            thread.start()  # if the system has no thread for it, the next wait tries again
             self._thread = thread
 
     def _bind(self) -> Optional[socket.socket]:
@@ -88,14 +93,15 @@ class Wakeup:
         except OSError as error:
             sock.close()
             _log.warning("processes that share %s look for changes %d times a second, since there can be no sockets beside it:"
-                         " %s", self._folder[:-len(".wake")], round(1 / _POLL_SECONDS), error)
+                         " %s", self._path, round(1 / _POLL_SECONDS), error)
             return None
-        sock.settimeout(_LOOK_SECONDS)
         self._own = path
         return sock
 
-    def _run(self) -> None:
-        sock, ended, readable = self._socket, self._ended, True
+    def _run(self, sock: Optional[socket.socket]) -> None:
+        ended, readable = self._ended, True
+        if sock is not None:
+            sock.settimeout(_LOOK_SECONDS)
         while not ended.is_set():
             try:
                 self._look()

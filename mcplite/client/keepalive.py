@@ -53,12 +53,7 @@ class KeepAlive:
         self._stop.set()
 
     def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                self._ping_while_idle()
-                return
-            except Exception:
-                self._faults.survive("a ping could not be sent")
+        self._faults.keep_running(self._ping_while_idle, "a ping could not be sent")
 
     def _ping_while_idle(self) -> None:
         received = self._received()

@@ -9,7 +9,7 @@ from typing import Callable, Optional, Set
 from ..errors import MCPError, TransportError
 from ..rpc.forks import new_condition, on_fork
 from ..rpc.threads import start_thread
-from ..rpc.tracing import INFO, WARNING, get_logger
+from ..rpc.tracing import INFO, WARNING, FaultLog, get_logger
 from .links import Link, Links
 
 __all__ = ["Keeper"]
@@ -18,6 +18,16 @@ _log = get_logger(__name__)
 #: Seconds before the second attempt to open a lost connection, and the longest pause.
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
+
+
+class _Run:
+    """One run of the thread, from start to stop, and what outlives a fault in it."""
+
+    def __init__(self) -> None:
+        #: Whether the connection is open.
+        self.opened = False
+        #: Whether there is a thread, or is about to be one.
+        self.threaded = True
 
 
 class Keeper:
@@ -44,11 +54,12 @@ class Keeper:
         #: Guards the fields below; waited on by the thread. Never held while the server is asked.
         self._changed = new_condition()
         self._running = False
-        #: Counts the runs, so that the thread of an earlier one ends.
-        self._run_number = 0
+        #: The present run, or the last one; the thread of an earlier one ends.
+        self._run = _Run()
         self._stale: Set[str] = set()
         self._lost: Optional[Exception] = None
         self._doubted = False
+        self._faults = FaultLog(_log)
         on_fork(self, Keeper._let_go)
 
     def _let_go(self, owner: int) -> None:
@@ -64,13 +75,23 @@ class Keeper:
             if self._running:
                 return
             self._running = True
-            self._run_number += 1
-            number = self._run_number
-        opened = self._open(self.quiet_start)
+            self._run = run = _Run()
         try:
-            start_thread(lambda: self._keep(number, opened), "mcplite mount")
-        except TransportError as error:
-            _log.warning("%s is not reached again if it is lost: %s", self._name, error)
+            run.opened = self._open(self.quiet_start)
+            self._start_thread(run)
+        except BaseException:
+            self._running = False
+            raise
+
+    def _start_thread(self, run: _Run) -> None:
+        try:
+            start_thread(lambda: self._faults.keep_running(lambda: self._keep(run), "keeping the connection to %s failed",
+                                                           self._name), "mcplite mount")
+        except BaseException as error:
+            run.threaded = False  # the next call that fails tries again
+            if not isinstance(error, TransportError):
+                raise
+            self._faults.note("%s is not reached again if it is lost", self._name)
 
     def stop(self) -> None:
         """Close all connections; the thread ends soon."""
@@ -84,6 +105,10 @@ class Keeper:
         with self._changed:
             self._doubted = True
             self._changed.notify_all()
+            run, begins = self._run, self._running and not self._run.threaded
+            run.threaded = True
+        if begins:
+            self._start_thread(run)
 
     # --- callbacks of the connection, on its threads ------------------------------------------------------
 
@@ -100,30 +125,41 @@ class Keeper:
 
     # --- the thread -------------------------------------------------------------------------------------
 
-    def _keep(self, number: int, opened: bool) -> None:
+    def _keep(self, run: _Run) -> None:
         # Blocks on the condition, and on requests to the mounted server.
         pause = _FIRST_PAUSE
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: number != self._run_number or not self._running or (
-                    opened and bool(self._stale or self._lost or self._doubted)), None if opened else pause)
-                if not self._running or number != self._run_number:
+                self._changed.wait_for(lambda: run is not self._run or not self._running or (
+                    run.opened and bool(self._stale or self._lost or self._doubted)), None if run.opened else pause)
+                if not self._running or run is not self._run:
                     return
                 stale, self._stale = self._stale, set()
                 lost, self._lost = self._lost, None
                 doubted, self._doubted = self._doubted, False
-            if not opened:
-                opened = self._open(quiet=True)
-                pause = _FIRST_PAUSE if opened else min(2 * pause, _LONGEST_PAUSE)
+            if not run.opened:
+                run.opened = self._open(quiet=True)
+                pause = _FIRST_PAUSE if run.opened else min(2 * pause, _LONGEST_PAUSE)
                 continue
-            if doubted and lost is None:
-                lost = self._fault()
-            if lost is not None:
-                opened, pause = False, _FIRST_PAUSE
-                self._close(lost)
-                continue
-            for area in sorted(stale):
-                self._call(lambda area=area: self._on_change(area))  # type: ignore[misc]
+            pause = _FIRST_PAUSE
+            try:
+                self._look_after(run, stale, lost, doubted)
+            except BaseException:
+                with self._changed:  # it is done again after the fault
+                    self._stale |= stale
+                    self._lost = self._lost or lost
+                    self._doubted = self._doubted or doubted
+                raise
+
+    def _look_after(self, run: _Run, stale: Set[str], lost: Optional[Exception], doubted: bool) -> None:
+        if doubted and lost is None:
+            lost = self._fault()
+        if lost is not None:
+            run.opened = False
+            self._close(lost)
+            return
+        for area in sorted(stale):
+            self._call(lambda area=area: self._on_change(area))  # type: ignore[misc]
 
     def _fault(self) -> Optional[Exception]:
         """Try the connection; return the error if it is over."""
@@ -144,7 +180,7 @@ class Keeper:
             _log.warning("a list of %s could not be read: %s", self._name, error)
             if isinstance(error, TransportError):
                 self.doubt()
-        except Exception:
+        except BaseException:
             _log.exception("a change of %s failed", self._name)
 
     def _close(self, error: Exception) -> None:

@@ -21,7 +21,8 @@ _log = get_logger(__name__)
 class CancelToken:
     """Tells any number of threads, once, that they should stop.
 
-    The callbacks run on the thread that cancels. One that raises is logged, and the others still run.
+    The callbacks run on the thread that cancels. One that raises is logged, and the others still run; what it raises ends
+    no thread, but for the KeyboardInterrupt of a Ctrl-C.
 
     :param log: bounds the rate of these lines, where a peer can cause them; by default they are all written.
     """
@@ -62,14 +63,19 @@ class CancelToken:
                 event.set()
             callbacks = list(self._callbacks.values())
             self._callbacks.clear()
+        interrupt: Optional[KeyboardInterrupt] = None
         for callback in callbacks:
             try:
                 callback()
-            except Exception:
-                if self._log is not None:
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                    interrupt = error
+                elif self._log is not None:
                     self._log.failure(_log, "a cancel callback failed")
                 else:
                     _log.exception("a cancel callback failed")
+        if interrupt is not None:
+            raise interrupt
         return True
 
     def add_callback(self, callback: Callable[[], object]) -> Callable[[], None]:

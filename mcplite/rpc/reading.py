@@ -31,7 +31,7 @@ _TICK_SECONDS = 0.002
 _MOST_FAULTS = 10
 
 
-def _end_of(channel: Channel, error: Exception) -> Exception:
+def _end_of(channel: Channel, error: BaseException) -> Exception:
     """Return the error for calls whose channel cannot be read any more."""
     if isinstance(error, TransportError):
         return error
@@ -189,7 +189,7 @@ class CallerReading(Reading):
         while not self._stopped:
             try:
                 self._read_while_idle()
-            except Exception as error:
+            except BaseException as error:
                 # A fault of the system may pass: the message, which was not consumed, is read again.
                 if self._faults.survive("reading from %s failed", self._channel.name) >= _MOST_FAULTS:
                     self._end(_end_of(self._channel, error))
@@ -337,9 +337,16 @@ class LeaderFollowerReading(_PooledReading):
     def _lead(self) -> None:
         # A leader's thread: it blocks on the channel and on the handlers that receive() runs, and ends when it
         # finds that it was replaced, or when reading ends.
-        channel, receive, watchdog = self._channel, self._receive, self._watchdog
         with self._lock:
             self._leader = threading.get_ident()
+        self._faults.keep_running(self._lead_on, "reading from %s failed", self._channel.name)
+
+    def _lead_on(self) -> None:
+        channel, receive, watchdog = self._channel, self._receive, self._watchdog
+        with self._lock:
+            leads, task = self._leader == threading.get_ident(), watchdog.task
+        if not leads or (task and not watchdog.end(task)):
+            return  # a fault struck during a task, and another thread has taken over since
         while not self._stop.is_set():
             try:
                 message = channel.read(None)
@@ -349,7 +356,7 @@ class LeaderFollowerReading(_PooledReading):
             except ConnectionClosed as error:
                 self._finish(error)
                 return
-            except Exception as error:
+            except BaseException as error:
                 if self._faults.survive("reading from %s failed", channel.name) >= _MOST_FAULTS:
                     self._finish(_end_of(channel, error))
                     return

@@ -477,11 +477,7 @@ class Mailbox:
         return thread is not None and thread.ident == threading.get_ident()
 
     def _run(self) -> None:
-        while not self._stopped:
-            try:
-                self._run_posted()
-            except Exception:
-                self._faults.survive("waiting for callbacks of %s failed", self._name)
+        self._faults.keep_running(self._run_posted, "waiting for callbacks of %s failed", self._name)
 
     def _run_posted(self) -> None:
         while True:

@@ -258,8 +258,26 @@ class FaultLog:
         :param what, arguments: as for :meth:`note`.
         """
         count = self.note(what, *arguments)
-        self._pause(min(_PAUSE_SECONDS * 2 ** min(count - 1, 10), _LONGEST_PAUSE_SECONDS))
+        seconds = min(_PAUSE_SECONDS * 2 ** min(count - 1, 10), _LONGEST_PAUSE_SECONDS)
+        try:
+            self._pause(seconds)
+        except Exception:
+            time.sleep(seconds)  # the wait for an event takes memory, too
         return count
+
+    def keep_running(self, loop: Callable[[], object], what: str, *arguments: object) -> None:
+        """Call *loop* until it returns: after each exception again, as :meth:`survive` does it.
+
+        This is the body of a thread. Every exception counts, SystemExit of a user's hook as well: it means the thread, and
+        the threads of the package are not a hook's to end. *loop* looks at first whether it shall end, and what it has to
+        remember from one fault to the next is not in its own variables.
+        """
+        while True:
+            try:
+                loop()
+                return
+            except BaseException:
+                self.survive(what, *arguments)
 
 
 def mask(data: bytes) -> bytes:

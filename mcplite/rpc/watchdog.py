@@ -78,11 +78,7 @@ class Watchdog:
         return self._current.pop(task, False)
 
     def _watch(self) -> None:
-        while not self._stopped:
-            try:
-                self._watch_tasks()
-            except Exception:
-                self._faults.survive("watching for tasks that take long failed")
+        self._faults.keep_running(self._watch_tasks, "watching for tasks that take long failed")
 
     def _watch_tasks(self) -> None:
         count = late = 0

@@ -1,12 +1,19 @@
 """What is PostgreSQL's own: its tables are made once, and a process that opens them later waits for no other."""
 
+import contextlib
 import secrets
+import socket
+import threading
+import time
 
 import pytest
 
 from mcplite.backend.postgres import PostgresBackend
+from tests.support.faults import every_fault, lines, no_threads, strike
 
 psycopg = pytest.importorskip("psycopg")
+
+PATIENCE = 60
 
 
 def test_a_process_that_starts_does_not_wait_for_what_others_write(postgres_server):
@@ -40,3 +47,78 @@ def test_tables_are_made_in_the_first_schema_of_the_search_path(postgres_server)
         found = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = %s", [schema]).fetchone()
         connection.execute(f"DROP SCHEMA {schema} CASCADE")
     assert found[0] == 3
+
+
+@pytest.fixture
+def backends(postgres_server):
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(contextlib.closing(PostgresBackend(postgres_server.url))) for _ in range(2)]
+
+
+def notices(backend, other, log):
+    """Whether one process notices what the other one appends."""
+    found, number = [], other.last(log)
+    waiting = threading.Thread(target=lambda: found.append(backend.wait({log: number}, PATIENCE)))
+    waiting.start()
+    time.sleep(0.05)
+    other.append(log, b"x", 60, 5)
+    waiting.join(PATIENCE / 2)
+    return found == [{log}]
+
+
+@every_fault
+def test_changes_are_noticed_after_a_fault(backends, group, monkeypatch, caplog, fault):
+    one, other = backends
+    assert notices(one, other, f"{group}/log")
+    struck = strike(monkeypatch, one._watch, "report", fault, lambda numbers, *rest: f"{group}/fault" in numbers)
+    other.append(f"{group}/fault", b"x", 60, 5)
+    assert struck.wait(PATIENCE)
+    assert notices(one, other, f"{group}/log") and notices(one, other, f"{group}/log")
+    # An OSError is what a server that is away raises as well.
+    assert lines(caplog, "changes in ") + lines(caplog, "the backend ") == 1
+
+
+def test_a_notification_of_another_program_is_survived(backends, group, postgres_server):
+    one, other = backends
+    assert notices(one, other, f"{group}/log")
+    with psycopg.connect(postgres_server.url, autocommit=True) as stranger:
+        stranger.execute("NOTIFY mcplite, 'hello'")
+    assert notices(one, other, f"{group}/log")
+
+
+def test_changes_are_noticed_once_the_system_has_a_thread(backends, group, monkeypatch):
+    one, other = backends
+    there = no_threads(monkeypatch, "mcplite-postgres-changes")
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="new thread"):
+            one.wait({f"{group}/log": 0}, PATIENCE)
+    there()
+    assert notices(one, other, f"{group}/log")
+
+
+def test_closing_touches_no_descriptor_of_libpq(backends, group, monkeypatch):
+    # libpq closes a socket as soon as it finds it broken, on the thread that listens, and the next one that is opened gets
+    # its number: at no moment can another thread use that.
+    one, other = backends
+    assert notices(one, other, f"{group}/log")
+    thread, listening, made = one._thread, one._listening, []
+
+    class Listening:
+        """The connection; its socket is closed when another thread has asked for the number."""
+
+        def fileno(self):
+            number = listening.fileno()
+            if threading.current_thread() is not thread:
+                listening.close()
+                while number not in {sock.fileno() for pair in made for sock in pair}:
+                    made.append(socket.socketpair())
+            return number
+
+    one._listening = Listening()
+    one.close()
+    for left, right in made:
+        left.sendall(b"hello")
+        assert right.recv(10) == b"hello"
+        left.close()
+        right.close()
+    assert not thread.is_alive()

@@ -9,6 +9,7 @@ import pytest
 from mcplite.backend import redis_changes
 from mcplite.backend.redis_changes import RedisChanges
 from mcplite.errors import BackendError
+from tests.support.faults import every_fault, strike
 
 PATIENCE = 60
 
@@ -205,3 +206,17 @@ def test_the_numbers_are_read_now_and_then_without_a_sign_of_loss(create, monkey
     changes = create(Client(), lambda: looks.append(1))
     changes.add(["a"], PATIENCE)
     wait_until(lambda: len(looks) >= 3)
+
+
+@every_fault
+def test_the_thread_goes_on_after_a_fault_and_reads_what_it_may_have_missed(create, monkeypatch, fault):
+    client, refreshed = Client(), threading.Event()
+    changes = create(client, refreshed.set)
+    changes.add(["a"], PATIENCE)
+    client.explain = lambda error: "it is away"
+    struck = strike(monkeypatch, client, "explain", fault)
+    client.subscriptions.break_down()
+    assert struck.wait(PATIENCE)
+    client.subscriptions.tell("message", b"a", b"3")
+    wait_until(lambda: changes.reports == [("a", b"3")])
+    assert refreshed.wait(PATIENCE)

@@ -8,6 +8,8 @@ import pytest
 
 import mcplite
 from mcplite.errors import ConnectionClosed
+from mcplite.proxy.keeper import Keeper
+from tests.support.faults import every_fault, lines, no_threads, strike
 
 LIMIT = 30
 
@@ -93,3 +95,54 @@ def test_a_list_of_a_mounted_client_changes(mounted):
         upstream.server.add_tool(lambda: 1, name="new")
         assert changed.wait(LIMIT)
         assert [tool.name for tool in client.list_tools(fresh=True)] == ["own", "up_greet", "up_new"]
+
+
+@every_fault
+def test_a_mount_comes_back_after_a_fault_of_the_thread_that_keeps_it(mounted, monkeypatch, caplog, fault):
+    hub, upstream = mounted
+    changes = queue.Queue()
+    with mcplite.connect(hub, on_tools_changed=lambda: changes.put(1)) as client:
+        wait_for_tools(client, changes, ["own", "up_greet"])
+        keeper = next(value for value in vars(hub.registry.providers[0]).values() if isinstance(value, Keeper))
+        struck = strike(monkeypatch, keeper._links.main.client, "ping", fault)
+        keeper.doubt()
+        assert struck.wait(LIMIT)
+        for _ in range(2):
+            upstream.stop()
+            wait_for_tools(client, changes, ["own"])
+            upstream.start()
+            wait_for_tools(client, changes, ["own", "up_greet"])
+            assert client.call_tool("up_greet").text == "hi"
+    assert lines(caplog, "keeping the connection to the mounted server 'up' failed") == 1
+
+
+@every_fault
+def test_what_a_fault_has_interrupted_is_done_again(mounted, monkeypatch, fault):
+    hub, upstream = mounted
+    changes = queue.Queue()
+    with mcplite.connect(hub, on_tools_changed=lambda: changes.put(1)) as client:
+        wait_for_tools(client, changes, ["own", "up_greet"])
+        keeper = next(value for value in vars(hub.registry.providers[0]).values() if isinstance(value, Keeper))
+        for name in ("_fault", "_close", "_look_after"):
+            struck = strike(monkeypatch, keeper, name, fault)
+            upstream.stop()
+            keeper.doubt()
+            assert struck.wait(LIMIT)
+            wait_for_tools(client, changes, ["own"])
+            upstream.start()
+            wait_for_tools(client, changes, ["own", "up_greet"])
+
+
+def test_a_mount_is_kept_once_the_system_has_a_thread(mounted, monkeypatch, caplog):
+    hub, upstream = mounted
+    there, changes = no_threads(monkeypatch, "mcplite mount"), queue.Queue()
+    with mcplite.connect(hub, on_tools_changed=lambda: changes.put(1)) as client:
+        assert client.call_tool("up_greet").text == "hi"
+        assert lines(caplog, "the mounted server 'up' is not reached again if it is lost") == 1
+        there()
+        upstream.stop()
+        with pytest.raises(mcplite.MCPError):
+            client.call_tool("up_greet")
+        wait_for_tools(client, changes, ["own"])
+        upstream.start()
+        wait_for_tools(client, changes, ["own", "up_greet"])

@@ -6,6 +6,7 @@ import pytest
 
 from mcplite.errors import Cancelled
 from mcplite.rpc.cancel import CancelToken
+from tests.support.faults import every_fault, lines
 
 
 def test_a_token_keeps_the_first_reason():
@@ -38,3 +39,31 @@ def test_token_wakes_a_waiter():
     threading.Timer(0.01, token.cancel).start()
     assert token.wait(20)
     assert not CancelToken().wait(0)
+
+
+@every_fault
+def test_a_callback_that_raises_anything_keeps_nothing_from_the_others(caplog, fault):
+    token, seen = CancelToken(), []
+
+    def fail():
+        raise fault()
+
+    token.add_callback(fail)
+    token.add_callback(lambda: seen.append("last"))
+    thread = threading.Thread(target=lambda: seen.append(token.cancel()))
+    thread.start()
+    thread.join(20)
+    assert seen == ["last", True] and lines(caplog, "a cancel callback failed") == 1
+
+
+def test_a_ctrl_c_during_a_callback_is_raised_after_the_others():
+    token, seen = CancelToken(), []
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    token.add_callback(interrupt)
+    token.add_callback(lambda: seen.append("last"))
+    with pytest.raises(KeyboardInterrupt):
+        token.cancel()
+    assert seen == ["last"] and token.cancelled

@@ -11,6 +11,7 @@ from mcplite.rpc.interfaces import Delivery
 from mcplite.rpc.peer import Peer
 from mcplite.rpc.threads import Workers
 from tests.support.conversations import Recorder, reply
+from tests.support.faults import every_fault, strike
 
 pytestmark = pytest.mark.bad_wire
 
@@ -128,3 +129,19 @@ def test_the_daemon_reads_a_channel_that_cannot_be_interrupted():
     server.join(20)
     peer.close()
     workers.stop()
+
+
+@every_fault
+def test_the_reader_goes_on_after_a_fault(talk, monkeypatch, fault):
+    seen, third = [], threading.Event()
+
+    def notice(message):
+        seen.append(message.params["n"])
+        if len(seen) == 3:
+            third.set()
+
+    talk.handler.on_notification = notice
+    struck = strike(monkeypatch, talk.peer._reading._channel, "read", fault)
+    for number in range(3):
+        talk.say({"jsonrpc": "2.0", "method": "p", "params": {"n": number}})
+    assert third.wait(20) and struck.wait(20) and seen == [0, 1, 2]

@@ -11,6 +11,7 @@ from mcplite.rpc.channels import MemoryChannel
 from mcplite.rpc.reading import LeaderFollowerReading
 from mcplite.rpc.threads import Workers
 from tests.support.conversations import reply
+from tests.support.faults import every_fault, strike
 
 pytestmark = pytest.mark.bad_wire
 
@@ -104,3 +105,19 @@ def test_a_channel_that_fails_again_and_again_is_over_and_says_why(make, monkeyp
     assert talk.peer.wait_closed(20)
     assert "reading from the other side failed: [Errno 5] Input/output error" in str(talk.peer.last_error)
     assert isinstance(talk.peer.last_error, ConnectionClosed)
+
+
+@every_fault
+@pytest.mark.parametrize("name", ["begin", "end"])
+def test_a_fault_between_two_messages_leaves_one_leader(make, monkeypatch, name, fault):
+    talk = make(serving=True)
+    talk.handler.task = lambda incoming: incoming.respond({"n": incoming.id})
+    struck = strike(monkeypatch, talk.peer._reading._watchdog, name, fault)
+    for id in range(1, 5):
+        talk.say({"jsonrpc": "2.0", "id": id, "method": "x"})
+    heard = [talk.hear()["id"] for _ in range(3 if name == "begin" else 4)]
+    assert struck.is_set() and set(heard) >= {2, 3, 4}
+    time.sleep(0.1)  # a thread that has taken over by mistake would read by now
+    for id in range(5, 50):
+        talk.say({"jsonrpc": "2.0", "id": id, "method": "x"})
+    assert [talk.hear()["id"] for _ in range(5, 50)] == list(range(5, 50))

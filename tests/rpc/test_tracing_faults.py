@@ -4,6 +4,7 @@ import logging
 import time
 
 from mcplite.rpc.tracing import FaultLog
+from tests.support.faults import FAULTS
 
 
 class Clock:
@@ -57,3 +58,27 @@ def test_a_logger_that_fails_is_survived(monkeypatch):
 
     monkeypatch.setattr(logger, "error", refuse)
     assert fail(FaultLog(logger, clock.pause), 2) == 2
+
+
+def test_a_loop_is_called_again_after_every_kind_of_exception_until_it_returns(monkeypatch, caplog):
+    clock = Clock(monkeypatch)
+    left = list(FAULTS)
+
+    def loop():
+        if left:
+            raise left.pop()()
+
+    FaultLog(logging.getLogger("test.faults"), clock.pause).keep_running(loop, "serving %s failed", "the peer")
+    assert not left and clock.pauses == [0.05, 0.1, 0.2, 0.4, 0.8]
+    assert caplog.text.count("serving the peer failed") == 1
+
+
+def test_a_pause_without_memory_is_a_pause_all_the_same(monkeypatch):
+    slept = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+
+    def pause(seconds):
+        raise MemoryError
+
+    assert fail(FaultLog(logging.getLogger("test.faults"), pause), 2) == 2
+    assert slept == [0.05, 0.1]

@@ -65,7 +65,8 @@ class GetStream:
         :param timeout: seconds after which it returns as well.
         :raises TransportError: the system has no thread for it.
         """
-        self._thread = start_thread(self._run, "mcplite listener")
+        self._thread = start_thread(lambda: self._faults.keep_running(self._run, "listening to %s failed",
+                                                                     self._endpoint.name), "mcplite listener")
         self._answered.wait(max(0.0, min(_START_SECONDS, timeout)))
 
     def stop(self) -> None:

@@ -300,7 +300,7 @@ class StderrPump:
         """Run *step* of the sink; its first error is logged, since the child's stderr has to be read all the same."""
         try:
             step()
-        except Exception:
+        except BaseException:
             if not self._failed:
                 self._failed = True
                 _log.exception("the stderr sink of %s failed; further failures are not logged", self._name)

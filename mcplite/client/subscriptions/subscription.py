@@ -10,7 +10,7 @@ from ...rpc.cancel import CancelToken
 from ...rpc.deadline import wait_interruptibly
 from ...rpc.forks import new_condition
 from ...rpc.threads import start_thread
-from ...rpc.tracing import get_logger
+from ...rpc.tracing import FaultLog, get_logger
 from ..sessions.base import ClientSession, Subscriber
 from ..sessions.connection import ServerConnection
 from .events import Event, Filter, event_of
@@ -166,8 +166,10 @@ class Subscription(Subscriber):
         """
         self._streamed = True
         try:
-            start_thread(lambda: self._run(current), "mcplite listener")
-        except TransportError:
+            faults = FaultLog(_log, self._pause)
+            start_thread(lambda: faults.keep_running(lambda: self._run(current), "listening to %s failed, which is tried again",
+                                                     self._connection.name), "mcplite listener")
+        except BaseException:
             self.close()
             raise
         with self._changed:
@@ -188,6 +190,8 @@ class Subscription(Subscriber):
             try:
                 session = current()
             except Exception as reason:
+                if self.honoured is not None and not isinstance(reason, MCPError):
+                    raise  # a fault of the system, which may pass
                 self._fail(reason)
                 return
             self._connection = session.connection
@@ -223,18 +227,23 @@ class Subscription(Subscriber):
             import random  # for subscriptions that are interrupted
 
             pause = min(0.1 * 2.0 ** failures, _LONGEST_PAUSE_SECONDS) * random.uniform(0.75, 1.25)
-            with self._changed:
-                self._changed.wait_for(lambda: self._closed, pause)
+            self._pause(pause)
+
+    def _pause(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed, seconds)
 
     def _fail(self, error: Exception) -> None:
-        if self.honoured is not None and not self._closed:
-            _log.warning("%s announces no more changes: %s", self._connection.name, error)
-            # An iteration raises the error; a callback gets a last round of events.
-            self._add_missed(self._callback is not None)
-        with self._changed:
-            self._error = error
-            self._closed = True
-            self._changed.notify_all()
+        try:
+            if self.honoured is not None and not self._closed:
+                _log.warning("%s announces no more changes: %s", self._connection.name, error)
+                # An iteration raises the error; a callback gets a last round of events.
+                self._add_missed(self._callback is not None)
+        finally:
+            with self._changed:
+                self._error = error
+                self._closed = True
+                self._changed.notify_all()
         if self._on_close is not None:
             self._on_close()
 

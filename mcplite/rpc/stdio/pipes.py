@@ -32,7 +32,7 @@ from ...protocol.framing import LineBuffer
 from ..forks import foreign_error, new_event, new_lock, new_rlock, on_fork, release
 from ..interfaces import Channel, Network
 from ..pending import Pending
-from ..tracing import get_logger
+from ..tracing import FaultLog, get_logger
 from .descriptors import cancel_read, write_piece
 
 __all__ = ["PipeChannel", "PipeReader"]
@@ -411,21 +411,24 @@ class PipeReader:
 
     def _run(self) -> None:
         try:
-            while not self._stopped:
-                try:
-                    chunk = os.read(self._fd, _CHUNK_BYTES)
-                except OSError:
-                    chunk = b""  # it was broken off by the other side, or cancelled here
-                if self._discarding and chunk:
-                    continue
-                self.chunks.append(chunk)
-                self._news.put(True)
-                if not chunk:
-                    break
-                # The channel sets the event whenever it has taken all chunks, so none is missed by clearing it first.
-                self._room.clear()
-                while len(self.chunks) >= _MOST_CHUNKS and not (self._stopped or self._discarding):
-                    self._room.wait()
-                    self._room.clear()
+            FaultLog(_log).keep_running(self._read, "reading a pipe failed")
         finally:
             os.close(self._fd)
+
+    def _read(self) -> None:
+        while not self._stopped:
+            try:
+                chunk = os.read(self._fd, _CHUNK_BYTES)
+            except OSError:
+                chunk = b""  # it was broken off by the other side, or cancelled here
+            if self._discarding and chunk:
+                continue
+            self.chunks.append(chunk)
+            self._news.put(True)
+            if not chunk:
+                break
+            # The channel sets the event whenever it has taken all chunks, so none is missed by clearing it first.
+            self._room.clear()
+            while len(self.chunks) >= _MOST_CHUNKS and not (self._stopped or self._discarding):
+                self._room.wait()
+                self._room.clear()

@@ -9,7 +9,7 @@ from typing import Callable, Optional, Set
 from ...errors import TransportError
 from ...rpc.forks import new_lock, on_fork
 from ...rpc.threads import start_thread
-from ...rpc.tracing import get_logger
+from ...rpc.tracing import FaultLog, get_logger
 from .directory import Directory, differences
 from .provider import Service
 
@@ -53,9 +53,13 @@ class Watcher(Service):
                 return
             end = self._end = threading.Event()
             try:
-                start_thread(lambda: self._run(end), "mcplite directory")
-            except TransportError as error:
+                faults = FaultLog(_log, end.wait)
+                start_thread(lambda: faults.keep_running(lambda: self._run(end), "the directory of %s could not be looked at",
+                                                         self._directory.uri), "mcplite directory")
+            except BaseException as error:
                 self._end = None
+                if not isinstance(error, TransportError):
+                    raise
                 _log.warning("changes below %s are not told: %s", self._directory.uri, error)
 
     def stop(self) -> None:
@@ -67,15 +71,11 @@ class Watcher(Service):
 
     def _run(self, end: threading.Event) -> None:
         while not end.wait(self._seconds):
-            try:
-                self._look()
-            except Exception:
-                _log.exception("the directory of %s could not be looked at", self._directory.uri)
+            self._look()
 
     def _look(self) -> None:
         files = self._directory.files()
         changed, listed = differences(self._known, files)
-        self._known = files
         folders: Set[str] = set()
         for path in changed:
             self._on_file(self._directory.uri_of(path))
@@ -85,3 +85,4 @@ class Watcher(Service):
             for folder in sorted(folders):
                 self._on_file(self._directory.uri_of(folder))
             self._on_list()
+        self._known = files  # not before: what a fault has kept from being told is told after the next look

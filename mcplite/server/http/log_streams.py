@@ -14,7 +14,7 @@ from ...protocol.http.sse import encode_event
 from ...rpc.deadline import Deadline
 from ...rpc.forks import new_event, new_lock
 from ...rpc.threads import start_thread
-from ...rpc.tracing import get_logger
+from ...rpc.tracing import FaultLog, get_logger
 from ..runtime.leases import Leases
 from ..runtime.outage import Outage
 from ..sessions.records import SessionRecords
@@ -102,6 +102,7 @@ class Backlog:
         self._logs: Deque[_RequestLog] = deque(maxlen=_MOST_BEHIND)
         self._running = False
         self._closed = new_event()
+        self._faults = FaultLog(_log, self._closed.wait)
 
     def add(self, log: _RequestLog) -> None:
         """Have the rest of a log stored."""
@@ -111,18 +112,21 @@ class Backlog:
                 return
             self._running = True
         try:
+            deadline = Deadline(_BEHIND_SECONDS)
             # It ends when all is stored, after a minute, or in close(); it may block on the backend for one operation.
-            start_thread(self._run, "mcplite streams")
-        except TransportError as error:
+            start_thread(lambda: self._faults.keep_running(lambda: self._run(deadline), "the end of a stream could not be"
+                                                           " stored, which is tried again"), "mcplite streams")
+        except BaseException as error:
             self._running = False  # the next stream tries again
+            if not isinstance(error, TransportError):
+                raise
             _log.warning("the end of a stream is stored later: %s", error)
 
     def close(self) -> None:
         """Give up."""
         self._closed.set()
 
-    def _run(self) -> None:
-        deadline = Deadline(_BEHIND_SECONDS)
+    def _run(self, deadline: Deadline) -> None:
         while True:
             closed = self._closed.wait(_AGAIN_SECONDS)
             with self._lock:

@@ -13,9 +13,10 @@ from typing import Callable, Dict, List, Optional
 
 from ...backend.interface import Backend
 from ...backend.presence import Presence, has_ended
-from ...errors import BackendError
+from ...errors import BackendError, TransportError
 from ...rpc.forks import new_lock, on_fork
-from ...rpc.tracing import get_logger
+from ...rpc.threads import start_thread
+from ...rpc.tracing import FaultLog, get_logger
 from .outage import Outage
 
 __all__ = ["LEASE_SECONDS", "NUMBERS", "Leases"]
@@ -112,10 +113,23 @@ class Leases:
                     self.candidate = _random_number()
                     continue
                 self._steady = self._renewed = time.monotonic()
-                ended = self._ended = threading.Event()
-                # It ends in stop(), when the lease is lost, or with the process. It blocks on the backend for one operation.
-                threading.Thread(target=self._keep, args=(token, ended), name="mcplite lease", daemon=True).start()
+                self._start(token)
                 self._token = token
+
+    def _start(self, token: bytes) -> None:
+        """Start the thread that renews the lease; called with the lock held.
+
+        :raises BackendError: the system has no thread for it, so the process has no number either.
+        """
+        ended = self._ended = threading.Event()
+        faults = FaultLog(_log, ended.wait)
+        try:
+            # It ends in stop(), when the lease is lost, or with the process. It blocks on the backend for one operation.
+            start_thread(lambda: faults.keep_running(lambda: self._keep(token, ended), "the lease of this process could not be"
+                                                     " renewed, which is tried again"), "mcplite lease")
+        except TransportError as error:
+            self._let_go()
+            raise BackendError(f"this process cannot be known to others: {error}") from error
 
     def on_lost(self, callback: Callable[[int], object]) -> None:
         """Call *callback* with the old number when other processes have taken this one for ended, since it was paused for too
@@ -124,7 +138,8 @@ class Leases:
         self._on_lost.append(callback)
 
     def _keep(self, token: bytes, ended: threading.Event) -> None:
-        pause = self._seconds / 3
+        # After a fault it is renewed at once.
+        pause = max(0.0, self._renewed + self._seconds / 3 - time.monotonic())
         while not ended.wait(pause):
             try:
                 if not self._renew(token):
@@ -134,6 +149,9 @@ class Leases:
                 if not ended.is_set():
                     self._outage.found(error)
                 pause = _RETRY_SECONDS
+            except BaseException:
+                self._steady = time.monotonic()
+                raise
             else:
                 self._outage.passed()
                 pause = self._seconds / 3
@@ -159,7 +177,7 @@ class Leases:
         for callback in list(self._on_lost):
             try:
                 callback(number)
-            except Exception:
+            except BaseException:
                 _log.exception("the loss of a lease could not be handled")
         return False
 
@@ -180,7 +198,8 @@ class Leases:
         presence, self._presence = self._presence, None
         self._token, self.candidate = None, _random_number()
         if presence is not None:
-            presence.close()
+            with contextlib.suppress(OSError):  # it is closed all the same
+                presence.close()
 
     # --- those of others --------------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 from ...backend.interface import Backend, Entry
 from ...errors import BackendError
 from ...rpc.forks import new_lock, on_fork
-from ...rpc.tracing import WARNING, PeerLog, get_logger
+from ...rpc.threads import start_thread
+from ...rpc.tracing import WARNING, FaultLog, PeerLog, get_logger
 from .leases import Leases
 from .outage import Outage
 
@@ -111,7 +112,10 @@ class Letters:
         self._logs[log] = _ReadLog(receive, missed)
 
     def start(self) -> None:
-        """Begin to read; until :meth:`stop`. Letters that are sent from now on are handed on."""
+        """Begin to read; until :meth:`stop`. Letters that are sent from now on are handed on.
+
+        :raises TransportError: the system has no thread for it.
+        """
         with self._lock:
             if self._ended is not None:
                 return
@@ -122,8 +126,14 @@ class Letters:
                     known[log] = self._backend.last(log)
             except BackendError as error:
                 self._outage.found(error)  # the thread goes on trying
-            # It ends half a second after stop() at the latest, since it blocks on the backend for no longer.
-            threading.Thread(target=self._run, args=(known, ended), name="mcplite letters", daemon=True).start()
+            try:
+                faults = FaultLog(_log, ended.wait)
+                # It ends half a second after stop() at the latest, since it blocks on the backend for no longer.
+                start_thread(lambda: faults.keep_running(lambda: self._run(known, ended), "what other processes have told could"
+                                                         " not be read"), "mcplite letters")
+            except BaseException:
+                self._ended = None  # the next client tries again
+                raise
 
     def stop(self) -> None:
         """Read no more."""
@@ -133,14 +143,14 @@ class Letters:
             ended.set()
 
     def _run(self, known: Dict[str, Optional[int]], ended: threading.Event) -> None:
-        own, pause = -1, _AWAY_SECONDS[0]
+        pause = _AWAY_SECONDS[0]
         while not ended.is_set():
-            number = self._leases.candidate
-            if number != own:
+            own = _log_of(self._leases.candidate)
+            if own not in known:
                 # The log of a number that is new, or that no process has used for a long time, is empty.
-                known.pop(_log_of(own), None)
-                own = number
-                known[_log_of(own)] = 0
+                for log in [log for log in known if log not in self._logs]:
+                    del known[log]
+                known[own] = 0
             try:
                 self._read(known, own, ended)
             except BackendError as error:
@@ -151,7 +161,7 @@ class Letters:
                 continue
             pause = _AWAY_SECONDS[0]
 
-    def _read(self, known: Dict[str, Optional[int]], own: int, ended: threading.Event) -> None:
+    def _read(self, known: Dict[str, Optional[int]], own: str, ended: threading.Event) -> None:
         """Wait for entries once, and hand them on."""
         if self._outage:  # a wait does not tell that the store is there again
             self._backend.last(_ALL)
@@ -169,7 +179,7 @@ class Letters:
         looks = self._leases.held and time.monotonic() - self._looked >= _LOOK_SECONDS
         if looks:
             self._looked = time.monotonic()
-        for log in grown.union([_log_of(own)] if looks else []):
+        for log in grown.union([own] if looks else []):
             if ended.is_set():
                 return
             read = self._logs.get(log) or _ReadLog(self._receive, self._missed)
@@ -199,7 +209,7 @@ class Letters:
     def _call(self, receive: Callable[..., object], *arguments: bytes) -> None:
         try:
             receive(*arguments)
-        except Exception:
+        except BaseException:
             self._peer_log.failure(_log, "what another process has told could not be handled")
 
     def _receive(self, entry: bytes) -> None:

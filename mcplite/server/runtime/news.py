@@ -10,7 +10,7 @@ from ...errors import BackendError, TransportError
 from ...rpc.deadline import Deadline
 from ...rpc.forks import new_lock
 from ...rpc.threads import start_thread
-from ...rpc.tracing import WARNING, PeerLog, get_logger
+from ...rpc.tracing import WARNING, FaultLog, PeerLog, get_logger
 from .letters import Letters
 
 __all__ = ["EVERYTHING", "LOG", "News", "append_news"]
@@ -99,22 +99,28 @@ class News:
             return before
 
     def _start(self) -> None:
-        stopped = self._stopped
         try:
+            stopped, deadline = self._stopped, Deadline(_SECONDS)
+            faults = FaultLog(_log, stopped.wait)
             # It ends when all is told, after some minutes, or in stop(); it blocks on the backend for one operation.
-            start_thread(lambda: self._tell_later(stopped), "mcplite news")
-        except TransportError as error:
+            start_thread(lambda: faults.keep_running(lambda: self._tell_later(stopped, deadline), "other processes could not be"
+                                                     " told of a change, which is tried again"), "mcplite news")
+        except BaseException as error:
             self._telling = False  # the next change tries again
+            if not isinstance(error, TransportError):
+                raise
             self._peer_log.log(_log, WARNING, "the clients of other processes were not told of a change: %s", error)
 
-    def _tell_later(self, stopped: threading.Event) -> None:
-        deadline, pause = Deadline(_SECONDS), _AGAIN_SECONDS[0]
+    def _tell_later(self, stopped: threading.Event, deadline: Deadline) -> None:
+        pause = _AGAIN_SECONDS[0]
         while True:
             last = stopped.wait(pause) or deadline.expired
             try:
                 if self._tell():
                     return
-            except BackendError as error:
+            except Exception as error:
+                if not last and not isinstance(error, BackendError):
+                    raise
                 pause = min(2 * pause, _AGAIN_SECONDS[1])
                 if last:
                     self._peer_log.log(_log, WARNING, "the clients of other processes were not told of a change: %s", error)
@@ -136,7 +142,7 @@ class News:
                 del self._untold[method, uri]
             try:
                 append_news(self._backend, self._server, method, uri, self._sender)
-            except BackendError:
+            except BaseException:
                 self._keep(method, uri)
                 raise
 

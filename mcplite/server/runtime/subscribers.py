@@ -9,7 +9,7 @@ from typing import Callable, Deque, Iterable, Tuple
 from ...errors import TransportError
 from ...rpc.forks import new_condition, on_fork
 from ...rpc.threads import start_thread
-from ...rpc.tracing import get_logger
+from ...rpc.tracing import FaultLog, get_logger
 
 __all__ = ["Subscribers"]
 
@@ -36,6 +36,7 @@ class Subscribers:
         self._changes: Deque[Tuple[str, int]] = deque()
         #: Whether a thread calls the hook.
         self._telling = False
+        self._faults = FaultLog(_log)
         on_fork(self, Subscribers._let_go)
 
     def _let_go(self, owner: int) -> None:
@@ -69,7 +70,8 @@ class Subscribers:
                 return
             self._telling = True
         try:
-            start_thread(self._tell, "mcplite subscribers")
+            start_thread(lambda: self._faults.keep_running(self._tell, "on_subscribe was not called for a change"),
+                         "mcplite subscribers")
         except BaseException as error:
             with self._lock:
                 self._telling = False  # the next change tries again, and tells of this one as well
@@ -86,12 +88,12 @@ class Subscribers:
         while True:
             with self._lock:
                 if not self._changes:
-                    self._telling = False
                     self._lock.notify_all()
+                    self._telling = False
                     return
                 uri, subscriptions = self._changes.popleft()
             for hook in list(self._hooks):
                 try:
                     hook(uri, subscriptions)
-                except Exception:
+                except BaseException:
                     _log.exception("on_subscribe failed for %.200r", uri)

@@ -15,6 +15,7 @@ from ...rpc.forks import new_lock, on_fork
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Outlet
 from ...rpc.threads import start_thread
+from ...rpc.tracing import FaultLog, get_logger
 from ..auth.principals import ISSUED_HERE, Principal
 from ..catalog.targets import Target
 from ..handling.http_request import HTTPRequest
@@ -29,6 +30,7 @@ from .relay import GONE, LOST, MESSAGE, NO_RESPONSE, RESPONSE, Relay, pack, take
 
 __all__ = ["Handover", "handover_of"]
 
+_log = get_logger(__name__)
 #: Seconds between two attempts to store a response while the store is away, and in all.
 _AWAY_SECONDS = 0.5
 _ANSWER_SECONDS = 60.0
@@ -71,6 +73,7 @@ class Handover:
         self._doubtful: Dict[str, bool] = {}
         #: Whether a thread looks for the end of the processes whose requests run here.
         self._watching = False
+        self._faults = FaultLog(_log)
         shared.letters.on("continue call", lambda body: runtime.workers.spawn(lambda: self._accept(body)))
         shared.letters.on("cancel call", self._cancel)
         shared.letters.on("reply", self._receive)
@@ -208,9 +211,12 @@ class Handover:
     def _watch(self) -> None:
         try:
             # It ends when no request of another process runs here any more; it blocks on the backend for one operation.
-            start_thread(self._cancel_abandoned, "mcplite handover")
-        except TransportError:
+            start_thread(lambda: self._faults.keep_running(self._cancel_abandoned, "it is not known whether the processes have"
+                                                           " ended whose requests run here"), "mcplite handover")
+        except BaseException as error:
             self._watching = False  # the next request tries again
+            if not isinstance(error, TransportError):
+                raise
 
     def _cancel_abandoned(self) -> None:
         """Cancel the handlers that go on for clients of processes that have ended: the connections ended with them."""

@@ -314,9 +314,10 @@ class _StatusWriter:
             if now < self._next:
                 self._held = message
                 if self._timer is None:
-                    self._timer = threading.Timer(self._next - now, self.flush)
-                    self._timer.daemon = True
-                    self._timer.start()
+                    timer = threading.Timer(self._next - now, self.flush)
+                    timer.daemon = True
+                    timer.start()
+                    self._timer = timer  # if the system has no thread for it, the next text tries again
                 return
             self._next = now + _STATUS_SECONDS
         self._store(message)

@@ -16,11 +16,13 @@ from ...errors import (
     MissingCapability,
     RegistrationError,
     RemoteError,
+    TransportError,
 )
 from ...protocol import codec
 from ...revisions import NEWEST, Revision
 from ...rpc.forks import new_lock, on_fork
-from ...rpc.tracing import INFO, WARNING, get_logger
+from ...rpc.threads import start_thread
+from ...rpc.tracing import INFO, WARNING, FaultLog, get_logger
 from ...types.tasks import TASK_IDS, TASKS_EXTENSION, WORKING, CreateTaskResult
 from ..catalog.provider import ProvidedEntry
 from ..catalog.registry import ToolEntry
@@ -366,8 +368,17 @@ class Tasks(TaskService):
             if self._ended is not None:
                 return
             ended = self._ended = threading.Event()
-        # It ends with stop(), or when there is nothing to look after; it blocks on operations of the backend.
-        threading.Thread(target=self._look, args=(ended,), name="mcplite tasks", daemon=True).start()
+        try:
+            faults = FaultLog(_log, ended.wait)
+            # It ends with stop(), or when there is nothing to look after; it blocks on operations of the backend.
+            start_thread(lambda: faults.keep_running(lambda: self._look(ended), "tasks could not be looked after"),
+                         "mcplite tasks")
+        except BaseException as error:
+            with self._lock:
+                self._ended = None  # the next task tries again
+            if not isinstance(error, TransportError):
+                raise
+            _log.warning("tasks are not looked after: %s", error)
 
     def _look(self, ended: threading.Event) -> None:
         while not ended.wait(_LOOK_SECONDS):

@@ -9,6 +9,7 @@ from mcplite.client.stdio import stderr
 from mcplite.client.stdio.stderr import StderrPump, open_sink
 from mcplite.errors import TransportError
 from mcplite.protocol.show import printable
+from tests.support.faults import every_fault, lines
 
 LIMIT = 30
 
@@ -209,3 +210,16 @@ def test_a_fault_does_not_end_the_reading_of_stderr(monkeypatch, caplog):
     monkeypatch.setattr(stderr.os, "read", fail_once)
     assert through(b"one\ntwo\n") == "one\ntwo\n"
     assert not faults and "reading the stderr of the child failed" in caplog.text
+
+
+@every_fault
+def test_a_callable_that_raises_anything_does_not_stop_the_pump(caplog, fault):
+    seen = []
+
+    def sink(line):
+        seen.append(line)
+        if len(seen) == 1:
+            raise fault()
+
+    through(b"one\ntwo\n", sink)
+    assert seen == ["one", "two"] and lines(caplog, "the stderr sink of the child failed") == 1

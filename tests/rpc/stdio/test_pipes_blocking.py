@@ -6,6 +6,7 @@ import pytest
 
 from mcplite.rpc.stdio.descriptors import cancel_read, make_pipe, set_nonblocking, write_piece
 from mcplite.rpc.stdio.pipes import PipeReader
+from tests.support.faults import every_fault, strike
 from tests.support.systems import open_descriptors, posix_only, windows_only
 
 LIMIT = 30
@@ -99,3 +100,15 @@ def test_a_read_that_cannot_be_cancelled_ends_with_the_pipe(pipe):
     out.close()
     reader._thread.join(LIMIT)
     assert cancel_read(reader._thread)
+
+
+@every_fault
+def test_a_fault_does_not_end_the_reading(pipe, monkeypatch, fault):
+    reader, out = pipe
+    struck = strike(monkeypatch, reader._room, "clear", fault)
+    for text in (b"one", b"two"):
+        out.write(text)
+        assert take(reader) == text
+    assert struck.is_set()
+    out.close()
+    assert take(reader) == b""

@@ -11,6 +11,7 @@ from mcplite import PromptsChanged, ResourcesChanged, ResourceUpdated
 from mcplite.revisions import REVISIONS
 from mcplite.server.catalog.directory import Directory
 from mcplite.server.catalog.watcher import Watcher
+from tests.support.faults import every_fault, strike
 
 LIMIT = 60
 OFTEN = 0.05
@@ -143,3 +144,33 @@ def test_a_system_without_threads_is_a_warning(folder, monkeypatch, caplog):
     watcher.start()
     watcher.stop()
     assert "changes below file:///d/ are not told" in caplog.text
+
+
+@every_fault
+def test_what_a_fault_has_kept_from_being_told_is_told_after_the_next_look(folder, monkeypatch, fault):
+    told = Told()
+    watcher = told.watch(folder)
+    struck = strike(monkeypatch, watcher, "_on_file", fault)
+    watcher.start()
+    try:
+        put(folder / "a.txt", "changed")
+        told.until("file:///d/a.txt")
+        put(folder / "in" / "b.txt", "changed")
+        told.until("file:///d/in/b.txt")
+    finally:
+        watcher.stop()
+    assert struck.is_set()
+
+
+@every_fault
+def test_a_clock_that_fails_is_survived(folder, monkeypatch, fault):
+    told = Told()
+    watcher = told.watch(folder)
+    watcher.start()
+    struck = strike(monkeypatch, watcher._end, "wait", fault, lambda seconds: seconds == OFTEN)
+    assert struck.wait(LIMIT)
+    try:
+        put(folder / "a.txt", "changed")
+        told.until("file:///d/a.txt")
+    finally:
+        watcher.stop()

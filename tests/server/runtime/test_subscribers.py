@@ -8,6 +8,7 @@ import pytest
 import mcplite
 from mcplite.revisions import REVISIONS
 from mcplite.server.runtime.subscribers import Subscribers
+from tests.support.faults import every_fault, strike
 
 LIMIT = 30
 URI = "memo://a"
@@ -112,3 +113,33 @@ def test_without_threads_the_next_change_tells_of_this_one_too(monkeypatch, told
     counted.remove([URI])
     counted.tell()
     assert [told.get(timeout=LIMIT) for _ in range(2)] == [(URI, 1), (URI, 0)]
+
+
+@every_fault
+def test_a_hook_that_fails_in_any_way_is_called_for_the_next_change(told, caplog, fault):
+    def hook(uri, number):
+        told.put((uri, number))
+        if number == 1:
+            raise fault()
+
+    subscribers, later = Subscribers(hook), []
+    subscribers.add_hook(lambda *change: later.append(change))
+    for number in (1, 2):
+        subscribers.add([URI])
+        subscribers.tell()
+        assert told.get(timeout=LIMIT) == (URI, number)
+        subscribers.wait_told(LIMIT)
+    assert later == [(URI, 1), (URI, 2)]
+    assert "on_subscribe failed for 'memo://a'" in caplog.text
+
+
+@every_fault
+def test_the_thread_that_calls_hooks_goes_on_after_a_fault(monkeypatch, told, fault):
+    subscribers = Subscribers(lambda uri, number: told.put((uri, number)))
+    struck = strike(monkeypatch, subscribers._lock, "notify_all", fault)
+    for number in (1, 2):
+        subscribers.add([URI])
+        subscribers.tell()
+        assert told.get(timeout=LIMIT) == (URI, number)
+        subscribers.wait_told(LIMIT)
+    assert struck.is_set()

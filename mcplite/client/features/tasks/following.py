@@ -224,7 +224,7 @@ class TaskFollower:
         # The thread ends with the response, which comes when the task has ended, or with the connection.
         try:
             start_thread(lambda: self._fetch_on_thread(session), "mcplite task result")
-        except TransportError:
+        except BaseException:
             self._fetching = False
             raise
 
@@ -234,9 +234,10 @@ class TaskFollower:
         except Exception as error:
             # A failed task is noticed by its status, and a lost connection by the requests for the status.
             _log.debug("tasks/result of the task %.100r failed: %s", self.id, error)
-        with self._lock:
-            self._fetching = False
-        self.view.wake()
+        finally:
+            with self._lock:
+                self._fetching = False
+            self.view.wake()
 
     # --- the end ----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,28 @@
+"""The thread that reads the GET stream goes on after any one fault."""
+
+import threading
+
+import pytest
+
+from mcplite.client.http.get_stream import GetStream
+from mcplite.client.http.resumption import ResumableStream
+from tests.client.http.test_channel import LIMIT, connect, script  # noqa: F401
+from tests.support.faults import every_fault, lines, strike
+
+
+@every_fault
+@pytest.mark.parametrize("owner, method", [(GetStream, "_listen"), (ResumableStream, "delay")], ids=["listen", "delay"])
+def test_the_get_stream_is_opened_again_after_a_fault(script, monkeypatch, caplog, owner, method, fault):  # noqa: F811
+    def listen(request, answer):
+        if "last-event-id" not in request.headers:
+            answer.events("id: g-1\nretry: 5\ndata:\n\n")
+            return answer.cut()
+        answer.events({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        return answer.hold()
+
+    script.on_GET = listen
+    changed = threading.Event()
+    struck = strike(monkeypatch, owner, method, fault)
+    with connect(script, on_tools_changed=changed.set):
+        assert changed.wait(LIMIT) and struck.is_set()
+    assert lines(caplog, "listening to ") == 1

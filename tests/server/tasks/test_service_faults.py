@@ -1,0 +1,44 @@
+"""The thread that looks after tasks goes on after any one fault."""
+
+import time
+
+from mcplite.revisions import JULY_2026
+from tests.server.tasks.test_service import Process, Shared, two  # noqa: F401
+from tests.support.faults import every_fault, lines, no_threads, strike
+from tests.support.taskclients import LIMIT, task_client
+
+
+def wait_taken(task, process):
+    end = time.monotonic() + LIMIT
+    while task["taskId"] not in process.mcp.runtime.tasks._runs:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@every_fault
+def test_the_tasks_of_an_ended_process_are_found_after_a_fault(two, monkeypatch, caplog, fault):  # noqa: F811
+    one, other = two
+    with task_client(one.mcp, JULY_2026, elicitation_handler=print) as first, task_client(other.mcp, JULY_2026):
+        task = first.start("again")
+        first.until(task, "input_required")
+        struck = strike(monkeypatch, other.mcp.runtime.tasks._roster, "look", fault)
+        assert struck.wait(LIMIT)
+        one.die()
+        wait_taken(task, other)
+    assert lines(caplog, "tasks could not be looked after") == 1
+
+
+def test_tasks_are_looked_after_once_the_system_has_a_thread(two, monkeypatch, caplog):  # noqa: F811
+    one, other = two
+    there = no_threads(monkeypatch, "mcplite tasks")
+    with task_client(other.mcp, JULY_2026) as second:
+        assert "tasks are not looked after" in caplog.text
+        there()
+        own = second.start("wait")  # the next task tries again
+        with task_client(one.mcp, JULY_2026, elicitation_handler=print) as first:
+            task = first.start("again")
+            first.until(task, "input_required")
+            one.die()
+            wait_taken(task, other)
+        other.go.set()
+        second.until(own)
