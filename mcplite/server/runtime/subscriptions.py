@@ -15,7 +15,7 @@ from ...protocol.methods import LIST_CHANGES, RESOURCE_SUBSCRIPTIONS, RESOURCE_U
 from ...revisions import Revision
 from ...rpc.forks import new_lock
 from ...rpc.incoming import Incoming
-from ...rpc.tracing import get_logger
+from ...rpc.tracing import FaultLog, get_logger
 from ..catalog.catalog import Catalog
 from ..catalog.targets import MOST_URIS
 from ..limits import Limits
@@ -84,7 +84,14 @@ class _ListenRequest:
         return {"_meta": {SUBSCRIPTION: self.incoming.id}, **params}
 
     def _send(self, wait: bool) -> None:
-        incoming = self.incoming
+        try:
+            self._send_all(wait)
+        except BaseException:
+            with self._lock:
+                self._sending = False  # what waits is sent with the next change
+            raise
+
+    def _send_all(self, wait: bool) -> None:
         while True:
             with self._lock:
                 item = next(iter(self._waiting), None)
@@ -92,22 +99,30 @@ class _ListenRequest:
                     self._sending = False
                     return
                 del self._waiting[item]
-            method, uri = item
-            described = self._describe(method, uri)
-            if described is None:
-                continue
-            params = self._tagged(described)
             try:
-                if wait:
-                    incoming.emit(method, params)
-                elif not incoming.offer(method, params):
-                    with self._lock:
-                        self._waiting[item] = None
-                    self._spawn(lambda: self._send(wait=True))
-                    return
+                sent = self._send_one(*item, wait)
             except MCPError as error:
-                _log.debug("%s was not sent: %s", method, error)
+                _log.debug("%s was not sent: %s", item[0], error)
+                continue
+            except BaseException:
+                with self._lock:
+                    self._waiting[item] = None
+                raise
+            if not sent:
+                with self._lock:
+                    self._waiting[item] = None
+                self._spawn(lambda: self._send(wait=True))
+                return
 
+    def _send_one(self, method: str, uri: Optional[str], wait: bool) -> bool:
+        described = self._describe(method, uri)
+        if described is None:
+            return True
+        params = self._tagged(described)
+        if not wait:
+            return self.incoming.offer(method, params)
+        self.incoming.emit(method, params)
+        return True
 
     def _describe(self, method: str, uri: Optional[str]) -> Optional[Dict[str, Any]]:
         """Return the params of a notification; of a task its present state, or None if it is gone."""
@@ -135,6 +150,7 @@ class ListenRequests:
         #: Guards ``_requests``; held for dictionary operations only.
         self._lock = new_lock()
         self._requests: Dict[_ListenRequest, None] = {}
+        self._faults = FaultLog(_log)
         self._shares: Shares[_ListenRequest] = Shares(limits.streams)
         self._subscribers = subscribers
         self._tasks = tasks
@@ -239,7 +255,10 @@ class ListenRequests:
             requests = list(self._requests)
         for request in requests:
             if request.wants(method, uri):
-                request.notify(method, uri)
+                try:
+                    request.notify(method, uri)
+                except Exception:
+                    self._faults.note("a client is told of a change with the next one")
 
     def end(self, peer: Any, facts: Any = None) -> None:
         """End all requests of one connection, each with a result that says so (SUBS-11).
