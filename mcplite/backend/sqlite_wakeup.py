@@ -20,6 +20,8 @@ from ..rpc.tracing import FaultLog, get_logger
 __all__ = ["Wakeup"]
 
 _log = get_logger(__name__)
+#: The flag of a datagram that is dropped rather than waited for; Windows has none.
+_DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
 #: Bytes of the path of a Unix socket, on the system that takes the fewest.
 _MAX_PATH = 100
 #: Seconds between two looks without a datagram, in case that one was lost.
@@ -154,18 +156,17 @@ class Wakeup:
         return self._sockets
 
     def _wake(self, path: str) -> None:
-        if self._sender is None:
-            self._sender = _datagram_socket()
-            self._sender.setblocking(False)
         try:
-            self._sender.sendto(b"\0", path)
+            sender = self._sender = self._sender or _datagram_socket()
+            sender.sendto(b"\0", _DONT_WAIT, path)
         except BlockingIOError:
             pass  # its queue is full, so it has something to read
         except ConnectionRefusedError:
             with contextlib.suppress(OSError):
                 os.unlink(path)  # its process was killed
         except OSError:
-            self._listed = float("-inf")  # it has just ended; the folder is read again
+            # It has just ended, or there is no descriptor, and it looks within a second. The folder is read again.
+            self._listed = float("-inf")
 
     def close(self) -> None:
         """End the listening thread, and remove its socket. Idempotent."""

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from mcplite.backend import sqlite_wakeup
 from mcplite.backend.sqlite import SQLiteBackend
 from mcplite.errors import BackendError
 from tests.support.faults import every_fault, lines, no_threads, strike
@@ -99,3 +100,37 @@ def test_changes_are_noticed_once_the_system_has_a_thread(backends, monkeypatch)
     assert notices(one, other)
     if hasattr(socket, "AF_UNIX"):
         assert len(os.listdir(one._wakeup._folder)) == 1, "one socket, however often it was tried"
+
+
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="there are no Unix sockets")
+def test_what_is_stored_is_stored_though_other_processes_cannot_be_woken(backends, monkeypatch):
+    one, other = backends
+    assert notices(one, other)
+
+    class Sender:
+        """The socket that wakes others; one of its calls fails."""
+
+        def __init__(self, real):
+            self.real = real
+            self.struck = strike(monkeypatch, self, "sendto", lambda: OSError("no buffers"))
+
+        def sendto(self, *arguments):
+            return self.real.sendto(*arguments)
+
+        def close(self):
+            self.real.close()
+
+    sender = other._wakeup._sender = Sender(other._wakeup._sender)
+    assert notices(one, other) and sender.struck.is_set()
+    other._wakeup._sender = Sender(sender.real)
+    other.close()
+    assert other._wakeup._sender is None
+
+
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="there are no Unix sockets")
+def test_what_is_stored_is_stored_without_a_descriptor_to_wake_others(backends, monkeypatch):
+    one, other = backends
+    one.wait({"log": 0}, 0)  # it listens
+    struck = strike(monkeypatch, sqlite_wakeup, "_datagram_socket", lambda: OSError("too many open files"))
+    assert other.append("log", b"x", 60, 5) == 1 and struck.is_set()
+    assert notices(one, other)
