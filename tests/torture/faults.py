@@ -9,6 +9,7 @@ import builtins
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import select
 import selectors
@@ -19,8 +20,10 @@ import threading
 from pathlib import Path
 
 import mcplite
+from mcplite.backend.sqlite import SQLiteBackend
 from mcplite.protocol import jsonrpc
 from mcplite.protocol.framing import LineBuffer
+from tests.torture.loops import Hooks
 
 PACKAGE = str(Path(mcplite.__file__).resolve().parent) + os.sep
 #: How many frames may stand between a call and the package.
@@ -66,6 +69,10 @@ if hasattr(subprocess, "_fork_exec"):  # a name of its own, since Python 3.11
     OTHERS.append((subprocess, "_fork_exec", error(errno.EAGAIN)))
 MEMORY = [(jsonrpc, "parse", no_memory), (jsonrpc, "dump", no_memory), (LineBuffer, "first", no_memory),
           (threading.Condition, "wait", no_memory)]
+#: Operations of a store, and hooks of the user, which only the scenarios of background threads use.
+STORES = [(SQLiteBackend, "_run", no_memory), (SQLiteBackend, "wait", error(errno.ENOMEM)), (json, "loads", no_memory),
+          (json, "dumps", no_memory)]
+HOOKS = [(Hooks, "on_subscribe", lambda: SystemExit("injected"))]
 
 
 class _Poll:
@@ -132,7 +139,7 @@ class Faults:
     def injected(self):
         """Count and fail the calls within the block."""
         with contextlib.ExitStack() as stack:
-            for owner, name, fault in [*SOCKETS, *SELECTORS, *FILES, *OTHERS, *MEMORY]:
+            for owner, name, fault in [*SOCKETS, *SELECTORS, *FILES, *OTHERS, *MEMORY, *STORES, *HOOKS]:
                 replaced = self._replaced(owner, name, fault)
                 own = name in vars(owner)
                 before = vars(owner).get(name)
