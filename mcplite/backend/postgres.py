@@ -12,8 +12,9 @@ import threading
 import time
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Type
 
-from ..errors import BackendError, RegistrationError
+from ..errors import BackendError, RegistrationError, TransportError
 from ..rpc.forks import new_lock, on_fork, release_socket
+from ..rpc.threads import start_thread
 from ..rpc.tracing import FaultLog, get_logger
 from .addresses import without_password
 from .interface import NUMBERS_SECONDS, Backend, Entry
@@ -253,9 +254,10 @@ class PostgresBackend(Backend):
                 run = functools.partial(faults.keep_running, lambda: self._run_listener(ended, ready),
                                         "changes in %s could not be read, which is tried again", self._name)
                 # It ends in close(). It blocks on a connection of its own, for five seconds at most.
-                thread = threading.Thread(target=run, name="mcplite-postgres-changes", daemon=True)
-                thread.start()  # if the system has no thread for it, the next wait tries again
-                self._thread = thread
+                try:
+                    self._thread = start_thread(run, "mcplite-postgres-changes")
+                except TransportError as error:  # the next wait tries again
+                    raise BackendError(f"changes in {self._name} cannot be read: {error}") from error
         self._ready.wait(self._timeout)
 
     def _run_listener(self, ended: threading.Event, ready: threading.Event) -> None:

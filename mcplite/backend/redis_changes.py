@@ -5,11 +5,12 @@ import functools
 import secrets
 import threading
 import time
-from typing import Any, Callable, Dict, List, Sequence, Set, Tuple, Type
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Type
 
-from ..errors import BackendError
+from ..errors import BackendError, TransportError
 from ..rpc.deadline import Deadline
 from ..rpc.forks import new_condition, on_fork
+from ..rpc.threads import start_thread
 from ..rpc.tracing import FaultLog, get_logger
 from .redis_client import RedisClient
 
@@ -56,7 +57,7 @@ class RedisChanges:
         #: Whether the thread has missed no message as far as it knows.
         self._connected = True
         self._faults = FaultLog(_log)
-        self._thread = self._new_thread()
+        self._thread: Optional[threading.Thread] = None
         on_fork(self, RedisChanges._forked)
 
     def _forked(self, owner: int) -> None:
@@ -66,12 +67,15 @@ class RedisChanges:
         self._connected = True
         self._target = {}
         self._own = f"mcplite-wake:{secrets.token_hex(8)}"
-        self._thread = self._new_thread()
+        self._thread = None
 
-    def _new_thread(self) -> threading.Thread:
+    def _start(self) -> None:
         run = functools.partial(self._faults.keep_running, self._run, "changes in %s could not be read, which is tried again",
                                 self._redis.name)
-        return threading.Thread(target=run, name="mcplite-redis-changes", daemon=True)
+        try:
+            self._thread = start_thread(run, "mcplite-redis-changes")
+        except TransportError as error:  # the next wait tries again
+            raise BackendError(f"changes in {self._redis.name} cannot be read: {error}") from error
 
     def add(self, channels: Sequence[str], timeout: float) -> None:
         """Subscribe to channels; returns when the server has confirmed it, so that nothing later is missed.
@@ -82,7 +86,7 @@ class RedisChanges:
             self._wanted.update(channels)
             awake = not self._started
             if not self._started and not self._closed:
-                self._thread.start()  # if the system has no thread for it, the next wait tries again
+                self._start()
                 self._started = True
         if not awake:
             self._wake()
@@ -179,8 +183,8 @@ class RedisChanges:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-            started = self._started
-        if started and self._thread is not threading.current_thread():
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
             with contextlib.suppress(*self._errors):  # without a server it ends after its present wait
                 self._wake()
-            self._thread.join()
+            thread.join()

@@ -13,8 +13,9 @@ import threading
 import time
 from typing import Callable, List, Optional
 
-from ..errors import BackendError
+from ..errors import BackendError, TransportError
 from ..rpc.forks import new_lock, on_fork, release_socket
+from ..rpc.threads import start_thread
 from ..rpc.tracing import FaultLog, get_logger
 
 __all__ = ["Wakeup"]
@@ -80,9 +81,10 @@ class Wakeup:
             # It ends in close(). It blocks on its socket for at most a second at a time.
             run = functools.partial(faults.keep_running, lambda: self._run(sock), "changes in %s could not be read, which is"
                                     " tried again", self._path)
-            thread = threading.Thread(target=run, name="mcplite-sqlite-changes", daemon=True)
-            thread.start()  # if the system has no thread for it, the next wait tries again
-            self._thread = thread
+            try:
+                self._thread = start_thread(run, "mcplite-sqlite-changes")
+            except TransportError as error:  # the next wait tries again
+                raise BackendError(f"changes in {self._path} cannot be read: {error}") from error
 
     def _bind(self) -> Optional[socket.socket]:
         path = os.path.join(self._folder, secrets.token_hex(4))
@@ -102,7 +104,7 @@ class Wakeup:
 
     def _run(self, sock: Optional[socket.socket]) -> None:
         ended, readable = self._ended, True
-        if sock is not None:
+        if sock is not None and not ended.is_set():
             sock.settimeout(_LOOK_SECONDS)
         while not ended.is_set():
             try:

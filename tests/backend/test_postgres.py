@@ -9,6 +9,7 @@ import time
 import pytest
 
 from mcplite.backend.postgres import PostgresBackend
+from mcplite.errors import BackendError
 from tests.support.faults import every_fault, lines, no_threads, strike
 
 psycopg = pytest.importorskip("psycopg")
@@ -90,7 +91,7 @@ def test_changes_are_noticed_once_the_system_has_a_thread(backends, group, monke
     one, other = backends
     there = no_threads(monkeypatch, "mcplite-postgres-changes")
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="new thread"):
+        with pytest.raises(BackendError, match="new thread"):
             one.wait({f"{group}/log": 0}, PATIENCE)
     there()
     assert notices(one, other, f"{group}/log")

@@ -9,7 +9,7 @@ import pytest
 from mcplite.backend import redis_changes
 from mcplite.backend.redis_changes import RedisChanges
 from mcplite.errors import BackendError
-from tests.support.faults import every_fault, strike
+from tests.support.faults import every_fault, no_threads, strike
 
 PATIENCE = 60
 
@@ -163,14 +163,11 @@ def test_another_node_confirms_the_channels_itself(create):
 
 
 def test_a_thread_that_could_not_be_started_is_started_by_the_next_wait(create, monkeypatch):
-    def no_thread():
-        raise RuntimeError("can't start new thread")
-
     changes = create(Client())
-    with monkeypatch.context() as patched:
-        patched.setattr(changes._thread, "start", no_thread)
-        with pytest.raises(RuntimeError):
-            changes.add(["a"], PATIENCE)
+    there = no_threads(monkeypatch, "mcplite-redis-changes")
+    with pytest.raises(BackendError, match="new thread"):
+        changes.add(["a"], PATIENCE)
+    there()
     changes.add(["a"], PATIENCE)
 
 

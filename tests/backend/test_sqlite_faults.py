@@ -94,7 +94,7 @@ def test_changes_are_noticed_once_the_system_has_a_thread(backends, monkeypatch)
     one, other = backends
     there = no_threads(monkeypatch, "mcplite-sqlite-changes")
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="new thread"):
+        with pytest.raises(BackendError, match="new thread"):
             one.wait({"log": 0}, PATIENCE)
     there()
     assert notices(one, other)
@@ -134,3 +134,20 @@ def test_what_is_stored_is_stored_without_a_descriptor_to_wake_others(backends, 
     struck = strike(monkeypatch, sqlite_wakeup, "_datagram_socket", lambda: OSError("too many open files"))
     assert other.append("log", b"x", 60, 5) == 1 and struck.is_set()
     assert notices(one, other)
+
+
+def test_a_thread_that_runs_although_its_start_failed_is_the_only_one_and_ends(backends, monkeypatch):
+    one, other = backends
+    real, failed = threading.Thread.start, threading.Event()
+
+    def start(thread):
+        real(thread)
+        if thread.name == "mcplite-sqlite-changes" and not failed.is_set():
+            failed.set()
+            raise MemoryError  # in the wait for the thread, which runs already
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert notices(one, other) and failed.is_set()
+    assert [thread.name for thread in threading.enumerate()].count("mcplite-sqlite-changes") == 1
+    one.close()
+    assert "mcplite-sqlite-changes" not in [thread.name for thread in threading.enumerate()]
