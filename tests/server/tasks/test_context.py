@@ -6,6 +6,7 @@ import pytest
 
 import mcplite
 from mcplite.revisions import JULY_2026, NOVEMBER_2025
+from mcplite.server.tasks.run import _StatusWriter
 from mcplite.types.tasks import RELATED_TASK
 from tests.support.taskclients import LIMIT, REVISIONS, task_client
 
@@ -127,3 +128,15 @@ def test_a_timeout_ends_the_task():
         assert found["isError"] and "did not finish within" in found["content"][0]["text"]
         assert stopped.wait(LIMIT)
     mcp.close()
+
+
+def test_a_text_is_stored_once_the_system_has_a_thread(monkeypatch):
+    stored, last = [], threading.Event()
+    writer = _StatusWriter(lambda text: stored.append(text) or (text == "last" and last.set()))
+    writer.write("first")
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Timer, "start", lambda timer: (_ for _ in ()).throw(RuntimeError("can't start new thread")))
+        with pytest.raises(RuntimeError):
+            writer.write("second")
+    writer.write("last")
+    assert last.wait(60) and stored == ["first", "last"]
