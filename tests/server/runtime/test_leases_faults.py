@@ -3,7 +3,7 @@
 import pytest
 
 from mcplite.errors import BackendError
-from tests.server.runtime.test_leases import PATIENCE, Shared, create  # noqa: F401
+from tests.server.runtime.test_leases import PATIENCE, Shared, create, wait_until  # noqa: F401
 from tests.support.faults import every_fault, lines, no_threads, strike
 
 
@@ -32,9 +32,7 @@ def test_who_is_told_of_a_lost_number_keeps_nothing_from_the_others(create, faul
     one.on_lost(fail)
     one.on_lost(told.append)
     backend.put(f"lease-{number}/process", b"ended", 60)
-    backend.wait_swaps(2)
-    while not told:
-        assert not one.held or one.number == number
+    wait_until(lambda: told)
     assert told == [number] and one.number != number
 
 
