@@ -19,8 +19,10 @@ class QueuedTask:
 
     __slots__ = ()
 
-    #: The bytes of memory that it keeps, if that is much; else 0.
+    #: The bytes of memory that it keeps while it runs, if that is much; else 0.
     size: int
+    #: The bytes of memory that it keeps while it waits, even if that is little; 0 where they are not counted.
+    queued_size: int = 0
 
     @property
     def sender(self) -> str:
@@ -79,7 +81,7 @@ class FairQueue:
         else:
             line.append(task)
         self.count += 1
-        self._bytes += task.size
+        self._bytes += task.queued_size
 
     def discard(self, task: QueuedTask) -> bool:
         """Remove a task; False if it does not wait."""
@@ -105,11 +107,11 @@ class FairQueue:
             by_bytes = self.count <= self._most
             loads: Dict[str, int] = {}
             for (sender, _), line in self._lines.items():
-                loads[sender] = loads.get(sender, 0) + (sum(task.size for task in line) if by_bytes else len(line))
+                loads[sender] = loads.get(sender, 0) + (sum(task.queued_size for task in line) if by_bytes else len(line))
             most = max(loads, key=lambda sender: (loads[sender], sender == newest.sender))
             victim = newest if most == newest.sender else next(
                 task for key, line in reversed(list(self._lines.items())) if key[0] == most
-                for task in reversed(line) if task.size or not by_bytes)
+                for task in reversed(line) if task.queued_size or not by_bytes)
             gone.append(victim)
             if not self.discard(victim):
                 break
@@ -158,6 +160,6 @@ class FairQueue:
 
     def _removed(self, task: QueuedTask, line: Deque[QueuedTask]) -> None:
         self.count -= 1
-        self._bytes -= task.size
+        self._bytes -= task.queued_size
         if not line:
             del self._lines[_line_of(task)]

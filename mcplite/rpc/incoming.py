@@ -79,7 +79,7 @@ class Incoming(QueuedTask):
     """
 
     __slots__ = ("peer", "key", "id", "method", "params", "batch", "outlet", "facts", "handler", "successor", "original",
-                 "size", "_lock", "_order", "_token", "_done", "_cancelled", "_reason")
+                 "size", "queued_size", "_lock", "_order", "_token", "_done", "_cancelled", "_reason")
 
     def __init__(self, peer: MessageSink, key: Any, request: jsonrpc.Request, batch: Optional[BatchResponses] = None,
                  outlet: Optional[Outlet] = None, facts: Any = None, size: int = 0) -> None:
@@ -92,6 +92,8 @@ class Incoming(QueuedTask):
         self.outlet = outlet
         self.facts = facts
         self.size = size
+        #: The same of any message over HTTP, set when it is queued.
+        self.queued_size = size
         #: What :meth:`execute` runs, while this request waits for a place.
         self.handler: Optional[Callable[[], object]] = None
         #: The latest request that the handler of this one answers, after it has answered this one.

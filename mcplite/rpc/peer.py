@@ -31,7 +31,8 @@ from .tracing import WARNING, PeerLog, Trace, get_logger
 __all__ = ["Peer"]
 
 _log = get_logger(__name__)
-#: Bytes of a message that does not count as small: what it takes in memory is estimated.
+#: Bytes that are much: what such a message takes in memory is estimated. That of a smaller one is when it is queued: it may
+#: be some 24 times as much as its text.
 _MUCH = 16_384
 #: Seconds for a small answer of a client to a server that does not read, and its bytes; larger ones may take longer.
 _ANSWER_SECONDS = 10.0
@@ -162,10 +163,10 @@ class Peer(Caller, MessageSink):
         if kind is jsonrpc.Notification:
             self._on_notification(message)  # type: ignore[arg-type]
             return
-        if length >= _MUCH and facts is not None:
+        if facts is not None and (length >= _MUCH or kind is jsonrpc.Batch):
             size = jsonrpc.estimate_memory(data, message.params if type(message) is jsonrpc.Request else None, self._limits)
         if kind is jsonrpc.Request:
-            self._on_request(message, None, outlet, inline, facts, size)  # type: ignore[arg-type]
+            self._on_request(message, None, outlet, inline, facts, size, data)  # type: ignore[arg-type]
         elif type(message) is jsonrpc.Batch:
             self._receive_batch(message, outlet, facts, size)
         else:
@@ -217,7 +218,7 @@ class Peer(Caller, MessageSink):
                          jsonrpc.describe(message))
 
     def _on_request(self, request: jsonrpc.Request, batch: Optional[BatchResponses], outlet: Optional[Outlet],
-                    inline: bool, facts: Any, size: int) -> None:
+                    inline: bool, facts: Any, size: int, data: bytes = b"") -> None:
         key = (facts, request.id) if self.shared else request.id
         incoming = Incoming(self, key, request, batch, outlet, facts, size)
         if self._in_flight.setdefault(key, incoming) is not incoming:
@@ -239,6 +240,9 @@ class Peer(Caller, MessageSink):
                 self._workers.release_place()
             return
         incoming.handler = task
+        if not size and facts is not None:
+            incoming.queued_size = jsonrpc.estimate_memory(data, None, self._limits)
+            incoming.size = incoming.queued_size if incoming.queued_size >= _MUCH else 0
         if not self._workers.enqueue(incoming):
             if self.closed:
                 incoming.cancel("the connection is over")  # with which the threads may have ended

@@ -25,11 +25,11 @@ class Limits(Record):
     #: Handlers that run at once, each on a thread; further requests are queued. While all places are taken, an eighth more is
     #: there for senders, and half of that for HTTP sessions, of which no handler runs.
     running: int = 64
-    #: Estimated bytes of memory of the requests over HTTP above 16 KiB whose handlers run; further ones are queued.
+    #: Estimated bytes of memory of the requests over HTTP whose handlers run, of those above 16 KiB; further ones are queued.
     running_bytes: int = 32 << 20
     #: Queued requests; one more is answered with "Server busy". A pipe has one sender, which may send many before it reads.
     queued: int = 4096
-    #: The same bytes of those that are queued.
+    #: The same bytes of those that are queued, however small.
     queued_bytes: int = 16 << 20
     #: Seconds to wait for the answer to a question to the client's user; people answer slowly.
     ask_seconds: float = 600.0

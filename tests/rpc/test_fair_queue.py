@@ -26,6 +26,8 @@ class Named(QueuedTask):
     def size(self):
         return self._size
 
+    queued_size = size
+
 
 def tasks(names):
     return [Named(name) for name in names.split()]

@@ -123,6 +123,25 @@ def test_a_shared_peer_keeps_the_ids_of_its_senders_apart(make, shared, answers)
     assert shared or (refused["id"] == 1 and "error" in refused)
 
 
+class Facts:
+    sender = "ann"
+
+
+@pytest.mark.parametrize("batch", [False, True])
+@pytest.mark.parametrize("inline", [False, True])
+def test_small_requests_that_are_queued_count_by_the_memory_that_they_take(make, inline, batch):
+    talk, go_on = make(serving=True, places=1, queued_bytes=1_000_000), threading.Event()
+    talk.handler.batches, talk.handler.task = True, lambda incoming: go_on.wait(20)
+    assert talk.workers.submit(lambda: go_on.wait(20))
+    for id in range(1, 51):
+        message = {"jsonrpc": "2.0", "id": id, "method": "x", "params": {"value": [{}] * 4000}}
+        data = json.dumps([message] if batch else message, separators=(",", ":")).encode()
+        assert len(data) < 16_384
+        talk.peer.receive(data, jsonrpc.parse(data), inline=inline, facts=Facts())
+    assert 0 < talk.peer.in_flight < 5, "each takes more than 250 kB"
+    go_on.set()
+
+
 def test_what_arrives_after_the_end_is_neither_answered_nor_warned_about(make, caplog):
     talk = make(serving=True)
     outcome = talk.call("x")

@@ -30,6 +30,8 @@ class Call(QueuedTask):
     def size(self):
         return self._size
 
+    queued_size = size
+
     def execute(self):
         self.started.set()
         self.go.wait(LIMIT)
