@@ -292,13 +292,35 @@ def handlers(port: int, stack: contextlib.ExitStack, size: int) -> None:
                 time.sleep(0.005)
 
 
+def costly_calls(port: int, stack: contextlib.ExitStack, size: int) -> None:
+    """Calls that take long to decode and to check, on many connections at once, for as long as the attack lasts."""
+    costly = [modern("add", 1, **{f"k{number}": 1 for number in range(49_000)}),
+              modern("add", 2, a=[1.2345678901234567e-300] * 99_000, b=1)]
+    over = threading.Event()
+
+    def call(data: bytes) -> None:
+        while not over.is_set():
+            # A late answer is an event stream, without a length.
+            with contextlib.suppress(OSError, ValueError, LookupError), connect(port) as sock:
+                while not over.is_set():
+                    sock.sendall(data)
+                    answer(sock)
+            time.sleep(0.01)
+
+    threads = [threading.Thread(target=call, args=(costly[number % len(costly)],)) for number in range(size)]
+    for thread in threads:
+        stack.callback(thread.join)
+        thread.start()
+    stack.callback(over.set)
+
+
 Attack = Callable[[int, contextlib.ExitStack, int], None]
 #: Each attack with its size.
 ATTACKS: Dict[str, Tuple[Attack, int]] = {
     "sessions": (sessions, 1000), "large_sessions": (large_sessions, 100), "idle_connections": (idle_connections, 600),
     "slow_heads": (slow_heads, 600), "unfinished_bodies": (unfinished_bodies, 64), "large_calls": (large_calls, 64),
     "streams": (streams, 256), "resets": (resets, 300), "tiny_chunks": (tiny_chunks, 4), "questions": (questions, 300),
-    "handlers": (handlers, 64),
+    "handlers": (handlers, 64), "costly_calls": (costly_calls, 40),
 }
 
 

@@ -11,6 +11,7 @@ import json
 import json.encoder
 import re
 import sys
+from math import isfinite
 from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
@@ -138,7 +139,7 @@ def _refuse_constant(name: str) -> Any:
 
 def _finite(text: str) -> float:
     number = float(text)
-    if number in (float("inf"), float("-inf")):
+    if not isfinite(number):
         raise ValueError(f"the number {text[:20]} is out of range")
     return number
 

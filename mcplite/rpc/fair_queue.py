@@ -1,17 +1,35 @@
 """The queue of tasks that wait for a place of a pool: fair to those who sent them, and bounded in number and in bytes.
 
 :class:`Workers` fills and empties it, with its own lock held. A module of its own so that the choice of the next task can be
-read without the threads.
+read without the threads. The turns of large messages are here, too: they are such a queue before a single place, and two layers
+of the server take them. The endpoint decodes in a turn, and the code that runs handlers checks arguments.
 """
 
 from __future__ import annotations
 
+import contextlib
+import sys
+import threading
+import time
 from collections import Counter, deque
-from typing import Callable, Collection, Deque, Dict, Hashable, List, Optional, Tuple
+from typing import Callable, Collection, Deque, Dict, Hashable, Iterator, List, Optional, Tuple, cast
 
-__all__ = ["EVERYONE", "FairQueue", "IDLE_CONNECTIONS", "IDLE_SENDERS", "QueuedTask"]
+from ..errors import SERVER_BUSY, RemoteError
+from .deadline import Deadline
+from .forks import new_lock, on_fork
+
+__all__ = ["COSTLY", "EVERYONE", "FairQueue", "IDLE_CONNECTIONS", "IDLE_SENDERS", "QueuedTask", "Turns"]
 
 EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS = range(3)
+#: Bytes of a message, or of the memory that it takes, from which on it is decoded, or checked, in a turn.
+COSTLY = 65_536
+#: Seconds between two looks whether the client of a message that waits has left.
+_LOOK_SECONDS = 0.25
+#: Seconds after which a turn is passed on before it has ended: a converter of the user's may wait for something.
+_LONGEST_SECONDS = 2.0
+#: Seconds of a long turn, and of the pause after it, in which small messages that wait for the interpreter are served. Without
+#: the pause they waited more than twice as long.
+_PAUSE_SECONDS = 0.005
 
 
 class QueuedTask:
@@ -163,3 +181,113 @@ class FairQueue:
         self._bytes -= task.queued_size
         if not line:
             del self._lines[_line_of(task)]
+
+
+# --- turns ----------------------------------------------------------------------------------------------
+
+
+class _Turn(QueuedTask):
+    """A message that waits for its turn, or has it."""
+
+    __slots__ = ("_sender", "begun", "since", "pauses")
+
+    size = 0
+
+    def __init__(self, sender: str) -> None:
+        self._sender = sender
+        self.begun = threading.Event()
+        #: When it began.
+        self.since = 0.0
+        #: Whether a pause comes first, since the turn before it was long.
+        self.pauses = False
+
+    @property
+    def sender(self) -> str:
+        return self._sender
+
+
+def _never() -> bool:
+    return False
+
+
+def _fits(turn: QueuedTask) -> bool:
+    return True
+
+
+class Turns:
+    """The turns of one server.
+
+    A thread that decodes megabytes keeps the interpreter from all others for a tenth of a second at a time. When twenty do so
+    at once, a thread with a small message waits for most of them each time that it needs the interpreter again.
+
+    :param seconds: that a message waits for its turn at most.
+    """
+
+    def __init__(self, seconds: float = 30.0) -> None:
+        self._seconds = seconds
+        #: Guards the two fields below; held for list work only.
+        self._lock = new_lock()
+        self._waiting = FairQueue(sys.maxsize)
+        self._current: Optional[_Turn] = None
+        on_fork(self, Turns._let_go)
+
+    def _let_go(self, owner: int) -> None:
+        # In a forked process, where no thread waits or would pass a turn on.
+        self._waiting.clear()
+        self._current = None
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        return self._waiting.count
+
+    @contextlib.contextmanager
+    def turn(self, sender: str, left: Callable[[], bool] = _never) -> Iterator[None]:
+        """Run the block in a turn of *sender*; the next turn goes to another sender, if one waits.
+
+        :param left: returns whether the client has left, so that its message need not wait any longer.
+        :raises RemoteError: it has left, or the turn has not come in time.
+        """
+        turn = _Turn(sender)
+        try:
+            with self._lock:
+                at_once = self._current is None
+                if at_once:
+                    self._begin(turn)
+                else:
+                    self._waiting.add(turn)
+            if not at_once:
+                self._wait(turn, left)
+                if turn.pauses:
+                    time.sleep(_PAUSE_SECONDS)
+                    turn.since = time.monotonic()
+            yield
+        finally:
+            self._end(turn)
+
+    def _wait(self, turn: _Turn, left: Callable[[], bool]) -> None:
+        deadline = Deadline(self._seconds)
+        while not turn.begun.wait(_LOOK_SECONDS):
+            if deadline.expired or left():
+                raise RemoteError("Server busy: too many large messages wait; try again later", code=SERVER_BUSY)
+            current = self._current
+            if current is not None and time.monotonic() - current.since > _LONGEST_SECONDS:
+                self._end(current)
+
+    def _begin(self, turn: _Turn) -> None:
+        # Called with the lock held.
+        self._current, turn.since = turn, time.monotonic()
+
+    def _end(self, turn: _Turn) -> None:
+        """End a turn, or the waiting for it, and pass it on."""
+        with self._lock:
+            if self._current is not turn:
+                self._waiting.discard(turn)
+                return
+            self._current = None
+            # Counted as if it still ran, so that another sender is next.
+            following = cast(Optional[_Turn], self._waiting.take([turn], EVERYONE, _fits))
+            if following is not None:
+                self._begin(following)
+                following.pauses = following.since - turn.since > _PAUSE_SECONDS
+                following.begun.set()

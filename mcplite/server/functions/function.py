@@ -75,8 +75,12 @@ def _parsed(value: Any, schema: Mapping[str, Any]) -> Any:
         return value  # the converter reports what is wrong with it
 
 
+#: Problems that an error names. There may be as many as arguments, and each takes a search for a similar name.
+_MAX_PROBLEMS = 10
+
+
 class BadArguments(ValueError):
-    """The arguments do not fit the function; ``problems`` lists the reasons, one sentence each."""
+    """The arguments do not fit the function; ``problems`` lists the reasons, one sentence each, and not all of very many."""
 
     def __init__(self, problems: List[str]) -> None:
         super().__init__("; ".join(problems))
@@ -242,12 +246,14 @@ class Function:
         return kwargs
 
     def _bind_rest(self, arguments: Mapping[str, Any], kwargs: Dict[str, Any], problems: List[str]) -> None:
-        known = list(self._arguments)
+        known = self._arguments
         for name, value in arguments.items():
             if name in known:
                 continue
+            if len(problems) >= _MAX_PROBLEMS:
+                return
             if self._rest is None or name in self._hidden():
-                problems.append(_unknown(name, known))
+                problems.append(_unknown(name, list(known)))
                 continue
             try:
                 kwargs[name] = self._rest.convert(value)
@@ -263,7 +269,7 @@ class Function:
         known = given.accepted
         unknown = [name for name in arguments if name in self._hidden() or known is not None and name not in known]
         if unknown:
-            raise BadArguments([_unknown(name, sorted(known or ())) for name in unknown])
+            raise BadArguments([_unknown(name, sorted(known or ())) for name in unknown[:_MAX_PROBLEMS]])
         return dict(arguments)
 
 

@@ -25,6 +25,7 @@ from .session import RequestFacts
 # What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
     from ..catalog.targets import Target
+    from ..functions.function import Function
     from .http_request import Around
     from .request_context import RequestContext
 
@@ -183,7 +184,7 @@ def _read_resource(context: RequestContext, target: Target) -> Result:
     found = target.entry
 
     def read() -> List[Any]:
-        kwargs = _bind_arguments(lambda: found.function.bind(found.values))
+        kwargs = _bind_arguments(context, found.function, found.values)
         return resource_contents(call_until_complete(context, found.function, kwargs), uri, found.mime_type)
 
     try:
@@ -203,9 +204,9 @@ def _missing(context: RequestContext, uri: str) -> ResourceNotFound:
     return ResourceNotFound(f"Resource not found: {uri[:200]}", code=context.session.revision.not_found, data={"uri": uri})
 
 
-def _bind_arguments(bind: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
+def _bind_arguments(context: RequestContext, function: Function, arguments: Mapping[str, Any]) -> Dict[str, Any]:
     try:
-        return bind()
+        return context.bind(function, arguments)
     except BadArguments as error:
         raise InvalidParams("; ".join(error.problems)) from error
 
@@ -243,7 +244,7 @@ def _get_prompt(context: RequestContext, target: Target) -> Result:
         known: List[str] = list(context.runtime.catalog.registry.all("prompts"))
         raise InvalidParams(f"Unknown prompt: {name[:200]}{suggestions(name, known)}")
     arguments = _strings(params, "arguments")
-    kwargs = _bind_arguments(lambda: entry.function.bind(arguments))
+    kwargs = _bind_arguments(context, entry.function, arguments)
     del params  # a handler may wait for minutes, and the context forgets them then
     from ..functions.results import prompt_messages
     from .tools import call_until_complete

@@ -7,14 +7,16 @@ more.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Mapping, Optional
 
 from ...protocol.jsonio import first_members
+from ...rpc.fair_queue import COSTLY
 from .context import Context
 
 # What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
     from ...rpc.incoming import Incoming
+    from ..functions.function import Function
     from ..runtime.runtime import Runtime
     from .session import Session
     from .timeout import Timeout
@@ -56,6 +58,18 @@ class RequestContext(Context):
             yield
         finally:
             self._mounted, self.result_is_read, self.params = before
+
+    def bind(self, function: Function, arguments: Mapping[str, Any]) -> Dict[str, Any]:
+        """Return the keyword arguments for a call, as :meth:`Function.bind` does; large ones are checked in a turn.
+
+        :raises BadArguments: they do not fit.
+        :raises RemoteError: the request was cancelled, or the turn has not come in time.
+        """
+        incoming = self.incoming
+        if incoming.size < COSTLY:
+            return function.bind(arguments)
+        with self.session.runtime.turns.turn(incoming.sender, lambda: self.cancelled):
+            return function.bind(arguments)
 
     @property
     def once_results(self) -> Optional[Dict[str, Any]]:

@@ -19,6 +19,7 @@ from ...errors import (
 )
 from ...protocol import codec
 from ...revisions import Revision
+from ...rpc.fair_queue import COSTLY
 from ...rpc.tracing import ERROR, INFO, WARNING, get_logger
 from ...types import CallToolResult, TextContent
 from ..catalog.registry import ToolEntry, suggestions
@@ -64,7 +65,10 @@ def run_tool(context: RequestContext, target: Target) -> Any:
     tasks = context.session.runtime.tasks
     becomes_task = tasks is not None and tasks.takes(context, entry)
     try:
-        kwargs = entry.function.bind(arguments)
+        if context.incoming.size < COSTLY:  # without one more call, for most
+            kwargs = entry.function.bind(arguments)
+        else:
+            kwargs = context.bind(entry.function, arguments)
     except BadArguments as error:
         text = f"Invalid arguments for tool {entry.tool.name}: {'; '.join(error.problems)}"
         if context.session.revision.bad_arguments == "error" or becomes_task and not context.session.revision.modern:

@@ -5,7 +5,7 @@ below, which the endpoint carries out. The first check that fails decides the re
 the body come before it is read.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ...errors import UNSUPPORTED_VERSION, RemoteError
@@ -14,6 +14,7 @@ from ...protocol.envelope import Envelope
 from ...protocol.http.headers import Headers, accepts, media_type
 from ...protocol.http.routing_headers import check_parameters, check_standard
 from ...revisions import DEFAULT_HTTP, Revision, find_revision
+from ...rpc.fair_queue import COSTLY, Turns
 from ..catalog.targets import Target
 from ..handling.http_request import HTTPRequest, no_body
 from .messages import SESSION, VERSION, Rejection, UnreadableBody
@@ -23,7 +24,7 @@ from .sessions import HTTPSession
 
 __all__ = [
     "AcceptMessage", "Decision", "EndSession", "NotifySessionless", "OpenGetStream", "Preflight", "ResumeStream", "Rules",
-    "ServeInSession", "ServeSessionless", "StartSession", "decide", "method_not_allowed", "unread", "unreadable",
+    "ServeInSession", "ServeSessionless", "StartSession", "decide", "method_not_allowed", "parse_body", "unread", "unreadable",
 ]
 
 
@@ -137,6 +138,7 @@ class Rules:
     :param revisions: the supported revisions, oldest first.
     :param resolve: returns what a request is about, by its method and params.
     :param modern_methods: methods that only clients without a handshake use.
+    :param turns: of large messages.
     """
 
     origins: OriginPolicy
@@ -148,6 +150,7 @@ class Rules:
     revisions: Sequence[Revision]
     resolve: Callable[[str, Optional[Dict[str, Any]]], Target]
     modern_methods: FrozenSet[str] = frozenset()
+    turns: Turns = field(default_factory=Turns)
 
     def __post_init__(self) -> None:
         #: Whether clients that begin with a handshake are served.
@@ -248,7 +251,7 @@ def _decide_post(request: HTTPRequest, rules: Rules) -> Decision:
     except UnreadableBody as error:
         return unread(error)
     request.read = no_body  # handlers may keep the request for long, and need not keep its connection
-    message: Any = jsonrpc.parse(data, rules.json)
+    message: Any = parse_body(request, data, rules.json, rules.turns)
     kind = type(message)
     if kind is jsonrpc.Invalid:
         return unreadable(message)
@@ -280,6 +283,17 @@ def _decide_post(request: HTTPRequest, rules: Rules) -> Decision:
     if kind is not jsonrpc.Batch:
         return AcceptMessage(data, message, session, client)
     return _decide_batch(data, message, session, client, revision)
+
+
+def parse_body(request: HTTPRequest, data: bytes, limits: jsonrpc.JSONLimits, turns: Turns) -> jsonrpc.Message:
+    """Return the message in a body; a large one is decoded in a turn of its sender.
+
+    :raises RemoteError: the client has left, or the turn has not come in time.
+    """
+    if len(data) < COSTLY:
+        return jsonrpc.parse(data, limits)
+    with turns.turn(request.sender, request.disconnected):
+        return jsonrpc.parse(data, limits)
 
 
 def _decide_sessionless(request: HTTPRequest, data: bytes, message: Any, rules: Rules) -> Decision:

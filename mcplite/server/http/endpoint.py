@@ -100,7 +100,7 @@ class Endpoint:
             mode = "self-contained"
             self._session_ids = SessionIds(runtime.fleet.keys, catalog.name, limits.session_seconds)
         self._rules = Rules(self.origins, limits.message_bytes, runtime.json_limits, self.sessions.find, self._read_id, mode,
-                            catalog.revisions, catalog.resolve, catalog.modern_methods)
+                            catalog.revisions, catalog.resolve, catalog.modern_methods, runtime.turns)
         #: Public handlers, by path: the protected resource metadata, and the user's routes.
         self._public: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {
             **self.authorization.routes(), **{at.rstrip("/"): _plain(route) for at, route in (routes or {}).items()}}

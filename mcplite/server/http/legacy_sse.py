@@ -15,7 +15,7 @@ from ...protocol.show import Option, OptionText
 from ...rpc.interfaces import Outlet
 from ..handling.http_request import HTTPRequest
 from ..handling.session import RequestFacts
-from .decision import method_not_allowed, unread, unreadable
+from .decision import method_not_allowed, parse_body, unread, unreadable
 from .endpoint import Endpoint
 from .messages import HTTPResponse, Rejection, UnreadableBody
 from .sessions import HTTPSession, SessionTable, open_session
@@ -99,7 +99,7 @@ class LegacySSE:
             data = request.read(endpoint.limits.message_bytes)
         except UnreadableBody as error:
             return endpoint.error_response(unread(error))
-        message = jsonrpc.parse(data, endpoint.runtime.json_limits)
+        message = parse_body(request, data, endpoint.runtime.json_limits, endpoint.runtime.turns)
         if isinstance(message, jsonrpc.Invalid):
             return endpoint.error_response(unreadable(message))
         target = None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Opt
 from ...errors import BackendError
 from ...protocol import jsonrpc
 from ...protocol.methods import LIST_CHANGES, RESOURCE_UPDATED
+from ...rpc.fair_queue import Turns
 from ...rpc.forks import new_rlock, on_fork
 from ...rpc.threads import Workers
 from ...rpc.tracing import PeerLog, get_logger
@@ -99,6 +100,8 @@ class Runtime:
         self.json_limits = jsonrpc.JSONLimits(nesting=limits.json_nesting, elements=limits.json_elements, batch=limits.batch)
         #: What the streams of all clients hold.
         self.unread = ByteBudget(limits.unread_bytes_at_once)
+        #: Large messages over HTTP are decoded and checked in turns.
+        self.turns = Turns(limits.queue_seconds)
         #: Takes what clients cause, of all their connections together.
         self.log = PeerLog()
         #: Guards the fields below; held for list and dictionary operations, and while a lifespan is entered or left.

@@ -104,6 +104,19 @@ def test_all_problems_are_reported_at_once(arguments, expected):
     assert problems(add, arguments) == expected
 
 
+def _numbers(a: int, **rest: int):
+    return a
+
+
+@pytest.mark.parametrize("function, schema", [
+    (add, None), (_numbers, None),
+    (lambda a, b="": a, {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a"]}),
+])
+def test_of_very_many_problems_the_first_are_named(function, schema):
+    found = problems(function, {"a": 1, **{f"k{number}": "x" for number in range(1000)}}, name="it", input_schema=schema)
+    assert len(found) == 10 and "k0" in found[0] and "k9" in found[-1]
+
+
 def test_errors_have_the_path_into_nested_arguments():
     def move(points: List[Point], **named: Point): ...
 
