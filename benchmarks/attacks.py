@@ -1,12 +1,12 @@
 """Attacks of one client on an HTTP server with default limits: what they cost, and how another client fares meanwhile.
 
-``make attacks`` runs all of them, and then all at once; ``python benchmarks/attacks.py NAME...`` some. Each has a server
-of its own in a child process. The client of the attack has the address 127.0.0.1, the other one, which is a process too,
-127.0.0.2 (Linux); ``--behind-proxy`` gives both the same. ``--front nginx`` or ``--front haproxy`` puts that proxy
-between both and the server, for which all requests then come from one address, over connections of the proxy; with
-``--trust-proxy`` the server believes the address that the proxy tells, and with ``nginx-bounded`` and ``haproxy-bounded``
-the proxy bounds how many connections each client has at once. The package is the one of the current folder, so that an
-older version can be measured with this file.
+``make attacks`` runs all of them, and then all but ``costly_calls`` at once; ``python benchmarks/attacks.py NAME...``
+some. Each has a server of its own in a child process. The client of the attack has the address 127.0.0.1, the other
+one, which is a process too, 127.0.0.2 (Linux); ``--behind-proxy`` gives both the same. ``--front nginx`` or ``--front
+haproxy`` puts that proxy between both and the server, for which all requests then come from one address, over
+connections of the proxy; with ``--trust-proxy`` the server believes the address that the proxy tells, and with
+``nginx-bounded`` and ``haproxy-bounded`` the proxy bounds how many connections each client has at once. The package is
+the one of the current folder, so that an older version can be measured with this file.
 """
 
 import argparse
@@ -325,13 +325,13 @@ ATTACKS: Dict[str, Tuple[Attack, int]] = {
 
 
 def together(port: int, stack: contextlib.ExitStack, size: int) -> None:
-    """All of the others at once; *size* is a percentage of theirs."""
+    """All of the others at once, but for the one that takes the time of all; *size* is a percentage of theirs."""
     def run(attack: Attack, own: contextlib.ExitStack, number: int) -> None:
         with contextlib.suppress(OSError, ValueError, KeyError):  # the server ends what takes too much
             attack(port, own, number)
 
     threads = [threading.Thread(target=run, args=(attack, stack.enter_context(contextlib.ExitStack()), most * size // 100))
-               for attack, most in list(ATTACKS.values()) if attack is not together]
+               for attack, most in list(ATTACKS.values()) if attack not in (together, costly_calls)]
     for thread in threads:
         thread.start()
     for thread in threads:
