@@ -42,6 +42,10 @@ def slow(text: str = "") -> str:
     return "slow"
 @mcp.tool()
 def ask(ctx: mcplite.Context, text: str = "") -> str: return ctx.elicit("Well?").action
+@mcp.tool(task="optional")
+def job(text: str = "") -> str: return text
+@mcp.tool(task="optional")
+def ask_job(ctx: mcplite.Context, text: str = "") -> str: return ctx.elicit("Well?").action
 running = mcplite.serve(mcp, **({"trusted_proxies": sys.argv[1:]} if sys.argv[1:] else {})).start()
 print(running.port, flush=True)
 sys.stdin.read()
@@ -124,7 +128,8 @@ def initialize(**info: str) -> object:
 
 def modern(tool: str, number: int, **arguments: object) -> bytes:
     """Return a call without a session."""
-    meta = {PREFIX + "protocolVersion": MODERN, PREFIX + "clientCapabilities": {"elicitation": {}}}
+    meta = {PREFIX + "protocolVersion": MODERN, PREFIX + "clientCapabilities": {
+        "elicitation": {}, "extensions": {PREFIX + "tasks": {}}}}
     return post({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {
         "name": tool, "arguments": arguments, "_meta": meta}}, f"MCP-Protocol-Version: {MODERN}", "Mcp-Method: tools/call",
         f"Mcp-Name: {tool}")
@@ -281,6 +286,16 @@ def questions(port: int, stack: contextlib.ExitStack, size: int) -> None:
                 answer(sock)
 
 
+def tasks(port: int, stack: contextlib.ExitStack, size: int) -> None:
+    """Calls that become tasks: with arguments of 3 MB, then such that ask, whose client never answers."""
+    with connect(port) as sock:
+        for number in range(size):
+            with contextlib.suppress(OSError, ValueError):
+                large = number < size // 4
+                sock.sendall(modern("job" if large else "ask_job", number, text="x" * (3_000_000 if large else 100)))
+                answer(sock)
+
+
 def handlers(port: int, stack: contextlib.ExitStack, size: int) -> None:
     """Calls of a tool that takes long, in sessions, whose clients hang up."""
     with connect(port) as control:
@@ -320,7 +335,7 @@ ATTACKS: Dict[str, Tuple[Attack, int]] = {
     "sessions": (sessions, 1000), "large_sessions": (large_sessions, 100), "idle_connections": (idle_connections, 600),
     "slow_heads": (slow_heads, 600), "unfinished_bodies": (unfinished_bodies, 64), "large_calls": (large_calls, 64),
     "streams": (streams, 256), "resets": (resets, 300), "tiny_chunks": (tiny_chunks, 4), "questions": (questions, 300),
-    "handlers": (handlers, 64), "costly_calls": (costly_calls, 40),
+    "tasks": (tasks, 400), "handlers": (handlers, 64), "costly_calls": (costly_calls, 40),
 }
 
 

@@ -44,6 +44,8 @@ def costs(limits: Limits) -> List[Cost]:
         Cost("messages that streams wait to send", limits.unread_bytes_at_once + limits.streams * STREAM, 0,
              "a stream that is not read is cut off"),
         Cost("events kept for resumption", limits.store_bytes, 0, "the oldest stream is dropped"),
+        Cost("tasks, unfinished and kept", limits.task_bytes, limits.tasks_running + limits.tasks_running // 8,
+             "the oldest finished one goes"),
         Cost("subscriptions of 2026-07-28", limits.streams * limits.listen_bytes, 0, "the oldest one ends"),
         Cost("questions without an answer", limits.waiting_bytes, limits.waiting_calls, "the oldest one is cancelled"),
         # A quarter more is for senders who keep none. Those that wait for a place keep their bodies' share.

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import mcplite
+
 ROOT = Path(__file__).resolve().parent.parent
 #: Bytes of the log that an attack may cause.
 LOG = 20_000
@@ -30,13 +32,18 @@ def attacks(monkeypatch):
 
 @pytest.mark.parametrize("name, share", [
     ("sessions", 1.1), ("large_sessions", 0.3), ("idle_connections", 1.0), ("slow_heads", 1.0), ("unfinished_bodies", 0.5),
-    ("large_calls", 0.5), ("streams", 1.1), ("resets", 0.3), ("tiny_chunks", 0.5), ("questions", 1.0), ("handlers", 1.0),
-    ("costly_calls", 1.0), ("together", 0.5),
+    ("large_calls", 0.5), ("streams", 1.1), ("resets", 0.3), ("tiny_chunks", 0.5), ("questions", 1.0), ("tasks", 1.0),
+    ("handlers", 1.0), ("costly_calls", 1.0), ("together", 0.5),
 ])
 def test_another_client_is_answered_during_an_attack(attacks, name, share):
     found = attacks.measure(name, share=share, hold=0.5)
     assert found.failed == 0 and found.tried > 0 and found.back is not None, found
     assert found.mebibytes <= MEBIBYTES and found.log <= LOG, found
+    if name == "tasks":
+        # Calls are decoded before they are refused, and the threads of those that wait are those of waiting calls.
+        limits = mcplite.Limits()
+        assert found.mebibytes <= 6 * (limits.task_bytes >> 20), found
+        assert found.threads <= limits.waiting_calls + limits.tasks_running + limits.running, found
 
 
 @pytest.mark.parametrize("name", ["sessions", "idle_connections", "streams"])

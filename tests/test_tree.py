@@ -90,7 +90,6 @@ TESTED_ELSEWHERE = {
     "server/tasks/changes": "tests/server/tasks/test_service.py, with two processes",
     "server/tasks/questions": "tests/server/tasks/test_methods.py, with clients that answer",
     "server/tasks/roster": "tests/server/tasks/test_service.py, with a process that ends",
-    "server/tasks/run": "tests/server/tasks/test_service.py and test_methods.py, through calls of tools",
     "server/program": "tests/server/test_main.py, with every option",
     "server/transports/selection": "tests/server/test_app.py and tests/server/test_main.py, through Server.run",
     "testing/backend": "tests/backend/test_interface.py, which finds broken promises with it",

@@ -26,7 +26,7 @@ class Limits(Record):
     #: there for senders, and half of that for HTTP sessions, of which no handler runs.
     running: int = 64
     #: Estimated bytes of memory of the requests over HTTP whose handlers run, of those above 16 KiB; further ones are queued.
-    running_bytes: int = 32 << 20
+    running_bytes: int = 24 << 20
     #: Queued requests; one more is answered with "Server busy". A pipe has one sender, which may send many before it reads.
     queued: int = 4096
     #: The same bytes of those that are queued, however small.
@@ -122,8 +122,8 @@ class Limits(Record):
     stream_events: int = 1000
     #: Bytes of these events.
     stream_bytes: int = 4 << 20
-    #: Bytes of all events that are kept for resumption.
-    store_bytes: int = 24 << 20
+    #: Bytes of all events that are kept for resumption; four streams' worth, since an event is kept for a short time only.
+    store_bytes: int = 16 << 20
     #: Seconds that a stream's events are kept after its last one.
     store_seconds: float = 600.0
     #: Tasks that run at once in one process, each on a thread; further ones are queued. They are apart from ``running``.
@@ -133,6 +133,9 @@ class Limits(Record):
     #: Tasks that are kept for one principal, or one remote address without authentication; for one more the oldest finished
     #: one goes, and it is refused if none is finished.
     tasks_per_client: int = 1000
+    #: Bytes that all tasks take in one process: the arguments of the unfinished ones, records and results. For one more the
+    #: oldest finished one goes, of the client with the most. With a shared backend: the bytes there of one client's tasks.
+    task_bytes: int = 16 << 20
     #: Seconds for which a task is kept after its creation; a client may ask for less.
     task_seconds: float = 3600.0
     #: The most seconds that clients are asked to wait between two looks at a task; for a young task it is half its age.

@@ -8,10 +8,11 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Dict, Optional
 
+from ...protocol.jsonio import encode_json
 from ...revisions import Revision
 from ...types.tasks import COMPLETED, FAILED, TERMINAL, WORKING, DetailedTask
 
-__all__ = ["TaskCall", "TaskRecord", "error_members", "timestamp"]
+__all__ = ["TaskCall", "TaskRecord", "dump_json", "error_members", "timestamp"]
 
 #: Seconds that a client waits at least between two looks at a task that has just begun, and for the others the part of their
 #: age: a short task is seen to end soon after, and a long one is not looked at more often than ``Limits.task_poll_seconds``.
@@ -52,7 +53,7 @@ class TaskCall:
     principal: Optional[Dict[str, Any]]
 
     def dump(self) -> bytes:
-        return _dump(vars(self))
+        return dump_json(vars(self))
 
     @classmethod
     def load(cls, data: bytes) -> "TaskCall":
@@ -101,9 +102,14 @@ class TaskRecord:
     process: int = 0
     #: How often it was begun; a run whose number this is not has lost the task to another one.
     run: int = 0
+    #: The bytes that are stored beside the record: of the call while it is needed, and of the result.
+    call_bytes: int = 0
+    result_bytes: int = 0
+    #: The bytes that the list of the client has noted, which is done in steps.
+    listed: int = 0
 
     def dump(self) -> bytes:
-        return _dump(vars(self))
+        return dump_json(vars(self))
 
     @classmethod
     def load(cls, data: bytes) -> "TaskRecord":
@@ -119,6 +125,11 @@ class TaskRecord:
         """The end of its lifetime, in seconds since 1970."""
         return self.created + self.ttl
 
+    @property
+    def client(self) -> str:
+        """Whose share it counts to: the principal, else the sender."""
+        return self.sender if self.owner is None else self.owner
+
     def say(self, message: Optional[str]) -> None:
         """Set the text about the present status."""
         self.message = message if message is None or len(message) <= _MOST_MESSAGE else message[:_MOST_MESSAGE - 1] + "…"
@@ -129,8 +140,8 @@ class TaskRecord:
         self.end(FAILED, message)
 
     def end(self, status: str, message: Optional[str]) -> None:
-        """Give it its final status."""
-        self.status, self.inputs = status, {}
+        """Give it its final status; what only a run needs is dropped."""
+        self.status, self.inputs, self.asked, self.answers, self.once = status, {}, {}, {}, {}
         self.say(message)
 
     def view(self, revision: Revision, now: Optional[float] = None) -> DetailedTask:
@@ -146,5 +157,9 @@ class TaskRecord:
             round(self.ttl * 1000), round(poll * 1000), self.message, input_requests=dict(self.inputs) or None)
 
 
-def _dump(members: Dict[str, Any]) -> bytes:
-    return json.dumps(members, separators=(",", ":"), allow_nan=False).encode("ascii")
+def dump_json(value: Any) -> bytes:
+    """Return a value as compact JSON in UTF-8, with lone surrogates as escapes.
+
+    :raises TypeError, ValueError: it is not JSON.
+    """
+    return encode_json(value).encode("utf-8", "backslashreplace")

@@ -6,10 +6,11 @@ import json
 import os
 import threading
 import time
-from typing import Any, Callable, ContextManager, Dict, Mapping, Optional, Union
+from typing import Any, Callable, ContextManager, Dict, Iterator, Mapping, Optional, Union
 
 from ...errors import INTERNAL_ERROR, SERVER_BUSY, BackendError, Cancelled, RemoteError
 from ...protocol import jsonrpc
+from ...protocol.jsonio import memory_size
 from ...revisions import find_revision
 from ...rpc.fair_queue import QueuedTask
 from ...rpc.forks import end_process
@@ -23,13 +24,14 @@ from ..handling.context import CURRENT
 from ..handling.session import Session
 from ..handling.tools import call_bound, tool_error
 from ..runtime.runtime import Runtime
+from ..runtime.waiting import WaitingCall
 from .changes import TaskChanges
 from .context import RunControl, RunningRequest, TaskContext, TaskSession
 from .questions import QuestionBoard, TaskAsker
 from .record import TaskCall, TaskRecord
 from .store import TaskStore
 
-__all__ = ["TaskRun"]
+__all__ = ["TaskRun", "held_bytes"]
 
 _log = get_logger(__name__)
 #: Seconds between two texts about the status that are stored; of those in between the last one counts.
@@ -38,6 +40,13 @@ _STATUS_SECONDS = 0.2
 _LOOK_SECONDS = 2.0
 #: Attempts to store the end of a task while the store is away, and the seconds between them.
 _ATTEMPTS, _ATTEMPT_SECONDS = 60, 1.0
+#: Bytes of the objects of a run, besides what its call has brought.
+_RUN_BYTES = 6144
+
+
+def held_bytes(call: TaskCall, most: int) -> int:
+    """Return the bytes of memory that the run of a call holds, or any number above *most* if it holds more."""
+    return _RUN_BYTES + memory_size(call, most)
 
 
 class TaskRun(QueuedTask, RunControl, QuestionBoard):
@@ -72,8 +81,8 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
         revision = find_revision(call.revision)
         assert revision is not None, "the record is of a revision that this server has served"
         session = TaskSession(runtime, revision, call, record, origin)
-        params = {"name": call.tool, "arguments": call.arguments, "_meta": call.meta}
-        self._request = RunningRequest(self, params, runtime.log, origin)
+        self._params = {"name": call.tool, "arguments": call.arguments, "_meta": call.meta}
+        self._request = RunningRequest(self, self._params, runtime.log, origin)
         self.context = TaskContext(session, self._request, self, lambda _: TaskAsker(session, self))
         self.context.once_results = dict(record.once) or None
 
@@ -136,6 +145,12 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
     def cancel(self, reason: str) -> None:
         """Ask the handler to stop; the status is the caller's to set."""
         self._request.cancel(reason)
+
+    def forget(self) -> None:
+        """Let go of what the call has brought, once the run is over: it and its context hold each other."""
+        self.kwargs = None
+        self._call.arguments, self._call.declared, self._call.meta = {}, {}, {}
+        self._params.clear()
 
     def leave(self, reason: str) -> None:
         """Ask the handler to stop, and leave the task as it is to other processes."""
@@ -203,7 +218,7 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
             return True
 
         self._messages.flush()
-        with self._changes.watch(self.task_id) as changed:
+        with self._changes.watch(self.task_id) as changed, self._waiting():
             uncancel = self.context.token.add_callback(changed.set)
             try:
                 record = self._change(put)
@@ -221,11 +236,24 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
                 uncancel()
 
     def _wait(self, changed: threading.Event) -> None:
-        with self.suspended():
+        with self.release_place():
             changed.wait(_LOOK_SECONDS)
 
-    def suspended(self) -> ContextManager[None]:
-        return self.release_place()
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Return a block that counts as a waiting call: its thread waits for the client, or for another server."""
+        waiting = self._runtime.waiting
+        # Its arguments count to the bytes of the tasks.
+        handle = waiting.add(WaitingCall(self._sender, 0, self, self.cancel))
+        try:
+            yield
+        finally:
+            waiting.remove(handle)
+
+    @contextlib.contextmanager
+    def suspended(self) -> Iterator[None]:
+        with self._waiting(), self.release_place():
+            yield
 
     # --- the end ------------------------------------------------------------------------------------------------
 
@@ -238,11 +266,14 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
         record = self._store.get(self.task_id)
         if record is None or record.finished or record.run != self.run:
             return
-        self._persist(lambda: self._store.put_result(record, result))
+        if self._persist(lambda: self._store.put_result(record, result)) is False:
+            self._fail(INTERNAL_ERROR, "the task was ended: its result takes more bytes than the server keeps for tasks"
+                                       " (Limits.task_bytes)")
+            return
 
-        def end(record: TaskRecord) -> None:
-            record.is_error = is_error
-            record.end(COMPLETED, message)
+        def end(found: TaskRecord) -> None:
+            found.is_error, found.result_bytes, found.listed = is_error, record.result_bytes, record.listed
+            found.end(COMPLETED, message)
 
         self._finish(end)
 

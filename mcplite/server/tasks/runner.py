@@ -64,6 +64,11 @@ class TaskPool:
             run.release_place = self._workers.suspended
             return self._workers.enqueue(run)
 
+    def discard(self, run: TaskRun) -> bool:
+        """Remove a run that waits for a place; False if it does not."""
+        with self._lock:
+            return self._workers is not None and self._workers.discard(run)
+
     def stop(self) -> None:
         """End the threads that are idle, and the others after their tasks."""
         with self._lock:

@@ -35,7 +35,7 @@ from .changes import TaskChanges
 from .methods import TaskMethods
 from .record import TaskCall, TaskRecord
 from .roster import TaskRoster
-from .run import TaskRun
+from .run import TaskRun, held_bytes
 from .runner import QueueRunner, TaskPool, TaskRunner
 from .store import TaskStore
 
@@ -88,7 +88,7 @@ class Tasks(TaskService):
         shared = None if runtime.fleet is None else runtime.fleet.backend
         limits, name = runtime.limits, runtime.catalog.name
         backend = shared or MemoryBackend()
-        self.store = TaskStore(backend, name, limits.tasks_per_client)
+        self.store = TaskStore(backend, name, limits, self._make_way)
         self.changes = TaskChanges(runtime.letters, self._changed_here, self._changed_elsewhere, runtime.log)
         self._pool = TaskPool(limits)
         self._roster: Optional[TaskRoster] = None
@@ -164,7 +164,13 @@ class Tasks(TaskService):
     def _begin_here(self, context: RequestContext, entry: Entry, record: TaskRecord, call: TaskCall,
                     kwargs: Optional[Dict[str, Any]], meta: Optional[Dict[str, Any]] = None) -> Any:
         record.run, record.process = 1, self._note(record.id)
-        self.store.create(record, call)
+        # Another process needs the call only to begin the task again.
+        kept = call if self.shared and record.restartable else None
+        try:
+            self.store.create(record, kept, self._held_bytes(call))
+        except RemoteError:
+            self._unnote(record.id)
+            raise
         run = self._run_of(entry, record, call, context.session)
         run.kwargs = kwargs
         self._submit(run, record)
@@ -194,6 +200,13 @@ class Tasks(TaskService):
     def _note(self, task_id: str) -> int:
         return 0 if self._roster is None else self._roster.add(task_id)
 
+    def _unnote(self, task_id: str) -> None:
+        if self._roster is not None:
+            self._roster.remove(task_id)
+
+    def _held_bytes(self, call: TaskCall) -> int:
+        return held_bytes(call, self._runtime.limits.task_bytes)
+
     def _run_of(self, entry: Entry, record: TaskRecord, call: TaskCall, origin: Optional[Session]) -> TaskRun:
         run = TaskRun(self._runtime, self.store, self.changes, entry, record, call, origin)
         run.ended = self._run_ended
@@ -209,6 +222,8 @@ class Tasks(TaskService):
     def _run_ended(self, run: TaskRun) -> None:
         with self._lock:
             held = self._runs.pop(run.task_id, None)
+        run.forget()
+        self.store.budget.release(run.task_id)
         if held is None:
             return
         if self._roster is not None and not run.left:
@@ -247,17 +262,15 @@ class Tasks(TaskService):
     def _run_here(self, payload: str) -> None:
         number = self._note(payload)
         record = self.store.change(payload, lambda record: self._take(record, number))
-        call = None if record is None else self.store.call(payload)
+        call = None if record is None else self.store.call(payload, last=not record.restartable)
         if record is None or call is None:
-            if self._roster is not None:
-                self._roster.remove(payload)
+            self._unnote(payload)
             _log.info("task %s is finished, cancelled, over or run elsewhere", payload)
             return
         self.changes.tell(payload)
         entry = self._entry(call.tool)
         if record.finished or entry is None:
-            if self._roster is not None:
-                self._roster.remove(payload)
+            self._unnote(payload)
             if entry is None:
                 self._end(record, f"this process has no tool {call.tool!r}")
             return
@@ -273,6 +286,8 @@ class Tasks(TaskService):
             record.fail(INTERNAL_ERROR, _ENDED)
             return True
         record.run, record.process, record.status, record.inputs = record.run + 1, number, WORKING, {}
+        if not record.restartable:
+            record.call_bytes = 0  # it is read now, and not kept
         return True
 
     def _is_alive(self, number: int) -> bool:
@@ -312,11 +327,12 @@ class Tasks(TaskService):
             self._runtime.log.log(_log, WARNING, "%s: task %s of tool %r is %s", _ENDED, task_id, record.tool,
                                   "begun again" if call is not None else record.status)
         if call is None or record is None:
-            if again and self._roster is not None and task_id not in self._runs:
-                self._roster.remove(task_id)
+            if again and task_id not in self._runs:
+                self._unnote(task_id)
         elif not again:
             self._hand_over(record)
         elif entry is not None:
+            self.store.budget.add(record, self._held_bytes(call), 0)  # it runs, whether or not there is room
             self._submit(self._run_of(entry, record, call, None), record)
 
     def _end(self, record: TaskRecord, why: str) -> None:
@@ -334,6 +350,18 @@ class Tasks(TaskService):
         run = self._runs.get(task_id)
         if run is not None:
             run.cancel(reason)
+
+    def _make_way(self, task_id: str) -> None:
+        """End a task that has to go for another one."""
+        run, record = self._runs.get(task_id), self.store.get(task_id)
+        if record is not None and (run is None or record.finished):
+            self.store.drop(record)
+        elif run is not None:
+            reason = "the server needed the room for another client's tasks"
+            run.end_early(reason)
+            run.cancel(reason)
+            if self._pool.discard(run):
+                self._run_ended(run)
 
     def _changed_here(self, task_id: str) -> None:
         self._runtime.subscriptions.publish(NEWEST.task_notification, task_id)

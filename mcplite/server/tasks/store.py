@@ -1,18 +1,23 @@
 """Keeps tasks in the backend: a record, the call and the result of each, and a list for each client.
 
-A record is changed by comparing and replacing, so that of a cancellation and a result that come at once one counts.
+A record is changed by comparing and replacing, so that of a cancellation and a result that come at once one counts. All
+tasks together have a budget in bytes (:mod:`.budget`), and those of one client another one in a store that is shared.
 """
 
 import json
 import re
 import secrets
+import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ...backend.interface import Backend
-from ...errors import SERVER_BUSY, RemoteError
+from ...errors import INTERNAL_ERROR, SERVER_BUSY, RemoteError
 from ...protocol.state import digest
-from .record import TaskCall, TaskRecord
+from ..limits import Limits
+from .budget import TaskBudget
+from .listing import ListedTask, append_task, latest_end, listed_totals, read_list, write_list
+from .record import TaskCall, TaskRecord, dump_json
 
 __all__ = ["TaskStore"]
 
@@ -22,6 +27,8 @@ _ID = re.compile(r"[A-Za-z0-9_-]{32}")
 _ATTEMPTS = 1000
 #: Seconds between two attempts, after the first few.
 _PAUSE_SECONDS = 0.002
+#: The steps in which a list notes the bytes of a task, so that few changes of a task are changes of the list as well.
+_LISTED_STEP = 4096
 
 
 class TaskStore:
@@ -29,15 +36,21 @@ class TaskStore:
 
     :param backend: shared by the processes of the server, or the memory of this one.
     :param server: its name.
-    :param most: how many tasks are kept for one client.
+    :param limits: how many tasks are kept for one client, and how many bytes.
+    :param evict: called with the id of a task that has to go for another one, and may run; by default it is dropped.
     :param clock: returns seconds since 1970.
     """
 
-    def __init__(self, backend: Backend, server: str, most: int, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, backend: Backend, server: str, limits: Limits, evict: Optional[Callable[[str], object]] = None,
+                 clock: Callable[[], float] = time.time) -> None:
         self.backend = backend
         self._server = server
-        self._most = most
+        self._most = limits.tasks_per_client
+        #: The bytes that a client's list may note; one in the memory of this process is bounded by the budget.
+        self._most_listed = limits.task_bytes if backend.shared else sys.maxsize
         self._clock = clock
+        #: What the tasks take of this process.
+        self.budget = TaskBudget(limits.task_bytes, not backend.shared, evict or self._drop_found, clock)
 
     @staticmethod
     def new_id() -> str:
@@ -50,14 +63,37 @@ class TaskStore:
 
     # --- one task ---------------------------------------------------------------------------------------
 
-    def create(self, record: TaskRecord, call: TaskCall) -> None:
+    def create(self, record: TaskRecord, call: Optional[TaskCall], held: int = 0) -> None:
         """Store a new task.
 
-        :raises RemoteError: the client has as many unfinished ones as it may.
+        :param call: None if no other process, and no later run, needs it.
+        :param held: bytes that its run holds in this process.
+        :raises RemoteError: the client has as many unfinished ones as it may, or they take as many bytes.
         """
-        self._enlist(record)
-        self.backend.put(_key(record.id, "call"), call.dump(), record.ttl)
-        self.backend.put(_key(record.id, "record"), record.dump(), record.ttl)
+        text = b"" if call is None else call.dump()
+        record.call_bytes = len(text)
+        size, data = self._measure(record)
+        if not self.budget.add(record, held, size):
+            raise RemoteError("Server busy: unfinished tasks take the bytes that are kept for tasks; wait for one, or cancel"
+                              " one", code=SERVER_BUSY)
+        try:
+            self._enlist(record)
+            if call is not None:
+                self.backend.put(_key(record.id, "call"), text, record.ttl)
+            self.backend.put(_key(record.id, "record"), data, record.ttl)
+        except BaseException:
+            self.budget.remove(record.id)
+            raise
+
+    def _measure(self, record: TaskRecord) -> Tuple[int, bytes]:
+        """Note in a record what its list should say of its bytes; return them, and the record as it is stored."""
+        data = record.dump()
+        size = len(data) + record.call_bytes + record.result_bytes
+        listed = -(-size // _LISTED_STEP) * _LISTED_STEP
+        if self.backend.shared and listed != record.listed:
+            record.listed = listed
+            data = record.dump()
+        return size, data
 
     def get(self, task_id: Any) -> Optional[TaskRecord]:
         """Return a task; None if there is none, or its time is over."""
@@ -82,31 +118,71 @@ class TaskStore:
             if left <= 0 or not change(record):
                 return None
             record.updated = self._clock()
-            if self.backend.swap(_key(task_id, "record"), data, record.dump(), left):
-                return record
+            had_call, listed = record.call_bytes, record.listed
+            if record.finished:
+                record.call_bytes = 0
+            size, changed = self._measure(record)
+            if self.backend.swap(_key(task_id, "record"), data, changed, left):
+                if had_call and record.finished:
+                    self.backend.take(_key(task_id, "call"))
+                fits = record.listed == listed or self._relist(record)
+                return record if self.budget.count(record, size) and fits else self._end_too_large(record)
             if attempt > 2:
                 time.sleep(_PAUSE_SECONDS)
         raise RemoteError("Server busy: the task is being changed too often", code=SERVER_BUSY)
 
+    def _end_too_large(self, record: TaskRecord) -> Optional[TaskRecord]:
+        """End a task whose record has grown too large; if it is small, there is no room for any."""
+        if record.call_bytes + record.result_bytes + len(record.dump()) <= _LISTED_STEP:
+            self.drop(record)
+            return None
+
+        def fail(found: TaskRecord) -> bool:
+            found.result_bytes = 0
+            found.fail(INTERNAL_ERROR, "the task was ended: its questions, answers, results and errors take more bytes than"
+                                       " the server keeps for tasks (Limits.task_bytes)")
+            return True
+
+        self.backend.take(_key(record.id, f"result-{record.run}"))
+        return self.change(record.id, fail)
+
     def drop(self, record: TaskRecord) -> None:
         """Remove a task."""
-        for part in ("record", "call", f"result-{record.run}"):
-            self.backend.take(_key(record.id, part))
-        self._replace_list(record, lambda data, now: _write_list(
-            [item for item in _read_list(data, now) if item[0] != record.id]))
+        self._take_parts(record.id, record)
+        self._replace_list(record, lambda data, now: write_list(
+            [task for task in read_list(data, now) if task.id != record.id]))
 
-    def call(self, task_id: str) -> Optional[TaskCall]:
-        """Return the call that became a task."""
-        data = self.backend.get(_key(task_id, "call"))
+    def _drop_found(self, task_id: str) -> None:
+        record = self.get(task_id)
+        if record is not None:
+            self.drop(record)
+
+    def _take_parts(self, task_id: str, record: Optional[TaskRecord]) -> None:
+        for part in ("record", "call", *(() if record is None else (f"result-{record.run}",))):
+            self.backend.take(_key(task_id, part))
+        self.budget.remove(task_id)
+
+    def call(self, task_id: str, last: bool = False) -> Optional[TaskCall]:
+        """Return the call that became a task.
+
+        :param last: whether no other run needs it, so that it is removed.
+        """
+        data = (self.backend.take if last else self.backend.get)(_key(task_id, "call"))
         return None if data is None else TaskCall.load(data)
 
-    def put_result(self, record: TaskRecord, result: Dict[str, Any]) -> None:
-        """Store a result, before the record says that the task is completed.
+    def put_result(self, record: TaskRecord, result: Dict[str, Any]) -> bool:
+        """Store a result, before the record says that the task is completed; False if there is no room for it.
 
+        :param record: gets the bytes, for the record that says so.
         :raises TypeError, ValueError: it is not JSON.
         """
-        text, left = json.dumps(result, separators=(",", ":"), allow_nan=False), record.expires - self._clock()
-        self.backend.put(_key(record.id, f"result-{record.run}"), text.encode("ascii"), max(1.0, left))
+        data, left = dump_json(result), record.expires - self._clock()
+        before, record.result_bytes, record.call_bytes = record.listed, len(data), 0
+        size, _ = self._measure(record)
+        if not self.budget.count(record, size) or (record.listed != before and not self._relist(record)):
+            return False
+        self.backend.put(_key(record.id, f"result-{record.run}"), data, max(1.0, left))
+        return True
 
     def result(self, record: TaskRecord) -> Optional[Dict[str, Any]]:
         """Return the result of a completed task."""
@@ -127,36 +203,69 @@ class TaskStore:
 
     def list(self, owner: str) -> List[str]:
         """Return the ids of the tasks of a principal, oldest first; some may be gone."""
-        return [item for item, _ in _read_list(self.backend.get(self._list_key(owner, "")), self._clock())]
+        return [task.id for task in read_list(self.backend.get(self._list_key(owner, "")), self._clock())]
 
     def _enlist(self, record: TaskRecord) -> None:
+        new = ListedTask(record.id, record.expires, record.listed)
+
         def add(data: Optional[bytes], now: float) -> bytes:
-            if data is not None and data.count(b"\n") <= self._most:
-                return _append(data, record)  # what is over stays in it until there is no more room
-            listed = _read_list(data, now)
-            if len(listed) >= self._most:
-                listed = self._make_room(listed)
-            return _write_list([*listed, (record.id, record.expires)])
+            if data is not None:
+                number, total = listed_totals(data)
+                if number < self._most and total + new.size <= self._most_listed:
+                    return append_task(data, new)  # what is over stays in it until there is no more room
+            return write_list([*self._make_room(read_list(data, now), new), new])
 
         self._replace_list(record, add)
 
-    def _make_room(self, listed: List[Tuple[str, float]]) -> List[Tuple[str, float]]:
-        """Return the list without its oldest task that is finished, which is removed."""
-        for item in listed:
-            found = self.get(item[0])
-            if found is None or found.finished:
-                for part in ("record", "call", *(() if found is None else (f"result-{found.run}",))):
-                    self.backend.take(_key(item[0], part))
-                return [other for other in listed if other is not item]
-        raise RemoteError(f"Server busy: you have {self._most} unfinished tasks, which is the most; wait for one, or cancel"
-                          " one", code=SERVER_BUSY)
+    def _relist(self, record: TaskRecord) -> bool:
+        """Note the bytes of a task in its client's list; False if the list has no room for them."""
+        new = ListedTask(record.id, record.expires, record.listed)
 
-    def _replace_list(self, record: TaskRecord, change: Callable[[Optional[bytes], float], bytes]) -> None:
+        def replace(data: Optional[bytes], now: float) -> Optional[bytes]:
+            listed = read_list(data, now)
+            others = [task for task in listed if task.id != record.id]
+            if len(others) == len(listed):
+                return None  # it was dropped
+            grown = any(task.id == record.id and task.size < new.size for task in listed)
+            kept = {record.id, *(task.id for task in (self._make_room(others, new) if grown else others))}
+            return write_list([new if task.id == record.id else task for task in listed if task.id in kept])
+
+        try:
+            self._replace_list(record, replace)
+        except RemoteError:
+            return False
+        return True
+
+    def _make_room(self, listed: List[ListedTask], new: ListedTask) -> List[ListedTask]:
+        """Return the list without its oldest tasks that are finished, as many as have to go; they are removed.
+
+        :raises RemoteError: that is not enough.
+        """
+        left, total = len(listed), new.size + sum(task.size for task in listed)
+        going: Dict[str, Optional[TaskRecord]] = {}
+        for task in listed:
+            if left < self._most and total <= self._most_listed or new.size > self._most_listed:
+                break
+            found = self.get(task.id)
+            if found is None or found.finished:
+                left, total = left - 1, total - task.size
+                going[task.id] = found
+        if left >= self._most:
+            raise RemoteError(f"Server busy: you have {self._most} unfinished tasks, which is the most; wait for one, or cancel"
+                              " one", code=SERVER_BUSY)
+        if total > self._most_listed:
+            raise RemoteError("Server busy: your unfinished tasks take the bytes that are kept for you; wait for one, or"
+                              " cancel one", code=SERVER_BUSY)
+        for task_id, found in going.items():
+            self._take_parts(task_id, found)
+        return [task for task in listed if task.id not in going]
+
+    def _replace_list(self, record: TaskRecord, change: Callable[[Optional[bytes], float], Optional[bytes]]) -> None:
         key = self._list_key(record.owner, record.sender)
         for attempt in range(_ATTEMPTS):
             data, now = self.backend.get(key), self._clock()
             changed = change(data, now)
-            if self.backend.swap(key, data, changed, max(1.0, _latest(changed) - now)):
+            if changed is None or self.backend.swap(key, data, changed, max(1.0, latest_end(changed) - now)):
                 return
             if attempt > 2:
                 time.sleep(_PAUSE_SECONDS)
@@ -168,30 +277,3 @@ class TaskStore:
 
 def _key(task_id: str, part: str) -> str:
     return f"task-{task_id}/{part}"
-
-
-# A list of tasks is a line with the time when the last of them is over, and one for each: its id, and when it is over. A task
-# is added without reading the others, since a client may have a thousand.
-
-
-def _read_list(data: Optional[bytes], now: float) -> List[Tuple[str, float]]:
-    """Return the tasks of a list that are not over."""
-    lines = [] if data is None else data.decode("ascii").splitlines()[1:]
-    listed = [(id, float(until)) for id, until in (line.split(" ") for line in lines)]
-    return [item for item in listed if item[1] > now]
-
-
-def _write_list(listed: List[Tuple[str, float]]) -> bytes:
-    latest = max((until for _, until in listed), default=0.0)
-    return "".join([f"{latest!r}\n", *(f"{id} {until!r}\n" for id, until in listed)]).encode("ascii")
-
-
-def _append(data: bytes, record: TaskRecord) -> bytes:
-    line = f"{record.id} {record.expires!r}\n".encode("ascii")
-    if record.expires <= _latest(data):
-        return data + line
-    return f"{record.expires!r}\n".encode("ascii") + data[data.index(b"\n") + 1:] + line
-
-
-def _latest(data: bytes) -> float:
-    return float(data[:data.index(b"\n")])

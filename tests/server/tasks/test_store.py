@@ -4,6 +4,7 @@ import pytest
 
 from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import RemoteError
+from mcplite.server.limits import Limits
 from mcplite.server.tasks.record import TaskCall, TaskRecord
 from mcplite.server.tasks.store import TaskStore
 
@@ -25,7 +26,7 @@ def clock():
 
 @pytest.fixture
 def store(clock):
-    return TaskStore(MemoryBackend(clock), "s", 3, clock)
+    return TaskStore(MemoryBackend(clock), "s", Limits(tasks_per_client=3), clock=clock)
 
 
 def new(store, owner="ann", sender="", server="s", ttl=60.0):
@@ -123,3 +124,115 @@ def test_one_caller_sends_a_question(store):
     assert store.claim(record, "k") and not store.claim(record, "k") and store.claim(record, "other")
     store.release(record, "k")
     assert store.claim(record, "k")
+
+
+# --- bytes -----------------------------------------------------------------------------------------------
+
+
+class SharedBackend(MemoryBackend):
+    shared = True
+
+
+def sized(clock, shared, task_bytes=105_000):
+    return TaskStore(SharedBackend(clock) if shared else MemoryBackend(clock), "s", Limits(task_bytes=task_bytes), clock=clock)
+
+
+def large(store, size=20_000, **options):
+    record = new(store, **options)
+    store.create(record, TaskCall("t", "r", {"text": "x" * size}, {}, {}, {}, None, None))
+    return record
+
+
+def complete(store, record, result):
+    assert store.put_result(record, result)
+
+    def end(found):
+        found.result_bytes, found.listed = record.result_bytes, record.listed
+        found.end("completed", None)
+        return True
+
+    return store.change(record.id, end)
+
+
+def test_text_is_stored_as_utf8(store):
+    record = new(store)
+    store.create(record, TaskCall("t", "r", {"text": "é\ud800" * 1000}, {}, {}, {}, None, None))
+    record.once = {"text": "é"}
+    assert "é".encode() in store.backend.get(f"task-{record.id}/call") and "é".encode() in record.dump()
+    assert store.call(record.id).arguments == {"text": "é\ud800" * 1000}
+    store.put_result(record, {"text": "é\udfff"})
+    assert store.result(record) == {"text": "é\udfff"}
+
+
+def test_the_call_of_a_finished_task_is_dropped(store):
+    record = large(store)
+    changed = complete(store, record, {"content": []})
+    assert store.call(record.id) is None and changed.call_bytes == 0
+
+
+def test_the_call_is_read_for_the_last_time(store):
+    record = large(store)
+    assert store.call(record.id, last=True) is not None and store.call(record.id) is None
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_calls_take_no_more_bytes_than_there_are(clock, shared):
+    store = sized(clock, shared)
+    kept = [large(store) for _ in range(4)]
+    with pytest.raises(RemoteError, match="unfinished tasks take the bytes"):
+        large(store)
+    assert store.list("ann") == [record.id for record in kept]
+    complete(store, kept[2], {"content": []})
+    assert large(store) and store.get(kept[2].id) is not None  # its arguments were all that was large
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_results_take_no_more_bytes_than_there_are(clock, shared):
+    store = sized(clock, shared)
+    kept = []
+    for _ in range(10):
+        record = create(store)
+        complete(store, record, {"text": "x" * 20_000})
+        kept.append(record)
+    found = [record for record in kept if store.get(record.id) is not None]
+    assert found == kept[-len(found):] and 3 <= len(found) <= 5
+    assert sum(len(kept.value) for kept in store.backend._values.values()) < 110_000
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_result_that_is_too_large_is_not_stored(clock, shared):
+    store = sized(clock, shared)
+    other, record = create(store), create(store)
+    complete(store, other, {"content": []})
+    assert not store.put_result(record, {"text": "x" * 200_000})
+    assert store.result(record) is None and store.get(other.id) is not None
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_record_that_grows_too_large_is_failed(clock, shared):
+    store = sized(clock, shared)
+    record = create(store)
+
+    def grow(found):
+        found.answers["a"] = {"result": "x" * 200_000}
+        return True
+
+    changed = store.change(record.id, grow)
+    assert changed.status == "failed" and "task_bytes" in changed.message
+    assert store.get(record.id) == changed and len(changed.dump()) < 4096
+    assert store.list("ann") == [record.id] and large(store, 80_000)
+
+
+def test_each_client_has_its_bytes_in_a_shared_store(clock):
+    store = sized(clock, shared=True)
+    for owner in ("ann", "bob"):
+        assert all(large(store, owner=owner) for _ in range(4))
+        with pytest.raises(RemoteError, match="that are kept for you"):
+            large(store, owner=owner)
+
+
+def test_what_is_dropped_takes_no_bytes(store):
+    record = large(store)
+    assert store.budget.bytes > 20_000
+    store.drop(record)
+    assert store.budget.bytes == 0
