@@ -97,6 +97,11 @@ class Limits(Record):
     fleet_sessions: int = 10_000
     #: Bytes of their records in the backend. A record has what a session subscribes to, and counts four KiB at least.
     fleet_session_bytes: int = 64 << 20
+    #: States of unfinished calls that one process of a fleet stores; for one more the oldest of the sender with the most goes.
+    #: More than waiting_calls: a handler that was cancelled for want of room is begun again from its state.
+    fleet_states: int = 4096
+    #: Their bytes.
+    fleet_state_bytes: int = 32 << 20
     #: Seconds after ``initialize`` within which a session's client must send something; clients confirm at once.
     session_start_seconds: float = 30.0
     #: Seconds without requests and streams after which a session expires.

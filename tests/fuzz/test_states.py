@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from mcplite.protocol.state import Journal
-from mcplite.server.runtime.states import MemoryStateStore, States, StoredState
+from mcplite.server.limits import Limits
+from mcplite.server.runtime.states import KeptStates, MemoryStateStore, States, StoredState
 
 OLD, NEW = b"an old key of some bytes", b"a new key of some bytes"
 #: Also what no UTF-8 has: JSON can say it, in an escape.
@@ -41,7 +42,9 @@ class Clock:
 
 
 def states(*keys, server="shop", clock=None, stored=None):
-    return States(keys or (NEW,), server, 60, stored, clock or Clock())
+    clock = clock or Clock()
+    kept = None if stored is None else KeptStates(stored, Limits(), 60, print, clock)
+    return States(keys or (NEW,), server, 60, kept, clock)
 
 
 def content(journal):

@@ -41,7 +41,9 @@ class FleetAsker(ReplayAsker):
         suspension = _FleetSuspension(context, missing)
         try:
             suspension.number = leases.number
-            suspension.handle = states.write(journal, session.owner, context.method, params)
+            sender = session.sender_of(context.incoming)
+            suspension.handle = states.write(journal, session.owner, context.method, params, sender)
+            suspension.kept = [journal.once_results, list(journal.rounds)]
         except BackendError as error:
             outage.found(error)
             raise away_error() from error

@@ -79,7 +79,8 @@ class ReplayAsker(Asker):
         if not context.asked_by_return:
             self._journal.entered += 1
         self._journal.once_results = context.once_results or {}
-        state = session.runtime.states.write(self._journal, session.owner, context.method, context.incoming.params)
+        state = session.runtime.states.write(self._journal, session.owner, context.method, context.incoming.params,
+                                             session.sender_of(context.incoming))
         context.question_result = input_required(missing, state)
         raise HandlerEnded
 

@@ -67,6 +67,8 @@ class Suspension:
     number = 0
     #: The handle of the waiting call, and the state that travels; by default a new handle, and the same.
     handle = state = ""
+    #: What the handler keeps for the time after the answers, besides its request.
+    kept: Any = None
 
     def __init__(self, context: RequestContext, asked: Mapping[str, EncodedQuestion]) -> None:
         self._context = context
@@ -94,9 +96,10 @@ class Suspension:
         context = self._context
         incoming, session, token = context.incoming, context.session, context.token
         waiting, most = session.runtime.waiting, session.limits.waiting_bytes
+        size = memory_size([request_params(incoming.params), self.kept], most)
         handle = waiting.add(WaitingCall(
-            session.sender_of(incoming), memory_size(request_params(incoming.params), most), incoming.peer, self._cancel,
-            session.owner, request_digest(session, incoming), self.read, self._continue_handler, self.number), self.handle)
+            session.sender_of(incoming), size, incoming.peer, self._cancel, session.owner,
+            request_digest(session, incoming), self.read, self._continue_handler, self.number), self.handle)
         context.forget_request()
         uncancel = token.add_callback(self._woken.set)
         try:

@@ -429,8 +429,16 @@ class Runtime:
     def states(self) -> "States":
         """Creates and reads the states of handlers that ask, in a fleet."""
         if self._states is None:
-            from .states import States
+            from .states import KeptStates, States
 
             assert self.fleet is not None, "only the handlers of a fleet have states"
-            self._states = States(self.fleet.keys, self.catalog.name, self.limits.waiting_seconds, self.fleet.store)
+            kept, seconds = None, self.limits.waiting_seconds
+            if self.fleet.store is not None:
+                kept = KeptStates(self.fleet.store, self.limits, seconds, self._end_waiting)
+            self._states = States(self.fleet.keys, self.catalog.name, seconds, kept)
         return self._states
+
+    def _end_waiting(self, handle: str) -> None:
+        """Cancel the handler whose state has gone for another one, if it waits here."""
+        if self._waiting is not None:
+            self._waiting.evict(handle)

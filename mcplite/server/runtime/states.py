@@ -1,19 +1,25 @@
-"""Signs, stores and reads the states that travel with questions (``requestState``).
+"""Signs, stores and reads the states that travel with questions (``requestState``), and bounds those that are stored.
 
 Only the servers of a fleet load it; in one process a state is a random handle, see :mod:`.waiting`.
 """
 
+import contextlib
 import secrets
 import time
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
+from ...errors import BackendError
 from ...protocol.state import Journal, bound_to, open_sealed, seal
-from ...rpc.forks import new_lock
+from ...rpc.forks import new_lock, on_fork
+from ..limits import Limits
+from ..shares import Shares
 
-__all__ = ["MemoryStateStore", "States", "StoredState"]
+__all__ = ["KeptStates", "MemoryStateStore", "States", "StoredState"]
 
 #: Characters of a state, which travels in the body of a request.
 _MAX_LENGTH = 65_536
+#: Seconds between two searches for states whose time is over.
+_SWEEP_SECONDS = 1.0
 
 
 class StoredState:
@@ -67,34 +73,97 @@ class MemoryStateStore:
         return kept[0] if kept is not None and kept[1] > self._clock() else None
 
 
+class KeptStates:
+    """The states that this process has stored, within ``fleet_states`` and ``fleet_state_bytes``.
+
+    At a limit the oldest one of the sender with the most goes from the store. One that another process has taken counts
+    until its time is over; it is older than those that still wait, so it goes before them.
+
+    :param stored: keeps them.
+    :param seconds: their lifetime.
+    :param evicted: called with the handle of one that has gone for another one.
+    :param clock: returns seconds.
+    """
+
+    def __init__(self, stored: StoredState, limits: Limits, seconds: float, evicted: Callable[[str], object],
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._stored = stored
+        self._limits = limits
+        self._seconds = seconds
+        self._evicted = evicted
+        self._clock = clock
+        #: Guards ``_swept``; held for an assignment.
+        self._lock = new_lock()
+        self._begin()
+        on_fork(self, KeptStates._begin)
+
+    def _begin(self, owner: int = 0) -> None:
+        limits = self._limits
+        self._shares: "Shares[str]" = Shares(limits.fleet_states, limits.fleet_state_bytes, clock=self._clock)
+        self._swept = self._clock()
+
+    def keep(self, text: str, sender: str) -> str:
+        """Store a text, and return its handle.
+
+        :param sender: whose share it counts to.
+        :raises ValueError: it is larger than all of them may be.
+        """
+        if len(text) > self._limits.fleet_state_bytes:
+            raise ValueError(f"the answers and the results of ctx.once in this call take {len(text)} bytes, and"
+                             f" {self._limits.fleet_state_bytes} can be stored (Limits.fleet_state_bytes); return less from"
+                             " ctx.once")
+        self._sweep()
+        handle = self._stored.keep(text, self._seconds)
+        for old in self._shares.add(handle, sender, len(text)) or ():
+            with contextlib.suppress(BackendError):  # then it stays until its time is over
+                self._stored.take(old)
+            self._evicted(old)
+        return handle
+
+    def take(self, handle: str) -> Optional[str]:
+        """Remove the text of a handle from the store and return it; None if there is none."""
+        self._shares.remove(handle)
+        return self._stored.take(handle)
+
+    def _sweep(self) -> None:
+        now = self._clock()
+        with self._lock:
+            if now - self._swept < _SWEEP_SECONDS:
+                return
+            self._swept = now
+        for handle in self._shares.idle(self._seconds, self._seconds):
+            self._shares.remove(handle)
+
+
 class States:
     """Creates and reads the states of one server.
 
     :param keys: secrets; the first signs, all of them verify.
     :param server: its name, to which a state is bound.
     :param seconds: the lifetime of a state.
-    :param stored: stores the states; None lets them travel whole.
+    :param kept: stores the states; None lets them travel whole.
     :param clock: returns seconds since 1970, since other processes read the state.
     """
 
-    def __init__(self, keys: Sequence[bytes], server: str, seconds: float, stored: Optional[StoredState] = None,
+    def __init__(self, keys: Sequence[bytes], server: str, seconds: float, kept: Optional[KeptStates] = None,
                  clock: Callable[[], float] = time.time) -> None:
         self._keys = list(keys)
         self._server = server
         self._seconds = seconds
-        self._stored = stored
+        self._kept = kept
         self._clock = clock
 
-    def write(self, journal: Journal, owner: Optional[str], method: str, params: Mapping[str, Any]) -> str:
+    def write(self, journal: Journal, owner: Optional[str], method: str, params: Mapping[str, Any], sender: str = "") -> str:
         """Return the state of a request.
 
         :param owner: the key of the principal that may use it; None without authentication.
-        :raises ValueError: it is too long to travel.
+        :param sender: whose share of what is stored it counts to.
+        :raises ValueError: it is too long to travel, or to be stored.
         """
         content = journal.dump(self._clock() + self._seconds)
         text = seal(content, self._keys[0], bound_to(self._server, owner, method, params))
-        if self._stored is not None:
-            return self._stored.keep(text, self._seconds)
+        if self._kept is not None:
+            return self._kept.keep(text, sender)
         if len(text) > _MAX_LENGTH:
             raise ValueError(f"the answers and the results of ctx.once in this call take {len(text)} bytes, and {_MAX_LENGTH}"
                              " can travel; return less from ctx.once, or keep them in a store:"
@@ -124,9 +193,9 @@ class States:
 
     def open(self, state: str, owner: Optional[str], method: str, params: Mapping[str, Any]) -> Optional[Journal]:
         """Return the journal in a state; None if it is forged, expired, used already, or for another request or owner."""
-        if self._stored is None and len(state) > _MAX_LENGTH:
+        if self._kept is None and len(state) > _MAX_LENGTH:
             return None
-        text = state if self._stored is None else self._stored.take(state)
+        text = state if self._kept is None else self._kept.take(state)
         if text is None:
             return None
         content = open_sealed(text, self._keys, bound_to(self._server, owner, method, params))

@@ -92,12 +92,16 @@ class WaitingCalls:
             raise RemoteError("Server busy: the arguments of this call are too large to be kept until its questions are"
                               " answered", code=SERVER_BUSY)
         for old in going + evicted:
-            with self._lock:
-                gone = self._calls.pop(old, None)
-            self._shares.remove(old)
-            if gone is not None:
-                gone.cancel("the server needed the room for the questions of other calls")
+            self.evict(old)
         return handle
+
+    def evict(self, handle: str) -> None:
+        """Cancel a call, if it is there, for the sake of others."""
+        with self._lock:
+            gone = self._calls.pop(handle, None)
+        self._shares.remove(handle)
+        if gone is not None:
+            gone.cancel("the server needed the room for the questions of other calls")
 
     def _beyond_principal(self, owner: Optional[str]) -> List[str]:
         """Return the oldest handles of a principal, as many as it has too many."""

@@ -5,8 +5,10 @@ import weakref
 
 import pytest
 
+from mcplite.errors import BackendError
 from mcplite.protocol.state import Journal, bound_to, seal
-from mcplite.server.runtime.states import MemoryStateStore, States, StoredState
+from mcplite.server.limits import Limits
+from mcplite.server.runtime.states import KeptStates, MemoryStateStore, States, StoredState
 
 KEY = b"a key of some bytes"
 CALL = ("ada", "tools/call", {"name": "pay"})
@@ -38,7 +40,9 @@ class Store:
 
 
 def states(stored=None, clock=None, keys=(KEY,)):
-    return States(list(keys), "shop", 60, stored, clock or Clock())
+    clock = clock or Clock()
+    kept = None if stored is None else KeptStates(stored, Limits(), 60, print, clock)
+    return States(list(keys), "shop", 60, kept, clock)
 
 
 def journal(characters=0):
@@ -215,3 +219,68 @@ def test_the_store_uses_the_clock_that_only_goes_forward():
     store.put("a", b"1", 600)
     store.put("b", b"2", 600)
     assert store.take("a") == b"1" and store.take("b") == b"2"
+
+
+# --- the bounds of what one process stores -------------------------------------------------------------------
+
+
+class Process:
+    """A process that stores five states or 1,000 bytes of them."""
+
+    def __init__(self, store=None):
+        self.now, self.gone = 1000.0, []
+        self.store = store or MemoryStateStore(self.clock)
+        limits = Limits(fleet_states=5, fleet_state_bytes=1000)
+        self.states = KeptStates(StoredState(self.store), limits, 60, self.gone.append, self.clock)
+
+    def clock(self):
+        return self.now
+
+    def keep(self, sender, size=10):
+        self.now += 0.01
+        return self.states.keep("x" * size, sender)
+
+
+def test_the_oldest_of_the_sender_with_the_most_goes():
+    process = Process()
+    ann, bob = [process.keep("ann") for _ in range(4)], process.keep("bob")
+    more = process.keep("bob")
+    assert process.gone == [ann[0]] and process.states.take(ann[0]) is None
+    assert all(process.states.take(handle) for handle in (*ann[1:], bob, more))
+
+
+def test_their_bytes_are_bounded_too():
+    process = Process()
+    first, second, other = process.keep("ann", 400), process.keep("ann", 300), process.keep("bob", 200)
+    third = process.keep("ann", 300)
+    assert process.gone == [first]
+    assert [len(process.states.take(handle)) for handle in (second, other, third)] == [300, 200, 300]
+
+
+def test_one_that_is_larger_than_all_may_be():
+    process = Process()
+    handle = process.keep("ann")
+    with pytest.raises(ValueError, match="take 1001 bytes, and 1000 can be stored"):
+        process.keep("ann", 1001)
+    assert process.gone == [] and process.states.take(handle)
+
+
+def test_what_was_taken_or_is_over_makes_no_other_go():
+    process = Process()
+    for _ in range(10):
+        assert process.states.take(process.keep("ann"))
+    kept = [process.keep("ann") for _ in range(5)]
+    assert process.gone == []
+    process.now += 61
+    assert [process.keep("ann") for _ in range(5)] and process.gone == []
+    assert process.states.take(kept[0]) is None
+
+
+def test_a_store_that_is_away_does_not_stop_a_new_one():
+    class Store(MemoryStateStore):
+        def take(self, key):
+            raise BackendError("away")
+
+    process = Process(Store())
+    handles = [process.keep("ann") for _ in range(6)]
+    assert process.gone == handles[:1]
