@@ -40,9 +40,9 @@ def test_another_client_is_answered_during_an_attack(attacks, name, share):
     assert found.failed == 0 and found.tried > 0 and found.back is not None, found
     assert found.mebibytes <= MEBIBYTES and found.log <= LOG, found
     if name == "tasks":
-        # Calls are decoded before they are refused, and the threads of those that wait are those of waiting calls.
+        # Calls and results are decoded and encoded besides, and the threads of those that wait are those of waiting calls.
         limits = mcplite.Limits()
-        assert found.mebibytes <= 6 * (limits.task_bytes >> 20), found
+        assert found.mebibytes <= 8 * (limits.task_bytes >> 20), found
         assert found.threads <= limits.waiting_calls + limits.tasks_running + limits.running, found
 
 
