@@ -167,7 +167,7 @@ class Tasks(TaskService):
         # Another process needs the call only to begin the task again.
         kept = call if self.shared and record.restartable else None
         try:
-            self.store.create(record, kept, self._held_bytes(call))
+            self.store.create(record, kept, held_bytes(call, self._runtime.limits.task_bytes))
         except RemoteError:
             self._unnote(record.id)
             raise
@@ -203,9 +203,6 @@ class Tasks(TaskService):
     def _unnote(self, task_id: str) -> None:
         if self._roster is not None:
             self._roster.remove(task_id)
-
-    def _held_bytes(self, call: TaskCall) -> int:
-        return held_bytes(call, self._runtime.limits.task_bytes)
 
     def _run_of(self, entry: Entry, record: TaskRecord, call: TaskCall, origin: Optional[Session]) -> TaskRun:
         run = TaskRun(self._runtime, self.store, self.changes, entry, record, call, origin)
@@ -332,7 +329,7 @@ class Tasks(TaskService):
         elif not again:
             self._hand_over(record)
         elif entry is not None:
-            self.store.budget.add(record, self._held_bytes(call), 0)  # it runs, whether or not there is room
+            self.store.budget.add(record, held_bytes(call, self._runtime.limits.task_bytes), 0)  # whether or not there is room
             self._submit(self._run_of(entry, record, call, None), record)
 
     def _end(self, record: TaskRecord, why: str) -> None:
@@ -449,12 +446,11 @@ class Tasks(TaskService):
         return self._methods.answer(context)
 
     def listenable(self, wanted: Dict[str, Any], extensions: Dict[str, Any], owner: Optional[str]) -> Dict[str, List[str]]:
-        named = wanted.get(TASK_IDS)
+        named, most = wanted.get(TASK_IDS), self._runtime.limits.subscriptions
         if named is None:
             return {}
         if TASKS_EXTENSION not in extensions:
             raise requires_extension(f"params.notifications.{TASK_IDS}")
-        most = self._runtime.limits.subscriptions
         if not isinstance(named, list) or not all(isinstance(item, str) for item in named) or len(named) > most:
             raise InvalidParams(f"params.notifications.{TASK_IDS} must be a list of at most {most} ids of tasks")
         found = ((task_id, self.store.get(task_id)) for task_id in dict.fromkeys(named))
