@@ -6,6 +6,7 @@ A lock alone would have each of them try in turn, with the seconds of ``open_tim
 from __future__ import annotations
 
 import contextlib
+import copy
 import time
 from typing import Callable, Iterator, Optional
 
@@ -83,8 +84,6 @@ class OpeningLock:
 
 
 def _copy(error: Exception) -> Exception:
-    # Each thread raises its own, since raising changes it; copy.copy() fails for errors whose constructor takes more.
-    other = type(error).__new__(type(error), *error.args)
-    other.__dict__.update(error.__dict__)
+    other = copy.copy(error)  # each thread raises its own, since raising changes it
     other.__cause__ = error.__cause__
     return other

@@ -665,16 +665,18 @@ def test_notifications_come_on_the_get_stream(script):
         assert changed.wait(LIMIT)
 
 
+def cut_once(request, answer):
+    """Cut the first GET stream, and send a change on the one that resumes it."""
+    if "last-event-id" not in request.headers:
+        answer.events("id: g-1\nretry: 5\ndata:\n\n")
+        return answer.cut()
+    answer.events({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+    return answer.hold()
+
+
 def test_the_get_stream_is_resumed_behind_its_last_event(script):
     # HTTP-28
-    def listen(request, answer):
-        if "last-event-id" not in request.headers:
-            answer.events("id: g-1\nretry: 5\ndata:\n\n")
-            return answer.cut()
-        answer.events({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-        return answer.hold()
-
-    script.on_GET = listen
+    script.on_GET = cut_once
     changed = threading.Event()
     with connect(script, on_tools_changed=changed.set):
         assert changed.wait(LIMIT)

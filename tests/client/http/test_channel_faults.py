@@ -6,21 +6,14 @@ import pytest
 
 from mcplite.client.http.get_stream import GetStream
 from mcplite.client.http.resumption import ResumableStream
-from tests.client.http.test_channel import LIMIT, connect, script  # noqa: F401
+from tests.client.http.test_channel import LIMIT, connect, cut_once, script  # noqa: F401
 from tests.support.faults import every_fault, lines, strike
 
 
 @every_fault
 @pytest.mark.parametrize("owner, method", [(GetStream, "_listen"), (ResumableStream, "delay")], ids=["listen", "delay"])
 def test_the_get_stream_is_opened_again_after_a_fault(script, monkeypatch, caplog, owner, method, fault):  # noqa: F811
-    def listen(request, answer):
-        if "last-event-id" not in request.headers:
-            answer.events("id: g-1\nretry: 5\ndata:\n\n")
-            return answer.cut()
-        answer.events({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-        return answer.hold()
-
-    script.on_GET = listen
+    script.on_GET = cut_once
     changed = threading.Event()
     struck = strike(monkeypatch, owner, method, fault)
     with connect(script, on_tools_changed=changed.set):
