@@ -15,6 +15,7 @@ from mcplite.server.transports.connection import Connection
 from mcplite.server.transports.waiting_connections import WaitingConnections, most_connections
 from tests.support.children import wait_until
 from tests.support.rawhttp import LIMIT, Wire, begin, call, initialize, listen, post
+from tests.support.systems import posix_only
 
 PING = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux has all of 127.0.0.0/8")
@@ -223,7 +224,7 @@ def test_what_has_waited_for_too_long_is_removed():
         assert wait_until(waiting.expired) and len(waiting) == 0
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="POSIX only")
+@posix_only
 def test_a_process_that_may_open_few_files_serves_fewer_connections(monkeypatch):
     import resource
 
