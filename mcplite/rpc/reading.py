@@ -95,6 +95,27 @@ class CallerReading(Reading):
         except RequestTimeout:
             if not pending.interrupted:
                 raise  # else the thread that interrupted the call has left a reason with it
+        except ConnectionClosed:
+            # Reading notices the end. Without this, calls that fail one after another would keep the daemon from it.
+            self._read_rest(pending)
+            raise
+
+    def _read_rest(self, pending: Pending) -> None:
+        """Read what is there already, up to the end, unless another thread reads."""
+        channel = self._channel
+        if not channel.interruptible or self._role.setdefault("holder", pending) is not pending:
+            return
+        try:
+            while not self._stopped:
+                message = channel.read(0)
+                if message is None:
+                    return
+                self._receive(message)
+                channel.consume()
+        except (ProtocolError, ConnectionClosed) as error:
+            self._end(error)
+        finally:
+            self._release_role()
 
     def wait(self, pending: Pending) -> None:
         if pending.lasting:

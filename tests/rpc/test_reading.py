@@ -1,17 +1,22 @@
 """The calling threads read: for themselves and for each other."""
 
 import json
+import os
 import threading
 import time
 
 import pytest
 
+from mcplite.errors import ConnectionClosed
+from mcplite.rpc import reading
 from mcplite.rpc.channels import MemoryChannel
 from mcplite.rpc.interfaces import Delivery
 from mcplite.rpc.peer import Peer
+from mcplite.rpc.stdio.pipes import PipeChannel
 from mcplite.rpc.threads import Workers
 from tests.support.conversations import Recorder, reply
 from tests.support.faults import every_fault, strike
+from tests.support.systems import posix_only
 
 pytestmark = pytest.mark.bad_wire
 
@@ -129,6 +134,29 @@ def test_the_daemon_reads_a_channel_that_cannot_be_interrupted():
     server.join(20)
     peer.close()
     workers.stop()
+
+
+@posix_only
+def test_a_call_that_cannot_be_sent_notices_the_end(monkeypatch):
+    """Calls that fail at once, one after another, leave the daemon no pause in which it would read."""
+    monkeypatch.setattr(reading, "_PAUSE_SECONDS", 60)
+    (read_end, their_output), (their_input, write_end) = os.pipe(), os.pipe()
+    recorder, workers = Recorder(), Workers(1, 1, "test worker")
+    peer = Peer(PipeChannel(read_end, write_end, name="them", line_limit=1000), recorder, workers=workers)
+    peer.start()
+    try:
+        os.close(their_input)
+        with pytest.raises(ConnectionClosed):
+            peer.call("x", timeout=20)
+        assert not peer.closed, "it may still be heard"
+        os.write(their_output, b'{"jsonrpc":"2.0","method":"last"}\n')
+        os.close(their_output)
+        with pytest.raises(ConnectionClosed):
+            peer.call("x", timeout=20)
+        assert peer.closed and recorder.notes == [("last", None)]
+    finally:
+        peer.close()
+        workers.stop()
 
 
 @every_fault
