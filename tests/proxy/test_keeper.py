@@ -8,6 +8,7 @@ import pytest
 
 import mcplite
 from mcplite.errors import ConnectionClosed
+from mcplite.proxy import keeper
 from mcplite.proxy.keeper import Keeper
 from tests.support.faults import every_fault, lines, no_threads, strike
 
@@ -46,7 +47,8 @@ class Upstream:
 
 
 @pytest.fixture(params=["legacy", "modern"])
-def mounted(request):
+def mounted(request, monkeypatch):
+    monkeypatch.setattr(keeper, "_FIRST_PAUSE", 0.02)
     upstream, hub = Upstream(), mcplite.Server("hub")
     hub.add_tool(lambda: "own", name="own")
     hub.mount(mcplite.connect(upstream, era=request.param), prefix="up")
@@ -103,9 +105,9 @@ def test_a_mount_comes_back_after_a_fault_of_the_thread_that_keeps_it(mounted, m
     changes = queue.Queue()
     with mcplite.connect(hub, on_tools_changed=lambda: changes.put(1)) as client:
         wait_for_tools(client, changes, ["own", "up_greet"])
-        keeper = next(value for value in vars(hub.registry.providers[0]).values() if isinstance(value, Keeper))
-        struck = strike(monkeypatch, keeper._links.main.client, "ping", fault)
-        keeper.doubt()
+        kept = next(value for value in vars(hub.registry.providers[0]).values() if isinstance(value, Keeper))
+        struck = strike(monkeypatch, kept._links.main.client, "ping", fault)
+        kept.doubt()
         assert struck.wait(LIMIT)
         for _ in range(2):
             upstream.stop()
@@ -117,20 +119,25 @@ def test_a_mount_comes_back_after_a_fault_of_the_thread_that_keeps_it(mounted, m
 
 
 @every_fault
-def test_what_a_fault_has_interrupted_is_done_again(mounted, monkeypatch, fault):
+@pytest.mark.parametrize("name", ["_fault", "_look_after", "_close"])
+def test_what_a_fault_has_interrupted_is_done_again(mounted, monkeypatch, fault, name):
     hub, upstream = mounted
-    changes = queue.Queue()
+    changes, pinged = queue.Queue(), threading.Event()
     with mcplite.connect(hub, on_tools_changed=lambda: changes.put(1)) as client:
         wait_for_tools(client, changes, ["own", "up_greet"])
-        keeper = next(value for value in vars(hub.registry.providers[0]).values() if isinstance(value, Keeper))
-        for name in ("_fault", "_close", "_look_after"):
-            struck = strike(monkeypatch, keeper, name, fault)
+        kept = next(value for value in vars(hub.registry.providers[0]).values() if isinstance(value, Keeper))
+        monkeypatch.setattr(kept._links.main.client, "ping", pinged.set)
+        struck = strike(monkeypatch, kept, name, fault)
+        if name == "_close":
             upstream.stop()
-            keeper.doubt()
-            assert struck.wait(LIMIT)
-            wait_for_tools(client, changes, ["own"])
-            upstream.start()
-            wait_for_tools(client, changes, ["own", "up_greet"])
+        else:
+            kept.doubt()
+            assert pinged.wait(LIMIT)
+        assert struck.wait(LIMIT)
+        upstream.stop()
+        wait_for_tools(client, changes, ["own"])
+        upstream.start()
+        wait_for_tools(client, changes, ["own", "up_greet"])
 
 
 def test_a_mount_is_kept_once_the_system_has_a_thread(mounted, monkeypatch, caplog):
