@@ -1,7 +1,8 @@
 """HTTPS requests to authorization servers, bounded in time and size; redirects are not followed.
 
-A module of its own, beside :mod:`mcplite.net`, because its rules are stricter: no redirects at all, one time limit that
-also covers looking up the name, and errors that quote nothing of the exchange.
+They are sent by ``requests`` over connections of :mod:`mcplite.net`, which skip interim responses. A module of its own because
+its rules are stricter: no redirects at all, one time limit that also covers looking up the name, and errors that quote nothing
+of the exchange.
 """
 
 import json
@@ -57,7 +58,7 @@ def fetch_json(url: str, what: str, form: Optional[Mapping[str, str]] = None, ba
                          daemon=True).start()
         outcome = done.get(timeout=max(0.0, end - time.monotonic()))
     except queue.Empty:
-        raise FetchError(f"{what} at {shown(url)} did not answer within {_SECONDS:g} s") from None
+        raise _late(url, what) from None
     except RuntimeError as error:
         raise FetchError(f"{what} cannot be fetched: {error}") from error  # no more threads can be started
     if isinstance(outcome, Exception):
@@ -65,11 +66,19 @@ def fetch_json(url: str, what: str, form: Optional[Mapping[str, str]] = None, ba
     return outcome
 
 
+def _late(url: str, what: str) -> FetchError:
+    return FetchError(f"{what} at {shown(url)} did not answer within {_SECONDS:g} s")
+
+
 def _fetch(url: str, what: str, form: Optional[Mapping[str, str]], basic: Optional[Tuple[str, str]], until: float) -> Outcome:
+    from ...net.exchange import Stopped
+
     try:
         return _exchange(url, what, form, basic, until)
     except FetchError as error:
         return error
+    except Stopped:
+        return _late(url, what)
     except Exception as error:
         # The text of the error can quote what was sent, so only its class is shown.
         return FetchError(f"{what} at {shown(url)} could not be fetched: {type(error).__name__}")
@@ -79,9 +88,22 @@ def _exchange(url: str, what: str, form: Optional[Mapping[str, str]], basic: Opt
               until: float) -> Tuple[int, Any]:
     import requests
 
+    from ...net.adapter import Adapter
+    from ...net.exchange import Exchange, Stopped
+
+    def next_timeout() -> float:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise Stopped
+        return min(left, _READ_SECONDS)
+
+    adapter = Adapter()
+    adapter.thread.exchange = Exchange(next_timeout)
     headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
     credentials: Any = basic or (lambda request: request)  # a callable keeps requests from reading .netrc
     with requests.Session() as session:
+        for prefix in ("https://", "http://"):
+            session.mount(prefix, adapter)
         with session.request("GET" if form is None else "POST", url, data=form, headers=headers, auth=credentials, stream=True,
                              allow_redirects=False, timeout=_READ_SECONDS) as response:
             if 300 <= response.status_code < 400:
@@ -95,8 +117,6 @@ def _exchange(url: str, what: str, form: Optional[Mapping[str, str]], basic: Opt
                 content += piece
                 if len(content) > _MAX_BYTES:
                     raise FetchError(f"{what} at {shown(url)} sent more than {_MAX_BYTES} bytes")
-                if time.monotonic() > until:
-                    raise FetchError(f"{what} at {shown(url)} did not answer within {_SECONDS:g} s")
     try:
         return 200, json.loads(content)
     except (ValueError, RecursionError):

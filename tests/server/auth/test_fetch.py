@@ -71,6 +71,14 @@ def test_compressed_responses_are_refused():
     assert "compressed" in failing(lambda answer: answer.status(200, b"x", Content_Encoding="gzip"))
 
 
+@pytest.mark.parametrize("interim", [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n",
+                                     b"HTTP/1.1 102 Processing\r\n\r\n" * 3])
+@pytest.mark.parametrize("form", [None, {"token": "t"}])
+def test_interim_responses_are_not_the_answer(interim, form):
+    with play(lambda answer: (answer.raw(interim), answer.json({"keys": []}))) as script:
+        assert fetch_json(script.origin + "/x", "it", form) == (200, {"keys": []})
+
+
 @pytest.mark.parametrize("slowly", [
     lambda answer: answer.hold(),
     lambda answer: (answer.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n1"), answer.hold()),
