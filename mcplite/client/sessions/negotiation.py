@@ -275,7 +275,7 @@ class _Probe:
         self._ask = ask
         self._over = CancelToken()
         #: Not an Event, whose lock an interrupt of the main thread could leave held.
-        self._outcome: "queue.SimpleQueue[Union[DiscoverResult, Exception]]" = queue.SimpleQueue()
+        self._outcome: "queue.SimpleQueue[Union[DiscoverResult, BaseException]]" = queue.SimpleQueue()
         #: Cancelled when the answer has arrived.
         self.answered = CancelToken()
 
@@ -286,7 +286,7 @@ class _Probe:
     def _run(self) -> None:
         try:
             self._outcome.put(self._ask(self._over))
-        except Exception as error:
+        except BaseException as error:  # SystemExit of a user's hook as well: the caller waits for it
             self._outcome.put(error)
         else:
             self.answered.cancel("the server has answered without a handshake")
@@ -297,7 +297,7 @@ class _Probe:
         :raises RequestTimeout: no answer within *timeout* seconds.
         :raises MCPError: the server answered with an error.
         """
-        outcomes: List[Union[DiscoverResult, Exception]] = []
+        outcomes: List[Union[DiscoverResult, BaseException]] = []
 
         def get(seconds: float) -> bool:
             with contextlib.suppress(queue.Empty):
@@ -307,7 +307,7 @@ class _Probe:
         if not wait_interruptibly(get, timeout):
             raise RequestTimeout(f"no answer to 'server/discover' within {timeout:g} s")
         outcome = outcomes[0]
-        if isinstance(outcome, Exception):
+        if isinstance(outcome, BaseException):
             raise outcome
         return outcome
 

@@ -101,7 +101,8 @@ class ReceivedTasks:
             self._end(task, CANCELLED, error=RemoteError(str(error)))
         except RemoteError as error:
             self._end(task, FAILED, error=error)
-        except Exception:
+        except BaseException:
+            # SystemExit and KeyboardInterrupt too: the server waits for an outcome.
             _log.exception("the handler of %.100r failed", incoming.method)
             self._end(task, FAILED, error=RemoteError("Internal error", code=INTERNAL_ERROR))
         else:

@@ -27,7 +27,7 @@ class Held:
         self.began.set()
         while not (self.may.wait(0.01) or request.token.cancelled):
             pass
-        if isinstance(self.answer, Exception):
+        if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
 
@@ -79,6 +79,7 @@ def test_two_tasks_have_two_ids(held):
 
 @pytest.mark.parametrize("answer, code, text", [
     (mcplite.RemoteError("not now", code=-5, data={"a": 1}), -5, "not now"), (ValueError("secret"), -32603, "failed"),
+    (SystemExit(3), -32603, "Internal error"), (KeyboardInterrupt(), -32603, "Internal error"),
 ])
 def test_a_handler_that_fails_fails_the_task(held, answer, code, text):
     # TSK-38, TSK-39
