@@ -1,12 +1,12 @@
 """Attacks of one client on an HTTP server with default limits: what they cost, and how another client fares meanwhile.
 
-``make attacks`` runs all of them, and then all but ``costly_calls`` at once; ``python benchmarks/attacks.py NAME...``
-some. Each has a server of its own in a child process. The client of the attack has the address 127.0.0.1, the other
-one, which is a process too, 127.0.0.2 (Linux); ``--behind-proxy`` gives both the same. ``--front nginx`` or ``--front
-haproxy`` puts that proxy between both and the server, for which all requests then come from one address, over
-connections of the proxy; with ``--trust-proxy`` the server believes the address that the proxy tells, and with
-``nginx-bounded`` and ``haproxy-bounded`` the proxy bounds how many connections each client has at once. The package is
-the one of the current folder, so that an older version can be measured with this file.
+``make attacks`` runs all of them, and then all at once; ``python benchmarks/attacks.py NAME...`` some. Each has a
+server of its own in a child process. The client of the attack has the address 127.0.0.1, the other one, which is a
+process too, 127.0.0.2 (Linux); ``--behind-proxy`` gives both the same. ``--front nginx`` or ``--front haproxy`` puts
+that proxy between both and the server, for which all requests then come from one address, over connections of the
+proxy; with ``--trust-proxy`` the server believes the address that the proxy tells, and with ``nginx-bounded`` and
+``haproxy-bounded`` the proxy bounds how many connections each client has at once. The package is the one of the current
+folder, so that an older version can be measured with this file.
 """
 
 import argparse
@@ -30,7 +30,7 @@ import fronts  # noqa: E402
 __all__ = ["ATTACKS", "Outcome", "measure"]
 
 SERVER = """
-import os, sys, threading, time
+import os, sys, tempfile, threading, time
 sys.path.insert(0, os.getcwd())
 import mcplite
 mcp = mcplite.Server("attacked")
@@ -46,9 +46,13 @@ def ask(ctx: mcplite.Context, text: str = "") -> str: return ctx.elicit("Well?")
 def job(text: str = "") -> str: return text
 @mcp.tool(task="optional")
 def ask_job(ctx: mcplite.Context, text: str = "") -> str: return ctx.elicit("Well?").action
+folder = tempfile.TemporaryDirectory()
+with open(os.path.join(folder.name, "large.txt"), "wb") as file: file.write(b"x" * 9_000_000)
+mcp.add_directory("files://docs", folder.name)
 running = mcplite.serve(mcp, **({"trusted_proxies": sys.argv[1:]} if sys.argv[1:] else {})).start()
 print(running.port, flush=True)
 sys.stdin.read()
+folder.cleanup()
 os._exit(0)
 """
 PREFIX = "io.modelcontextprotocol/"
@@ -126,13 +130,17 @@ def initialize(**info: str) -> object:
         "clientInfo": {"name": "x", "version": "1", **info}}}
 
 
-def modern(tool: str, number: int, **arguments: object) -> bytes:
-    """Return a call without a session."""
+def request(method: str, number: int, name: str, params: Dict[str, object]) -> bytes:
+    """Return a request without a session, for what has this name."""
     meta = {PREFIX + "protocolVersion": MODERN, PREFIX + "clientCapabilities": {
         "elicitation": {}, "extensions": {PREFIX + "tasks": {}}}}
-    return post({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {
-        "name": tool, "arguments": arguments, "_meta": meta}}, f"MCP-Protocol-Version: {MODERN}", "Mcp-Method: tools/call",
-        f"Mcp-Name: {tool}")
+    return post({"jsonrpc": "2.0", "id": number, "method": method, "params": {**params, "_meta": meta}},
+                f"MCP-Protocol-Version: {MODERN}", f"Mcp-Method: {method}", f"Mcp-Name: {name}")
+
+
+def modern(tool: str, number: int, **arguments: object) -> bytes:
+    """Return a call without a session."""
+    return request("tools/call", number, tool, {"name": tool, "arguments": arguments})
 
 
 def answer(sock: socket.socket) -> Tuple[int, Dict[str, str], bytes]:
@@ -307,6 +315,14 @@ def handlers(port: int, stack: contextlib.ExitStack, size: int) -> None:
                 time.sleep(0.005)
 
 
+def unread_files(port: int, stack: contextlib.ExitStack, size: int) -> None:
+    """Requests for a file of 9 MB, whose client reads nothing."""
+    uri = "files://docs/large.txt"
+    for number in range(size):
+        with contextlib.suppress(OSError):
+            stack.enter_context(connect(port)).sendall(request("resources/read", number, uri, {"uri": uri}))
+
+
 def costly_calls(port: int, stack: contextlib.ExitStack, size: int) -> None:
     """Calls that take long to decode and to check, on many connections at once, for as long as the attack lasts."""
     costly = [modern("add", 1, **{f"k{number}": 1 for number in range(49_000)}),
@@ -335,18 +351,19 @@ ATTACKS: Dict[str, Tuple[Attack, int]] = {
     "sessions": (sessions, 1000), "large_sessions": (large_sessions, 100), "idle_connections": (idle_connections, 600),
     "slow_heads": (slow_heads, 600), "unfinished_bodies": (unfinished_bodies, 64), "large_calls": (large_calls, 64),
     "streams": (streams, 256), "resets": (resets, 300), "tiny_chunks": (tiny_chunks, 4), "questions": (questions, 300),
-    "tasks": (tasks, 400), "handlers": (handlers, 64), "costly_calls": (costly_calls, 40),
+    "tasks": (tasks, 400), "handlers": (handlers, 64), "unread_files": (unread_files, 100),
+    "costly_calls": (costly_calls, 40),
 }
 
 
 def together(port: int, stack: contextlib.ExitStack, size: int) -> None:
-    """All of the others at once, but for the one that takes the time of all; *size* is a percentage of theirs."""
+    """All of the others at once; *size* is a percentage of theirs."""
     def run(attack: Attack, own: contextlib.ExitStack, number: int) -> None:
-        with contextlib.suppress(OSError, ValueError, KeyError):  # the server ends what takes too much
+        with contextlib.suppress(OSError, ValueError, LookupError):  # the server ends what takes too much
             attack(port, own, number)
 
     threads = [threading.Thread(target=run, args=(attack, stack.enter_context(contextlib.ExitStack()), most * size // 100))
-               for attack, most in list(ATTACKS.values()) if attack not in (together, costly_calls)]
+               for attack, most in list(ATTACKS.values()) if attack is not together]
     for thread in threads:
         thread.start()
     for thread in threads:

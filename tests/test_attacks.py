@@ -33,7 +33,7 @@ def attacks(monkeypatch):
 @pytest.mark.parametrize("name, share", [
     ("sessions", 1.1), ("large_sessions", 0.3), ("idle_connections", 1.0), ("slow_heads", 1.0), ("unfinished_bodies", 0.5),
     ("large_calls", 0.5), ("streams", 1.1), ("resets", 0.3), ("tiny_chunks", 0.5), ("questions", 1.0), ("tasks", 1.0),
-    ("handlers", 1.0), ("costly_calls", 1.0), ("together", 0.5),
+    ("handlers", 1.0), ("unread_files", 1.0), ("costly_calls", 1.0), ("together", 0.5),
 ])
 def test_another_client_is_answered_during_an_attack(attacks, name, share):
     found = attacks.measure(name, share=share, hold=0.5)

@@ -2,7 +2,7 @@
 
 :class:`Workers` fills and empties it, with its own lock held. A module of its own so that the choice of the next task can be
 read without the threads. The turns of large messages are here, too: they are such a queue before a single place, and two layers
-of the server take them. The endpoint decodes in a turn, and the code that runs handlers checks arguments.
+of the server take them. The endpoint decodes in a turn, and the code that runs handlers checks arguments and makes answers.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ..errors import SERVER_BUSY, RemoteError
 from .deadline import Deadline
 from .forks import new_lock, on_fork
 
-__all__ = ["COSTLY", "EVERYONE", "FairQueue", "IDLE_CONNECTIONS", "IDLE_SENDERS", "QueuedTask", "Turns"]
+__all__ = ["COSTLY", "EVERYONE", "FairQueue", "IDLE_CONNECTIONS", "IDLE_SENDERS", "QueuedTask", "Turn", "Turns"]
 
 EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS = range(3)
-#: Bytes of a message, or of the memory that it takes, from which on it is decoded, or checked, in a turn.
+#: Bytes of a message, or of the memory that it takes, from which on it is decoded, checked or made in a turn.
 COSTLY = 65_536
 #: Seconds between two looks whether the client of a message that waits has left.
-_LOOK_SECONDS = 0.25
+_LOOK_SECONDS = 1.0
 #: Seconds after which a turn is passed on before it has ended: a converter of the user's may wait for something.
 _LONGEST_SECONDS = 2.0
 #: Seconds of a long turn, and of the pause after it, in which small messages that wait for the interpreter are served. Without
@@ -186,14 +186,15 @@ class FairQueue:
 # --- turns ----------------------------------------------------------------------------------------------
 
 
-class _Turn(QueuedTask):
-    """A message that waits for its turn, or has it."""
+class Turn(QueuedTask):
+    """A message that waits for its turn, or has it. :meth:`Turns.begin` returns it."""
 
-    __slots__ = ("_sender", "begun", "since", "pauses")
+    __slots__ = ("_turns", "_sender", "begun", "since", "pauses")
 
     size = 0
 
-    def __init__(self, sender: str) -> None:
+    def __init__(self, turns: Turns, sender: str) -> None:
+        self._turns = turns
         self._sender = sender
         self.begun = threading.Event()
         #: When it began.
@@ -204,6 +205,10 @@ class _Turn(QueuedTask):
     @property
     def sender(self) -> str:
         return self._sender
+
+    def end(self) -> None:
+        """End the turn, and begin that of another message; idempotent."""
+        self._turns.end(self)
 
 
 def _never() -> bool:
@@ -218,7 +223,8 @@ class Turns:
     """The turns of one server.
 
     A thread that decodes megabytes keeps the interpreter from all others for a tenth of a second at a time. When twenty do so
-    at once, a thread with a small message waits for most of them each time that it needs the interpreter again.
+    at once, a thread with a small message waits for most of them each time that it needs the interpreter again. Also the
+    memory that a message takes while it is decoded or made, which is a multiple of its bytes, is used once at a time.
 
     :param seconds: that a message waits for its turn at most.
     """
@@ -228,7 +234,7 @@ class Turns:
         #: Guards the two fields below; held for list work only.
         self._lock = new_lock()
         self._waiting = FairQueue(sys.maxsize)
-        self._current: Optional[_Turn] = None
+        self._current: Optional[Turn] = None
         on_fork(self, Turns._let_go)
 
     def _let_go(self, owner: int) -> None:
@@ -248,7 +254,18 @@ class Turns:
         :param left: returns whether the client has left, so that its message need not wait any longer.
         :raises RemoteError: it has left, or the turn has not come in time.
         """
-        turn = _Turn(sender)
+        turn = self.begin(sender, left)
+        try:
+            yield
+        finally:
+            self.end(turn)
+
+    def begin(self, sender: str, left: Callable[[], bool] = _never) -> Turn:
+        """Wait for a turn, as :meth:`turn` does, and return it; the caller ends it.
+
+        :raises RemoteError: as for :meth:`turn`.
+        """
+        turn = Turn(self, sender)
         try:
             with self._lock:
                 at_once = self._current is None
@@ -261,32 +278,33 @@ class Turns:
                 if turn.pauses:
                     time.sleep(_PAUSE_SECONDS)
                     turn.since = time.monotonic()
-            yield
-        finally:
-            self._end(turn)
+            return turn
+        except BaseException:
+            self.end(turn)
+            raise
 
-    def _wait(self, turn: _Turn, left: Callable[[], bool]) -> None:
+    def _wait(self, turn: Turn, left: Callable[[], bool]) -> None:
         deadline = Deadline(self._seconds)
         while not turn.begun.wait(_LOOK_SECONDS):
             if deadline.expired or left():
                 raise RemoteError("Server busy: too many large messages wait; try again later", code=SERVER_BUSY)
             current = self._current
             if current is not None and time.monotonic() - current.since > _LONGEST_SECONDS:
-                self._end(current)
+                self.end(current)
 
-    def _begin(self, turn: _Turn) -> None:
+    def _begin(self, turn: Turn) -> None:
         # Called with the lock held.
         self._current, turn.since = turn, time.monotonic()
 
-    def _end(self, turn: _Turn) -> None:
-        """End a turn, or the waiting for it, and pass it on."""
+    def end(self, turn: Turn) -> None:
+        """End a turn, or the waiting for it, and pass it on; idempotent."""
         with self._lock:
             if self._current is not turn:
                 self._waiting.discard(turn)
                 return
             self._current = None
             # Counted as if it still ran, so that another sender is next.
-            following = cast(Optional[_Turn], self._waiting.take([turn], EVERYONE, _fits))
+            following = cast(Optional[Turn], self._waiting.take([turn], EVERYONE, _fits))
             if following is not None:
                 self._begin(following)
                 following.pauses = following.since - turn.since > _PAUSE_SECONDS

@@ -117,6 +117,18 @@ def test_a_turn_that_lasts_too_long_is_passed_on(line, monkeypatch):
     line.end("b1", "c1")
 
 
+def test_a_turn_without_a_block_lasts_until_it_is_ended(line):
+    turn = line.turns.begin("a")
+    line.join("b1")
+    line.join("c1")
+    assert line.turns.waiting == 2 and line.begun == []
+    turn.end()
+    assert wait_until(lambda: line.begun == [("b1", 1)])
+    turn.end()
+    assert line.turns.waiting == 1, "a second end is of no other turn"
+    line.end("b1", "c1")
+
+
 @pytest.mark.parametrize("long, pauses", [(0.0, 1), (1000.0, 0)])
 def test_a_pause_follows_a_long_turn_if_another_one_waits(line, monkeypatch, long, pauses):
     slept = []

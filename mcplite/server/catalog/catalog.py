@@ -291,7 +291,8 @@ class Catalog:
         template, values = match
         if isinstance(template, ProvidedEntry):
             return self._found(template)
-        return Found(template.function, values, template.template.mime_type, self.hint_for(template.cache), template.scopes)
+        return Found(template.function, values, template.template.mime_type, self.hint_for(template.cache), template.scopes,
+                     size=template.size)
 
     def _found(self, entry: ProvidedEntry) -> Found:
         return Found(None, {}, entry.mime_type, self.hint_for(entry.cache), entry.scopes, entry.handler)

@@ -10,6 +10,7 @@ import urllib.parse
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from ...errors import InvalidParams, RegistrationError, ResourceNotFound
+from ...protocol.paths import safe_join
 from ...types import BlobResourceContents, Resource, TextResourceContents
 from .files import FileTooLarge, NotBelow, read_below
 from .media_types import is_textual, media_type
@@ -81,6 +82,13 @@ class Directory:
                 pass  # in another encoding, which its reader has to find out
         return [BlobResourceContents(uri=uri, mime_type=kind or "application/octet-stream",
                                      blob=base64.b64encode(found).decode("ascii"))]
+
+    def size(self, path: str) -> int:
+        """Return the bytes of a file, or of a folder's own entries; 0 if it cannot be read."""
+        try:
+            return os.stat(safe_join(self._root, path)).st_size
+        except (OSError, ValueError):
+            return 0
 
     def read_root(self) -> List[Union[TextResourceContents, BlobResourceContents]]:
         """Return the listing of the directory itself."""

@@ -108,7 +108,7 @@ def directory_entries(directory: "Directory", template: types.ResourceTemplate, 
     reader = compile_function(directory.read, name=template.name, kind="resource")
     entries: Dict[str, Union[ResourceEntry, TemplateEntry]] = {
         template.uri_template: TemplateEntry(template, Template(template.uri_template), reader, None, needed,
-                                             directory.resources if listed else None)}
+                                             directory.resources if listed else None, directory.size)}
     bare = directory.uri[:-1]
     for uri in (directory.uri, bare):
         if not uri.endswith((":", ":/")):

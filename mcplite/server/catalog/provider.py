@@ -125,13 +125,16 @@ class Found:
     """The reader of a resource.
 
     :param handler: reads a resource of a provider, in place of the function.
+    :param size: returns the bytes of the resource, with the arguments of the function; None if they are not known.
     """
 
     def __init__(self, function: Any, values: Mapping[str, Any], mime_type: Optional[str], cache: CacheHint,
-                 scopes: Tuple[str, ...], handler: Optional[Callable[..., Any]] = None) -> None:
+                 scopes: Tuple[str, ...], handler: Optional[Callable[..., Any]] = None,
+                 size: Optional[Callable[..., int]] = None) -> None:
         self.function = function
         self.values = values
         self.mime_type = mime_type
         self.cache = cache
         self.scopes = scopes
         self.handler = handler
+        self.size = size

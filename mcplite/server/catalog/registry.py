@@ -112,17 +112,20 @@ class TemplateEntry(OwnEntry):
     :param cache: how long clients may keep them; None for the server's hint.
     :param scopes: required of callers over HTTP.
     :param resources: returns the resources that the template stands for, to be listed; None if they are not known.
+    :param size: returns the bytes of one, with the arguments of the function; None if they are not known.
     """
 
     def __init__(self, template: ResourceTemplate, pattern: "Template", function: Function,
                  cache: "Optional[CacheHint]" = None, scopes: Tuple[str, ...] = (),
-                 resources: Optional[Callable[[], List[Resource]]] = None) -> None:
+                 resources: Optional[Callable[[], List[Resource]]] = None,
+                 size: Optional[Callable[..., int]] = None) -> None:
         self.template = template
         self.pattern = pattern
         self.function = function
         self.cache = cache
         self.scopes = scopes
         self.resources = resources
+        self.size = size
 
     def listed(self, revision: Revision) -> ResourceTemplate:
         return self.template

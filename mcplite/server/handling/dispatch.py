@@ -15,6 +15,7 @@ from ... import types
 from ...errors import Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ResourceNotFound
 from ...protocol import codec
 from ...protocol.jsonrpc import Encoded
+from ...rpc.fair_queue import COSTLY
 from ...rpc.tracing import INFO, get_logger
 from ..catalog.provider import ProvidedEntry
 from ..catalog.registry import suggestions
@@ -54,9 +55,13 @@ def answer_request(context: RequestContext, target: Target) -> None:
 
 def _answer_in_context(context: RequestContext, target: Target, around: "Optional[Around]") -> None:
     CURRENT.set(context)
-    result = _result(context, target) if around is None else around(functools.partial(_result, context, target))
-    # If the handler has waited for an answer, this is another request than before.
-    context.incoming.respond(result)
+    try:
+        result = _result(context, target) if around is None else around(functools.partial(_result, context, target))
+        # If the handler has waited for an answer, this is another request than before.
+        context.incoming.respond(result)
+    finally:
+        if context.turn is not None:
+            context.turn.end()
 
 
 def _result(context: RequestContext, target: Target) -> Any:
@@ -185,7 +190,13 @@ def _read_resource(context: RequestContext, target: Target) -> Result:
 
     def read() -> List[Any]:
         kwargs = _bind_arguments(context, found.function, found.values)
-        return resource_contents(call_until_complete(context, found.function, kwargs), uri, found.mime_type)
+        size = 0 if found.size is None else found.size(**kwargs)
+        if size >= COSTLY:
+            context.begin_turn(size)
+        value = call_until_complete(context, found.function, kwargs)
+        if isinstance(value, (str, bytes)) and len(value) >= COSTLY:
+            context.begin_turn(len(value))
+        return resource_contents(value, uri, found.mime_type)
 
     try:
         contents = _guarded(context, f"resource {uri[:200]!r}", read)

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Optional
 from ...protocol.http.headers import Headers
 from ..auth.principals import Principal
 
-__all__ = ["Around", "HTTPRequest", "never_disconnected", "no_body"]
+__all__ = ["Around", "HTTPRequest", "always_room", "never_disconnected", "no_body"]
 
 #: Called on the thread of a handler with a function that runs it; returns what that returns, before the response is sent.
 Around = Callable[[Callable[[], Any]], Any]
@@ -24,6 +24,11 @@ def no_body(limit: int) -> bytes:
 def never_disconnected() -> bool:
     """For hosts that cannot tell whether a client has disconnected."""
     return False
+
+
+def always_room(size: int) -> bool:
+    """For hosts that do not bound the answers that their clients do not read."""
+    return True
 
 
 @dataclass
@@ -55,6 +60,9 @@ class HTTPRequest:
     port: Optional[int] = None
     #: Returns whether the client has disconnected, as far as the host can tell.
     disconnected: Callable[[], bool] = field(default=never_disconnected, repr=False)
+    #: For the code that runs handlers, before it makes a large answer: called with its bytes; returns whether there is room,
+    #: after a moment's wait if there is none yet. They count until the client has read the answer.
+    reserve: Callable[[int], bool] = field(default=always_room, repr=False)
     #: Whether a handler may run on this thread.
     inline: bool = False
     #: Whether the host accepts this ``Host`` header, by a list of its own; then the origin policy does not look at its names.

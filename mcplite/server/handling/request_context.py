@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Dict, Iterator, Mapping, Optional
 
+from ...errors import SERVER_BUSY, RemoteError
 from ...protocol.jsonio import first_members
-from ...rpc.fair_queue import COSTLY
+from ...rpc.fair_queue import COSTLY, Turn
 from .context import Context
 
 # What a start and a list do not need is imported by the functions that use it.
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from ...rpc.incoming import Incoming
     from ..functions.function import Function
     from ..runtime.runtime import Runtime
-    from .session import Session
+    from .session import RequestFacts, Session
     from .timeout import Timeout
 
 __all__ = ["RequestContext"]
@@ -37,6 +38,9 @@ class RequestContext(Context):
 
     #: Whether a server that mounts another reads the result, or middleware of a mounted server, so that it must be an object.
     result_is_read = False
+
+    #: The turn in which a large answer is made, until it is sent.
+    turn: Optional[Turn] = None
 
     @property
     def runtime(self) -> Runtime:
@@ -70,6 +74,20 @@ class RequestContext(Context):
             return function.bind(arguments)
         with self.session.runtime.turns.turn(incoming.sender, lambda: self.cancelled):
             return function.bind(arguments)
+
+    def begin_turn(self, size: int) -> None:
+        """Wait for a turn in which a large answer is made, if the request has none yet; it lasts until the answer is sent.
+
+        :param size: the bytes of the answer, roughly.
+        :raises RemoteError: the request was cancelled, the turn has not come in time, or too much is unread.
+        """
+        if self.turn is not None:
+            return
+        incoming = self.incoming
+        self.turn = self.session.runtime.turns.begin(incoming.sender, lambda: self.cancelled)
+        facts: Optional[RequestFacts] = incoming.facts
+        if facts is not None and facts.http is not None and not facts.http.reserve(size):
+            raise RemoteError("Server busy: too many large answers are unread; try again later", code=SERVER_BUSY)
 
     @property
     def once_results(self) -> Optional[Dict[str, Any]]:

@@ -131,6 +131,8 @@ def _run(context: RequestContext, name: str, function: Function, kwargs: Dict[st
             write = function.output.writers.get(revision) or _writer(function.output, revision)
             encoded = write(value, session.result_end)
             if encoded is not None:
+                if encoded.parts is not None:  # a long text, which is encoded when it is sent
+                    context.begin_turn(len(encoded.parts[1]))
                 return encoded
         result = tool_result(value, function)
         result.structured_content = function.output.value_for(result.structured_content, revision)

@@ -259,12 +259,13 @@ class Connection:
                 remote, sender = client, sender_at(client)
         body = RequestBody(self._client, head, self._plan, self._limits, self._budget, sender)
         request = HTTPRequest(head.method, head.path, head.headers, head.query, read=body.read, remote=remote, network=sender,
-                              port=self._port, disconnected=self._client.disconnected, inline=True)
+                              port=self._port, disconnected=self._client.disconnected, reserve=body.reserve, inline=True)
         response = self._handle(request)
         try:
             again = self._respond(head, body, response)
         finally:
-            if body.counted:
+            body.over = True
+            if body.counted or body.planned is not None:
                 body.close()
             if response.streaming:
                 response.close()

@@ -22,6 +22,7 @@ from ..http.origins import LOOPBACK
 from ..runtime.runtime import Runtime
 from ..shares import Shares
 from .connection import Connection
+from .freed_memory import FreedMemory
 from .poller import Poller
 from .request_body import BodyBudget
 from .signals import StopRequest, stop_signals
@@ -108,6 +109,7 @@ class HTTPServer:
         #: Set under the lock above; connections read it without.
         self._closing = new_event()
         self._budget = BodyBudget(self.limits)
+        self._memory = FreedMemory()
         self._started = False
         #: The calls of serve_forever() that wait; guarded by the condition above.
         self._serving_forever: List[StopRequest] = []
@@ -262,6 +264,7 @@ class HTTPServer:
             for connection in self._waiting.expired():
                 self._refuse(connection)
             self._admit_waiting()
+        self._memory.give_back()
         return self.endpoint.sweep() or bool(self._connections)
 
     def _on_closed(self, connection: Connection) -> None:

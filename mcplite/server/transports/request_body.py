@@ -8,7 +8,7 @@ import io
 import socket
 import sys
 import time
-from typing import Hashable, List, Optional
+from typing import Hashable, List, Optional, Union
 
 from ...protocol.http.http1 import BadRequest, ChunkedDecoder, RequestHead
 from ...protocol.jsonio import count_elements
@@ -17,7 +17,7 @@ from ..limits import Limits
 from ..shares import Shares
 from .client_socket import ClientGone, ClientSocket
 
-__all__ = ["SMALL_BODY", "BodyBudget", "RequestBody"]
+__all__ = ["SMALL_BODY", "BodyBudget", "PlannedAnswer", "RequestBody"]
 
 _PIECE = 1 << 18
 #: Seconds after which the rate of a body is checked.
@@ -26,6 +26,9 @@ _RATE_AFTER_SECONDS = 5.0
 SMALL_BODY = 4096
 #: Bytes that an object, an array or one of their members takes when it is decoded, roughly.
 _ELEMENT_BYTES = 64
+#: Seconds that an answer waits for room, and between two looks for it. One answer waits at a time: it has a turn.
+_ROOM_SECONDS = 0.5
+_LOOK_SECONDS = 0.01
 _REFUSED = "the request bodies of all clients together are too large; try again later"
 
 
@@ -33,16 +36,35 @@ class BodyBudget:
     """The bodies that are read and served at once, bounded in bytes, and so the heads that have not arrived whole.
 
     At the limit the oldest unfinished one of the client with the most is refused. An answer whose client does not read it as
-    fast as it is sent counts like an unfinished body.
+    fast as it is sent counts like an unfinished body, and a large one from before it is made.
 
     :param limits: of the server.
     """
 
     def __init__(self, limits: Limits) -> None:
-        self.shares: Shares[RequestBody] = Shares(sys.maxsize, limits.body_bytes_at_once,
-                                                  busy=lambda body: body.complete)
+        self.shares: Shares[Union[RequestBody, PlannedAnswer]] = Shares(sys.maxsize, limits.body_bytes_at_once,
+                                                                        busy=lambda counted: counted.complete)
         #: The connections on which such a head arrives.
         self.heads: Shares[Hashable] = Shares(sys.maxsize, limits.head_bytes_at_once)
+
+
+class PlannedAnswer:
+    """A large answer that is being made, and then sent, as it counts to the budget.
+
+    :param body: of its request.
+    """
+
+    __slots__ = ("_body",)
+
+    #: As of an unfinished body: it can be cut off.
+    complete = False
+
+    def __init__(self, body: "RequestBody") -> None:
+        self._body = body
+
+    def refuse(self) -> None:
+        """Make room for another one, from any thread: the request loses its client."""
+        self._body.refuse()
 
 
 class RequestBody:
@@ -54,7 +76,7 @@ class RequestBody:
     """
 
     __slots__ = ("_client", "_head", "_plan", "_limits", "_shares", "_sender", "counted", "_refused", "_started", "_bytes",
-                 "_answered", "complete", "unread")
+                 "_answered", "complete", "unread", "planned", "over")
 
     def __init__(self, client: ClientSocket, head: RequestHead, plan: Optional[int], limits: Limits, budget: BodyBudget,
                  sender: str) -> None:
@@ -76,6 +98,10 @@ class RequestBody:
         self.complete = False
         #: Whether part of the body may still follow on the socket, so that it cannot be reused.
         self.unread = plan != 0
+        #: The large answer that :meth:`reserve` counts.
+        self.planned: Optional[PlannedAnswer] = None
+        #: Whether the request was answered, or its client has left; set before :meth:`close`.
+        self.over = False
 
     def read(self, limit: int) -> bytes:
         """Return the whole body.
@@ -116,11 +142,34 @@ class RequestBody:
         """Note that the request was answered."""
         if self.counted:
             self._shares.remove(self)
+        if self.planned is not None:
+            self._shares.remove(self.planned)
 
     def refuse(self) -> None:
         """Make room for another body, from any thread: stop reading this one; a request in progress loses its client."""
         self._refused = True
         self._client.shut(socket.SHUT_RDWR if self.complete or self._answered else socket.SHUT_RD)
+
+    def reserve(self, size: int) -> bool:
+        """Count an answer that is about to be made, until :meth:`close`; return whether there is room for it.
+
+        Another answer may be cut off for it, but not before its client had a moment to read it. On the thread of the handler,
+        while that of the connection may send what comes before the answer.
+
+        :param size: its bytes.
+        """
+        end = time.monotonic() + _ROOM_SECONDS
+        size = min(size, self._limits.body_bytes_at_once)
+        while self._shares.bytes + size > self._limits.body_bytes_at_once and time.monotonic() < end:
+            time.sleep(_LOOK_SECONDS)
+        self._answered, self.complete = True, False
+        planned = self.planned = PlannedAnswer(self)
+        going = self._shares.add(planned, self._sender, size)
+        for other in going or ():
+            other.refuse()
+        if self.over:
+            self._shares.remove(planned)  # close() was called before there was something to remove
+        return going is not None
 
     def count_answer(self, size: int) -> None:
         """Note that the client has not read the answer yet, which takes so many bytes until :meth:`close`.
@@ -146,7 +195,7 @@ class RequestBody:
 
         :raises UnreadableBody: there is no room for them.
         """
-        going: Optional[List[RequestBody]]
+        going: Optional[List[Union[RequestBody, PlannedAnswer]]]
         if self.counted:
             going = self._shares.resize(self, size)
         else:

@@ -34,6 +34,12 @@ def content_of(contents):
                                            ("./a.txt", "text"), ("north//b.txt", "grüße")])
 def test_files_are_text_if_they_are_utf8(maps, path, content):
     assert content_of(maps.read(path)) == content
+    assert maps.size(path) == len(content.encode() if isinstance(content, str) else content)
+
+
+@pytest.mark.parametrize("path", ["missing", "../secret", "/a.txt", "a\0"])
+def test_what_cannot_be_read_has_no_size(maps, path):
+    assert maps.size(path) == 0
 
 
 @pytest.mark.parametrize("path, listing, uri", [

@@ -1,7 +1,15 @@
 """What the library needs of a context is not part of what handlers see of it; the same holds for the server's class."""
 
+import threading
+
+import pytest
+
 import mcplite
+from mcplite.errors import SERVER_BUSY, RemoteError
+from mcplite.rpc.fair_queue import COSTLY
 from mcplite.server.handling.request_context import RequestContext
+from mcplite.server.transports.request_body import RequestBody
+from tests.support.children import wait_until
 
 CONTEXT = """
     ask can_elicit can_elicit_url can_list_roots can_sample cancelled check_cancelled client_capabilities client_info
@@ -43,3 +51,72 @@ def test_a_handler_gets_the_context_of_its_request():
     with mcplite.connect(mcp) as client:
         assert client.call_tool("look").text == "tools/call"
     assert isinstance(seen[0], RequestContext) and isinstance(seen[0], mcplite.Context)
+
+
+@pytest.fixture
+def large(tmp_path):
+    """A server with large answers of each kind, by what asks for them."""
+    (tmp_path / "large.txt").write_text("x" * COSTLY)
+    (tmp_path / "small.txt").write_text("x" * 10)
+    mcp = mcplite.Server("large")
+    mcp.add_directory("files://all", str(tmp_path))
+
+    @mcp.tool
+    def text(size: int = COSTLY + 1) -> str:
+        return "x" * size
+
+    @mcp.resource("made://text")
+    def made_text() -> str:
+        return "x" * COSTLY
+
+    @mcp.resource("made://bytes")
+    def made_bytes() -> bytes:
+        return b"x" * COSTLY
+
+    return mcp
+
+
+LARGE = {"a file": lambda client: client.read_resource("files://all/large.txt"),
+         "a text": lambda client: client.read_resource("made://text"),
+         "bytes": lambda client: client.read_resource("made://bytes"),
+         "a result": lambda client: client.call_tool("text")}
+SMALL = {"a file": lambda client: client.read_resource("files://all/small.txt"),
+         "a result": lambda client: client.call_tool("text", {"size": 10})}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_large_answers_are_made_one_at_a_time(large, kind):
+    turns, finished = large.runtime.turns, []
+    with mcplite.serve(large) as served, mcplite.connect(served.url) as client:
+        before = turns.begin("another client")
+        thread = threading.Thread(target=lambda: finished.append(LARGE[kind](client)))
+        thread.start()
+        assert wait_until(lambda: turns.waiting == 1) and not finished
+        for ask in SMALL.values():
+            assert ask(client)  # is not large, so it does not wait
+        before.end()
+        thread.join(30)
+        assert finished and turns.waiting == 0
+        turns.begin("another client").end()  # the turn has ended
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_a_large_answer_counts_before_it_is_made_and_until_it_is_read(large, kind, monkeypatch):
+    counted, reserve = [], RequestBody.reserve
+
+    def note(body, size):
+        counted.append((size, reserve(body, size)))
+        return counted[-1][1]
+
+    monkeypatch.setattr(RequestBody, "reserve", note)
+    with mcplite.serve(large) as served, mcplite.connect(served.url) as client:
+        assert LARGE[kind](client)
+        size, given = counted.pop()
+        assert size >= COSTLY and given and not counted
+        for ask in SMALL.values():
+            ask(client)
+        assert not counted
+        monkeypatch.setattr(RequestBody, "reserve", lambda body, size: False)
+        with pytest.raises(RemoteError, match="too many large answers are unread") as caught:
+            LARGE[kind](client)
+        assert caught.value.code == SERVER_BUSY

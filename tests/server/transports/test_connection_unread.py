@@ -51,8 +51,8 @@ def test_the_oldest_answer_that_is_not_read_is_cut_off(served, tool):
         with Wire(made.port) as control:
             session = begin(control)
         wires, shares, newest = [], made._budget.shares, None
-        for _ in range(4):
-            wires.append(stack.enter_context(Wire(made.port, small=True)).send(post(call(tool), session)))
+        for number in range(4):
+            wires.append(stack.enter_context(Wire(made.port, small=True)).send(post(call(tool, id=number), session)))
             assert wait_until(lambda last=newest: shares.items()[-1:] not in ([], [last]))
             newest, = shares.items()[-1:]
             assert len(shares) == min(len(wires), 2)

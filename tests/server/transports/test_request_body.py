@@ -191,3 +191,54 @@ def test_a_client_that_leaves_or_a_lack_of_memory_is_no_fault(ends, monkeypatch,
         body.read(LIMIT)
     assert caught.value.status == (503 if isinstance(error, MemoryError) else 400) and body.unread
     body.close()
+
+
+def test_room_for_an_answer_is_taken_from_the_oldest_one_after_a_moment(ends, monkeypatch):
+    monkeypatch.setattr(request_body, "_ROOM_SECONDS", 0.02)
+    budget = BodyBudget(mcplite.Limits(body_bytes_at_once=100))
+    first, other = socket.socketpair()
+    with first, other:
+        old, _ = body_of(first, 0, budget=budget, body_bytes_at_once=100)
+        new, _ = body_of(ends[0], 0, budget=budget, body_bytes_at_once=100)
+        assert old.reserve(60) and budget.shares.bytes == 60
+        assert new.reserve(1000), "one answer alone may be larger than the budget"
+        assert budget.shares.items() == [new.planned] and budget.shares.bytes == 100
+        other.settimeout(30)
+        assert other.recv(1) == b"", "the client of the older answer is cut off"
+        new.over = True
+        new.close()
+        assert len(budget.shares) == 0
+
+
+def test_an_answer_waits_for_one_that_is_read(ends, monkeypatch):
+    monkeypatch.setattr(request_body, "_ROOM_SECONDS", 60)
+    budget = BodyBudget(mcplite.Limits(body_bytes_at_once=100))
+    old, _ = body_of(ends[1], 0, budget=budget, body_bytes_at_once=100)
+    new, _ = body_of(ends[0], 0, budget=budget, body_bytes_at_once=100)
+    assert old.reserve(60)
+    reserved = []
+    thread = threading.Thread(target=lambda: reserved.append(new.reserve(60)))
+    thread.start()
+    old.close()
+    thread.join(30)
+    assert reserved == [True] and budget.shares.items() == [new.planned]
+    ends[0].sendall(b"x")
+    assert ends[1].recv(1) == b"x", "no client was cut off"
+
+
+def test_there_is_no_room_beside_bodies_that_are_served(ends, monkeypatch):
+    monkeypatch.setattr(request_body, "_ROOM_SECONDS", 0.02)
+    budget = BodyBudget(mcplite.Limits(body_bytes_at_once=100_000))
+    served, _ = body_of(ends[1], 40_000, buffered=b"x" * 40_000, budget=budget, body_bytes_at_once=100_000)
+    served.read(50_000)
+    new, _ = body_of(ends[0], 0, budget=budget, body_bytes_at_once=100_000)
+    assert not new.reserve(60_000) and len(budget.shares) == 1
+
+
+def test_an_answer_whose_client_has_left_counts_to_nothing(ends):
+    budget = BodyBudget(mcplite.Limits())
+    body, _ = body_of(ends[0], 0, budget=budget)
+    body.over = True
+    body.close()
+    body.reserve(60)
+    assert len(budget.shares) == 0
