@@ -303,6 +303,8 @@ class Turns:
                 self._waiting.discard(turn)
                 return
             self._current = None
+            if not self._waiting.count:
+                return
             # Counted as if it still ran, so that another sender is next.
             following = cast(Optional[Turn], self._waiting.take([turn], EVERYONE, _fits))
             if following is not None:

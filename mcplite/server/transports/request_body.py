@@ -158,10 +158,12 @@ class RequestBody:
 
         :param size: its bytes.
         """
-        end = time.monotonic() + _ROOM_SECONDS
-        size = min(size, self._limits.body_bytes_at_once)
-        while self._shares.bytes + size > self._limits.body_bytes_at_once and time.monotonic() < end:
-            time.sleep(_LOOK_SECONDS)
+        most = self._limits.body_bytes_at_once
+        size = min(size, most)
+        if self._shares.bytes + size > most:
+            end = time.monotonic() + _ROOM_SECONDS
+            while self._shares.bytes + size > most and time.monotonic() < end:
+                time.sleep(_LOOK_SECONDS)
         self._answered, self.complete = True, False
         planned = self.planned = PlannedAnswer(self)
         going = self._shares.add(planned, self._sender, size)
