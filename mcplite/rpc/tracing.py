@@ -335,9 +335,16 @@ class Trace:
     def __init__(self, name: str, write: Callable[[str], object]) -> None:
         self._name = name
         self._write = write
+        self._faults = FaultLog(_log)
 
     def __call__(self, direction: str, data: bytes) -> None:
-        """Write one message: *direction* is "->" for sent and "<-" for received."""
+        """Write one message: *direction* is "->" for sent and "<-" for received. A line that cannot be written is left out."""
+        try:
+            self._write_line(direction, data)
+        except Exception:  # the message is sent, or processed, all the same
+            self._faults.note("a message of %s could not be traced", self._name)
+
+    def _write_line(self, direction: str, data: bytes) -> None:
         # Masked before it is cut, so that a cut cannot leave half of a secret.
         text = mask(data).decode("utf-8", "backslashreplace")
         shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + " ..."

@@ -119,6 +119,16 @@ def test_bytes_that_are_not_text_are_escaped():
     assert "\\xff\\xfe{" in lines[0]
 
 
+def test_a_line_that_cannot_be_written_does_not_keep_the_message(caplog):
+    def fail(line):
+        raise MemoryError
+
+    trace = Trace("it", fail)
+    trace("->", b"{}")
+    trace("<-", b"{}")
+    assert caplog.text.count("a message of it could not be traced") == 1
+
+
 def test_a_path_names_a_file_that_is_appended_to(tmp_path):
     path = tmp_path / "wire.log"
     path.write_text("before\n")

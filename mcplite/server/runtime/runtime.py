@@ -272,15 +272,12 @@ class Runtime:
             self.tasks.start()
 
     def _stop_listening(self) -> None:
-        for service in self._services.values():
-            service.stop()
-        if self.tasks is not None:
-            self.tasks.stop()
-        if self.letters is not None and self.leases is not None:
-            self.letters.stop()
-            self.leases.stop()
-        if self._news is not None:
-            self._news.stop()
+        for part in (*self._services.values(), self.tasks, self.letters, self.leases, self._news):
+            try:
+                if part is not None:
+                    part.stop()
+            except Exception:  # the others are stopped all the same
+                _log.exception("a part of %r failed at its end: %s", self.catalog.name, type(part).__name__.lower())
 
     def leave(self) -> None:
         """Count one user less; the last leaves the lifespan and ends the workers."""

@@ -223,19 +223,31 @@ class Tasks(TaskService):
         self.store.budget.release(run.task_id)
         if held is None:
             return
-        if self._roster is not None and not run.left:
-            try:
+        try:
+            if self._roster is not None and not run.left:
                 self._roster.remove(run.task_id)
-            except BackendError as error:
-                self._runtime.log.log(_log, WARNING, "the end of a task was not noted: %s", error)
-        self._runtime.leave()
+        except BackendError as error:
+            self._runtime.log.log(_log, WARNING, "the end of a task was not noted: %s", error)
+        finally:
+            self._runtime.leave()
 
     def _submit(self, run: TaskRun, record: TaskRecord) -> None:
-        self._hold(run)
-        if not self._pool.submit(run):
-            self._run_ended(run)
-            self.store.drop(record)
+        try:
+            self._hold(run)
+            placed = self._pool.submit(run)
+        except BaseException:
+            self._give_up(run, record)
+            raise
+        if not placed:
+            self._give_up(run, record)
             raise RemoteError("Server busy: too many tasks are waiting; try again later", code=SERVER_BUSY)
+
+    def _give_up(self, run: TaskRun, record: TaskRecord) -> None:
+        """Forget a run that does not begin, and its task."""
+        try:
+            self._run_ended(run)
+        finally:
+            self.store.drop(record)
 
     def _hand_over(self, record: TaskRecord) -> None:
         assert self._runner is not None, "only tasks of a runner are handed over"
@@ -272,7 +284,11 @@ class Tasks(TaskService):
                 self._end(record, f"this process has no tool {call.tool!r}")
             return
         run = self._run_of(entry, record, call, None)
-        self._hold(run)
+        try:
+            self._hold(run)
+        except BaseException:
+            self._run_ended(run)
+            raise
         run.execute()
 
     def _take(self, record: TaskRecord, number: int) -> bool:

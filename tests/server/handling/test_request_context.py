@@ -5,6 +5,7 @@ import threading
 import pytest
 
 import mcplite
+from mcplite.client.sessions import busy
 from mcplite.errors import SERVER_BUSY, RemoteError
 from mcplite.rpc.fair_queue import COSTLY
 from mcplite.server.handling.request_context import RequestContext
@@ -109,6 +110,7 @@ def test_a_large_answer_counts_before_it_is_made_and_until_it_is_read(large, kin
         return counted[-1][1]
 
     monkeypatch.setattr(RequestBody, "reserve", note)
+    monkeypatch.setattr(busy, "_MOST_SECONDS", 0)
     with mcplite.serve(large) as served, mcplite.connect(served.url) as client:
         assert LARGE[kind](client)
         size, given = counted.pop()

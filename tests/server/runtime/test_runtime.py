@@ -32,3 +32,25 @@ def test_close_ends_every_connection(connect, server):
     for client in clients:
         assert client.peer.wait_closed(20)
     server.close()
+
+
+def test_a_part_that_fails_at_its_end_does_not_keep_the_others(connect, caplog):
+    class Part:
+        def __init__(self, error=None):
+            self.error, self.stopped = error, False
+
+        def start(self):
+            pass
+
+        def stop(self):
+            self.stopped = True
+            if self.error is not None:
+                raise self.error
+
+    server = Server("parts")
+    parts = Part(MemoryError()), Part(OSError("no descriptor")), Part()
+    for number, part in enumerate(parts):
+        server.runtime.add_service(str(number), part)
+    connect(server).close()
+    assert all(part.stopped for part in parts) and server.runtime._workers is None
+    assert caplog.text.count("a part of 'parts' failed at its end: part") == 2

@@ -1,9 +1,14 @@
 """The thread that looks after tasks goes on after any one fault."""
 
+import operator
 import time
 
+import pytest
+
+from mcplite.errors import RemoteError
 from mcplite.revisions import JULY_2026
 from tests.server.tasks.test_service import Process, Shared, two  # noqa: F401
+from tests.support.children import wait_until
 from tests.support.faults import every_fault, lines, no_threads, strike
 from tests.support.taskclients import LIMIT, task_client
 
@@ -42,3 +47,23 @@ def test_tasks_are_looked_after_once_the_system_has_a_thread(two, monkeypatch, c
             wait_taken(task, other)
         other.go.set()
         second.until(own)
+
+
+@every_fault
+@pytest.mark.parametrize("name", ["_roster.remove", "_keep", "_pool.submit"])
+def test_a_fault_around_a_task_keeps_no_server_from_its_end(two, monkeypatch, fault, name):  # noqa: F811
+    one, _ = two
+    runtime = one.mcp.runtime
+    with task_client(one.mcp, JULY_2026) as client:
+        owner, _, method = ("tasks." + name).rpartition(".")
+        one.go.set()
+        struck = strike(monkeypatch, operator.attrgetter(owner)(runtime), method, fault)
+        if method == "remove":
+            client.until(client.start("wait"))
+        else:
+            with pytest.raises(RemoteError, match="Internal error"):
+                client.start("wait")
+        assert struck.wait(LIMIT)
+        client.until(client.start("wait"))  # the next one is run
+        assert wait_until(lambda: not runtime.tasks._runs)
+    assert wait_until(lambda: not runtime._users)
