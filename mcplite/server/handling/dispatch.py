@@ -122,8 +122,18 @@ def _own(context: RequestContext, target: Target) -> Result:
     assert own is not None
     result = _guarded(context, context.method, functools.partial(own, context.params, context))
     if isinstance(getattr(own, "__self__", None), ProvidedEntry):
+        size = _characters(result)
+        if size >= COSTLY:
+            context.begin_turn(size)
         return result  # type: ignore[no-any-return]  # the provider has encoded it
     return {} if result is None else codec.encode(result, context.session.revision)
+
+
+def _characters(result: Any) -> int:
+    """Return how many characters the items of a result have that a provider has encoded."""
+    items = result.get("contents") or result.get("content") if isinstance(result, dict) else None
+    return sum(len(value) for item in items or () if isinstance(item, dict)
+               for value in item.values() if isinstance(value, str))
 
 
 def _text(params: Mapping[str, Any], name: str, where: str = "params") -> str:

@@ -1,5 +1,6 @@
 """What the library needs of a context is not part of what handlers see of it; the same holds for the server's class."""
 
+import contextlib
 import threading
 
 import pytest
@@ -81,14 +82,31 @@ LARGE = {"a file": lambda client: client.read_resource("files://all/large.txt"),
          "a text": lambda client: client.read_resource("made://text"),
          "bytes": lambda client: client.read_resource("made://bytes"),
          "a result": lambda client: client.call_tool("text")}
+#: The server itself, and one that passes its answers on.
+KINDS = pytest.mark.parametrize("mounted, kind", [(False, kind) for kind in LARGE] + [(True, "a file"), (True, "a result")])
 SMALL = {"a file": lambda client: client.read_resource("files://all/small.txt"),
          "a result": lambda client: client.call_tool("text", {"size": 10})}
 
 
-@pytest.mark.parametrize("kind", LARGE)
-def test_large_answers_are_made_one_at_a_time(large, kind):
-    turns, finished = large.runtime.turns, []
-    with mcplite.serve(large) as served, mcplite.connect(served.url) as client:
+@contextlib.contextmanager
+def connected(server, mounted):
+    """Yield a client over HTTP, and the server that it is connected to."""
+    with mcplite.serve(server) as served:
+        if not mounted:
+            with mcplite.connect(served.url) as client:
+                yield client, server
+            return
+        hub = mcplite.Server("hub")
+        hub.mount(mcplite.connect(served.url))
+        with mcplite.serve(hub) as outer, mcplite.connect(outer.url) as client:
+            yield client, hub
+
+
+@KINDS
+def test_large_answers_are_made_one_at_a_time(large, kind, mounted):
+    finished = []
+    with connected(large, mounted) as (client, server):
+        turns = server.runtime.turns
         before = turns.begin("another client")
         thread = threading.Thread(target=lambda: finished.append(LARGE[kind](client)))
         thread.start()
@@ -101,8 +119,8 @@ def test_large_answers_are_made_one_at_a_time(large, kind):
         turns.begin("another client").end()  # the turn has ended
 
 
-@pytest.mark.parametrize("kind", LARGE)
-def test_a_large_answer_counts_before_it_is_made_and_until_it_is_read(large, kind, monkeypatch):
+@KINDS
+def test_a_large_answer_counts_before_it_is_made_and_until_it_is_read(large, kind, mounted, monkeypatch):
     counted, reserve = [], RequestBody.reserve
 
     def note(body, size):
@@ -111,10 +129,10 @@ def test_a_large_answer_counts_before_it_is_made_and_until_it_is_read(large, kin
 
     monkeypatch.setattr(RequestBody, "reserve", note)
     monkeypatch.setattr(busy, "_MOST_SECONDS", 0)
-    with mcplite.serve(large) as served, mcplite.connect(served.url) as client:
+    with connected(large, mounted) as (client, _):
         assert LARGE[kind](client)
-        size, given = counted.pop()
-        assert size >= COSTLY and given and not counted
+        assert len(counted) == 1 + mounted and all(size >= COSTLY and given for size, given in counted)
+        counted.clear()
         for ask in SMALL.values():
             ask(client)
         assert not counted
