@@ -4,7 +4,7 @@ Loaded with the first tool that may be called as a task.
 """
 
 import threading
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional
 
 from ...backend.memory import MemoryBackend
 from ...errors import (
@@ -24,13 +24,12 @@ from ...rpc.forks import new_lock, on_fork
 from ...rpc.threads import start_thread
 from ...rpc.tracing import INFO, WARNING, FaultLog, get_logger
 from ...types.tasks import TASK_IDS, TASKS_EXTENSION, WORKING, CreateTaskResult
-from ..catalog.provider import ProvidedEntry
-from ..catalog.registry import ToolEntry
 from ..handling.request_context import RequestContext
 from ..handling.session import Session
 from ..handling.tools import Declined, ask_declared, tool_error
 from ..runtime.runtime import Runtime
 from ..runtime.tasks import TaskService
+from .call import Entry, call_of, lifetime
 from .changes import TaskChanges
 from .methods import TaskMethods
 from .record import TaskCall, TaskRecord
@@ -47,7 +46,6 @@ _LOOK_SECONDS = 1.0
 #: How often a task is begun whose processes end: one that ends them itself must not end them all.
 _MOST_RUNS = 3
 _ENDED = "the process that ran the task has ended"
-Entry = Union[ToolEntry, ProvidedEntry]
 
 
 def requires_extension(what: str) -> MissingCapability:
@@ -144,7 +142,7 @@ class Tasks(TaskService):
                 declared = ask_declared(context, entry.function, kwargs)
             except Declined as error:
                 return tool_error(context, str(error))
-        record, call = self._new_record(context, entry), _call_of(context, entry, arguments, declared)
+        record, call = self._new_record(context, entry), call_of(context, entry, arguments, declared)
         if self._runner is None:
             return self._begin_here(context, entry, record, call, kwargs)
         self.store.create(record, call)
@@ -158,7 +156,7 @@ class Tasks(TaskService):
         record = self._new_record(context, entry)
         record.once = once
         arguments = params.get("arguments")
-        call = _call_of(context, entry, arguments if isinstance(arguments, dict) else {}, {})
+        call = call_of(context, entry, arguments if isinstance(arguments, dict) else {}, {})
         return self._begin_here(context, entry, record, call, None, meta)
 
     def _begin_here(self, context: RequestContext, entry: Entry, record: TaskRecord, call: TaskCall,
@@ -193,7 +191,7 @@ class Tasks(TaskService):
         return TaskRecord(
             id=self.store.new_id(), server=self._runtime.catalog.name, tool=entry.name,
             owner=None if principal is None else principal.key, sender=session.sender_of(context.incoming),
-            revision=session.revision.name, created=now, updated=now, ttl=_lifetime(context, limits.task_seconds),
+            revision=session.revision.name, created=now, updated=now, ttl=lifetime(context, limits.task_seconds),
             poll=limits.task_poll_seconds, restartable=entry.restartable,
             askable=session.askable)
 
@@ -479,38 +477,3 @@ class Tasks(TaskService):
             _log.debug("the change of a task was not sent: %s", error)
             return None
         return None if record is None else self._methods.describe(record, revision)
-
-
-def _lifetime(context: RequestContext, most: float) -> float:
-    """Return for how many seconds a task is kept: as its client asks, or as long as the server keeps any."""
-    wanted = context.params.get("task") if not context.session.revision.modern else None
-    ttl = wanted.get("ttl") if isinstance(wanted, dict) else None
-    if wanted is not None and not isinstance(wanted, dict):
-        raise InvalidParams("params.task must be an object")
-    if ttl is None:
-        return most
-    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not 0 < ttl < 1e15:
-        raise InvalidParams("params.task.ttl must be a positive number of milliseconds")
-    return min(most, ttl / 1000)
-
-
-def _call_of(context: RequestContext, entry: Entry, arguments: Dict[str, Any], declared: Dict[str, Any]) -> TaskCall:
-    session, principal = context.session, context.principal
-    revision, info = session.revision, session.client_info
-    members: Optional[Dict[str, Any]] = None
-    if principal is not None:
-        members = {"subject": principal.subject, "audience": list(principal.audience), "issuer": principal.issuer,
-                   "client_id": principal.client_id, "scopes": sorted(principal.scopes), "expires_at": principal.expires_at,
-                   "claims": {name: value for name, value in principal.claims.items() if _is_json(value)}}
-    return TaskCall(
-        entry.name, revision.name, arguments, declared,
-        {key: value for key, value in context.meta.items() if not key.startswith("io.modelcontextprotocol/")},
-        codec.encode(session.client_capabilities, revision), None if info is None else codec.encode(info, revision), members)
-
-
-def _is_json(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return all(map(_is_json, value))
-    if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_json(item) for key, item in value.items())
-    return value is None or isinstance(value, (str, int, float, bool))
