@@ -30,8 +30,8 @@ WHOLE = bool(os.environ.get("MCPLITE_TORTURE"))
 PACKAGE = str(Path(mcplite.__file__).resolve().parent) + os.sep
 #: How many frames may stand between a call and the package.
 _DEPTH = 30
-#: What is not failed: the logging of the fault itself, and imports, which read files once for a whole process.
-_EXCLUDED = ("importlib", "logging" + os.sep, "linecache", "traceback", "zoneinfo")
+#: What is not failed: the logging of the fault, imports, which read files once for a whole process, and the tests' recorder.
+_EXCLUDED = ("importlib", "logging" + os.sep, "linecache", "traceback", "zoneinfo", os.path.join("support", "wire.py"))
 #: Calls after which the standard library itself leaves something behind: a process, a socket without an owner.
 _BEYOND_REPAIR = {("read", "subprocess"), ("setblocking", "socket")}
 
