@@ -202,7 +202,7 @@ def _read_resource(context: RequestContext, target: Target) -> Result:
         kwargs = _bind_arguments(context, found.function, found.values)
         size = 0 if found.size is None else found.size(**kwargs)
         if size >= COSTLY:
-            context.begin_turn(size)
+            context.begin_turn(size, done=False)
         value = call_until_complete(context, found.function, kwargs)
         if isinstance(value, (str, bytes)) and len(value) >= COSTLY:
             context.begin_turn(len(value))

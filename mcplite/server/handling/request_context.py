@@ -75,19 +75,24 @@ class RequestContext(Context):
         with self.session.runtime.turns.turn(incoming.sender, lambda: self.cancelled):
             return function.bind(arguments)
 
-    def begin_turn(self, size: int) -> None:
+    def begin_turn(self, size: int, done: bool = True) -> None:
         """Wait for a turn in which a large answer is made, if the request has none yet; it lasts until the answer is sent.
 
         :param size: the bytes of the answer, roughly.
-        :raises RemoteError: the request was cancelled, the turn has not come in time, or too much is unread.
+        :param done: whether the handler has returned, so that the request is answered without a turn if none comes.
+        :raises RemoteError: if it has not: the request was cancelled, the turn has not come in time, or too much is unread.
         """
         if self.turn is not None:
             return
         incoming = self.incoming
-        self.turn = self.session.runtime.turns.begin(incoming.sender, lambda: self.cancelled)
         facts: Optional[RequestFacts] = incoming.facts
-        if facts is not None and facts.http is not None and not facts.http.reserve(size):
-            raise RemoteError("Server busy: too many large answers are unread; try again later", code=SERVER_BUSY)
+        try:
+            self.turn = self.session.runtime.turns.begin(incoming.sender, lambda: self.cancelled)
+            if facts is not None and facts.http is not None and not facts.http.reserve(size):
+                raise RemoteError("Server busy: too many large answers are unread; try again later", code=SERVER_BUSY)
+        except RemoteError:
+            if not done:
+                raise
 
     @property
     def once_results(self) -> Optional[Dict[str, Any]]:

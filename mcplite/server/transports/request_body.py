@@ -164,14 +164,16 @@ class RequestBody:
             end = time.monotonic() + _ROOM_SECONDS
             while self._shares.bytes + size > most and time.monotonic() < end:
                 time.sleep(_LOOK_SECONDS)
-        self._answered, self.complete = True, False
-        planned = self.planned = PlannedAnswer(self)
+        planned = PlannedAnswer(self)
         going = self._shares.add(planned, self._sender, size)
-        for other in going or ():
+        if going is None:
+            return False
+        self.planned, self._answered, self.complete = planned, True, False
+        for other in going:
             other.refuse()
         if self.over:
             self._shares.remove(planned)  # close() was called before there was something to remove
-        return going is not None
+        return True
 
     def count_answer(self, size: int) -> None:
         """Note that the client has not read the answer yet, which takes so many bytes until :meth:`close`.
