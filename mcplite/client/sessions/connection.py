@@ -147,16 +147,14 @@ class ServerConnection(MessageHandler):
         """
         self.peer.silence()
         lost, self._closing = error is not None and not self._closing, True
-        self.peer.close(error)
-        self.session.on_end()
-        self._on_close()
-        if lost and error is not None:
-            self._disconnected(error)
-        # Notifications from before the end are still delivered, unless a callback hangs or is itself closing.
         try:
-            self._mailbox.flush(_FLUSH_SECONDS)
-        except MemoryError:
-            _log.warning("the last notifications of %s were not waited for: no memory", self.name)
+            self.peer.close(error)
+            self.session.on_end()
+            self._on_close()
+            if lost and error is not None:
+                self._disconnected(error)
+            # Notifications from before the end are still delivered, unless a callback hangs or is itself closing.
+            self._flush()
         finally:
             self._mailbox.stop()
             self.workers.stop()
@@ -168,6 +166,12 @@ class ServerConnection(MessageHandler):
             wait_for_end(self._closer, Deadline(_CALLBACK_SECONDS))
         if not all(ended):
             _log.warning("%s was closed, but a callback still runs %g s later", self.name, _CALLBACK_SECONDS)
+
+    def _flush(self) -> None:
+        try:
+            self._mailbox.flush(_FLUSH_SECONDS)
+        except MemoryError:
+            _log.warning("the last notifications of %s were not waited for: no memory", self.name)
 
     # --- MessageHandler: on the reader's thread --------------------------------------------------------------
 

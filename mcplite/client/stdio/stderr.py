@@ -185,7 +185,10 @@ class StderrPump:
 
     def wait(self, timeout: float) -> bool:
         """Wait for the end of stderr; return whether it came."""
-        return self._finished.wait(timeout)
+        try:
+            return self._finished.wait(timeout)
+        except MemoryError:  # waiting takes memory as well; the thread ends all the same
+            return self._finished.is_set()
 
     def stop(self, timeout: float) -> None:
         """Make the thread read what has arrived, and end; wait for it up to *timeout* seconds."""
@@ -199,10 +202,10 @@ class StderrPump:
             return
         if fd < 0 and thread is not None and not self._finished.is_set():
             cancel_read(thread)
-        if not self._finished.wait(timeout):
+        if not self.wait(timeout):
             # A line is with the sink. No further one follows it.
             self._dropping = True
-            self._finished.wait(_SINK_SECONDS)
+            self.wait(_SINK_SECONDS)
         if thread is not None and self._finished.is_set():
             wait_for_end(thread, Deadline(timeout))
 

@@ -1,5 +1,6 @@
 """The connection to a server: what each message causes, in which order, and how it ends."""
 
+import contextlib
 import json
 import logging
 import threading
@@ -11,6 +12,8 @@ from mcplite.client.sessions.connection import ConnectionHandler, ServerConnecti
 from mcplite.errors import ConnectionClosed
 from mcplite.revisions import NEWEST
 from mcplite.rpc.channels import MemoryChannel
+from mcplite.rpc.deadline import Deadline
+from tests.support.faults import every_fault, strike
 
 LIMIT = 30
 
@@ -252,3 +255,16 @@ def test_the_stderr_tail_is_that_of_the_child(make):
 def test_the_reason_in_a_cancel_notice_is_cut():
     notice = ConnectionHandler().cancel_notice(3, "x" * 1000)
     assert notice.method == "notifications/cancelled" and notice.params == {"requestId": 3, "reason": "x" * 500}
+
+
+@every_fault
+@pytest.mark.parametrize("owner, name", [("peer", "close"), ("session", "on_end"), ("_mailbox", "flush")])
+def test_a_fault_at_the_end_keeps_no_thread(make, monkeypatch, fault, owner, name):
+    connection, posted = make().connection, threading.Event()
+    connection.post(posted.set)
+    assert posted.wait(LIMIT)
+    struck = strike(monkeypatch, getattr(connection, owner), name, fault)
+    with contextlib.suppress(BaseException):
+        connection.close()
+    assert struck.is_set() and connection._mailbox.join(Deadline(LIMIT)) and connection.workers.join(Deadline(LIMIT))
+    connection.peer.close()

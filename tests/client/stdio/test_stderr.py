@@ -9,7 +9,7 @@ from mcplite.client.stdio import stderr
 from mcplite.client.stdio.stderr import StderrPump, open_sink
 from mcplite.errors import TransportError
 from mcplite.protocol.show import printable
-from tests.support.faults import every_fault, lines
+from tests.support.faults import every_fault, lines, strike
 
 LIMIT = 30
 
@@ -223,3 +223,10 @@ def test_a_callable_that_raises_anything_does_not_stop_the_pump(caplog, fault):
 
     through(b"one\ntwo\n", sink)
     assert seen == ["one", "two"] and lines(caplog, "the stderr sink of the child failed") == 1
+
+
+def test_no_memory_to_wait_for_the_end_is_no_error(monkeypatch):
+    pipe = Pipe()
+    strike(monkeypatch, pipe.pump._finished, "wait", MemoryError)
+    assert not pipe.pump.wait(LIMIT)
+    pipe.end()

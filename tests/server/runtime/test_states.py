@@ -249,6 +249,26 @@ def test_the_oldest_of_the_sender_with_the_most_goes():
     assert all(process.states.take(handle) for handle in (*ann[1:], bob, more))
 
 
+def test_a_sender_makes_room_for_itself():
+    process = Process()
+    bob, *ann = process.keep("bob"), *(process.keep("ann") for _ in range(4))
+    process.keep("ann")
+    assert process.gone == ann[:1] and process.states.take(bob), "bob's is older, and he has fewer"
+
+
+def test_a_state_counts_to_the_sender_of_its_request():
+    process = Process()
+    states = States([KEY], "shop", 60, process.states, process.clock)
+
+    def write(sender):
+        process.now += 0.01
+        return states.write(journal(), *CALL, sender)
+
+    bob, *ann = write("bob"), *(write("ann") for _ in range(4))
+    write("ann")
+    assert process.gone == ann[:1] and states.open(bob, *CALL) is not None
+
+
 def test_their_bytes_are_bounded_too():
     process = Process()
     first, second, other = process.keep("ann", 400), process.keep("ann", 300), process.keep("bob", 200)
@@ -263,6 +283,7 @@ def test_one_that_is_larger_than_all_may_be():
     with pytest.raises(ValueError, match="take 1001 bytes, and 1000 can be stored"):
         process.keep("ann", 1001)
     assert process.gone == [] and process.states.take(handle)
+    assert process.keep("ann", 1000)
 
 
 def test_what_was_taken_or_is_over_makes_no_other_go():
