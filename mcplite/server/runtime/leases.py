@@ -106,7 +106,7 @@ class Leases:
                 token = secrets.token_bytes(_TOKEN_BYTES) + presence.mark
                 try:
                     taken = self._backend.swap(_key(self.candidate), None, token, self._seconds)
-                except BackendError:
+                except BaseException:  # without memory, too: what is not held yet is not closed by stop()
                     self._let_go()
                     raise
                 if not taken:
@@ -127,8 +127,10 @@ class Leases:
             # It ends in stop(), when the lease is lost, or with the process. It blocks on the backend for one operation.
             start_thread(lambda: faults.keep_running(lambda: self._keep(token, ended), "the lease of this process could not be"
                                                      " renewed, which is tried again"), "mcplite lease")
-        except TransportError as error:
+        except BaseException as error:
             self._let_go()
+            if not isinstance(error, TransportError):
+                raise
             raise BackendError(f"this process cannot be known to others: {error}") from error
 
     def on_lost(self, callback: Callable[[int], object]) -> None:

@@ -1,5 +1,7 @@
 """The thread that renews a lease goes on after any one fault: a process that runs is not taken for ended."""
 
+import threading
+
 import pytest
 
 from mcplite.errors import BackendError
@@ -44,4 +46,17 @@ def test_a_process_has_a_number_once_the_system_has_a_thread(create, monkeypatch
         one.number
     assert not one.held
     there()
+    assert create(backend).alive(one.number)
+
+
+@every_fault
+@pytest.mark.parametrize("name", ["swap", "start"])
+def test_a_fault_while_a_number_is_taken_keeps_no_descriptor(create, monkeypatch, fault, name):  # noqa: F811
+    backend = Shared()
+    one = create(backend)
+    struck = (strike(monkeypatch, backend, "swap", fault) if name == "swap" else
+              strike(monkeypatch, threading.Thread, "start", fault, lambda thread: thread.name == "mcplite lease"))
+    with pytest.raises(BaseException):
+        one.number
+    assert struck.is_set() and not one.held and one._presence is None
     assert create(backend).alive(one.number)
