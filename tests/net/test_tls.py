@@ -2,8 +2,10 @@
 
 import re
 import shutil
+import socket
 import ssl
 import subprocess
+import threading
 import warnings
 
 import pytest
@@ -276,6 +278,15 @@ def test_a_connection_is_kept_and_replaced_when_the_server_has_closed_it(folder,
 
 
 def test_a_server_without_tls_behind_https(folder):
-    with WebScript() as script:
-        kind, text = both(script.url.replace("http:", "https:"), verify=str(folder / "ca.pem"))
-        assert kind is mcplite.TransportError and "cannot reach" in text
+    def answer():
+        for _ in range(2):
+            with listener.accept()[0] as sock:
+                sock.recv(65_536)
+                sock.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        kind, text = both(f"https://127.0.0.1:{listener.getsockname()[1]}/mcp", verify=str(folder / "ca.pem"))
+        thread.join(LIMIT)
+    assert kind is mcplite.TransportError and "cannot reach" in text

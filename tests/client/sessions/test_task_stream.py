@@ -3,6 +3,7 @@
 import pytest
 
 from mcplite.client.sessions.modern import ModernSession
+from tests.support.children import wait_until
 from tests.support.fakes import LIMIT, SILENCE, Refusal, start
 from tests.support.faults import every_fault, lines, strike
 from tests.support.tasks import MODERN, PREFIX, RESULT, TaskServer
@@ -81,7 +82,7 @@ def test_a_task_is_polled_after_a_fault_of_the_thread_that_reads_its_stream(serv
         server.change(status="completed")
         thread.join(LIMIT)
         assert outcome[0].text == "done"
-    assert lines(caplog, "the changes of the task 't1' could not be read") == 1
+    assert wait_until(lambda: lines(caplog, "the changes of the task 't1' could not be read") == 1)
 
 
 def test_a_task_that_ends_at_once_needs_no_stream():
