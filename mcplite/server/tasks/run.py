@@ -120,6 +120,8 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
             log.failure(_log, "the task of tool %r failed", self._call.tool)
             self._fail(INTERNAL_ERROR, "Internal error")
         finally:
+            if context.turn is not None:
+                context.turn.end()
             self._messages.close()
             self.ended(self)
 
