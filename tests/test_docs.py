@@ -25,6 +25,8 @@ from mcplite import errors, revisions
 from tests.support.authserver import AuthServer
 from tests.support.models import canned_api, model_of_any_api
 
+pytestmark = pytest.mark.usefixtures("collects_new_objects_only")  # each page collects garbage
+
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = sorted(DOCS.glob("*.rst"))
 #: Libraries of the extra ``stack`` that a page uses; it is skipped where they are not installed.

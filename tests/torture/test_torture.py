@@ -104,6 +104,7 @@ def sample(places):
 
 
 @pytest.mark.bad_wire
+@pytest.mark.usefixtures("collects_new_objects_only")
 @pytest.mark.timeout(0 if WHOLE else 600)
 @pytest.mark.parametrize("scenario", SCENARIOS + (LOOPS if WHOLE else []), ids=lambda scenario: scenario.__name__)
 def test_each_call_that_fails_is_survived(scenario, url, record_property):
