@@ -72,8 +72,13 @@ class Icon(Model):
 
     @property
     def is_safe(self) -> bool:
-        """Whether ``src`` is an https or data URI; a program that shows icons must refuse other URIs (ICON-05)."""
-        return self.src[:8].lower() == "https://" or self.src[:5].lower() == "data:"
+        """Whether a program may show it: an https or data URI, and no SVG, which may run scripts (ICON-05)."""
+        src = self.src.lower()
+        kinds = (self.mime_type or "").lower(), src[5:].partition(",")[0] if src.startswith("data:") else ""
+        path = src.partition("#")[0].partition("?")[0]
+        if any(kind.strip().startswith("image/svg") for kind in kinds) or path.endswith((".svg", ".svgz")):
+            return False
+        return src.startswith(("https://", "data:"))
 
 
 @record

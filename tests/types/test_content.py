@@ -47,9 +47,19 @@ def test_a_list_of_its_own_for_each_tool_result():
     ("Data:image/png,x", True), ("http://example.com/i.png", False), ("javascript:alert(1)", False), ("", False),
     ("file:///etc/passwd", False), ("ftp://example.com/i.png", False), ("ws://example.com", False), ("myapp:icon", False),
     (" https://example.com/i.png", False), ("/i.png", False), ("https:i.png", False),
+    # SVG may run scripts.
+    ("https://example.com/i.svg", False), ("https://example.com/I.SVG?size=1#x", False), ("https://example.com/i.svgz", False),
+    ("https://example.com/svg", True), ("https://example.com/i.png?a=.svg", True), ("data:image/svg+xml,<svg/>", False),
+    ("DATA:Image/SVG+xml;base64,aGk=", False), ("data:image/png;name=a.png,.svgx", True),
 ])
 def test_icons_come_from_https_and_data_uris_only(src, safe):
     assert Icon(src).is_safe is safe  # ICON-05
+
+
+@pytest.mark.parametrize("mime_type, safe", [
+    ("image/svg+xml", False), (" Image/SVG+XML; charset=utf-8", False), ("image/png", True), ("", True), (None, True)])
+def test_an_icon_that_is_said_to_be_svg_is_not_safe(mime_type, safe):
+    assert Icon("https://example.com/icon", mime_type=mime_type).is_safe is safe
 
 
 @pytest.mark.parametrize("make, hint", [
