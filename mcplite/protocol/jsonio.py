@@ -237,7 +237,8 @@ def memory_size(value: Any, most: int) -> int:
     waiting = [value]
     while waiting and size <= most:
         item = waiting.pop()
-        size += sys.getsizeof(item)
+        # PyPy knows no sizes and returns the default.
+        size += sys.getsizeof(item, 0) or 64 + (len(item) if type(item) is str else 0)
         if type(item) is dict:
             waiting.extend(item)
             waiting.extend(item.values())

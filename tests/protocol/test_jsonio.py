@@ -1,6 +1,7 @@
 import contextlib
 import json
 import random
+import sys
 from fractions import Fraction
 
 import pytest
@@ -230,6 +231,12 @@ def test_counting_memory_ends_above_the_limit():
     endless = []
     endless.append(endless)
     assert memory_size(endless, 5000) > 5000
+
+
+def test_a_python_that_knows_no_sizes_estimates_them(monkeypatch):
+    monkeypatch.setattr(sys, "getsizeof", lambda item, default: default)
+    assert memory_size("x" * 1000, 10_000) > 1000
+    assert memory_size([{"a": 1}] * 100, 1 << 20) > 6400
 
 
 @pytest.mark.parametrize("size", [10, 16_383, 16_384, 100_000])
