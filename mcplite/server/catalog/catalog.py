@@ -78,7 +78,7 @@ class Catalog:
         self._cache_lists: Dict[str, CacheHint] = dict(cache_lists or {})
         #: By kind of list, where it is not ``page_size``.
         self._page_sizes: Dict[str, int] = {}
-        self._pages: Dict[Tuple[str, Optional[str], str, int], Any] = {}
+        self._pages: Dict[Tuple[str, Optional[str], str, int, bool], Any] = {}
         self._identities: Dict[str, Dict[str, Any]] = {}
         #: By revision; both threads that miss one make the same.
         self._result_ends: Dict[Revision, str] = {}
@@ -196,19 +196,23 @@ class Catalog:
             self._cache_lists = others if hint is None else {**others, kind: hint}
             self._pages = {at: kept for at, kept in self._pages.items() if at[0] != kind}
 
-    def listing(self, kind: str, key: str, cursor: Optional[str], revision: Revision) -> Any:
+    def listing(self, kind: str, key: str, cursor: Optional[str], revision: Revision, tasks: bool = True) -> Any:
         """Return one page of a list; encoded pages are cached until the registry changes.
 
+        :param tasks: whether the client can be answered with a task; a tool that it cannot call is left out otherwise.
         :raises InvalidParams: the cursor is not one of this list's (PAGE-09, PAGE-10).
         """
         if kind == "resources" and self.registry.has_special_resources:
             # Files come and go without the registry.
             listed = self._page(self.registry.listed_resources(), kind, key, cursor, revision)
             return listed.value if self.middleware else listed
-        cache_key = (kind, cursor, revision.name, self.registry.version(kind))
+        cache_key = (kind, cursor, revision.name, self.registry.version(kind), tasks)
         page = self._pages.get(cache_key)
         if page is None:
-            page = self._page(self.registry.all(kind), kind, key, cursor, revision)
+            entries = self.registry.all(kind)
+            if not tasks:
+                entries = {name: entry for name, entry in entries.items() if not _needs_task(entry, revision)}
+            page = self._page(entries, kind, key, cursor, revision)
             with self._lock:
                 # Pages of an old version are never requested again.
                 self._pages = {at: kept for at, kept in self._pages.items() if at[0] != kind or at[3] == cache_key[3]}
@@ -296,3 +300,8 @@ class Catalog:
 
     def _found(self, entry: ProvidedEntry) -> Found:
         return Found(None, {}, entry.mime_type, self.hint_for(entry.cache), entry.scopes, entry.handler)
+
+
+def _needs_task(entry: Any, revision: Revision) -> bool:
+    """Whether a client without tasks cannot call this tool; a mount waits for the task of an older client."""
+    return entry.task_support == "required" and (revision.modern or type(entry) is not ProvidedEntry)

@@ -180,7 +180,9 @@ def _list(kind: str, key: str) -> Callable[[RequestContext, Target], Result]:
         cursor = context.params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise InvalidParams("params.cursor must be a string")
-        page: Result = context.runtime.catalog.listing(kind, key, cursor, context.session.revision)
+        session, catalog = context.session, context.runtime.catalog
+        tasks = kind != "tools" or not catalog.registry.has_tasks or session.can_have_tasks
+        page: Result = catalog.listing(kind, key, cursor, session.revision, tasks)
         return page
 
     return handle

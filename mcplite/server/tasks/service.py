@@ -112,10 +112,8 @@ class Tasks(TaskService):
     # --- creation ---------------------------------------------------------------------------------------
 
     def allows(self, context: RequestContext) -> bool:
-        revision = context.session.revision
-        if revision.modern:
-            return TASKS_EXTENSION in (context.session.client_capabilities.extensions or {})
-        return bool(revision.task_requests) and context.params.get("task") is not None
+        session = context.session
+        return session.can_have_tasks and (session.revision.modern or context.params.get("task") is not None)
 
     def takes(self, context: RequestContext, entry: Entry) -> bool:
         support, revision = entry.task_support, context.session.revision
@@ -455,7 +453,7 @@ class Tasks(TaskService):
     # --- what clients see -----------------------------------------------------------------------------------------
 
     def answer(self, context: RequestContext) -> Any:
-        if context.session.revision.modern and TASKS_EXTENSION not in (context.session.client_capabilities.extensions or {}):
+        if context.session.revision.modern and not context.session.can_have_tasks:
             raise requires_extension(context.method)
         return self._methods.answer(context)
 

@@ -10,7 +10,7 @@ import mcplite
 from mcplite import serve
 from mcplite.errors import InvalidParams, MethodNotFound, MissingCapability, RemoteError
 from mcplite.protocol.envelope import CAPABILITIES, SUBSCRIPTION, VERSION
-from mcplite.revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
+from mcplite.revisions import JULY_2026, JUNE_2025, LEGACY, NOVEMBER_2025
 from mcplite.types.tasks import RELATED_TASK, TASK_IDS, TASKS_EXTENSION
 from tests.support.taskclients import LIMIT, REVISIONS, task_client
 
@@ -257,6 +257,8 @@ def test_a_client_without_the_extension(jobs):
             assert message["error"]["data"] == {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
         status, message = bare_request(httpd.url, "tools/call", "add", name="add", arguments={"a": 1, "b": 2})
         assert status == 200 and message["result"]["structuredContent"] == {"result": 3}
+        status, message = bare_request(httpd.url, "tools/list", None)
+        assert {tool["name"] for tool in message["result"]["tools"]} == {"plain", "add"}, "what needs a task is left out"
         # The header says which task it is about, for those who route requests.
         status, message = bare_request(httpd.url, "tasks/get", "another", taskId=task)
         assert status == 400 and message["error"]["code"] == -32020
@@ -309,6 +311,14 @@ def test_a_server_without_such_tools_declares_nothing_and_ignores_the_param():
             client.request("tasks/get", {"taskId": "x"})
     with mcplite.connect(mcp, revision=JULY_2026.name, timeout=LIMIT) as client:
         assert TASKS_EXTENSION not in (client.server_capabilities.extensions or {})
+
+
+@pytest.mark.parametrize("revision", LEGACY[:3], ids=str)
+def test_a_revision_without_tasks_lists_no_tool_that_needs_one(jobs, revision):
+    with mcplite.connect(jobs.mcp, revision=revision.name, timeout=LIMIT) as client:
+        assert {tool.name for tool in client.list_tools()} == {"plain", "add"}
+        with pytest.raises(MethodNotFound):
+            client.call_tool("wait")
 
 
 def test_what_is_declared(jobs):
