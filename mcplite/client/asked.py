@@ -4,7 +4,7 @@ A module of its own, so that a client loads the classes of questions with the fi
 """
 
 import os
-from typing import Any, Callable, List, Mapping, Sequence, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from ..rpc.cancel import CancelToken
 from ..types import (
@@ -33,14 +33,35 @@ class _ServerRequest:
 
     server: Implementation
     token: CancelToken
+    #: Sends a progress notification for this question; None where there is none, as from July 2026 on.
+    notify_progress: Optional[Callable[[Dict[str, Any]], object]] = None
+
+    def report_progress(self, progress: float, total: Optional[float] = None, message: Optional[str] = None) -> None:
+        """Tell the server how far the answer is, if it has asked for that (PROG-15).
+
+        It does nothing for a server that has not asked, and from July 2026 on, where an answer has no progress.
+
+        :param progress: a number that rises; any unit.
+        :param total: the final value, if it is known.
+        :param message: a text for the user, from March 2025 on.
+        :raises TypeError, ValueError: a value is not JSON.
+        :raises ConnectionClosed: the server is gone.
+        """
+        if self.notify_progress is not None:
+            values = {"progress": progress, "total": total, "message": message}
+            self.notify_progress({name: value for name, value in values.items() if value is not None})
 
 
 class AskedElicitation(_ServerRequest, ElicitRequest):
-    """The argument of an elicitation handler: the server's ``ElicitRequest``, with ``server`` and ``token``."""
+    """The argument of an elicitation handler: the server's ``ElicitRequest``, with ``server``, ``token`` and
+    ``report_progress``.
+    """
 
 
 class AskedSampling(_ServerRequest, CreateMessageRequest):
-    """The argument of a sampling handler: the server's ``CreateMessageRequest``, with ``server`` and ``token``."""
+    """The argument of a sampling handler: the server's ``CreateMessageRequest``, with ``server``, ``token`` and
+    ``report_progress``.
+    """
 
 
 Elicitation = Callable[[AskedElicitation], Union[ElicitResult, Mapping[str, Any], None]]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Handlers", "checked_roots"]
 
 _log = get_logger(__name__)
+_Notify = Optional[Callable[[Dict[str, Any]], object]]
 #: URL questions that the server may still report as completed; the oldest are forgotten first.
 _MAX_EXPECTED = 1000
 #: Characters of the id of a URL question; a longer one is not remembered.
@@ -115,34 +116,37 @@ class Handlers:
 
     # --- questions ----------------------------------------------------------------------------------
 
-    def answer(self, method: str, params: Dict[str, Any], revision: Revision, token: CancelToken) -> Dict[str, Any]:
+    def answer(self, method: str, params: Dict[str, Any], revision: Revision, token: CancelToken,
+               notify_progress: _Notify = None) -> Dict[str, Any]:
         """Return the encoded answer to one question.
 
         :param token: cancelled when the server withdraws the question.
+        :param notify_progress: sends the params of a progress notification for this question; None if there is none.
         :raises RemoteError: the error for the server.
         """
         known = method in revision.server_requests or method in revision.input_requests
         if known and method == "elicitation/create" and (self._elicit or self._elicit_url):
-            return self._answer_elicitation(params, revision, token)
+            return self._answer_elicitation(params, revision, token, notify_progress)
         if known and method == "sampling/createMessage" and self._sample:
-            return self._answer_sampling(params, revision, token)
+            return self._answer_sampling(params, revision, token, notify_progress)
         if known and method == "roots/list" and self._roots is not None:
             return {"roots": [codec.encode(root, revision) for root in self.roots()]}
         raise MethodNotFound(f"Method not found: {method[:200]}")
 
-    def _question(self, cls: Any, params: Dict[str, Any], token: CancelToken) -> Any:
+    def _question(self, cls: Any, params: Dict[str, Any], token: CancelToken, notify_progress: _Notify) -> Any:
         try:
             request = codec.decode(cls, params)
         except ProtocolError as error:
             raise InvalidParams(str(error)) from error
-        request.server, request.token = self.server_info, token
+        request.server, request.token, request.notify_progress = self.server_info, token, notify_progress
         return request
 
-    def _answer_elicitation(self, params: Dict[str, Any], revision: Revision, token: CancelToken) -> Dict[str, Any]:
+    def _answer_elicitation(self, params: Dict[str, Any], revision: Revision, token: CancelToken, notify_progress: _Notify
+                            ) -> Dict[str, Any]:
         from ..protocol import forms
         from .asked import AskedElicitation
 
-        request: AskedElicitation = self._question(AskedElicitation, params, token)
+        request: AskedElicitation = self._question(AskedElicitation, params, token, notify_progress)
         by_url = self._elicit_url if revision.elicitation_modes else None
         handler = {"form": self._elicit, "url": by_url}.get(request.mode)
         if handler is None:
@@ -186,11 +190,12 @@ class Handlers:
             while len(self._expected) > _MAX_EXPECTED:
                 del self._expected[next(iter(self._expected))]
 
-    def _answer_sampling(self, params: Dict[str, Any], revision: Revision, token: CancelToken) -> Dict[str, Any]:
+    def _answer_sampling(self, params: Dict[str, Any], revision: Revision, token: CancelToken, notify_progress: _Notify
+                         ) -> Dict[str, Any]:
         from ..protocol import forms
         from .asked import AskedSampling
 
-        request: AskedSampling = self._question(AskedSampling, params, token)
+        request: AskedSampling = self._question(AskedSampling, params, token, notify_progress)
         if (request.tools or request.tool_choice) and not self._sampling_flags["tools"]:
             raise InvalidParams("this client does not do sampling with tools")  # SAMP-08
         problem = forms.check_messages(params["messages"]) or _content_problem(request.messages)

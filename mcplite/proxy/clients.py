@@ -176,6 +176,11 @@ class ClientMount(Mounted, Service):
 
     def _on_lost(self, error: Exception) -> None:
         self._down = error
+        if not self._peer:
+            # Clients that connect before the server was reached once have its entries when it comes back, since a session
+            # keeps the capabilities of its start.
+            for area in _AREAS:
+                self.hub.catalog.registry.declare(area)
         for kind in KINDS:
             if any(entry.provider is self for entry in self.hub.catalog.registry.all(kind).values()
                    if type(entry) is ProvidedEntry):

@@ -3,6 +3,7 @@
 A question reaches the client whose call it belongs to. Where that is not certain, the question fails.
 """
 
+import functools
 import threading
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Mapping, Optional
@@ -19,7 +20,7 @@ from ..server.handling.context import LEVELS
 from ..server.handling.questions import Relayed
 from ..server.handling.request_context import RequestContext
 from ..server.sessions.legacy import LegacySession
-from ..types import ClientCapabilities, CreateMessageResult, ElicitResult, ListRootsResult
+from ..types import ClientCapabilities, CreateMessageResult, ElicitResult, ListRootsResult, Progress
 from ..types.tasks import RELATED_TASK
 
 __all__ = ["EVERYTHING", "RelayHandlers", "RelayedCall", "adapted_answer", "passed_on"]
@@ -124,8 +125,11 @@ class RelayHandlers(Handlers):
 
     # --- questions --------------------------------------------------------------------------------------
 
-    def answer(self, method: str, params: Dict[str, Any], revision: Revision, token: CancelToken) -> Dict[str, Any]:
+    def answer(self, method: str, params: Dict[str, Any], revision: Revision, token: CancelToken,
+               notify_progress: Optional[Callable[[Dict[str, Any]], object]] = None) -> Dict[str, Any]:
         question = Relayed(method, params, token)
+        if notify_progress is not None:
+            question.on_progress = functools.partial(_report, notify_progress)
         try:
             call = self._call(params)
             if call is not None:
@@ -227,3 +231,7 @@ def _task_of(params: Mapping[str, Any]) -> Any:
 def passed_on(error: RemoteError) -> RemoteError:
     """Return an error of one side for the other side: as one that a handler raises."""
     return type(error)(error.message, code=error.code, data=error.data)
+
+
+def _report(notify_progress: Callable[[Dict[str, Any]], object], progress: Progress) -> None:
+    notify_progress({name: value for name, value in vars(progress).items() if value is not None})

@@ -133,6 +133,28 @@ def book(key: str, ctx: mcplite.Context) -> str:
 
 
 @mcp.tool()
+def tell(ctx: mcplite.Context) -> str:
+    """Send notifications of the server's own, and ping the client."""
+    ctx.notify("notifications/acme/moved", {"to": "Rome"})
+    outcomes = []
+    for send in (lambda: ctx.session.notify("notifications/acme/moved", {"to": "Oslo"}), ctx.session.ping):
+        try:
+            send()
+            outcomes.append("sent")
+        except mcplite.errors.NotSupported:
+            outcomes.append("not supported")
+    return ", ".join(outcomes)
+
+
+@mcp.tool()
+def patient(ctx: mcplite.Context) -> str:
+    """Ask, and return the progress of the answer."""
+    seen = []
+    ctx.sample("Well?", on_progress=lambda progress: seen.append((progress.progress, progress.total)))
+    return str(seen)
+
+
+@mcp.tool()
 def effects_of(key: str) -> int:
     return marks.count(key)
 

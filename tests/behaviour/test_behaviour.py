@@ -155,6 +155,33 @@ def test_two_questions_and_one_effect_in_between(connect, revision, key):
     assert asked == ["Where to?", "Sure about Rome?"]
 
 
+def test_notifications_and_pings_of_the_server(connect, host, revision):
+    moved = queue.Queue()
+    with connect() as client:
+        client.on("notifications/acme/moved", moved.put)
+        # The client of a mounted server is the hub, which passes on no notifications but the protocol's own.
+        asked = {"mounted-legacy": "2025-11-25", "mounted-modern": MODERN}.get(host.name, revision)
+        connected = asked != MODERN or host.name in ("memory", "mounted", "mounted-modern", "stdio")
+        pinged = asked != MODERN
+        assert client.call_tool("tell").text == ", ".join("sent" if one else "not supported" for one in (connected, pinged))
+        if asked == revision and host.name != "mounted-modern":
+            places = {moved.get(timeout=LIMIT)["to"] for _ in range(2 if connected else 1)}
+            assert places == ({"Rome", "Oslo"} if connected else {"Rome"})
+
+
+def test_progress_of_an_answer(connect, host, revision):
+    def answer(request):
+        request.report_progress(1, 2, "thinking")
+        request.report_progress(2, 2)
+        return "Well."
+
+    with connect(sampling_handler=answer) as client:
+        told = client.call_tool("patient").text
+        if host.fleet is None:  # the reports may reach another process than the question's
+            reports = revision != MODERN and host.name != "mounted-modern"
+            assert told == (str([(1, 2), (2, 2)]) if reports else "[]")
+
+
 def test_a_question_is_declined(connect, revision, key):
     with connect(elicitation_handler=lambda request: mcplite.decline()) as client:
         assert ("no trip: decline" in client.call_tool("book", {"key": key}).text) is (revision in ELICITATION)

@@ -84,6 +84,7 @@ def test_a_mount_that_is_down_from_the_start(mounted):
     changes = queue.Queue()
     with mcplite.connect(hub, on_tools_changed=lambda: changes.put(1)) as client:
         assert [tool.name for tool in client.list_tools()] == ["own"]
+        assert client.list_resources() == client.list_prompts() == [], "what comes with the server is declared"
         with pytest.raises(mcplite.InternalError, match="the mounted server 'up' cannot be reached"):
             client.call_tool("up_greet")
         upstream.start()

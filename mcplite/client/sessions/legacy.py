@@ -441,8 +441,23 @@ class LegacySession(ClientSession):
     def _answer_with_handler(self, incoming: Incoming, revision: Revision, token: CancelToken) -> Optional[Dict[str, Any]]:
         custom = self.connection.custom.get(incoming.method)
         if custom is None:
-            return self._handlers.answer(incoming.method, incoming.params, revision, token)
+            return self._handlers.answer(incoming.method, incoming.params, revision, token,
+                                         self._progress_of(incoming.params, revision))
         return custom(incoming.params)  # type: ignore[no-any-return]
+
+    def _progress_of(self, params: Dict[str, Any], revision: Revision) -> Optional[Callable[[Dict[str, Any]], object]]:
+        """Return what sends the progress of a question; None if the server did not ask for it (PROG-15)."""
+        meta = params.get("_meta")
+        token = meta.get("progressToken") if isinstance(meta, dict) else None
+        if type(token) is not int and type(token) is not str:
+            return None
+
+        def send(progress: Dict[str, Any]) -> None:
+            if not revision.progress_message:
+                progress.pop("message", None)
+            self.peer.notify("notifications/progress", {"progressToken": token, **progress})
+
+        return send
 
     def on_cancelled(self, params: Dict[str, Any]) -> None:
         self.peer.cancel_incoming(params.get("requestId"), params.get("reason"))

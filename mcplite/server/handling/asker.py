@@ -16,6 +16,7 @@ from ...types import (
     CreateMessageResult,
     ElicitRequest,
     ElicitResult,
+    Progress,
     PromptMessage,
     Root,
     SamplingMessage,
@@ -49,6 +50,8 @@ class EncodedQuestion(NamedTuple):
     cancel: Optional[CancelToken] = None
     #: Whether it is asked as a task of the client.
     as_task: bool = False
+    #: Gets the progress that the client reports.
+    on_progress: Optional[Callable[[Progress], object]] = None
 
 
 class Asker:
@@ -125,7 +128,8 @@ class Asker:
         if self.session.peer.foreign and self.session.peer.last_error is not None:
             raise copy.copy(self.session.peer.last_error)
         encoded = self._encode(question)
-        return encoded._replace(as_task=True) if question.task and self._gives_tasks(encoded.method) else encoded
+        as_task = question.task and self._gives_tasks(encoded.method)
+        return encoded._replace(as_task=as_task, on_progress=question.on_progress)
 
     def _gives_tasks(self, method: str) -> bool:
         """Whether the client has declared to answer such questions as tasks (TSK-02 to TSK-04)."""

@@ -3,14 +3,16 @@
 A module of its own because it is loaded by the first handler that asks a legacy client.
 """
 
-from typing import Any, Dict, List, Mapping, Optional
+import functools
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ...errors import MCPError, MissingCapability, ProtocolError
+from ...protocol import codec
 from ...protocol.jsonio import memory_size
 from ...rpc.cancel import CancelToken
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
-from ...types import Root
+from ...types import Progress, Root
 from ..runtime.observer import observed_question
 from ..runtime.waiting import WaitingCall
 from .asker import ABILITIES, Asker, EncodedQuestion
@@ -106,8 +108,19 @@ def send_question(session: Session, asked: EncodedQuestion, token: Optional[Canc
 
         result = ask_as_task(session, asked, token, delivery, id)
     else:
-        result = session.peer.call(asked.method, asked.params, id=id, timeout=session.limits.ask_seconds, cancel=token,
-                                   delivery=delivery)
+        params = asked.params
+        on_progress: Optional[Callable[[Dict[str, Any]], object]] = None
+        if asked.on_progress is not None:
+            # The request's id is unique, so it serves as its progress token as well (PROG-02).
+            id = session.peer.new_id() if id is None else id
+            params = {**(params or {}), "_meta": {**((params or {}).get("_meta") or {}), "progressToken": id}}
+            on_progress = functools.partial(_report, asked.on_progress)
+        result = session.peer.call(asked.method, params, id=id, timeout=session.limits.ask_seconds, cancel=token,
+                                   on_progress=on_progress, delivery=delivery)
     if not isinstance(result, dict):
         raise ProtocolError(f"the client answered {asked.method!r} with {type(result).__name__}, not an object", result)
     return result
+
+
+def _report(on_progress: Callable[[Progress], object], params: Dict[str, Any]) -> None:
+    on_progress(codec.decode(Progress, {name: value for name, value in params.items() if name != "progressToken"}))

@@ -11,7 +11,7 @@ import threading
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
-from .session import RequestFacts, Session, Throttle
+from .session import RequestFacts, Session, Throttle, check_own_notification
 
 # What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         CreateMessageResult,
         Implementation,
         ModelPreferences,
+        Progress,
         PromptMessage,
         Root,
         SamplingMessage,
@@ -304,6 +305,24 @@ class Context:
         """Log at level "critical"; see :meth:`log`."""
         self.log("critical", data, logger)
 
+    # --- messages of the server's own --------------------------------------------------------------
+
+    def notify(self, method: str, params: Optional[Dict[str, Any]] = None) -> None:
+        """Send a notification of your own to the client, on the way that the answer of this request takes.
+
+        It reaches clients of each revision. ``client.on(method, ...)`` takes it at mcplite's client; a client that does not
+        know the name drops it.
+
+        :param method: a name that the protocol does not have, such as ``"notifications/acme/moved"``.
+        :param params: any JSON object; None for none.
+        :raises ValueError: the protocol has this name, or the params are not JSON.
+        :raises TypeError: the params are no dict, or hold what is not JSON.
+        :raises Cancelled: the request was cancelled.
+        """
+        check_own_notification(method, params)
+        self.check_cancelled()
+        self.incoming.emit(method, {} if params is None else params)
+
     # --- questions --------------------------------------------------------------------------------
 
     @property
@@ -326,13 +345,17 @@ class Context:
         """Whether the client can be asked for its roots."""
         return self._get_asker().can("roots/list")
 
-    def elicit(self, message: str, schema: Any = None, *, task: bool = False) -> Elicited[Any]:
+    def elicit(self, message: str, schema: Any = None, *, task: bool = False,
+               on_progress: "Optional[Callable[[Progress], object]]" = None) -> Elicited[Any]:
         """Ask the user with a form, and wait for the answer: accepted, declined or cancelled.
 
         :param message: the text for the user.
         :param schema: the form: a dataclass, TypedDict, plain type, or the JSON Schema of a flat object. None asks only
             for yes or no.
         :param task: asks as a task, where the client declares that (in November 2025 alone); see :class:`Elicit`.
+        :param on_progress: called with each :class:`~mcplite.types.Progress` that the client reports before its answer; see
+            :class:`Elicit`.
+        :returns: the answer, which is true exactly when the user accepted.
         :raises MissingCapability: the client cannot ask its user; nothing was sent.
         :raises ValueError: the schema is not a flat form (ELIC-06).
         :raises ProtocolError: the answer does not fit the form.
@@ -342,7 +365,7 @@ class Context:
         """
         from .questions import Elicit
 
-        return self._ask(Elicit(message, schema, task=task))  # type: ignore[no-any-return]
+        return self._ask(Elicit(message, schema, task=task, on_progress=on_progress))  # type: ignore[no-any-return]
 
     def elicit_url(self, message: str, url: str, elicitation_id: Optional[str] = None, *, task: bool = False) -> Elicited[Any]:
         """Ask the user to visit a page; "accept" means that they agreed, not that they have finished (URLE-04).
@@ -375,7 +398,7 @@ class Context:
                stop_sequences: Optional[List[str]] = None, include_context: Optional[str] = None,
                model_preferences: "Optional[ModelPreferences]" = None, metadata: Optional[Dict[str, Any]] = None,
                tools: Optional[List[Tool]] = None, tool_choice: "Optional[ToolChoice]" = None,
-               task: bool = False) -> "CreateMessageResult":
+               task: bool = False, on_progress: "Optional[Callable[[Progress], object]]" = None) -> "CreateMessageResult":
         """Ask the client's language model, and wait for its answer.
 
         :param messages: texts or messages, as from ``mcplite.user(...)`` and ``mcplite.assistant(...)``; or a single one.
@@ -389,7 +412,7 @@ class Context:
         :param metadata: for the model's provider, as JSON.
         :param tools: the tools that the model may use; run them, and ask again with their results.
         :param tool_choice: whether the model may, must or must not use tools.
-        :param task: as for :meth:`elicit`.
+        :param task, on_progress: as for :meth:`elicit`.
         :raises MissingCapability: the client has no sampling, or none with tools when *tools* are given.
         :raises ValueError: tool uses and tool results do not match (SAMP-11, SAMP-12).
         :raises RemoteError: the client answered with an error; code -1 means that its user refused.
@@ -404,7 +427,7 @@ class Context:
         question = Sample(messages, max_tokens=max_tokens, system_prompt=system_prompt, temperature=temperature,
                           stop_sequences=stop_sequences, include_context=include_context,
                           model_preferences=model_preferences, metadata=metadata, tools=tools,
-                          tool_choice=tool_choice, task=task)
+                          tool_choice=tool_choice, task=task, on_progress=on_progress)
         return self._ask(question)  # type: ignore[no-any-return]
 
     def list_roots(self) -> "List[Root]":

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
-from ...errors import METHOD_NOT_FOUND, RemoteError
+from ...errors import METHOD_NOT_FOUND, NotSupported, RemoteError
 from ...protocol.jsonio import memory_size
-from ...revisions import Revision
+from ...revisions import REVISIONS, TASKS_EXTENSION, Revision
 from ...rpc.incoming import Incoming, MessageFacts
 from ...rpc.peer import Peer
 from ...types import ClientCapabilities, Implementation
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..auth.principals import Principal
     from .http_request import HTTPRequest
 
-__all__ = ["KnownRoots", "RequestFacts", "Session", "Throttle"]
+__all__ = ["KnownRoots", "RequestFacts", "Session", "Throttle", "check_own_notification"]
 
 
 class Throttle:
@@ -108,6 +108,13 @@ class Session:
         return self.persistent or self.revision.modern
 
     @property
+    def can_have_tasks(self) -> bool:
+        """Whether the client can be answered with a task: it declared the extension, or its revision has tasks of its own."""
+        if self.revision.modern:
+            return TASKS_EXTENSION in (self.client_capabilities.extensions or {})
+        return bool(self.revision.task_requests)
+
+    @property
     def limits(self) -> Limits:
         """The server's bounds."""
         return self.runtime.limits
@@ -154,6 +161,39 @@ class Session:
     def elicitation_complete(self, elicitation_id: str) -> None:
         """Notify this client that a URL question was answered, if the revision has such a notification."""
 
+    # --- messages of the server's own -----------------------------------------------------------------
+
+    def notify(self, method: str, params: Optional[Dict[str, Any]] = None) -> None:
+        """Send a notification of your own, outside of any request; ``client.on(method, ...)`` takes it at mcplite's client.
+
+        A client with a session gets it, in each revision with a handshake; in July 2026 only a client on a pipe does. Within
+        a request :meth:`Context.notify` reaches every client.
+
+        :param method: a name that the protocol does not have, such as ``"notifications/acme/moved"``.
+        :param params: any JSON object; None for none.
+        :raises ValueError: the protocol has this name, or the params are not JSON.
+        :raises TypeError: the params are no dict, or hold what is not JSON.
+        :raises NotSupported: nothing connects the server with its client between two requests.
+        :raises ConnectionClosed: the client is gone.
+        """
+        check_own_notification(method, params)
+        self._notify(method, params)
+
+    def _notify(self, method: str, params: Optional[Dict[str, Any]]) -> None:
+        raise NotSupported(f"use ctx.notify() while a request is served: this client of revision {self.revision} cannot be"
+                           " reached between two requests")
+
+    def ping(self, timeout: Optional[float] = None) -> None:
+        """Ask the client for a sign of life, outside of any request, and return when it has answered.
+
+        :param timeout: seconds to wait for the answer; by default ``Limits.ask_seconds``.
+        :raises NotSupported: the revision has no ping of the server (July 2026), or the client has no session.
+        :raises RequestTimeout: the client did not answer in time.
+        :raises ConnectionClosed: the client is gone.
+        """
+        raise NotSupported(f"this client of revision {self.revision} cannot be pinged: only one with a session, which begins"
+                           " with a handshake, can")
+
     # State from one request to the next. A session of one request has none, so these methods do not exist there.
 
     def subscribe(self, uri: str) -> None:
@@ -176,6 +216,21 @@ class Session:
         :raises RemoteError: the session has no state.
         """
         raise _no_method("logging/setLevel")
+
+
+def check_own_notification(method: str, params: Any) -> None:
+    """Refuse a notification that is the protocol's, or that has no object for its params.
+
+    :raises ValueError, TypeError: it is.
+    """
+    if not isinstance(method, str) or not method:
+        raise TypeError(f"the name of a notification is a text such as 'notifications/acme/moved', not {method!r}")
+    if any(method in revision.server_notifications or method in revision.client_notifications
+           or method == revision.task_notification for revision in REVISIONS):
+        raise ValueError(f"choose another name than {method!r}, which is the protocol's own: ctx.report_progress(), ctx.log(),"
+                         " Server.resource_updated() and the changes of entries send what the protocol has")
+    if params is not None and not isinstance(params, dict):
+        raise TypeError(f"the params of {method!r} are a dict, not {type(params).__name__}")
 
 
 def _no_method(method: str) -> RemoteError:

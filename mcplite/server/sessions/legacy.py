@@ -113,6 +113,16 @@ class LegacySession(Session, OpenSession, MessageHandler):
         if self._ready and self.wants_log(level):
             self.peer.notify("notifications/message", log_params(level, data, logger))
 
+    def _notify(self, method: str, params: Optional[Dict[str, Any]]) -> None:
+        if not self.persistent:
+            super()._notify(method, params)
+        self.peer.notify(method, params)
+
+    def ping(self, timeout: Optional[float] = None) -> None:
+        if not self.persistent:
+            super().ping(timeout)
+        self.peer.call("ping", timeout=self.limits.ask_seconds if timeout is None else timeout)
+
     def create_asker(self, context: RequestContext) -> "Asker":
         from ..handling.back_channel import BackChannelAsker  # forms and sampling are loaded by the first handler that asks
 
@@ -265,7 +275,10 @@ class LegacySession(Session, OpenSession, MessageHandler):
         elif method == "notifications/roots/list_changed":
             self._roots.forget()
             self.runtime.roots_changed(self)
-        elif method != "notifications/progress":
+        elif method == "notifications/progress":
+            if type(params.get("progress")) in (int, float):
+                self.peer.progress(params.get("progressToken"), params, message.size)
+        else:
             own = self._catalog.registry.notification(method)
             if own is not None:
                 self.runtime.notified(method, lambda: own(params, self))

@@ -140,6 +140,11 @@ class ModernSession(Session):
 
         return WaitingAsker(context, self.given)
 
+    def _notify(self, method: str, params: Optional[Dict[str, Any]]) -> None:
+        if self._client is not None:
+            super()._notify(method, params)
+        self.peer.notify(method, params)
+
     def complete_result(self, result: Any) -> Any:
         return self.runtime.catalog.stamp(result, self.revision)
 

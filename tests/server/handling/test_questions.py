@@ -38,8 +38,13 @@ def test_a_question_to_the_model():
 @pytest.mark.parametrize("action, accepted", [("accept", True), ("decline", False), ("cancel", False)])
 def test_the_outcome_of_a_question(action, accepted):
     outcome = Elicited(action, {"n": 1} if accepted else None, 1 if accepted else None)
-    assert outcome.accepted is accepted
+    assert outcome.accepted is bool(outcome) is accepted
     assert repr(outcome) == f"Elicited({action!r}, {outcome.data!r})"
+
+
+@pytest.mark.parametrize("content, data", [(None, None), ({}, {}), ({"n": 0}, 0), ({"ok": False}, False)])
+def test_an_accepted_question_is_true_whatever_its_form_holds(content, data):
+    assert Elicited("accept", content, data)
 
 
 def test_several_questions_at_once():
