@@ -226,7 +226,7 @@ class ConnectionClosed(TransportError):
 
     :param message: which peer, and how it ended.
     :param stderr_tail: the last output of a child process to stderr; empty for other connections.
-    :param returncode: the exit status of the child; None if there is no child, or it still runs.
+    :param returncode: the exit status of the child; None if there is no child, it still runs, or its status is not known.
     """
 
     def __init__(self, message: str, *, stderr_tail: str = "", returncode: Optional[int] = None) -> None:

@@ -20,6 +20,7 @@ from mcplite.cli.commands import actions, results
 from mcplite.cli.description.examples import pasted
 from mcplite.errors import Cancelled, ConnectionClosed, InvalidParams, MCPError, NotSupported, RequestTimeout, TransportError
 from mcplite.revisions import JUNE_2025, NEWEST
+from tests.support.systems import posix_only
 
 PACKAGE = Path(mcplite.__file__).resolve().parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PACKAGE.parent), "PYTHONIOENCODING": "utf-8"}
@@ -162,10 +163,10 @@ def test_list_as_json(run, target):
     listed = json.loads(out)
     assert status == 0
     assert sorted(listed) == [
-        "capabilities", "prompts", "protocolVersion", "resource_templates", "resources", "server", "tools"]
+        "capabilities", "prompts", "protocolVersion", "resourceTemplates", "resources", "server", "tools"]
     assert listed["server"] == {"name": "wea\x1bther", "version": "2.0"} and listed["protocolVersion"] == NEWEST.name
     assert listed["tools"][0]["inputSchema"]["required"] == ["a"]
-    assert listed["resource_templates"][0]["uriTemplate"] == "city://{name}"
+    assert listed["resourceTemplates"][0]["uriTemplate"] == "city://{name}"
 
 
 def test_describe_a_server(run, target):
@@ -189,7 +190,7 @@ def test_the_example_of_a_description_runs(run, target):
 def test_describe_as_json(run, target):
     found = json.loads(run("describe", target, "note://today", "--json")[1])
     assert [one["uri"] for one in found["resources"]] == ["note://today"] and "tools" not in found
-    assert found["examples"] == {"resources": {"note://today": pasted("read", target, "note://today")}}
+    assert found["examples"] == {"resources": {"note://today": pasted(["read", target], "note://today")}}
 
 
 def test_instructions_are_listed_and_described(run, tmp_path):
@@ -631,9 +632,37 @@ def test_a_closed_stdout_is_not_an_error(target, count):
     assert (ran.returncode, ran.stderr) == (0, b"")
 
 
+@posix_only
+@pytest.mark.parametrize("streams, status", [
+    (">&-", 6), (">&- 2>&-", 6), (">/dev/full", 6), ("2>&-", 0), ("<&-", 0), ("<&- 2>&-", 0), ("2>/dev/full", 0)])
+def test_streams_that_are_closed_or_full_are_no_traceback(target, streams, status):
+    if "/dev/full" in streams and not os.path.exists("/dev/full"):
+        pytest.skip("this system has no device that is always full")
+    ran = subprocess.run(["sh", "-c", f'"$0" -m mcplite call "$1" add a=1 {streams}', sys.executable, target],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT, timeout=60)
+    assert ran.returncode == status and b"Traceback" not in ran.stderr
+    assert ran.stdout == (b"2\n" if status == 0 else b"")
+
+
+def test_an_error_where_stderr_is_closed_has_its_status_and_stays_out_of_stdout(target):
+    ran = subprocess.run(["sh", "-c", '"$0" -m mcplite call "$1" nothing 2>&-', sys.executable, target],
+                         stdout=subprocess.PIPE, env=ENVIRONMENT, timeout=60)
+    assert (ran.returncode, ran.stdout) == (3, b"")
+
+
 def test_output_in_an_encoding_that_lacks_letters(target):
     ran = process("call", target, "say", "text=città 🌍", env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"})
     assert (ran.returncode, ran.stdout.decode().strip(), ran.stderr) == (0, "citt\\xe0 \\U0001f30d", b"")
+
+
+@pytest.mark.parametrize("words, text", [
+    (["cal", "x.py"], "there is no command 'cal'; did you mean call?"), (["frobnicate"], "there is no command 'frobnicate'"),
+    (["call", "x.py", "--tabel"], "--tabel; did you mean --table?"), (["ping", "x.py", "--timout=3"], "you mean --timeout?"),
+    ([], "usage: python -m mcplite [-h] [--version] COMMAND"), ([], "call a tool"),
+])
+def test_wrong_usage_says_what_was_meant(words, text):
+    ran = process(*words)
+    assert (ran.returncode, ran.stdout) == (2, b"") and text in ran.stderr.decode()
 
 
 # --- help --------------------------------------------------------------------------------------------
@@ -642,7 +671,9 @@ def test_output_in_an_encoding_that_lacks_letters(target):
 @pytest.mark.parametrize("words, taught", [
     (["--help"], "usage: python -m mcplite [-h]"),
     (["call", "--help"], "usage: python -m mcplite call [options] TARGET TOOL [key=value ...]"),
-    (["list", "--help"], "python -m mcplite call weather.py forecast city=Rome days:=3"),
+    (["--help"], "python -m mcplite call weather.py forecast city=Rome days:=3"),
+    (["list", "--help"], "examples:\n  python -m mcplite list weather.py\n"),
+    (["call", "--help"], "key=@file is the text of a file"),
     (["complete", "--help"], "Complete an argument of a prompt or of a resource template."),
     (["login", "--help"], "usage: python -m mcplite login [options] URL"),
     (["logout", "--help"], "python -m mcplite login https://example.com/mcp --no-browser"),

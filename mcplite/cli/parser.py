@@ -1,7 +1,11 @@
 """The parser of the command line: its commands, their options and the help texts."""
 
 import argparse
-from typing import Dict, List, Optional, Tuple
+import difflib
+import os
+import re
+import sys
+from typing import Dict, Iterable, List, Mapping, Optional, Tuple
 
 from .arguments import UsageError
 
@@ -9,32 +13,44 @@ __all__ = ["NAMES", "check_words", "parse", "take_verb"]
 
 _STATUS = """\
 exit status: 0 done, 1 the tool reported an error, 2 wrong usage, 3 the server answered with an
-error, 4 no connection, it was lost, or no authorization, 5 no answer in time, 130 interrupted.
+error, 4 no connection, it was lost, or no authorization, 5 no answer in time, 6 the output cannot
+be written, 130 interrupted.
 """
 
-_EPILOG = """\
+_TARGET = """\
 TARGET is a Python file, module:name, a command in quotes, a URL, or a configuration file: mcp.json:name
-is one of its servers, and list, describe and ping take mcp.json for all of them.
+is one of its servers, and list, describe and ping take mcp.json for all of them. What follows -- is no
+option, whatever it begins with.
+"""
 
-examples:
-  %(prog)s list weather.py
-  %(prog)s describe weather.py forecast
-  %(prog)s call weather.py forecast city=Rome days:=3
-  %(prog)s call 'npx -y some-server' search query=@question.txt --json
-  %(prog)s read notes.py note://today
-  %(prog)s list https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
-  %(prog)s request notes.py resources/read uri=note://today
-  %(prog)s watch notes.py note://today --json
-  %(prog)s call https://example.com/mcp report year=2026 --task
-  %(prog)s task wait https://example.com/mcp ID
-  %(prog)s login https://example.com/mcp
-  %(prog)s list mcp.json
-  %(prog)s call mcp.json:git git_status repo_path=.
-
+_ARGUMENTS = """
 arguments: key=value is text (or the type in the tool's schema), key:=json is any JSON value,
 key=@file is the text of a file, '{...}' and - are a JSON object, in one word or on stdin.
+"""
 
-""" + _STATUS
+#: By command, what its help shows; the help of the whole shows the first of each.
+_EXAMPLES: Dict[str, Tuple[str, ...]] = {
+    "list": ("list weather.py", "list https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'"),
+    "describe": ("describe weather.py forecast", "describe 'npx -y some-server' --json"),
+    "call": ("call weather.py forecast city=Rome days:=3", "call 'npx -y some-server' search query=@question.txt --json"),
+    "read": ("read notes.py note://today", "read https://example.com/mcp file:///logo.png --output logo.png"),
+    "prompt": ("prompt notes.py summary topic=rain", "prompt mcp.json:notes summary topic=@topic.txt --json"),
+    "complete": ("complete notes.py summary topic ra", "complete notes.py note://{day} day to"),
+    "ping": ("ping weather.py", "ping https://example.com/mcp --timeout 5"),
+    "request": ("request notes.py resources/read uri=note://today", "request weather.py tools/list"),
+    "task": ("task list https://example.com/mcp", "task wait https://example.com/mcp ID"),
+    "watch": ("watch notes.py", "watch notes.py note://today --json"),
+    "login": ("login https://example.com/mcp",),
+}
+
+
+def _epilog(command: str = "") -> str:
+    """Return what follows the options in the help of a command; that of the whole command line without a name."""
+    shown = _EXAMPLES[command] if command else [lines[0] for lines in _EXAMPLES.values()]
+    examples = "\nexamples:\n" + "".join(f"  %(prog)s {line}\n" for line in shown)
+    arguments = _ARGUMENTS if command in ("", "call", "prompt", "request") else ""
+    return f"{_TARGET}{examples}{arguments}\n{_STATUS}"
+
 
 _LOGIN_EPILOG = """\
 URL is that of an MCP server. The login is stored in a file that only you can read: the one that
@@ -78,6 +94,7 @@ NAMES = {
     "auth": "--header 'Authorization: Bearer ...'", "client_id": "--client-id", "client_metadata_url": "--client-metadata-url",
     "client_name": "--client-name", "client_secret": "--client-secret-env", "cwd": "--cwd", "env": "--env",
     "issuer": "--issuer", "redirect_uri": "--redirect-uri", "revision": "--revision", "timeout": "--timeout",
+    "max_timeout": "--max-timeout",
 }
 #: By name: what a command is for, and the words that it takes.
 _COMMANDS: Dict[str, Tuple[str, str]] = {
@@ -120,14 +137,29 @@ def parse(arguments: Optional[List[str]], package: str, version: str) -> argpars
 
     :param package: the name after ``python -m``.
     """
-    parser = _parser(package, version)
+    parser, commands = _parser(package, version)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    # What follows "--" is words, whatever it begins with. argparse has other rules for it in each version of Python.
+    end = given.index("--") if "--" in given else len(given)
     # Words may stand before, between and after the options; argparse returns all but the first group as unknown.
-    options, more = parser.parse_known_args(arguments)
+    if not given:
+        parser.print_help(sys.stderr)
+        raise SystemExit(2)
+    command = next((word for word in given[:end] if not word.startswith("-")), None)
+    if command is not None and command not in commands:
+        parser.error(f"there is no command {command!r}{_similar(command, commands)}; --help lists them")
+    options, more = parser.parse_known_args(given[:end])
     unknown = [word for word in more if word.startswith("-") and word != "-"]
     if unknown:
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    options.words += more
+        known = re.findall(r"(?<![\w-])--[a-z][a-z-]*", commands[options.command].format_help().partition("examples:")[0])
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{_similar(unknown[0].partition('=')[0], known)}")
+    options.words += [*more, *given[end + 1:]]
     return options
+
+
+def _similar(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def check_words(words: List[str], command: str, configured: bool) -> None:
@@ -146,16 +178,20 @@ def check_words(words: List[str], command: str, configured: bool) -> None:
         raise UsageError(f"{command}: {words[most]!r} is one argument too many; write: {command} {form}")
 
 
-def _parser(package: str, version: str) -> argparse.ArgumentParser:
-    program = f"python -m {package}"
+def _parser(package: str, version: str) -> Tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """Return the parser, and that of each command."""
+    # "mcplite" where it was started by the script of that name, as users then go on to type it.
+    started = os.path.basename(sys.argv[0])
+    program = package if started.partition(".")[0] == package else f"python -m {package}"
     parser = argparse.ArgumentParser(
-        prog=program, description="Use any MCP server from the command line.", epilog=_EPILOG,
+        prog=program, description="Use any MCP server from the command line.", epilog=_epilog(),
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"{package} {version}")
     using = _using()
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (text, words) in _COMMANDS.items():
-        epilog, parents = (_LOGIN_EPILOG, []) if words == "URL" else (_BRIDGE_EPILOG if name == "bridge" else _EPILOG, [using])
+        epilog, parents = (_LOGIN_EPILOG, []) if words == "URL" else (
+            _BRIDGE_EPILOG if name == "bridge" else _epilog(name), [using])
         one = commands.add_parser(
             name, usage=f"{program} {name} [options] {words}", help=text, parents=parents,
             description=text[0].upper() + text[1:] + ".",
@@ -178,7 +214,7 @@ def _parser(package: str, version: str) -> argparse.ArgumentParser:
             one.add_argument("--header", action="store_true", help="print the whole header, 'Authorization: Bearer ...'")
         if words == "URL":
             one.add_argument("--debug", action="store_true", help="show each step, and tracebacks, on stderr")
-    return parser
+    return parser, commands.choices
 
 
 def _using() -> argparse.ArgumentParser:
@@ -189,7 +225,10 @@ def _using() -> argparse.ArgumentParser:
     using.add_argument("--config", metavar="FILE", help="a file with mcpServers, whatever its name, in place of TARGET")
     using.add_argument("--server", metavar="NAME", help="the server to use in --config; not needed if it has only one")
     using.add_argument("--revision", metavar="DATE", help="the only protocol revision to accept")
-    using.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="timeout of each request; default 60")
+    using.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS",
+                       help="time limit of each request, which progress of the server begins again; default 60")
+    using.add_argument("--max-timeout", type=float, default=300.0, metavar="SECONDS",
+                       help="time limit of each request, whatever its progress; default 300")
     using.add_argument("--env", action="append", default=[], metavar="KEY[=VALUE]",
                        help="a variable for the server, by default with its value here; repeatable")
     using.add_argument("--cwd", metavar="FOLDER", help="the server's working directory")

@@ -12,6 +12,7 @@ import threading
 import unicodedata
 from typing import Any, Iterable, Iterator, List, Optional, Sequence, TextIO, Tuple
 
+from ..errors import ProtocolError
 from ..rpc.stdio.descriptors import PIPE_CLOSED
 from ..rpc.stdio.terminals import is_terminal
 from ..types import (
@@ -103,24 +104,38 @@ def _shown(item: Any) -> str:
     if isinstance(item, EmbeddedResource):
         return _shown(item.resource)
     if isinstance(item, (ImageContent, AudioContent)):
-        return f"[{item.wire_type}, {item.mime_type}, {len(item.bytes)} bytes; --output FILE saves it]"
+        return f"[{item.wire_type}, {item.mime_type}, {_measured(item)}]"
     if isinstance(item, BlobResourceContents):
-        return f"[{item.uri}, {item.mime_type or 'binary'}, {len(item.bytes)} bytes; --output FILE saves it]"
+        return f"[{item.uri}, {item.mime_type or 'binary'}, {_measured(item)}]"
     if isinstance(item, ResourceLink):
         return f"[{item.name}: {item.uri}]"
     return f"[content of the kind {getattr(item, 'wire_type', type(item).__name__)!r}]"
 
 
+def _measured(item: Any) -> str:
+    try:
+        return f"{len(item.bytes)} bytes; --output FILE saves it"
+    except ValueError:
+        return "data that is not base64, a fault of the server"
+
+
 def first_binary(items: Sequence[Any]) -> Optional[bytes]:
-    """Return the bytes of the first binary item, or of the first text when there is none."""
+    """Return the bytes of the first binary item, or of the first text when there is none.
+
+    :raises ProtocolError: the server's data is not base64.
+    """
     text: Optional[str] = None
     for item in items:
         item = item.resource if isinstance(item, EmbeddedResource) else item
         if isinstance(item, (ImageContent, AudioContent, BlobResourceContents)):
-            return item.bytes
+            try:
+                return item.bytes
+            except ValueError as error:
+                raise ProtocolError(f"--output: nothing is saved, since the server sent data that is not base64 ({error})"
+                                    ) from error
         if text is None and isinstance(item, (TextContent, TextResourceContents)):
             text = item.text
-    return None if text is None else text.encode("utf-8")
+    return None if text is None else text.encode("utf-8", "backslashreplace")
 
 
 class ProgressBar:

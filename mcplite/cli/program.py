@@ -4,6 +4,7 @@
 """
 
 import argparse
+import contextlib
 import io
 import json
 import logging
@@ -22,6 +23,9 @@ from .printing import clean, is_unread
 
 __all__ = ["run"]
 
+#: The exit status where stdout takes no output.
+_NO_OUTPUT = 6
+
 
 def run(arguments: Optional[List[str]] = None) -> int:
     """Run the command line; return the exit status.
@@ -29,6 +33,12 @@ def run(arguments: Optional[List[str]] = None) -> int:
     :raises KeyboardInterrupt: at Ctrl-C.
     """
     package = (__package__ or "").rpartition(".")[0]
+    if sys.stderr is None:
+        # Descriptor 2 was closed at the start: print() would take stdout in its place.
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it is used until the process ends
+    if sys.stdout is None:
+        print("open stdout: it was closed at the start, so that there is no place for the output", file=sys.stderr)
+        return _NO_OUTPUT
     options = parser.parse(arguments, package, __version__)
     if options.debug:
         logging.basicConfig(stream=sys.stderr, level=logging.INFO)
@@ -41,19 +51,23 @@ def run(arguments: Optional[List[str]] = None) -> int:
     except (MCPError, ValueError, TypeError) as error:
         if options.debug:
             logging.getLogger(__name__).exception("failed")
-        if getattr(options, "json", False):
-            print(json.dumps({"error": record_of(error)}), file=sys.stderr)
-        else:
-            print(clean(worded(error, parser.NAMES)), file=sys.stderr)
+        as_json = getattr(options, "json", False)
+        said = json.dumps({"error": record_of(error)}) if as_json else clean(worded(error, parser.NAMES))
+        with contextlib.suppress(OSError):  # stderr takes nothing; the status tells the kind of error
+            print(said, file=sys.stderr)
         return status_of(error)
     except OSError as error:  # behind the others: a RequestTimeout is a TimeoutError, and so an OSError
-        if not is_unread(error):
-            raise
-        # The reader of our output has closed it. The buffer is flushed at exit and needs a place to go.
+        # The buffer is flushed at exit and needs a place to go.
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
-        return 0
+        if is_unread(error):
+            return 0  # the reader has seen enough
+        if options.debug:
+            logging.getLogger(__name__).exception("failed")
+        with contextlib.suppress(OSError):
+            print(f"the output cannot be written: {error.strerror or error}", file=sys.stderr)
+        return _NO_OUTPUT
 
 
 def _run(options: argparse.Namespace) -> int:

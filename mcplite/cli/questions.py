@@ -100,6 +100,7 @@ class TerminalAsker:
             if not self.has_terminal:
                 self._say(f"{message}\n(declined: there is no terminal to ask on)")
                 return decline()
+            self._drop_typed()
             self._say(f"\n{message}\n(type !decline to decline, !cancel to cancel)")
             self._token = getattr(request, "token", None)
             try:
@@ -112,7 +113,7 @@ class TerminalAsker:
 
     def _form(self, request: ElicitRequest) -> ElicitResult:
         schema = request.requested_schema or {}
-        fields: Dict[str, Any] = schema.get("properties") or {}
+        fields = _askable(schema.get("properties") or {})
         required = schema.get("required") or ()
         secret = forms.sensitive_names(schema)
         if secret:
@@ -137,6 +138,14 @@ class TerminalAsker:
 
     def _say(self, text: str) -> None:
         print(clean(text), file=self._out, flush=True)
+
+    def _drop_typed(self) -> None:
+        """Drop the keys that were typed before a question was on the screen: they answer nothing, and consent to nothing."""
+        if os.name == "posix" and self.has_terminal:
+            import termios
+
+            with contextlib.suppress(termios.error):  # the terminal is gone, which reading from it will tell
+                termios.tcflush(self._source.fileno(), termios.TCIFLUSH)
 
     def _line(self) -> str:
         # A thread inside readline() holds the lock of stdin, which the interpreter needs at exit; so no thread may
@@ -163,6 +172,7 @@ class TerminalAsker:
 
     def _confirmed(self, question: str, change: bool = False) -> bool:
         """Return True for yes and False for "change it"; a no declines the whole question."""
+        self._drop_typed()
         while True:
             text = self._read(f"{question} [y/n{'/c to change it' if change else ''}] ").lower()
             if text in ("y", "yes"):
@@ -195,6 +205,23 @@ class TerminalAsker:
             if not problems:
                 return value
             self._say(f"    {clean_line('; '.join(problems))}")
+
+
+def _askable(fields: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the fields of a form that a person can be asked for.
+
+    Servers send fields that break the rules of forms, such as ``anyOf`` with null for an optional one, and most of those can be
+    asked for all the same. The form's own check refuses the answer if a field was needed that is left out here.
+    """
+    asked: Dict[str, Any] = {}
+    for name, field in fields.items():
+        try:
+            _choices(field)
+            forms.check_answer({"properties": {name: field}}, {name: ""})
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+            continue
+        asked[name] = field
+    return asked
 
 
 def _choices(field: Mapping[str, Any]) -> List[Tuple[Any, str]]:

@@ -68,7 +68,8 @@ def client_of(words: List[str], options: argparse.Namespace) -> Iterator[Any]:
     login = None if url is None else _Login(url, target, options, asker)
     extra.update(_child_options(options) if login is None else {"headers": login.headers, "auth": login.grant})
     try:
-        yield connect(target, revision=options.revision, timeout=options.timeout, elicitation_handler=asker.form,
+        yield connect(target, revision=options.revision, timeout=options.timeout, max_timeout=options.max_timeout,
+                      elicitation_handler=asker.form,
                       url_elicitation_handler=asker.url, debug=True if options.debug else None, **extra)
     except AuthError as error:
         if login is None:

@@ -6,6 +6,8 @@ import os
 import re
 import shlex
 import sys
+import traceback
+from types import TracebackType
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..errors import BackendError, RegistrationError
@@ -214,9 +216,28 @@ def _load(options: argparse.Namespace) -> Optional[Server]:
     except LoadError as error:
         print(f"cannot serve {options.target}: {error}", file=sys.stderr)
         return None
+    except Exception as error:
+        # Of the target's own code. Its author needs the frames of that code, and not those of this package around it.
+        own = None if options.debug else _frames_of_target(error)
+        if own is None and not isinstance(error, SyntaxError):
+            raise
+        traceback.print_exception(type(error), error, own)
+        return None
     if options.debug:
         server.debug = True
     return server
+
+
+def _frames_of_target(error: Exception) -> Optional[TracebackType]:
+    """Return the frames from the first one of the target on; None if no frame is of the target."""
+    package = (__package__ or "").rpartition(".")[0]
+    frame = error.__traceback__
+    while frame is not None:
+        module = frame.tb_frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] != "importlib" and module != package and not module.startswith(package + "."):
+            return frame
+        frame = frame.tb_next
+    return None
 
 
 def _address(text: str) -> Tuple[str, int]:

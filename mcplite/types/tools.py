@@ -13,6 +13,9 @@ from .values import value_of
 
 __all__ = ["CallToolResult", "ListToolsResult", "Tool", "ToolAnnotations"]
 
+#: Parameters that the repr of a tool names.
+_SHOWN = 10
+
 
 @record
 class ToolAnnotations(Model):
@@ -59,6 +62,14 @@ class Tool(Model):
     #: Whether it may be called as a task: ``{"taskSupport": "forbidden" | "optional" | "required"}``.
     execution: Optional[Dict[str, Any]] = wire(since=NOVEMBER_2025, until=NOVEMBER_2025)
     meta: Optional[Dict[str, Any]] = wire("_meta")
+
+    def __repr__(self) -> str:
+        schema = self.input_schema if isinstance(self.input_schema, dict) else {}
+        properties, required = schema.get("properties"), schema.get("required")
+        needed = required if isinstance(required, list) else ()
+        names = [name if name in needed else f"{name}=..." for name in properties] if isinstance(properties, dict) else []
+        text = repr(f"{self.name}({', '.join(names[:_SHOWN])}{', ...' if len(names) > _SHOWN else ''})")
+        return f"<Tool {text[1:-1]}>"
 
     @property
     def display_name(self) -> str:

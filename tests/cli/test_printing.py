@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 
 from mcplite.cli import printing
 from mcplite.cli.printing import ProgressBar, as_json, clean, clean_line, first_binary, print_content, print_result, table
+from mcplite.errors import ProtocolError
 from mcplite.types import (
     AudioContent,
     BlobResourceContents,
@@ -146,6 +147,19 @@ def test_a_result_is_its_content_or_else_its_structure(result, shown):
 ])
 def test_the_first_binary_or_else_the_first_text_is_saved(items, data):
     assert first_binary(items) == data
+
+
+@pytest.mark.parametrize("item", [
+    ImageContent(data="@@@", mime_type="image/png"), AudioContent(data="QQ=", mime_type="audio/wav"),
+    EmbeddedResource(BlobResourceContents(uri="n://1", blob="é")), BlobResourceContents(uri="n://1", blob="QUJ"),
+])
+def test_data_that_is_not_base64_hides_nothing_else(item):
+    out = io.StringIO()
+    print_content([TextContent("before"), item, TextContent("after")], out)
+    before, shown, after = out.getvalue().splitlines()
+    assert (before, after) == ("before", "after") and shown.endswith("data that is not base64, a fault of the server]")
+    with pytest.raises(ProtocolError, match="--output: nothing is saved"):
+        first_binary([item])
 
 
 # --- progress ----------------------------------------------------------------------------------------

@@ -174,6 +174,29 @@ def test_answers_can_be_changed_before_they_are_sent(asking):
     assert asking.answer == accepted(city="Paris", days=4)
 
 
+def test_keys_that_were_typed_ahead_are_no_consent(asking):
+    asking.terminal.type("y\ny\n")
+    asking.form(city={"type": "string"})
+    asking.terminal.expect("city [^\n]*: $")
+    asking.terminal.type("Rome\ny\ny\n")
+    asking.terminal.expect(r"Send this answer\? [^\n]*$")
+    assert asking.answers == [], "what was typed before the question was read was not taken for an answer to it"
+    asking.terminal.type("n\n")
+    assert asking.answer == ElicitResult("decline")
+
+
+@pytest.mark.parametrize("odd", [5, None, [], "text", {"type": ["string", {}]}, {"enum": {}}, {"type": "array", "items": 5},
+                                 {"oneOf": 5}, {"anyOf": [5]}])
+def test_a_field_that_is_nonsense_is_no_traceback(asking, odd):
+    asking.form(city={"type": "string"}, odd=odd)
+    asking.terminal.answer("city [^\n]*: $", "Rome")
+    if asking.terminal.expect(r"(odd)[^\n]*: $|Send this answer\? [^\n]*$").group(1):
+        asking.terminal.type("\n")
+        asking.terminal.expect(r"Send this answer\? [^\n]*$")
+    asking.terminal.type("y\n")
+    assert asking.answer.action == "accept"
+
+
 @pytest.mark.parametrize("typed, action", [("n", "decline"), ("!decline", "decline"), ("!cancel", "cancel")])
 def test_declining_at_the_end(asking, typed, action):
     asking.form(city={"type": "string"})

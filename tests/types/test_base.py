@@ -104,7 +104,9 @@ def test_content_of_any_kind_is_read_by_the_class_of_unknown_content():
 
 def test_a_repr_has_neither_what_is_absent_nor_long_values_in_full():
     assert repr(types.TextContent("hello")) == "TextContent(text='hello')"
-    assert repr(types.Tool("add", {})) == "Tool(name='add', input_schema={})"
+    assert repr(types.Tool("add", {})) == "<Tool add()>"
+    assert repr(types.Tool("add\n", {"properties": {"a": {}, "b": {}}, "required": ["a"]})) == "<Tool add\\n(a, b=...)>"
+    assert repr(types.Tool("odd", {"properties": 5, "required": 6})) == "<Tool odd()>"
     image = repr(types.ImageContent("QUJD" * 100_000, "image/png"))
     assert len(image) < 150 and "(400000 characters)" in image and image.endswith("mime_type='image/png')")
     result = repr(types.CallToolResult([types.TextContent(str(n)) for n in range(1000)], is_error=True))

@@ -33,7 +33,12 @@ def _list(client: Any, words: List[str], options: argparse.Namespace) -> int:
 
 def _record(client: Any, found: Found) -> Dict[str, Any]:
     return {**server_record(client, lambda value: wire(value, client)),
-            **{key.replace(" ", "_"): [wire(item, client) for item in items] for key, items in found.items()}}
+            **{_member(kind): [wire(item, client) for item in items] for kind, items in found.items()}}
+
+
+def _member(kind: str) -> str:
+    """Return the name of a kind of entries in JSON, where the protocol's own names stand beside it."""
+    return {"resource templates": "resourceTemplates"}.get(kind, kind)
 
 
 def _describe(client: Any, words: List[str], options: argparse.Namespace) -> int:
@@ -41,7 +46,7 @@ def _describe(client: Any, words: List[str], options: argparse.Namespace) -> int
     if words:
         found = chosen(found, words[0])
     if options.json:
-        examples = {key.replace(" ", "_"): one for key, one in examples_of(found, options.target).items()}
+        examples = {_member(kind): one for kind, one in examples_of(found, options.target).items()}
         print(as_json({**_record(client, found), "examples": examples}))
     else:
         print(described(client, found, options.target, not words))

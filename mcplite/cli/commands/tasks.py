@@ -20,7 +20,7 @@ def start(client: Any, name: str, arguments: Dict[str, Any], options: argparse.N
         print(as_json(wire(started.state, client)))
         return 0
     print(clean_line(started.id))
-    print(f"started; its result: {pasted('task', 'wait', *options.target, started.id)}", file=sys.stderr)
+    print(f"started; its result: {pasted(['task', 'wait', *options.target], started.id)}", file=sys.stderr)
     if not _is_elsewhere(options):
         print("the server ends with this command, and so does the task, unless the server keeps its tasks", file=sys.stderr)
     return 0

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 from ...protocol.schema.words import result_of
 from ..arguments import UsageError
 from ..printing import clean, clean_line, table
-from .examples import argument_words, example_uri, pasted
+from .examples import argument_words, example_uri, pasted, prompt_words
 from .parameters import members_of
 
 __all__ = ["Found", "chosen", "described", "examples_of", "offered_by", "server_record"]
@@ -78,10 +78,10 @@ def examples_of(found: Found, target: List[str]) -> Dict[str, Dict[str, str]]:
 
 def _example(item: Any, target: List[str]) -> str:
     if hasattr(item, "input_schema"):
-        return pasted("call", *target, item.name, *argument_words(item.input_schema))
+        return pasted(["call", *target], item.name, *argument_words(item.input_schema))
     if hasattr(item, "arguments"):
-        return pasted("prompt", *target, item.name, *(f"{one.name}=text" for one in item.arguments or () if one.required))
-    return pasted("read", *target, getattr(item, "uri", None) or example_uri(item.uri_template))
+        return pasted(["prompt", *target], item.name, *prompt_words([one.name for one in item.arguments or () if one.required]))
+    return pasted(["read", *target], getattr(item, "uri", None) or example_uri(item.uri_template))
 
 
 def described(client: Any, found: Found, target: List[str], whole: bool) -> str:

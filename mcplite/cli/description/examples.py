@@ -2,12 +2,12 @@
 
 import json
 import shlex
-from typing import Any, Dict, List, Mapping
+from typing import Any, Callable, Dict, List, Mapping, Sequence
 
 from ...protocol.uritemplate import Template
 from .parameters import resolved
 
-__all__ = ["argument_words", "example_of", "example_uri", "pasted"]
+__all__ = ["argument_words", "example_of", "example_uri", "pasted", "prompt_words"]
 
 #: Texts of the formats that schemas name.
 _FORMATS = {"date": "1999-12-31", "date-time": "1999-12-31T12:00:00Z", "time": "12:00:00Z", "duration": "PT1H",
@@ -18,9 +18,14 @@ _DEPTH = 5
 _MOST = 20
 
 
-def pasted(*words: str) -> str:
-    """Return words as a command of this package that a shell takes."""
-    return f"python -m {__name__.rpartition('.cli.')[0]} {shlex.join(words)}"
+def pasted(own: Sequence[str], *words: str) -> str:
+    """Return a command of this package that a shell takes.
+
+    :param own: the command, and the words by which its user named the server.
+    :param words: what the server named; ``--`` stands before them if one could be taken for an option.
+    """
+    end = ["--"] if any(word.startswith("-") for word in words) else []
+    return f"python -m {__name__.rpartition('.cli.')[0]} {shlex.join([*own, *end, *words])}"
 
 
 def argument_words(schema: Mapping[str, Any]) -> List[str]:
@@ -30,16 +35,24 @@ def argument_words(schema: Mapping[str, Any]) -> List[str]:
         return []
     values = {name: example_of(properties[name], schema) for name in required
               if isinstance(name, str) and name in properties}
+    return _written(values, lambda name: resolved(properties[name], schema).get("type", "string") == "string")
+
+
+def prompt_words(names: Sequence[str]) -> List[str]:
+    """Return an example of a prompt's arguments, whose values are all text."""
+    return _written(dict.fromkeys(names, "text"), lambda name: True)
+
+
+def _written(values: Mapping[str, Any], is_text: Callable[[str], bool]) -> List[str]:
+    """Return arguments as they are written on the command line.
+
+    :param is_text: whether ``name=value`` gives a text; other values are JSON.
+    """
     if any(not name or name[0] in "-{" or "=" in name or name.endswith(":") for name in values):
         return [json.dumps(values, ensure_ascii=False)]
-    return [f"{name}={value}" if _is_plain(value, properties[name], schema)
+    # A leading @ would name a file.
+    return [f"{name}={value}" if isinstance(value, str) and not value.startswith("@") and is_text(name)
             else f"{name}:={json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
-
-
-def _is_plain(value: Any, schema: Any, root: Any) -> bool:
-    """Return whether ``name=value`` gives this text: a leading @ would name a file, and another type would be JSON."""
-    kind = resolved(schema, root).get("type", "string")
-    return isinstance(value, str) and not value.startswith("@") and kind == "string"
 
 
 def example_of(schema: Any, root: Any, depth: int = _DEPTH) -> Any:

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Union
 
 from ...errors import TransportError
-from .envfile import read_env_file
+from .envfile import read_env_file, read_text
 from .inputs import ConfigInput, InputValues
 from .jsonc import parse
 from .placeholders import Placeholders
 
 __all__ = ["Config", "ServerConfig", "entry", "load_config"]
 
-#: How hosts spell the types of transport.
+#: How hosts spell the types of transport, in lower case.
 _TYPES = {"stdio": "stdio", "http": "http", "streamable-http": "http", "streamable_http": "http",
-          "streamableHttp": "http", "sse": "sse"}
+          "streamablehttp": "http", "sse": "sse"}
 #: The options by which uv, bun, yarn, pnpm and poetry are told the folder to work in.
 _FOLDER_OPTIONS = frozenset({"--directory", "--cwd", "--dir", "-C"})
 _SCRIPT = re.compile(r"\.(py|js|mjs|cjs|ts|sh|rb|php|jar)\Z")
@@ -52,8 +52,12 @@ class ServerConfig:
         return [] if self.command is None else [self.command, *self.args]
 
     def __str__(self) -> str:
-        """Return the name and the exact command or URL, for a user who has to approve it."""
-        return f"{self.name}: {shlex.join(self.argv) or self.url}"
+        """Return the name and the exact command or URL, for a user who has to approve it.
+
+        Headers that go along to a URL are named, since their values may be secrets of the user's environment.
+        """
+        sent = f" (with the headers {', '.join(self.headers)})" if self.headers else ""
+        return f"{self.name}: {shlex.join(self.argv) or self.url}{sent}"
 
 
 @dataclass
@@ -95,7 +99,7 @@ def load_config(source: "Union[str, os.PathLike[str], Mapping[str, Any], Config]
         folder = os.path.dirname(where)
         if os.path.basename(folder) == ".vscode":
             folder = os.path.dirname(folder)
-        document, twice = parse(_read(where), where)
+        document, twice = parse(read_text(where, "configuration file"), where)
         config.warnings += [f"{where}: {name!r} is there twice; the last one counts" for name in twice]
     placeholders = Placeholders(os.environ if environ is None else environ, folder,
                                 None if ask is None else InputValues(document, ask).value)
@@ -109,28 +113,18 @@ def load_config(source: "Union[str, os.PathLike[str], Mapping[str, Any], Config]
     return config
 
 
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            return file.read()
-    except FileNotFoundError as error:
-        raise TransportError(f"there is no configuration file {path}") from error
-    except OSError as error:
-        raise TransportError(f"cannot read the configuration file {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise TransportError(f"{path} is not UTF-8 text (byte {error.start})") from error
-
-
 def _entries(document: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(document, Mapping):
         raise TransportError(f'{where} must be an object such as {{"mcpServers": {{...}}}},'
                              f" not {_kind(document)}")
     for key in ("mcpServers", "servers"):
-        if key in document:
-            entries = document[key]
+        entries = document.get(key)
+        if entries is not None:
             if not isinstance(entries, Mapping):
                 raise TransportError(f"{where}: {key!r} must be an object of servers by name, not {_kind(entries)}")
             return entries
+    if any(key in document for key in ("mcpServers", "servers")):
+        return {}
     found = ", ".join(sorted(map(repr, document))) or "nothing"
     raise TransportError(f"{where} has neither 'mcpServers' nor 'servers'; it has {found}")
 
@@ -149,22 +143,27 @@ class _Entry:
         self._folder = folder
         if not isinstance(raw, Mapping):
             raise TransportError(f"must be an object, not {_kind(raw)}")
-        self._raw = dict(raw)
-        self._placeholders = placeholders
+        # Programs that write such files set members to null where they have nothing to say.
+        self._raw = {member: value for member, value in raw.items() if value is not None}
+        #: What fills in variables; None for an entry that is disabled, which needs none.
+        self._placeholders: Optional[Placeholders] = placeholders
 
     def read(self) -> ServerConfig:
         """Return the entry; members that this package does not know go to ``extra``."""
+        disabled = self._flag("disabled", False) or not self._flag("enabled", True)
+        if disabled:
+            self._placeholders = None
         kind = self._type()
         result = ServerConfig(
             self._name, kind, command=self._text("command"), args=self._list("args"), env=self._table("env"),
             cwd=self._text("cwd"), url=self._text("url"), headers=self._table("headers"),
-            disabled=self._flag("disabled", False) or not self._flag("enabled", True), extra=self._raw)
+            disabled=disabled, extra=self._raw)
         if kind == "stdio":
             if not result.command:
                 raise TransportError("'command' is missing; a server of type stdio needs one")
             result.url, result.headers = None, {}
             path = self._text("envFile")
-            if path is not None:
+            if path is not None and not disabled:
                 result.env = {**self._variables(path), **result.env}
             result.warnings = _doubts(result)
         else:
@@ -177,11 +176,11 @@ class _Entry:
 
     def _type(self) -> str:
         named = self._raw.pop("type", None)
-        if named is not None:
-            if not isinstance(named, str) or named not in _TYPES:
+        if named not in (None, ""):
+            if not isinstance(named, str) or named.lower() not in _TYPES:
                 raise TransportError(f"'type' is {named!r}; it can be stdio, http or sse")
-            return _TYPES[named]
-        has_command, has_url = "command" in self._raw, "url" in self._raw
+            return _TYPES[named.lower()]
+        has_command, has_url = self._raw.get("command") not in (None, ""), self._raw.get("url") not in (None, "")
         if has_command and has_url:
             raise TransportError("has both 'command' and 'url'; choose one with 'type'")
         if not has_command and not has_url:
@@ -192,6 +191,8 @@ class _Entry:
         if not isinstance(value, str):
             hint = f'; write "{value}"' if isinstance(value, (int, float)) and not isinstance(value, bool) else ""
             raise TransportError(f"{member} must be a string, not {_kind(value)}{hint}")
+        if self._placeholders is None:
+            return value
         try:
             return self._placeholders.fill(value)
         except TransportError as error:
@@ -199,7 +200,7 @@ class _Entry:
 
     def _text(self, member: str) -> Optional[str]:
         value = self._raw.pop(member, None)
-        return None if value is None else self._fill(f"'{member}'", value)
+        return None if value is None else self._fill(f"'{member}'", value) or None
 
     def _list(self, member: str) -> List[str]:
         value = self._raw.pop(member, None)
@@ -215,7 +216,7 @@ class _Entry:
             return {}
         if not isinstance(value, Mapping):
             raise TransportError(f"'{member}' must be an object of strings, not {_kind(value)}")
-        return {name: self._fill(f"{member}.{name}", item) for name, item in value.items()}
+        return {name: self._fill(f"{member}.{name}", item) for name, item in value.items() if item is not None}
 
     def _variables(self, path: str) -> Dict[str, str]:
         try:

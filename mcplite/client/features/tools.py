@@ -120,9 +120,10 @@ class Tools:
         return name in self._functions()
 
     def __repr__(self) -> str:
-        listed = self._listed
-        lines = ["<no tools listed yet>"] if listed is None else [str(function) for function in listed[1].values()]
-        return "\n".join(lines)
+        try:
+            return "\n".join(map(str, self._functions().values())) or "<no tools>"
+        except MCPError as error:
+            return f"<the tools cannot be listed: {error}>"
 
 
 def _can_be_attribute(name: str) -> bool:

@@ -211,6 +211,9 @@ class SessionOpener:
                     only_modern = negotiation is not None and negotiation.era == "modern"
                     other = None if only_modern or left <= 0 else self._alternative(channel, error, left)
                     if other is None:
+                        if (type(error) is ConnectionClosed and error.returncode == 0 and connection is not None
+                                and not connection.peer.counters.messages_received):
+                            raise _ended_unserved(error) from error
                         if restarted and type(error) is ConnectionClosed:
                             raise _ended_twice(error) from error
                         raise
@@ -240,6 +243,13 @@ class SessionOpener:
 def _slept_until(end: float, seconds: float) -> bool:
     time.sleep(max(0.0, min(seconds, end - time.monotonic())))
     return time.monotonic() >= end
+
+
+def _ended_unserved(error: ConnectionClosed) -> ConnectionClosed:
+    """Return the error for a program that ended as one does that has nothing more to do."""
+    text = (f"{error.args[0]} without serving; does it call mcp.run()? A file that only defines a server is a target of its"
+            " own: connect('server.py')")
+    return ConnectionClosed(text, stderr_tail=error.stderr_tail, returncode=error.returncode)
 
 
 def _ended_twice(error: ConnectionClosed) -> ConnectionClosed:

@@ -20,7 +20,7 @@ from ...protocol.show import printable
 from ...rpc.forks import new_event, new_lock
 from ...rpc.stdio.descriptors import PIPE_CLOSED, set_nonblocking
 from ...rpc.stdio.pipes import PipeChannel
-from .child import Child, describe_exit
+from .child import UNKNOWN, Child, describe_exit
 from .stderr import StderrTarget
 
 __all__ = ["ChildChannel"]
@@ -91,8 +91,9 @@ class ChildChannel(PipeChannel):
 
     @property
     def returncode(self) -> Optional[int]:
-        """The child's exit status, negative for a signal; None while it runs."""
-        return self._child.returncode
+        """The child's exit status, negative for a signal; None while it runs, or if it is not known."""
+        status = self._child.returncode
+        return None if status == UNKNOWN else status
 
     @property
     def stderr_tail(self) -> str:
@@ -116,7 +117,7 @@ class ChildChannel(PipeChannel):
         else:
             text = f"{self.name} {describe_exit(status)}"
         tail = printable(self._child.stderr_tail[-_SHOWN:])
-        return ConnectionClosed(text, stderr_tail=tail, returncode=status)
+        return ConnectionClosed(text, stderr_tail=tail, returncode=None if status == UNKNOWN else status)
 
     def _broken(self, error: OSError) -> ConnectionClosed:
         if self._write_fd < 0:

@@ -22,10 +22,12 @@ from ...rpc.tracing import FaultLog, get_logger
 from .launch import child_arguments, child_environment, label, spawn
 from .stderr import StderrPump, StderrTarget, open_sink
 
-__all__ = ["Child", "describe_exit"]
+__all__ = ["UNKNOWN", "Child", "describe_exit"]
 
 _log = get_logger(__name__)
 
+#: The exit status of a process that ended, and that the program around us has reaped: the system tells it only once.
+UNKNOWN = 1 << 32
 #: Seconds between two checks for the exit of a child, on a system without pidfd.
 _POLL_SECONDS = 0.25
 #: Seconds for the rest of a process group whose leader has ended.
@@ -38,6 +40,8 @@ _BRIEF_SECONDS = 0.2
 
 def describe_exit(returncode: int) -> str:
     """Return in words how a process with this status ended."""
+    if returncode == UNKNOWN:
+        return "has ended; its exit status is not known, since this program has reaped the process elsewhere (SIGCHLD)"
     if returncode >= 0:
         return f"exited with status {returncode}"
     try:
@@ -159,7 +163,7 @@ class Child:
 
     @property
     def returncode(self) -> Optional[int]:
-        """The exit status, negative for a signal; None while it runs.
+        """The exit status, negative for a signal; None while it runs, and :data:`UNKNOWN` if the host has reaped the process.
 
         The process is not reaped here: while it is a zombie, its id, and so the id of its group, cannot be
         given to another process.
@@ -168,7 +172,10 @@ class Child:
             try:
                 ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
             except ChildProcessError:
-                return self._process.poll()  # reaped meanwhile, by us or by a SIGCHLD handler of the host
+                # Reaped meanwhile, by us or by the host: it ignores SIGCHLD, or waits for any child. subprocess would say 0.
+                if self._process.returncode is None:
+                    self._process.returncode = UNKNOWN
+                return self._process.returncode
             except OSError as error:
                 _log.debug("the state of %s is not known: %s", self.name, error)
                 return None
@@ -305,7 +312,10 @@ class Child:
         # Before the process is reaped: until then no other group can have the id. Afterwards a group keeps its id
         # while it has a process. A new group with the same id within one tick is not to be expected.
         self._signal(signal.SIGTERM)
+        status = self.returncode
         self._process.wait()
+        if status is not None:
+            self._process.returncode = status  # subprocess would say 0 if the host has reaped it in this moment
         deadline = time.monotonic() + _ORPHAN_SECONDS
         while self._signal(0):
             if time.monotonic() >= deadline:

@@ -160,7 +160,7 @@ def _reason(error: Exception, program: str, env: Mapping[str, str], cwd: Optiona
         if os.path.isdir(path):
             return f"{path} is a directory; name the program in it"
         if not os.path.exists(path):
-            return f"there is no file {path}; give its absolute path{_meant(program)}"
+            return f"{_meant(program) or 'give its absolute path'}; there is no file {path}"
         if number in (errno.EACCES, errno.EPERM):
             return (f"{path} is not executable; run chmod +x on it, or start it with its interpreter, such as"
                     f" [{sys.executable!r}, {path!r}]")
@@ -168,13 +168,17 @@ def _reason(error: Exception, program: str, env: Mapping[str, str], cwd: Optiona
             return f"the interpreter that the '#!' line of {path} names does not exist; correct that line"
     elif number in (errno.ENOENT, errno.ENOTDIR):
         hint = f" (the Python that runs this program is {sys.executable})" if program.startswith("python") else ""
-        return OptionText(f"there is no program {program!r} on the child's PATH, which is {env.get('PATH', os.defpath)};"
-                          f" install it, give its absolute path{hint}, or ", Option("env", "set PATH in env", "PATH=..."),
-                          _meant(program))
+        meant = _meant(program)
+        if meant:
+            return f"{meant}; there is no program of this name"
+        return OptionText(f"install the program {program!r}, give its absolute path{hint}, or ",
+                          Option("env", "set PATH in env", "PATH=..."),
+                          f"; there is none of this name on the child's PATH, which is {env.get('PATH', os.defpath)}")
     elif number in (errno.EACCES, errno.EPERM):
-        return (f"{program!r} on the child's PATH, which is {env.get('PATH', os.defpath)}, is not executable,"
-                f" or a directory of that PATH may not be searched")
-    return f"{error}{_meant(program)}"  # Windows refuses names with a colon in words of its own
+        return (f"make {program!r} executable, or its directory searchable, on the child's PATH, which is"
+                f" {env.get('PATH', os.defpath)}")
+    meant = _meant(program)
+    return f"{meant}; {error}" if meant else str(error)  # Windows refuses names with a colon in words of its own
 
 
 def _meant(program: str) -> str:
@@ -182,11 +186,11 @@ def _meant(program: str) -> str:
     found = re.fullmatch(_ADDRESS, program)
     if found:
         scheme = "http" if found["here"] else "https"
-        return f"; for the server at this address write {scheme}://{program}{'' if found['path'] else '/mcp'}"
+        return f"for the server at this address write {scheme}://{program}{'' if found['path'] else '/mcp'}"
     if os.path.isfile(program + ".py"):
-        return f"; for the file {program}.py write its whole name"
+        return f"for the file {program}.py write its whole name"
     if program.isidentifier() and find_spec(program) is not None:
-        return f"; for a server in the module {program} write {program}:name, where name is that of the Server object"
+        return f"for a server in the module {program} write {program}:name, where name is that of the Server object"
     return ""
 
 

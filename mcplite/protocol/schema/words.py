@@ -23,7 +23,7 @@ class Argument(NamedTuple):
     #: Its type in words.
     words: str
     required: bool
-    #: Its default as JSON; empty if the schema gives none.
+    #: Its default, as Python or JSON write it; empty if the schema gives none.
     default: str
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ def _members(schema: Any) -> "tuple[Dict[str, Any], List[Any]]":
 def _default(schema: Any) -> str:
     if not isinstance(schema, Mapping) or "default" not in schema:
         return ""
-    text = json.dumps(schema["default"], ensure_ascii=False)
+    text = _literal(schema["default"])
     return text if len(text) <= _MOST else "..."
 
 
@@ -69,9 +69,9 @@ def _words(schema: Any, depth: int) -> str:
     if not isinstance(schema, Mapping) or not depth:
         return "any"
     if isinstance(schema.get("enum"), list):
-        return _union([json.dumps(value, ensure_ascii=False) for value in schema["enum"]])
+        return _union([_literal(value) for value in schema["enum"]])
     if "const" in schema:
-        return json.dumps(schema["const"], ensure_ascii=False)
+        return _literal(schema["const"])
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
             return _union([_words(one, depth - 1) for one in schema[key]])
@@ -85,6 +85,11 @@ def _words(schema: Any, depth: int) -> str:
     if kind == "object" and isinstance(schema.get("additionalProperties"), Mapping):
         return f"dict[str, {_words(schema['additionalProperties'], depth - 1)}]"
     return _TYPES.get(str(kind), "any")
+
+
+def _literal(value: Any) -> str:
+    # The types beside it are Python's, so these are, too.
+    return repr(value) if value is None or isinstance(value, bool) else json.dumps(value, ensure_ascii=False)
 
 
 def _union(alternatives: List[str]) -> str:

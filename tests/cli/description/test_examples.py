@@ -6,7 +6,8 @@ import jsonschema
 import pytest
 
 from mcplite.cli.arguments import parse_arguments
-from mcplite.cli.description.examples import argument_words, example_of, example_uri, pasted
+from mcplite.cli.description.examples import argument_words, example_of, example_uri, pasted, prompt_words
+from mcplite.cli.parser import parse
 
 POINT = {"type": "object", "properties": {"x": {"type": "number", "exclusiveMinimum": 0}}, "required": ["x"]}
 
@@ -46,4 +47,20 @@ def test_without_required_arguments_there_are_no_words(schema):
 def test_templates_and_quotes():
     assert example_uri("city://{name}/history{?year}") == "city://name/history?year=year"
     assert example_uri("city://{") == "city://{"
-    assert pasted("call", "npx -y it", "a b") == "python -m mcplite call 'npx -y it' 'a b'"
+    assert pasted(["call", "npx -y it"], "a b") == "python -m mcplite call 'npx -y it' 'a b'"
+
+
+@pytest.mark.parametrize("words", [
+    ["--output=pwned.txt"], ["--env=HOME", "q=text"], ["-h"], ["--"], ["tool", "--config=x"], ["-"], ["ordinary", "a=-1"],
+    ["--root=/", "--debug"], ["uri://x", "--json"],
+])
+def test_what_a_server_names_is_no_option(words):
+    command = shlex.split(pasted(["call", "x.py"], *words))[3:]
+    options = parse(command, "mcplite", "1")
+    assert options.words == ["x.py", *words]
+    assert (options.json, options.env, options.root, options.output, options.config) == (False, [], [], None, None)
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b c"], ["-x"], ["a=b"], ["{}"], ["c:"], [""], ["--env"]])
+def test_the_arguments_of_a_prompt_are_read_back(names):
+    assert parse_arguments(prompt_words(names)) == dict.fromkeys(names, "text")

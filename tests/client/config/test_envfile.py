@@ -1,9 +1,14 @@
 """Files of variables."""
 
+import os
+import socket
+
 import pytest
 
 from mcplite.client.config.envfile import read_env_file
+from mcplite.client.config.files import load_config
 from mcplite.errors import TransportError
+from tests.support.systems import posix_only
 
 
 def test_lines_that_are_understood(tmp_path):
@@ -40,3 +45,30 @@ def test_files_that_cannot_be_read(tmp_path):
                           (tmp_path / "e", "UTF-8")):
         with pytest.raises(TransportError, match=problem):
             read_env_file(str(path))
+
+
+@posix_only
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "pipe", "socket"])
+def test_a_configuration_is_in_a_regular_file(path, tmp_path):
+    if path == "pipe":
+        os.mkfifo(tmp_path / path)
+    elif path == "socket":
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(tmp_path / path))
+    for read in (read_env_file, load_config):
+        with pytest.raises(TransportError, match="regular file|cannot read the .*file"):
+            read(str(tmp_path / path))  # an absolute path stays as it is
+
+
+def test_a_file_that_is_too_large(tmp_path):
+    with open(tmp_path / "e", "wb") as file:
+        file.truncate((16 << 20) + 1)
+    with pytest.raises(TransportError, match="larger than 16 MiB"):
+        read_env_file(str(tmp_path / "e"))
+
+
+@posix_only
+def test_a_link_to_a_file_is_followed(tmp_path):
+    (tmp_path / "e").write_text("A=b")
+    (tmp_path / "link").symlink_to(tmp_path / "e")
+    assert read_env_file(str(tmp_path / "link")) == {"A": "b"}

@@ -85,7 +85,8 @@ def test_variables_come_from_our_environment_by_default(monkeypatch):
 
 
 @pytest.mark.parametrize("named, type", [
-    ("stdio", "stdio"), ("http", "http"), ("streamable-http", "http"), ("streamableHttp", "http"), ("sse", "sse")])
+    ("stdio", "stdio"), ("STDIO", "stdio"), ("Streamable-HTTP", "http"),
+    ("http", "http"), ("streamable-http", "http"), ("streamableHttp", "http"), ("sse", "sse")])
 def test_the_type_decides_which_members_count(named, type):
     server = one({"type": named, "command": "x", "args": ["y"], "env": {"A": "b"}, "cwd": "/", "url": "http://h",
                   "headers": {"C": "d"}})
@@ -113,7 +114,7 @@ def test_without_a_type_the_members_decide():
     ({"type": "stdio", "url": "http://h"}, "'command' is missing"),
     ({"type": "http"}, "'url' is missing"),
     ({"type": "sse", "command": "x"}, "'url' is missing"),
-    ({"command": ""}, "'command' is missing"),
+    ({"command": ""}, "needs a 'command' to start, or a 'url'"),
     ({"command": ["x", "y"]}, "'command' must be a string, not an array"),
     ({"command": "x", "args": "y z"}, "'args' must be an array of strings, not a string"),
     ({"command": "x", "args": ["y", 8080]}, r'args\[1\] must be a string, not a number; write "8080"'),
@@ -139,6 +140,40 @@ def test_disabled_and_enabled():
     assert one({"command": "x", "disabled": True}).disabled
     assert one({"command": "x", "enabled": False}).disabled
     assert not one({"command": "x", "enabled": True, "disabled": False}).disabled
+    assert not one({"command": "x", "enabled": None, "disabled": None}).disabled
+
+
+@pytest.mark.parametrize("raw", [
+    {"command": "x", "args": ["${NO_SUCH}"]}, {"command": "${NO_SUCH}"}, {"command": "x", "env": {"A": "${NO_SUCH}"}},
+    {"command": "x", "envFile": "/no/such/file"}, {"command": "x", "args": ["${input:key}"]},
+    {"url": "https://h", "headers": {"A": "Bearer ${NO_SUCH}"}}, {"command": "x", "cwd": "${workspaceFolder}"},
+])
+def test_a_disabled_entry_needs_no_variables(raw):
+    for flag in ({"disabled": True}, {"enabled": False}):
+        assert one({**raw, **flag}).disabled
+
+
+@pytest.mark.parametrize("member", ["type", "args", "env", "cwd", "url", "headers", "envFile", "disabled", "enabled", "inputs"])
+def test_a_member_that_is_null_is_absent(member):
+    server = one({"command": "x", member: None})
+    assert (server.argv, server.type, server.env, server.cwd) == (["x"], "stdio", {}, None)
+    assert not server.disabled and server.extra == {}
+
+
+def test_members_that_are_empty_are_absent():
+    empty = one({"command": "x", "type": "", "args": [], "env": {}, "cwd": "", "url": "", "headers": {}, "envFile": ""})
+    assert (empty.argv, empty.type, empty.env, empty.cwd, empty.url) == (["x"], "stdio", {}, None, None)
+    remote = one({"url": "https://h", "command": "", "headers": {"A": None, "B": "b"}})
+    assert (remote.type, remote.headers) == ("http", {"B": "b"})
+    assert one({"command": "x", "env": {"A": None, "B": "b"}}).env == {"B": "b"}
+
+
+@pytest.mark.parametrize("document, names", [
+    ({"mcpServers": None, "servers": {"a": {"command": "x"}}}, ["a"]), ({"mcpServers": None}, []), ({"servers": None}, []),
+    ({"mcpServers": {}}, []), ({"mcpServers": {"a": {"command": "x"}}, "inputs": None}, ["a"]),
+])
+def test_lists_of_servers_that_are_null_or_empty(document, names):
+    assert list(load_config(document).servers) == names
 
 
 def test_unknown_members_are_kept():
@@ -153,6 +188,8 @@ def test_secrets_are_not_in_the_repr():
 def test_a_server_is_shown_with_its_exact_command():
     assert str(one({"command": "/bin/x", "args": ["a b", "$(c)"]})) == "git: /bin/x 'a b' '$(c)'"
     assert str(one({"url": "https://h/mcp"})) == "git: https://h/mcp"
+    sent = one({"url": "https://h/mcp", "headers": {"X-Key": "${SECRET}", "Authorization": "Bearer s3cret"}}, SECRET="s3cret")
+    assert str(sent) == "git: https://h/mcp (with the headers X-Key, Authorization)"
 
 
 def test_a_server_with_a_url_has_no_command():

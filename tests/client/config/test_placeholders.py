@@ -23,6 +23,18 @@ ENVIRON = {"TOKEN": "t0k", "EMPTY": "", "ProgramFiles(x86)": "C:\\P", "NESTED": 
     ("${workspaceFolder}/x", "/work space/x"),
     ("${userHome}/x", os.path.expanduser("~") + "/x"),
     ("$TOKEN $$ $ {TOKEN} ${", "$TOKEN $$ $ {TOKEN} ${"),
+    ("${env:MISSING:-x}", "x"),
+    ("${MISSING:-${TOKEN}}", "t0k"),
+    ("${MISSING:-a${ALSO_MISSING:-b${TOKEN}c}d}e", "abt0kcde"),
+    ("${MISSING:-${EMPTY:-${env:TOKEN}}}/${TOKEN}", "t0k/t0k"),
+    ("${TOKEN:-${NO_SUCH_VARIABLE}}", "t0k"),
+    ("${MISSING:-${NESTED}}", "${TOKEN}"),
+    ('${MISSING:-{"a": {"b": 1}}}', '{"a": {"b": 1}}'),
+    ("${MISSING:-${userHome}}", os.path.expanduser("~")),
+    ("${{ secrets.TOKEN }} ${TOKEN}", "${{ secrets.TOKEN }} t0k"),
+    ("} ${TOKEN} {", "} t0k {"),
+    ("${ without end, ${TOKEN}", "${ without end, t0k"),
+    ("${workspaceFolderBasename}${pathSeparator}${/}", f"work space{os.sep}{os.sep}"),
 ])
 def test_placeholders_are_replaced(text, expected):
     assert Placeholders(ENVIRON, "/work space").fill(text) == expected
@@ -36,7 +48,15 @@ def test_placeholders_are_replaced(text, expected):
     ("${}", r"\$\{\} is not supported"),
     ("${a b}", "is not supported"),
     ("${workspaceFolder}", "not in a file"),
+    ("${MISSING:-${ALSO_MISSING}}", "variable ALSO_MISSING is not set"),
+    ("${A:-" * 50 + "x" + "}" * 50, "more than 20 defaults"),
 ])
 def test_unsupported_placeholders_are_errors(text, message):
     with pytest.raises(TransportError, match=message):
         Placeholders(ENVIRON, None).fill(text)
+
+
+@pytest.mark.parametrize("piece", ["${", "${A", "{", "}", "${{", "$"])
+def test_braces_without_an_end_take_linear_time(piece):
+    text = piece * 200_000
+    assert Placeholders(ENVIRON, None).fill(text) == text

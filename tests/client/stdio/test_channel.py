@@ -501,8 +501,11 @@ def test_a_child_that_does_not_end_is_reported(start, monkeypatch, caplog, impat
 def test_a_child_that_the_host_reaped(start):
     channel = start("sys.exit(4)")
     os.waitpid(channel.pid, 0)
-    assert "exited" in str(closed(channel))
+    error = closed(channel)
+    assert "its exit status is not known" in str(error) and "status 0" not in str(error)
+    assert error.returncode is channel.returncode is None
     channel.close()
+    assert channel.returncode is None
 
 
 def test_many_starts_and_stops_leave_nothing(notice):

@@ -24,7 +24,7 @@ def refusal(command, **options):
 
 def test_a_program_that_is_not_on_the_path():
     text = refusal(["no-such-program", "--key", "s3cret"], env={"PATH": "/nowhere:/bin"})
-    assert text.startswith("cannot start no-such-program: there is no program 'no-such-program'")
+    assert text.startswith("cannot start no-such-program: install the program 'no-such-program', give its")
     assert "/nowhere:/bin" in text
     assert "s3cret" not in text
 
@@ -71,7 +71,7 @@ def test_a_file_that_is_not_executable(tmp_path):
 def test_a_file_of_that_name_on_the_path_that_is_not_executable(tmp_path):
     (tmp_path / "server").write_text("")
     text = refusal(["server"], env={"PATH": str(tmp_path)})
-    assert "is not executable" in text and str(tmp_path) in text
+    assert "make 'server' executable" in text and str(tmp_path) in text
 
 
 def test_a_directory(tmp_path):
