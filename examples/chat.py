@@ -23,24 +23,28 @@ def ask_model(messages: List[Dict[str, Any]], tools: List[Dict[str, Any]]) -> Di
     headers = {"x-api-key": os.environ.get("ANTHROPIC_API_KEY", ""), "anthropic-version": "2023-06-01"}
     body = {"model": MODEL, "max_tokens": 1000, "messages": messages, "tools": tools}
     answer = requests.post(API, json=body, headers=headers, timeout=120)
-    answer.raise_for_status()
+    if not answer.ok:
+        raise SystemExit(f"{API} refused the request for {MODEL}: {answer.status_code} {answer.text[:500]}")
     return answer.json()
 
 
 def approve(method: str, params: Dict[str, Any], proceed: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
     """Ask the user before a tool is called; the model reads why it was not."""
     if method == "tools/call":
-        if input(f"[{params['name']} {params['arguments']}] allow? (y/n) ").strip().lower() != "y":
+        print(f"[{params['name']} {params['arguments']}] allow? (y/n) ", end="", flush=True)
+        if sys.stdin.readline().strip().lower() != "y":  # also at the end of stdin
             raise mcplite.ToolError("The user did not allow this call.")
     return proceed()
 
 
 def main(command: List[str]) -> None:
     """Start the server and talk until stdin ends."""
+    if not command:
+        sys.exit("usage: python examples/chat.py COMMAND ...    such as: python examples/weather.py")
     with mcplite.connect(command, middleware=[approve]) as client:
         kit = llm.anthropic_tools(client)
         messages: List[Dict[str, Any]] = []
-        for line in iter(sys.stdin.readline, ""):
+        for line in iter(lambda: print("> ", end="", file=sys.stderr, flush=True) or sys.stdin.readline(), ""):
             messages.append({"role": "user", "content": line.strip()})
             while messages[-1]["role"] == "user":
                 reply = ask_model(messages, kit.tools)

@@ -310,7 +310,8 @@ def test_request_sends_any_method_and_prints_the_result(run, target):
     assert (status, err, json.loads(out)["structuredContent"]) == (0, "", {"result": 5})
     assert json.loads(run("request", target, "tools/list")[1])["tools"][0]["name"] == "add"
     status, out, err = run("request", target, "no/such/method")
-    assert (status, out) == (3, "") and "code -32601" in err
+    assert (status, out, err) == (3, "", "the server answered: Method not found: no/such/method\n")
+    assert "(code -32601)" in run("request", "--debug", target, "no/such/method")[2]
 
 
 # --- options -----------------------------------------------------------------------------------------
@@ -590,7 +591,8 @@ def test_each_error_has_its_exit_status(monkeypatch, capsys, error, status):
 
     monkeypatch.setattr(program, "_run", fail)
     assert command_line.main(["ping", "x"]) == status
-    assert capsys.readouterr().err == f"{error}\n"
+    said = "the server answered: x" if status == 3 and isinstance(error, InvalidParams) else str(error)
+    assert capsys.readouterr().err == f"{said}\n"
 
 
 def test_130_interrupted_in_this_process(monkeypatch, capsys):

@@ -6,7 +6,17 @@ from ..errors import MCPError, RemoteError, RequestTimeout, TransportError
 from ..protocol.show import worded
 from .parser import NAMES
 
-__all__ = ["record_of", "status_of"]
+__all__ = ["record_of", "status_of", "text_of"]
+
+
+def text_of(error: Exception, debug: bool = False) -> str:
+    """Return the text of an error for the terminal: whether the server or this program says it shows at once.
+
+    :param debug: whether the code of the server's error is shown.
+    """
+    if isinstance(error, RemoteError) and error.code is not None:
+        return f"the server answered: {error.message}{f' (code {error.code})' if debug else ''}"
+    return worded(error, NAMES)
 
 
 def status_of(error: Exception) -> int:

@@ -9,11 +9,9 @@ import textwrap
 from typing import Any, Dict, List
 
 from ..errors import MCPError
-from ..protocol.show import worded
 from .commands.actions import ACTIONS
 from .configuration import server_names
-from .failures import record_of, status_of
-from .parser import NAMES
+from .failures import record_of, status_of, text_of
 from .printing import as_json, clean, clean_line
 from .target import connected
 
@@ -55,7 +53,7 @@ def show_all(options: argparse.Namespace) -> int:
             records[name] = {"error": record_of(error)}
             if not options.json:
                 print(f"{clean_line(name)}:\n  failed, see the error\n", flush=True)
-                print(clean(f"{clean_line(name)}: {worded(error, NAMES)}"), file=sys.stderr, flush=True)
+                print(clean(f"{clean_line(name)}: {text_of(error, options.debug)}"), file=sys.stderr, flush=True)
     if options.json:
         print(as_json({"servers": records}))
     return status

@@ -13,12 +13,11 @@ import sys
 from typing import List, Optional
 
 from ..errors import MCPError
-from ..protocol.show import worded
 from ..rpc.deadline import end_at_interrupt
 from ..version import __version__
 from . import parser
 from .arguments import UsageError
-from .failures import record_of, status_of
+from .failures import record_of, status_of, text_of
 from .printing import clean, is_unread
 
 __all__ = ["run"]
@@ -52,7 +51,7 @@ def run(arguments: Optional[List[str]] = None) -> int:
         if options.debug:
             logging.getLogger(__name__).exception("failed")
         as_json = getattr(options, "json", False)
-        said = json.dumps({"error": record_of(error)}) if as_json else clean(worded(error, parser.NAMES))
+        said = json.dumps({"error": record_of(error)}) if as_json else clean(text_of(error, options.debug))
         with contextlib.suppress(OSError):  # stderr takes nothing; the status tells the kind of error
             print(said, file=sys.stderr)
         return status_of(error)

@@ -141,7 +141,7 @@ class TerminalAsker:
 
     def _drop_typed(self) -> None:
         """Drop the keys that were typed before a question was on the screen: they answer nothing, and consent to nothing."""
-        if os.name == "posix" and self.has_terminal:
+        if sys.platform != "win32" and self.has_terminal:
             import termios
 
             with contextlib.suppress(termios.error):  # the terminal is gone, which reading from it will tell

@@ -72,6 +72,8 @@ def _file(path: str) -> ModuleType:
 
 
 def _module(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise LoadError(f"{name!r} is not the name of a module")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -81,8 +83,6 @@ def _module(name: str) -> ModuleType:
             raise
         raise LoadError(f"there is no module {name!r} (looked in {os.getcwd()} and on sys.path);"
                         f" for a file, give its path with .py") from error
-    except (ValueError, TypeError) as error:
-        raise LoadError(f"{name!r} is not the name of a module") from error
 
 
 def _named(module: ModuleType, attribute: str, target: str) -> Server:

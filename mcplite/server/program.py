@@ -219,7 +219,7 @@ def _load(options: argparse.Namespace) -> Optional[Server]:
     except Exception as error:
         # Of the target's own code. Its author needs the frames of that code, and not those of this package around it.
         own = None if options.debug else _frames_of_target(error)
-        if own is None and not isinstance(error, SyntaxError):
+        if own is None and (options.debug or not isinstance(error, SyntaxError)):
             raise
         traceback.print_exception(type(error), error, own)
         return None

@@ -22,18 +22,6 @@ from tests.support.processes import ROOT, serving
 
 #: Python 3.12 and newer warn of forks of a process with threads.
 QUIET = ["-W", "ignore::DeprecationWarning"]
-CALCULATOR = f"""
-import sys
-sys.path.insert(0, {str(ROOT)!r})
-import mcplite
-mcp = mcplite.Server("calculator")
-
-@mcp.tool
-def add(a: int, b: int) -> int:
-    return a + b
-
-mcp.run()
-"""
 
 
 def run(words, folder, **variables):
@@ -111,8 +99,8 @@ def shop():
 @pytest.fixture
 def folder(tmp_path):
     files = files_of("workers")
-    assert set(files) == {"tasks.py", "jobs.py", "worker.py", "prices.py", "front.py"}
-    write_files({**files, "calculator.py": CALCULATOR}, tmp_path)
+    assert set(files) == {"calculator.py", "tasks.py", "jobs.py", "worker.py", "prices.py", "front.py"}
+    write_files(files, tmp_path)
     return tmp_path
 
 

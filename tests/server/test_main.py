@@ -312,6 +312,24 @@ def test_invalid_http_options_are_reported(folder, words, status, problem):
     assert "Traceback" not in ran.stderr.decode()
 
 
+@pytest.mark.parametrize("text, shown", [
+    ("def helper():\n    raise ValueError('boom')\nhelper()\n", ["line 3, in <module>", "line 2, in helper", "Error: boom"]),
+    ("import json\njson.loads('{')\n", ["line 2, in <module>", "JSONDecodeError"]),
+    ("def broken(:\n", ["line 1", "SyntaxError"]), ("import no_such_module_at_all\n", ["line 1", "ModuleNotFoundError"]),
+    ("import broken_part\n", ["line 1, in <module>", "broken_part.py", "ZeroDivisionError"]),
+    ("import mcplite\nmcplite.Server(5)\n", ["line 2, in <module>", "Error"]),
+])
+def test_a_traceback_begins_at_the_frames_of_the_target(tmp_path, text, shown):
+    (tmp_path / "broken_app.py").write_text(text)
+    (tmp_path / "broken_part.py").write_text("1 / 0\n")
+    for target in ("broken_app.py", "broken_app"):
+        ran = serve(target, cwd=str(tmp_path))
+        err = ran.stderr.decode()
+        assert ran.returncode == 1 and all(one in err for one in shown), err
+        assert "runpy" not in err and "loading.py" not in err and err.count("broken_app.py") >= 1
+    assert "loading.py" in serve("broken_app.py", "--debug", cwd=str(tmp_path)).stderr.decode()
+
+
 # --- tokens ----------------------------------------------------------------------------------------------
 
 TOKENS = ["the-first-token-0123456789", "the-second-token-0123456789"]

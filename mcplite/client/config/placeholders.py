@@ -38,7 +38,7 @@ class Placeholders:
         return self._fill(text, _MOST_DEFAULTS)
 
     def _fill(self, text: str, depth: int) -> str:
-        parts = []
+        parts: List[str] = []
         position = 0
         for begin, end in _placeholders(text):
             name, separator, default = text[begin + 2:end].partition(":-")

@@ -367,6 +367,7 @@ def test_a_program_that_ends_at_its_start_is_started_once(child, end):
     with pytest.raises(ConnectionClosed) as caught:
         child.connect(f"note('start')\nif 1: {end}").open()
     assert child.saw == ["start"] and "twice" not in str(caught.value)
+    assert ("without serving; does it call mcp.run()?" in str(caught.value)) is (end == "sys.exit(0)")
     if "not today" in end or "import" in end:
         assert ("not today" if "not today" in end else "No module named 'no_such_module'") in str(caught.value)
 
