@@ -221,6 +221,16 @@ class TransportError(MCPError):
         return TransportError(f"{self}; this was the second attempt: before, {first}") if type(self) is TransportError else self
 
 
+def nested_call(name: str) -> TransportError:
+    """Return the error for the use of a connection inside of a step of another call, on the thread of that call.
+
+    :param name: of the other side.
+    """
+    return TransportError(f"set a flag and call afterwards, or call on another thread: a signal handler, or another function"
+                          f" that Python calls at any moment, has interrupted a call to {name} on this thread and uses its"
+                          " connection, which that call is just reading or writing")
+
+
 class ConnectionClosed(TransportError):
     """The connection is over: the peer left, its process ended, or this side closed it.
 

@@ -8,7 +8,7 @@ import contextvars
 import threading
 from typing import Any, Callable, Optional
 
-from ..rpc.deadline import WAKE_SECONDS
+from ..rpc.deadline import WAKE_SECONDS, WakeSignal
 from ..rpc.threads import Workers
 from .exchange import Exchange, Stopped
 
@@ -37,7 +37,7 @@ class ThreadedCall:
         self._thread: Optional[int] = None
         #: Whether the caller has stopped waiting.
         self.given_up = False
-        self._changed = threading.Event()
+        self._changed = WakeSignal()
 
     def run(self, workers: Workers, exchange: Exchange) -> Any:
         """Call the function and return its result.

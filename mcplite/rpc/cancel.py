@@ -10,7 +10,7 @@ from typing import Callable, Dict, Optional
 
 from ..errors import Cancelled
 from .deadline import wait_interruptibly
-from .forks import new_event, new_lock
+from .forks import new_event, new_rlock
 from .tracing import PeerLog, get_logger
 
 __all__ = ["CancelToken"]
@@ -30,7 +30,7 @@ class CancelToken:
     def __init__(self, log: Optional[PeerLog] = None) -> None:
         self._log = log
         #: Guards ``_callbacks`` and the one transition of ``_cancelled``; held for dictionary work only.
-        self._lock = new_lock()
+        self._lock = new_rlock()
         self._cancelled = False
         #: What :meth:`wait` sleeps on, under the one key; made by the first that waits, since most tokens are only asked.
         #: Without the lock, which a signal handler that cancels may need while its own thread begins to wait.

@@ -11,13 +11,14 @@ import os
 import select
 import sys
 from collections import deque
-from typing import Any, Deque, Optional, Tuple
+from typing import Any, Callable, Deque, List, Optional, Tuple
 
-from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError
+from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError, nested_call
 from ..protocol.framing import LineBuffer
-from .deadline import Deadline, wait_interruptibly
-from .forks import new_condition, new_lock, on_fork
-from .interfaces import Channel
+from .deadline import WAKE_SECONDS, Deadline, WakeSignal
+from .forks import new_lock, new_rlock, on_fork, owned
+from .interfaces import Channel, Reading
+from .threads import Workers
 
 __all__ = ["MemoryChannel", "StreamChannel"]
 
@@ -26,49 +27,65 @@ _WRITER_SECONDS = 0.4
 
 
 class _Queue:
-    """One direction of a memory channel: a bounded queue of messages."""
+    """One direction of a memory channel: a bounded queue of messages, which one thread reads.
+
+    There is no lock: each change is one step in C, so that a signal handler may raise, or use the queue, at any moment.
+    """
 
     def __init__(self, limit: int) -> None:
-        #: Guards all fields below; readers wait on it for messages, writers for room, both for the end.
-        self.changed = new_condition()
         self.messages: Deque[bytes] = deque()
         self.limit = limit
         self.closed = False
         self.woken = False
+        #: Of messages, of the end and of :meth:`wake`, for the reader; of room and of the end, for one of the writers.
+        self._news, self._room = WakeSignal(), WakeSignal()
 
-    def get(self, timeout: Optional[float]) -> Optional[bytes]:
-        with self.changed:
-            self.changed.wait_for(lambda: self.messages or self.closed or self.woken, timeout)
+    def first(self, timeout: Optional[float]) -> Optional[bytes]:
+        """Return the oldest message and keep it."""
+        deadline = Deadline(timeout)
+        while True:
+            closed, woken = self.closed, self.woken  # before the messages, which come before the end
             if self.messages:
-                message = self.messages.popleft()
-                self.changed.notify_all()
-                return message
-            self.woken = False
-            if self.closed:
+                return self.messages[0]
+            if closed:
                 raise ConnectionClosed("the other side of the memory channel was closed")
-            return None
+            remaining = deadline.remaining()
+            if woken or (remaining is not None and remaining <= 0):
+                self.woken = False
+                return None
+            self._news.wait(remaining)
+
+    def drop(self) -> None:
+        """Remove the message that :meth:`first` returned."""
+        if len(self.messages) >= self.limit:
+            self.messages.popleft()
+            self._room.set()
+        else:
+            self.messages.popleft()
 
     def put(self, data: bytes, timeout: Optional[float]) -> None:
-        with self.changed:
-            if len(self.messages) >= self.limit and not wait_interruptibly(self._wait_for_room, timeout):
+        deadline, waited = Deadline(timeout), False
+        while len(self.messages) >= self.limit and not self.closed:
+            remaining = deadline.remaining()
+            if remaining is not None and remaining <= 0:
                 raise RequestTimeout(f"the peer did not read for {timeout:g} s")
-            if self.closed:
-                raise ConnectionClosed("the memory channel is closed")
-            self.messages.append(data)
-            self.changed.notify_all()
-
-    def _wait_for_room(self, seconds: float) -> bool:
-        return self.changed.wait_for(lambda: len(self.messages) < self.limit or self.closed, seconds)
+            waited = True
+            self._room.wait(WAKE_SECONDS if remaining is None else min(remaining, WAKE_SECONDS))
+        if self.closed:
+            raise ConnectionClosed("the memory channel is closed")
+        self.messages.append(data)
+        self._news.set()
+        if waited and len(self.messages) < self.limit:
+            self._room.set()  # for the next writer
 
     def wake(self) -> None:
-        with self.changed:
-            self.woken = True
-            self.changed.notify_all()
+        self.woken = True
+        self._news.set()
 
     def close(self) -> None:
-        with self.changed:
-            self.closed = True
-            self.changed.notify_all()
+        self.closed = True
+        self._news.set()
+        self._room.set()
 
 
 class MemoryChannel(Channel):
@@ -79,6 +96,8 @@ class MemoryChannel(Channel):
     def __init__(self, inbound: _Queue, outbound: _Queue, name: str) -> None:
         self._inbound, self._outbound = inbound, outbound
         self.name = name
+        #: Whether a message that was read is kept until :meth:`consume`.
+        self._keeps = False
 
     @classmethod
     def pair(cls, names: Tuple[str, str] = ("the client", "the server"), limit: int = 1024
@@ -95,8 +114,20 @@ class MemoryChannel(Channel):
     def buffered(self) -> bool:
         return bool(self._inbound.messages)
 
+    def create_reading(self, receive: Callable[[bytes], None], failed: Callable[[Exception], None],
+                       workers: Workers) -> Optional[Reading]:
+        self._keeps = True  # for a peer consumes each message
+        return None
+
     def read(self, timeout: Optional[float] = None) -> Optional[bytes]:
-        return self._inbound.get(timeout)
+        message = self._inbound.first(timeout)
+        if message is not None and not self._keeps:
+            self._inbound.drop()
+        return message
+
+    def consume(self) -> None:
+        if self._keeps:
+            self._inbound.drop()
 
     def write(self, data: bytes, timeout: Optional[float] = None) -> None:
         self._outbound.put(data, timeout)
@@ -136,7 +167,7 @@ class StreamChannel(Channel):
         self._lock = new_lock()
         self._closed = self._reading = False
         #: Keeps one message whole on the stream; held while it is written.
-        self._write_lock = new_lock()
+        self._write_lock = new_rlock()
         fd = _descriptor(reader)
         if fd is not None and type(reader) is io.BufferedReader:
             self._lines.feed(_buffered(reader, fd))
@@ -177,21 +208,27 @@ class StreamChannel(Channel):
         return ConnectionClosed(f"the connection to {self.name} is closed")
 
     def write(self, data: bytes, timeout: Optional[float] = None) -> None:
+        if owned(self._write_lock):
+            raise nested_call(self.name)
         deadline = Deadline(timeout)
-        if not self._write_lock.acquire(timeout=-1 if timeout is None else timeout):
-            raise RequestTimeout(f"{self.name} did not read for {timeout:g} s")
+        held: List[bool] = []
         try:
+            held.extend(map(self._write_lock.acquire, (True,), (-1 if timeout is None else timeout,)))
+            if True not in held:
+                raise RequestTimeout(f"{self.name} did not read for {timeout:g} s")
             if self._closed or deadline.expired:
                 raise self._closed_here()
-            if hasattr(self._writer, "sendall"):
-                self._writer.sendall(data + b"\n")
-            else:
-                self._writer.write(data + b"\n")
-                self._writer.flush()
-        except (OSError, ValueError) as error:
-            raise ConnectionClosed(f"writing to {self.name} failed: {error}") from error
+            try:
+                if hasattr(self._writer, "sendall"):
+                    self._writer.sendall(data + b"\n")
+                else:
+                    self._writer.write(data + b"\n")
+                    self._writer.flush()
+            except (OSError, ValueError) as error:
+                raise ConnectionClosed(f"writing to {self.name} failed: {error}") from error
         finally:
-            self._write_lock.release()
+            if True in held:
+                self._write_lock.release()
             if self._closed:
                 self._close_writer(0)
 
@@ -217,10 +254,13 @@ class StreamChannel(Channel):
 
     def _close_writer(self, seconds: float) -> None:
         # A file closes only when no thread is inside it; the thread that is closes it when it leaves.
-        if self._write_lock.acquire(timeout=seconds):
-            try:
+        held: List[bool] = []
+        try:
+            held.extend(map(self._write_lock.acquire, (True,), (seconds,)))
+            if True in held:
                 _close(self._writer)
-            finally:
+        finally:
+            if True in held:
                 self._write_lock.release()
 
     def _close_reader(self) -> None:

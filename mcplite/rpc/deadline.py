@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, Optional
 
-__all__ = ["WAKE_SECONDS", "Deadline", "end_at_interrupt", "wait_interruptibly"]
+__all__ = ["WAKE_SECONDS", "Sleepers", "Deadline", "WakeSignal", "end_at_interrupt", "wait_interruptibly"]
 
 #: Seconds that a thread of the user sleeps at a time. A signal can come between Python's last check and the system call, or
 #: on another thread that is just started; it does not end the sleep then. Python runs its handler, which may raise, on the
@@ -54,6 +55,68 @@ class Deadline:
         self._paused = None
 
 
+class WakeSignal:
+    """What one thread sleeps on until another wakes it.
+
+    Each step is one call into C. The conditions and events of :mod:`threading` are written in Python: an exception that a
+    signal handler raises inside of them leaves their lock taken for ever, or releases one that is not held.
+    """
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        #: Free while there is a wake-up that was not taken; it guards nothing.
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        """End the present wait, or the next one."""
+        if self._lock.locked():
+            try:
+                self._lock.release()
+            except RuntimeError:
+                return  # another thread has done it in this moment
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        """Sleep until woken, and take the wake-up; return False if none came in *timeout* seconds."""
+        return self._lock.acquire(True, -1 if timeout is None else timeout)
+
+    def clear(self) -> None:
+        """Take the wake-up, if there is one."""
+        self._lock.acquire(False)
+
+
+class Sleepers:
+    """Lets threads of the user sleep until another thread has changed something; a signal handler may raise meanwhile."""
+
+    def __init__(self) -> None:
+        #: One for each thread that sleeps. Without a lock: each change is one step in C.
+        self._sleepers: Dict[WakeSignal, None] = {}
+
+    def notify(self) -> None:
+        """Have the sleeping threads look again; called after the change."""
+        for sleeper in list(self._sleepers):
+            sleeper.set()
+
+    def wait_for(self, condition: Callable[[], object], timeout: Optional[float]) -> bool:
+        """Wait until the condition is true; return whether it is. The caller must hold no lock.
+
+        :param condition: it is asked without a lock.
+        :param timeout: seconds; None for no limit.
+        """
+        deadline, sleeper = Deadline(timeout), WakeSignal()
+        self._sleepers[sleeper] = None
+        try:
+            while not condition():
+                remaining = deadline.remaining()
+                if remaining is not None and remaining <= 0:
+                    return False
+                sleeper.wait(WAKE_SECONDS if remaining is None else min(remaining, WAKE_SECONDS))
+            return True
+        finally:
+            self._sleepers.pop(sleeper, None)
+
+
 def wait_interruptibly(wait: Callable[[float], bool], timeout: Optional[float]) -> bool:
     """Wait on a thread of the user, which Ctrl-C must end; return what *wait* returned last.
 
@@ -78,7 +141,6 @@ def end_at_interrupt() -> Iterator[None]:
     On another thread than the main one, and where Ctrl-C has another effect than Python's own, nothing changes.
     """
     import signal
-    import threading
 
     def end(number: int, frame: Any) -> None:
         os.write(2, b"interrupted\n")

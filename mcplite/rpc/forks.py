@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Collection, Iterator, List, NoReturn, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Collection, Iterator, List, NoReturn, Optional, TypeVar, Union
 
 from ..errors import ConnectionClosed
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import logging
 
 __all__ = ["catch_up_with_fork", "close_socket", "end_process", "foreign_error", "new_awaited_lock", "new_condition",
-           "new_event", "new_lock", "new_rlock", "on_fork", "release", "release_socket", "renew", "signals_held"]
+           "new_event", "new_lock", "new_rlock", "on_fork", "owned", "release", "release_socket", "renew", "signals_held"]
 
 T = TypeVar("T")
 #: Seconds for which a fork waits for a lock at most.
@@ -174,6 +174,11 @@ def renew(lock: Any, owner: int = 0) -> None:
     lock._at_fork_reinit()  # as the standard library's own modules do
 
 
+def owned(lock: "threading.RLock") -> bool:
+    """Whether the current thread has taken a lock for nested blocks: a signal handler may have interrupted it there."""
+    return lock._is_owned()  # type: ignore[no-any-return, attr-defined]  # as the standard library's own modules do
+
+
 def new_lock() -> threading.Lock:
     """Return a lock that is free in a forked process."""
     lock = threading.Lock()
@@ -193,13 +198,16 @@ def new_awaited_lock() -> threading.Lock:
 
 
 def new_rlock() -> "threading.RLock":
-    """Return a lock for nested blocks that is free in a forked process."""
+    """Return a lock for nested blocks that is free in a forked process.
+
+    A signal handler may call the client that it interrupts, so what threads of the user take on the way of a call is nested.
+    """
     lock = threading.RLock()
     on_fork(lock, renew)
     return lock
 
 
-def new_condition(lock: Optional[threading.Lock] = None) -> threading.Condition:
+def new_condition(lock: "Union[None, threading.Lock, threading.RLock]" = None) -> threading.Condition:
     """Return a condition whose lock is free in a forked process.
 
     :param lock: by default one of its own.

@@ -14,7 +14,7 @@ from ..errors import INTERNAL_ERROR, SERVER_BUSY, Cancelled, RemoteError, Reques
 from ..protocol import jsonrpc
 from .cancel import CancelToken
 from .fair_queue import QueuedTask
-from .forks import end_process, new_lock
+from .forks import end_process, new_rlock
 from .interfaces import MessageSink, Outlet
 from .threads import Workers
 from .tracing import ERROR, INFO, FaultLog, get_logger
@@ -314,7 +314,7 @@ class AnswerQueue:
         self._workers = workers
         self._send = send
         #: Guards the three fields below; held for list work, and while a thread is started.
-        self._lock = new_lock()
+        self._lock = new_rlock()
         self._waiting: Deque[bytes] = deque()
         self._bytes = 0
         self._sending = False

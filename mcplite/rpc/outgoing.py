@@ -45,7 +45,7 @@ class Caller:
         self._reading = reading
         self._trace = trace
         #: Guards the next three, and what is counted as sent; held for dictionary work only. A call is removed without it.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._pending: Dict[int, Pending] = {}
         #: The ids of calls that ended without their response, oldest first: the response may still come (CANC-03).
         self._given_up: Dict[int, None] = {}

@@ -382,7 +382,7 @@ class Peer(Caller, MessageSink):
     def _let_go(self, owner: int) -> None:
         # In a forked process: the other side must not notice it, and no call may wait for an answer that comes elsewhere.
         self.foreign = True
-        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._lock, self._ended = threading.RLock(), threading.Event()
         self._ended.set()
         instead = "only that process can reach it" if self._serving else "open one in this process"
         error = self._error = self._error or foreign_error(self.name, owner, instead)

@@ -6,12 +6,12 @@ while a handler of this side answers a question of the peer, since a person may 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Optional, Tuple
 
-from .forks import new_lock
+from .deadline import WakeSignal
+from .forks import new_rlock
 from .tracing import get_logger
 
 __all__ = ["Clock", "Pending"]
@@ -35,7 +35,7 @@ class Clock:
 
     def __init__(self) -> None:
         #: Guards the three fields below; held for assignments only.
-        self._lock = new_lock()
+        self._lock = new_rlock()
         self._pauses = 0
         self._since = 0.0
         self._lost = 0.0
@@ -112,7 +112,7 @@ class Pending:
     outcome: Any = None
     #: Whether the waiting thread has to check for a cancel or a close.
     interrupted = False
-    _event: Optional[threading.Event] = None
+    _event: Optional[WakeSignal] = None
 
     def __init__(self, id: int, method: str, clock: Clock, timeout: Optional[float],
                  max_timeout: Optional[float], on_progress: Optional[Callable[[Dict[str, Any]], object]]) -> None:
@@ -234,9 +234,9 @@ class Pending:
         """Return the seconds until the call times out; None if it never does. Below zero, it has."""
         return None if self.end is None else self.clock.until(self.end)
 
-    def prepare_sleep(self) -> threading.Event:
-        """Return the event that every change sets from now on."""
+    def prepare_sleep(self) -> WakeSignal:
+        """Return the wake-up that every change sets from now on."""
         if self._event is None:
-            self._event = threading.Event()
+            self._event = WakeSignal()
         self._event.clear()
         return self._event

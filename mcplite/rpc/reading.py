@@ -9,11 +9,12 @@ A transport that hands each message to the peer, as the HTTP server does, needs 
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Callable, ContextManager, Dict, List, Optional
 
-from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError
-from .deadline import WAKE_SECONDS, Deadline
-from .forks import new_event, new_lock
+from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError, nested_call
+from .deadline import WAKE_SECONDS, Deadline, WakeSignal
+from .forks import new_event, new_lock, new_rlock, owned
 from .interfaces import Channel, Reading
 from .pending import Pending
 from .threads import Workers, start_thread, wait_for_end
@@ -40,7 +41,7 @@ def _end_of(channel: Channel, error: BaseException) -> Exception:
     return ended
 
 
-def _sleep_until(event: threading.Event, remaining: Optional[float]) -> bool:
+def _sleep_until(event: WakeSignal, remaining: Optional[float]) -> bool:
     """Wait for the event of a caller, or for a while; False if no time remains."""
     if remaining is not None and remaining <= 0:
         return False
@@ -67,19 +68,18 @@ class CallerReading(Reading):
         self._receive = receive
         self._failed = failed
         self._name = name
-        #: The role's holder, under the one key. setdefault is one step in C, so a signal handler that raises can
-        #: never leave the role taken without a holder.
-        self._role: Dict[str, object] = {}
-        #: Guards ``_waiting``; held for list work only.
-        self._lock = new_lock()
-        self._waiting: List[Pending] = []
+        #: The role: held while a thread reads. It is nested so that a thread knows whether it has it (see :func:`owned`).
+        self._role = new_rlock()
+        #: Whether it is held. A hint: it decides only whether it is worth while to wake a caller.
+        self._taken = False
+        #: The callers that wait for the role or for their response, oldest first. Each change is one step in C.
+        self._waiting: Dict[Pending, None] = {}
         #: Changes with each call that is sent, and with each that begins to wait.
         self._calls = 0
         self._thread: Optional[threading.Thread] = None
         #: Set when reading has been stopped. The flag says the same: each call looks at it, and an event takes longer to ask.
         self._stop = new_event()
         self._stopped = False
-        self._free = new_event()
         self._faults = FaultLog(_log, self._stop.wait)
 
     def start(self) -> None:
@@ -87,6 +87,8 @@ class CallerReading(Reading):
         self._thread = start_thread(self._run_daemon, self._name)
 
     def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
+        if owned(self._role):
+            raise nested_call(self._channel.name)
         # Counted before: the daemon, which may be inside a read, leaves what follows the first message to the caller.
         if not pending.lasting:
             self._calls += 1
@@ -103,53 +105,47 @@ class CallerReading(Reading):
     def _read_rest(self, pending: Pending) -> None:
         """Read what is there already, up to the end, unless another thread reads."""
         channel = self._channel
-        if not channel.interruptible or self._role.setdefault("holder", pending) is not pending:
-            return
-        try:
-            while not self._stopped:
-                message = channel.read(0)
-                if message is None:
-                    return
-                self._receive(message)
-                channel.consume()
-        except (ProtocolError, ConnectionClosed) as error:
-            self._end(error)
-        finally:
-            self._release_role()
+
+        def read() -> bool:
+            try:
+                while not self._stopped:
+                    message = channel.read(0)
+                    if message is None:
+                        break
+                    self._receive(message)
+                    channel.consume()
+            except (ProtocolError, ConnectionClosed) as error:
+                self._end(error)
+            return True
+
+        if channel.interruptible:
+            self._with_role(read)
 
     def wait(self, pending: Pending) -> None:
         if pending.lasting:
             self._sleep(pending)
             return
         self._calls += 1
-        sleeping = False
+        interruptible, read = self._channel.interruptible, partial(self._read_for, pending)
+        event: Optional[WakeSignal] = None
         try:
             while pending.outcome is None and not pending.interrupted and not pending.progress:
-                if self._channel.interruptible and self._role.setdefault("holder", pending) is pending:
-                    pending.reads = True
-                    if not self._read_for(pending):
-                        return
-                    continue
-                if not sleeping:
-                    sleeping = True
-                    with self._lock:
-                        self._waiting.append(pending)
-                event = pending.prepare_sleep()
-                # Check again, now that a thread that releases the role can see this waiter.
-                if pending.outcome is not None or pending.interrupted or pending.progress:
-                    return
-                if self._channel.interruptible and not self._role and not self._stopped:
+                if interruptible:
+                    done = self._with_role(read)
+                    if done is not None:
+                        if not done:
+                            return
+                        continue
+                if event is None:
+                    # Then the role is tried once more: a thread that releases it sees this waiter from now on.
+                    self._waiting[pending] = None
+                    event = pending.prepare_sleep()
                     continue
                 if not _sleep_until(event, pending.remaining()):
                     return
         finally:
-            if sleeping:
-                with self._lock:
-                    self._waiting.remove(pending)
-            if self._role.get("holder") is pending:
-                pending.reads = False
-                self._release_role()
-            elif self._waiting:
+            if event is not None:
+                self._waiting.pop(pending, None)
                 self._wake_waiter()
 
     def _sleep(self, pending: Pending) -> None:
@@ -160,9 +156,33 @@ class CallerReading(Reading):
                     event, pending.remaining()):
                 return
 
+    def _with_role(self, read: Callable[[], bool]) -> Optional[bool]:
+        """Call *read* with the role, and return its result; None if another thread has the role."""
+        # An exception of a signal handler comes between two calls, and what a call returns may be lost then. So the lock's
+        # answer goes into the list inside one call, and nothing is called between the end of the block and the release.
+        held: List[bool] = []
+        try:
+            held.extend(map(self._role.acquire, (False,)))
+            if True not in held:
+                return None
+            self._taken = True
+            return read()
+        finally:
+            if True in held:
+                self._taken = False
+                self._role.release()
+                self._wake_waiter()
+
     def _read_for(self, pending: Pending) -> bool:
         """Read until *pending* needs its thread; False if it has timed out or reading has been stopped."""
         channel, receive = self._channel, self._receive
+        pending.reads = True
+        try:
+            return self._read_until(pending, channel, receive)
+        finally:
+            pending.reads = False
+
+    def _read_until(self, pending: Pending, channel: Channel, receive: Callable[[bytes], None]) -> bool:
         while pending.outcome is None and not pending.interrupted:
             if self._stopped:
                 return False
@@ -185,20 +205,14 @@ class CallerReading(Reading):
                 channel.consume()
         return True
 
-    def _release_role(self) -> None:
-        self._role.pop("holder", None)
-        if self._stopped:
-            self._free.set()
-        if self._waiting:
-            self._wake_waiter()
-
     def _wake_waiter(self) -> None:
         """Wake one waiting caller to take the role, unless it is taken."""
-        if self._waiting and not self._role:
-            with self._lock:
-                waiter = self._waiting[0] if self._waiting else None
-            if waiter is not None:
+        if self._waiting and not self._taken:
+            for waiter in list(self._waiting)[:1]:
                 waiter.wake()
+
+    def done(self, pending: Pending) -> None:
+        self._waiting.pop(pending, None)  # a signal handler may have raised just before wait() would have done it
 
     def _end(self, error: Exception) -> None:
         if not self._stopped:
@@ -223,26 +237,22 @@ class CallerReading(Reading):
             self._stop.wait(_PAUSE_SECONDS)
             if self._calls != calls or self._stopped:
                 return
-        if self._role.setdefault("holder", self) is not self:
-            return
-        try:
-            self._read_on(calls)
-        finally:
-            self._release_role()
+        self._with_role(lambda: self._read_on(calls))
 
-    def _read_on(self, calls: int) -> None:
+    def _read_on(self, calls: int) -> bool:
         while not self._stopped:
             try:
                 message = self._channel.read(None)
             except (ProtocolError, ConnectionClosed) as error:
                 self._end(error)
                 self._set_stopped()
-                return
+                break
             if message is not None:
                 self._receive(message)
                 self._channel.consume()
             if self._channel.interruptible and self._calls != calls:
-                return
+                break
+        return True
 
     def _set_stopped(self) -> None:
         self._stopped = True
@@ -250,22 +260,16 @@ class CallerReading(Reading):
 
     def stop(self, timeout: float) -> bool:
         self._set_stopped()
-        with self._lock:
-            waiting = list(self._waiting)
-        for pending in waiting:
+        for pending in list(self._waiting):
             pending.wake()
         self._channel.wake()
-        holder = self._role.get("holder")
-        if isinstance(holder, Pending):
-            holder.interrupted = True
-        while self._role:
-            self._free.clear()
-            if not self._role:
-                break
-            self._channel.wake()
-            if not self._free.wait(timeout):
-                return False
-        return True
+        held: List[bool] = []
+        try:
+            held.extend(map(self._role.acquire, (True,), (timeout,)))
+            return True in held
+        finally:
+            if True in held:
+                self._role.release()
 
     def join(self, timeout: float) -> None:
         if self._thread is not None:
@@ -274,7 +278,6 @@ class CallerReading(Reading):
     def let_go(self) -> None:
         self._set_stopped()
         self._waiting.clear()
-        self._role.clear()
 
 
 class _PooledReading(Reading):

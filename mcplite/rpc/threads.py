@@ -15,9 +15,9 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Callable, Deque, Dict, Hashable, Iterator, List, Optional, Set, Tuple
 
 from ..errors import TransportError
-from .deadline import Deadline
+from .deadline import Deadline, Sleepers
 from .fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, QueuedTask
-from .forks import new_condition, new_lock, on_fork
+from .forks import new_condition, new_rlock, on_fork
 from .tracing import FaultLog, get_logger
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Workers:
         self._name = name
         self._keep = keep
         #: Guards every field below; held for list and dictionary work, and while a thread is started.
-        self._lock = new_lock()
+        self._lock = new_rlock()
         #: Waited on by ``suspended`` (for a place) and by ``drain`` (for the end of all tasks).
         self._changed = new_condition(self._lock)
         self._running = 0
@@ -408,8 +408,12 @@ class Mailbox:
         self._limit = limit
         self.byte_limit = byte_limit
         self._source = source or name
-        #: Guards the fields below; the thread waits on it for callbacks or for the end.
-        self._changed = new_condition()
+        #: Guards the fields below; held for list work, and while the thread is started.
+        self._lock = new_rlock()
+        #: Notified of new callbacks and of the end, for which the thread waits.
+        self._changed = new_condition(self._lock)
+        #: Notified when no callback is left, for :meth:`flush`.
+        self._flushed = Sleepers()
         #: The callbacks that wait, each with the bytes that it holds, and their sum.
         self._queue: Deque[Tuple[_Run, int]] = deque()
         self._bytes = 0
@@ -431,7 +435,7 @@ class Mailbox:
 
         :param size: the bytes that it holds.
         """
-        with self._changed:
+        with self._lock:
             if self._stopped:
                 return
             while self._queue and (len(self._queue) >= self._limit or self._bytes + size > self.byte_limit):
@@ -455,19 +459,19 @@ class Mailbox:
         """Wait until everything posted so far has run; False at once on the mailbox's own thread."""
         if self.owns_current_thread():
             return False
-        with self._changed:
-            return self._changed.wait_for(lambda: not self._queue and not self._running, timeout)
+        return self._flushed.wait_for(lambda: not self._queue and not self._running, timeout)
 
     def stop(self) -> None:
         """Drop the waiting callbacks and let the thread end after the one that it runs."""
-        with self._changed:
+        with self._lock:
             self._stopped = True
             self._queue.clear()
             self._changed.notify_all()
+        self._flushed.notify()
 
     def join(self, deadline: Deadline) -> bool:
         """Wait until the thread of a stopped mailbox has ended, unless it is the current one; return whether it has."""
-        with self._changed:
+        with self._lock:
             thread = self._thread
         return thread is None or wait_for_end(thread, deadline)
 
@@ -481,15 +485,16 @@ class Mailbox:
 
     def _run_posted(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 self._running = False
-                self._changed.notify_all()
+                if not self._queue:
+                    self._flushed.notify()
                 self._changed.wait_for(lambda: self._queue or self._stopped)
                 if self._stopped:
                     return
+                self._running = True
                 task, size = self._queue.popleft()
                 self._bytes -= size
-                self._running = True
             try:
                 task()
             except BaseException:

@@ -13,7 +13,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Hashable, Optional, Tuple, Union, cast
 
-from .forks import new_lock
+from .forks import new_rlock
 
 if TYPE_CHECKING:
     import logging
@@ -124,7 +124,7 @@ class RateLog:
         self._most = most
         self._seconds = seconds
         #: Guards the three counters below; held for assignments only.
-        self._lock = new_lock()
+        self._lock = new_rlock()
         self._period = -1
         self._lines = 0
         self._held_back = 0
@@ -168,7 +168,7 @@ class PeerLog:
 
     def __init__(self) -> None:
         #: Guards ``_rates``; held for dictionary work only.
-        self._lock = new_lock()
+        self._lock = new_rlock()
         self._rates: Dict[Hashable, RateLog] = {}
 
     def log(self, logger: "logging.Logger", level: int, message: str, *arguments: object) -> None:
@@ -225,7 +225,7 @@ class FaultLog:
         self._logger = logger
         self._pause = pause
         #: Guards the fields below; held for assignments only.
-        self._lock = new_lock()
+        self._lock = new_rlock()
         self._last = self._logged = float("-inf")
         self._in_a_row = self._held_back = 0
 
@@ -359,7 +359,7 @@ class _File:
     def __init__(self, path: str) -> None:
         self._path = os.path.abspath(path)
         #: Keeps one line whole; held while it is written.
-        self._lock = new_lock()
+        self._lock = new_rlock()
         self._failed = False
 
     def write(self, line: str) -> None:

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from mcplite.rpc.deadline import WAKE_SECONDS, Deadline, end_at_interrupt, wait_interruptibly
+from mcplite.rpc.deadline import WAKE_SECONDS, Deadline, Sleepers, WakeSignal, end_at_interrupt, wait_interruptibly
 
 
 def test_deadline_without_a_timeout_never_expires():
@@ -22,6 +22,33 @@ def test_deadline_counts_down_to_zero():
     assert deadline.remaining() == 0
     assert deadline.expired
     assert 50 < Deadline(60).remaining() <= 60
+
+
+def test_a_wakeup_ends_one_wait_however_often_it_is_set():
+    wakeup = WakeSignal()
+    assert not wakeup.wait(0)
+    wakeup.set()
+    wakeup.set()
+    assert wakeup.wait(20) and not wakeup.wait(0.001)
+    wakeup.set()
+    wakeup.clear()
+    assert not wakeup.wait(0)
+    threading.Timer(0.01, wakeup.set).start()
+    assert wakeup.wait()
+
+
+def test_threads_wait_for_changes():
+    changes, seen, ended = Sleepers(), [], []
+    waiting = [threading.Thread(target=lambda: ended.append(changes.wait_for(lambda: seen, 60))) for _ in range(3)]
+    for thread in waiting:
+        thread.start()
+    changes.notify()  # of something that is no reason to end
+    seen.append("it")
+    changes.notify()
+    for thread in waiting:
+        thread.join(30)
+    assert ended == [True] * 3 and not changes._sleepers
+    assert not changes.wait_for(lambda: False, 0.001) and changes.wait_for(lambda: True, 0)
 
 
 def test_a_wait_without_a_limit_is_made_of_short_ones():

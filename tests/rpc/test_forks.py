@@ -161,7 +161,7 @@ PLAIN_LOCKS = {
     "rpc/forks.py": "makes those that are free in a forked process",
     "proxy/relay.py": "of one call",
     "rpc/incoming.py": "of one request; replaced by its peer", "rpc/peer.py": "replaced in a forked process",
-    "rpc/outgoing.py": "replaced by the peer", "rpc/pending.py": "of one call, whose thread waits for it",
+    "rpc/outgoing.py": "replaced by the peer", "rpc/deadline.py": "guards nothing, so that its state is right in each process",
     "net/exchange.py": "of one request", "server/handling/context.py": "of one request",
     "server/handling/wait.py": "of one request", "server/handling/session.py": "of one request",
     "server/http/streams.py": "of a session, which belongs to the other process",

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from mcplite.errors import ConnectionClosed
+from mcplite.errors import ConnectionClosed, TransportError
 from mcplite.rpc import reading
 from mcplite.rpc.channels import MemoryChannel
 from mcplite.rpc.interfaces import Delivery
@@ -63,6 +63,61 @@ def test_progress_arrives_in_order_and_before_the_result(talk, padding):
     assert outcome() == {}
     assert seen == list(range(2000))
     assert not talk.peer.progress(id, {}) and not talk.peer.progress("text", {})
+
+
+def test_a_call_inside_of_a_step_of_another_is_refused_at_once(talk):
+    """As that of a signal handler, which has interrupted the thread that reads."""
+    refused = []
+
+    def call_inside(message):
+        with pytest.raises(TransportError, match="^set a flag and call afterwards.* a call to the other side"):
+            talk.peer.call("inner", timeout=60)
+        refused.append(threading.get_ident())
+
+    talk.handler.on_notification = call_inside
+    outcome = talk.call("x")
+    request = talk.hear()
+    talk.say({"jsonrpc": "2.0", "method": "p"})
+    talk.say(reply(request, {"n": 1}))
+    assert outcome() == {"n": 1} and len(refused) == 1
+    talk.handler.on_notification = lambda message: None
+    outcome = talk.call("after")
+    talk.say(reply(talk.hear(), {}))
+    assert outcome() == {}
+
+
+@pytest.mark.parametrize("strikes", [1, 2, 3])
+def test_a_message_is_not_lost_with_the_call_whose_thread_has_read_it(talk, strikes):
+    """A signal handler raises just when the message of another call was read."""
+    left = ["strike"] * strikes
+    receive = talk.peer._reading._receive
+
+    def interrupted(data):
+        if left and threading.current_thread() is striker:
+            left.pop()
+            raise KeyboardInterrupt
+        receive(data)
+
+    def call():
+        for _ in range(strikes):
+            with pytest.raises(KeyboardInterrupt):
+                talk.peer.call("struck", timeout=60)
+
+    talk.peer._reading._receive = interrupted
+    striker = threading.Thread(target=call)
+    striker.start()
+    talk.hear()
+    outcome = talk.call("x")
+    request = talk.hear()
+    while request["method"] != "x":
+        request = talk.hear()
+    talk.say(reply(request, {"n": 2}))
+    for _ in range(strikes - 1):
+        talk.hear()  # each cancel notice, and the next call
+        talk.hear()
+        talk.say({"jsonrpc": "2.0", "method": "p"})
+    striker.join(30)
+    assert outcome() == {"n": 2}
 
 
 def test_a_call_that_lasts_does_not_read_for_others(talk):

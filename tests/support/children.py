@@ -69,6 +69,14 @@ def alive(pid):
         return False
 
 
+def taken(lock):
+    """Whether another thread has taken a lock for nested blocks."""
+    free = lock.acquire(blocking=False)
+    if free:
+        lock.release()
+    return not free
+
+
 def wait_until(condition, limit=LIMIT):
     """Wait until *condition* holds; return whether it does."""
     deadline = time.monotonic() + limit

@@ -5,7 +5,6 @@ There is no reading thread and no hand-over: the caller's thread deals with all 
 (RES-04), as long as its own time lasts.
 """
 
-import threading
 import time
 from typing import Callable, Dict, Optional
 
@@ -13,7 +12,7 @@ from ...errors import AuthError, HTTPStatusError, ProtocolError, SessionLost, Tr
 from ...net.exchange import Exchange, Stopped
 from ...net.reply import Reply
 from ...protocol.methods import REPEATABLE
-from ...rpc.forks import new_condition
+from ...rpc.deadline import Sleepers
 from ...rpc.interfaces import Channel, Reading
 from ...rpc.pending import Pending
 from .endpoint import HTTPEndpoint
@@ -61,22 +60,23 @@ class HTTPReading(Reading):
         self._receive = receive
         self._calls: Dict[int, _ResponseState] = {}
         self._stopped = False
-        #: Guards ``_busy``, the number of threads in a read or a write; notified when it is zero, for :meth:`stop`.
-        self._idle = new_condition()
-        self._busy = 0
+        #: The ids of the calls whose threads are in a read or a write. Without a lock: each change is one step in C.
+        self._busy: Dict[int, None] = {}
+        #: Of ``_busy``, for :meth:`stop`.
+        self._left = Sleepers()
 
     # --- the caller's thread --------------------------------------------------------------------------
 
     def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
         call = self._calls[pending.id] = _ResponseState(ResumableStream(self._endpoint.line_limit, self._receive))
         pending.reads = True
-        self._enter()
+        self._busy[pending.id] = None
         try:
             self._post(pending, call, data)
         except Stopped:
             return  # the thread that stopped it has left a reason with the call
         finally:
-            self._leave()
+            self._leave(pending)
 
     def _post(self, pending: Pending, call: _ResponseState, data: bytes) -> None:
         first: Optional[TransportError] = None
@@ -114,7 +114,7 @@ class HTTPReading(Reading):
 
     def wait(self, pending: Pending) -> None:
         call = self._calls[pending.id]
-        self._enter()
+        self._busy[pending.id] = None
         try:
             while pending.outcome is None and not pending.interrupted and not pending.progress:
                 remaining = pending.remaining()
@@ -128,7 +128,7 @@ class HTTPReading(Reading):
             # In the middle of a read: the connection cannot be used for anything else.
             self._drop(call)
         finally:
-            self._leave()
+            self._leave(pending)
 
     def _read(self, call: _ResponseState, reply: Reply) -> None:
         try:
@@ -184,7 +184,7 @@ class HTTPReading(Reading):
         """Sleep; return False when the call needs its thread before the time is over."""
         end = time.monotonic() + seconds
         while True:
-            event: threading.Event = pending.prepare_sleep()
+            event = pending.prepare_sleep()
             remaining = pending.remaining()
             if (self._stopped or pending.outcome is not None or pending.interrupted or pending.progress
                     or (remaining is not None and remaining <= 0)):
@@ -196,6 +196,7 @@ class HTTPReading(Reading):
 
     def done(self, pending: Pending) -> None:
         call = self._calls.pop(pending.id, None)
+        self._leave(pending)
         if call is None:
             return
         self._finish_response(pending, call)
@@ -254,15 +255,10 @@ class HTTPReading(Reading):
         if exchange is not None:
             exchange.interrupt()
 
-    def _enter(self) -> None:
-        with self._idle:
-            self._busy += 1
-
-    def _leave(self) -> None:
-        with self._idle:
-            self._busy -= 1
-            if not self._busy:
-                self._idle.notify_all()
+    def _leave(self, pending: Pending) -> None:
+        self._busy.pop(pending.id, None)
+        if self._stopped:
+            self._left.notify()
 
     def stop(self, timeout: float) -> bool:
         self._stopped = True
@@ -270,5 +266,4 @@ class HTTPReading(Reading):
             exchange = call.exchange
             if exchange is not None:
                 exchange.interrupt()
-        with self._idle:
-            return self._idle.wait_for(lambda: not self._busy, timeout)
+        return self._left.wait_for(lambda: not self._busy, timeout)

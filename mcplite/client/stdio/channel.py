@@ -103,10 +103,14 @@ class ChildChannel(PipeChannel):
     def closed_error(self) -> ConnectionClosed:
         """Return the error for a child that ended or closed its stdout, with its status and its stderr tail."""
         # The lock keeps stdin open. A writer that waits for the ended child notices its end soon.
-        if self.unread is None and self._write_lock.acquire(timeout=_WRITE_SECONDS):
-            try:
+        held: List[bool] = []
+        try:
+            if self.unread is None:
+                held.extend(map(self._write_lock.acquire, (True,), (_WRITE_SECONDS,)))
+            if True in held:
                 self.unread = self._count_unread()
-            finally:
+        finally:
+            if True in held:
                 self._write_lock.release()
         return self._exit_error()
 
@@ -124,7 +128,7 @@ class ChildChannel(PipeChannel):
             return ConnectionClosed(f"the connection to {self.name} was closed on this side")
         if self.unread is None:
             waiting = self._count_unread()
-            self.unread = None if waiting is None else waiting + len(self._unsent)
+            self.unread = None if waiting is None else waiting + self._unsent
         if self._child.wait_briefly() is None:
             closed = error.errno == PIPE_CLOSED
             return ConnectionClosed(f"{self.name} closed its stdin, so that no more requests can be sent, but still runs"

@@ -7,8 +7,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 from ...errors import SERVER_BUSY, AuthError, Cancelled, ConnectionClosed, MCPError, RemoteError, RequestTimeout, TransportError
 from ...protocol.methods import RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED
 from ...rpc.cancel import CancelToken
-from ...rpc.deadline import wait_interruptibly
-from ...rpc.forks import new_condition
+from ...rpc.deadline import Deadline, Sleepers
+from ...rpc.forks import new_rlock
 from ...rpc.threads import start_thread
 from ...rpc.tracing import FaultLog, get_logger
 from ..sessions.base import ClientSession, Subscriber
@@ -47,8 +47,10 @@ class Subscription(Subscriber):
         self._connection = connection
         self._filter = filter
         self._callback = callback
-        #: Guards the fields below; waited on for events, for the acknowledgement and for the end.
-        self._changed = new_condition()
+        #: Guards the fields below; held for dictionary work.
+        self._lock = new_rlock()
+        #: Of events, of the acknowledgement and of the end.
+        self._changed = Sleepers()
         self._events: Dict[Event, None] = {}
         self._characters = 0
         self._closed = False
@@ -93,10 +95,10 @@ class Subscription(Subscriber):
         if missing:
             _log.warning("%s does not announce changes of %s", self._connection.name, ", ".join(missing))
         self._acknowledge()
-        with self._changed:
+        with self._lock:
             resumed = self.honoured is not None
             self.honoured = honoured
-            self._changed.notify_all()
+        self._changed.notify()
         if resumed:
             self._add_missed()
 
@@ -118,7 +120,7 @@ class Subscription(Subscriber):
             callback = self._callback
             self._connection.post(lambda: callback(event), event.characters)
             return
-        with self._changed:
+        with self._lock:
             if event not in self._events:
                 self._characters += event.characters
             if len(self._events) >= _MOST_EVENTS or self._characters > _MOST_CHARACTERS:
@@ -126,7 +128,7 @@ class Subscription(Subscriber):
                 self._events = dict.fromkeys(self._filter.missed_events())
                 self._characters = event.characters
             self._events[event] = None
-            self._changed.notify_all()
+        self._changed.notify()
 
     @property
     def uris(self) -> List[str]:
@@ -141,10 +143,10 @@ class Subscription(Subscriber):
     def lost(self, error: Exception) -> None:
         """End the subscription because the connection is over."""
         self._token.cancel("the connection is over")
-        with self._changed:
+        with self._lock:
             if not self._closed:
                 self._closed, self._error = True, error
-                self._changed.notify_all()
+        self._changed.notify()
 
     def let_go(self, error: Exception) -> None:
         """End the subscription in a forked process, which does not have its thread."""
@@ -172,9 +174,8 @@ class Subscription(Subscriber):
         except BaseException:
             self.close()
             raise
-        with self._changed:
-            acknowledged = self._wait_for(lambda: self.honoured is not None or self._closed, timeout)
-            error = self._error
+        acknowledged = self._changed.wait_for(lambda: self.honoured is not None or self._closed, timeout)
+        error = self._error
         if error is not None:
             raise error
         if not acknowledged:
@@ -230,8 +231,7 @@ class Subscription(Subscriber):
             self._pause(pause)
 
     def _pause(self, seconds: float) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed, seconds)
+        self._changed.wait_for(lambda: self._closed, seconds)
 
     def _fail(self, error: Exception) -> None:
         try:
@@ -240,10 +240,10 @@ class Subscription(Subscriber):
                 # An iteration raises the error; a callback gets a last round of events.
                 self._add_missed(self._callback is not None)
         finally:
-            with self._changed:
+            with self._lock:
                 self._error = error
                 self._closed = True
-                self._changed.notify_all()
+            self._changed.notify()
         if self._on_close is not None:
             self._on_close()
 
@@ -253,11 +253,11 @@ class Subscription(Subscriber):
 
     def close(self) -> None:
         """End the subscription; idempotent, from any thread."""
-        with self._changed:
+        with self._lock:
             if self._closed:
                 return
             self._closed = True
-            self._changed.notify_all()
+        self._changed.notify()
         self._token.cancel("the subscription was closed")
         if self._on_close is not None:
             self._on_close()
@@ -281,20 +281,19 @@ class Subscription(Subscriber):
         :param timeout: seconds; None waits without a limit.
         :raises MCPError: the subscription was lost for good.
         """
-        with self._changed:
-            self._wait_for(lambda: bool(self._events) or self._closed, timeout)
-            if self._events:
-                event = next(iter(self._events))
-                del self._events[event]
-                self._characters -= event.characters
-                return event
-            if self._error is not None:
-                raise self._error
-            return None
-
-    def _wait_for(self, condition: Callable[[], bool], timeout: Optional[float]) -> bool:
-        # Called with the lock held, on a thread of the user.
-        return wait_interruptibly(lambda seconds: self._changed.wait_for(condition, seconds), timeout)
+        deadline = Deadline(timeout)
+        while self._changed.wait_for(lambda: self._events or self._closed, deadline.remaining()):
+            with self._lock:
+                if self._events:  # else another thread has taken it
+                    event = next(iter(self._events))
+                    del self._events[event]
+                    self._characters -= event.characters
+                    return event
+                if self._closed:
+                    break
+        if self._error is not None:
+            raise self._error
+        return None
 
     def __iter__(self) -> Iterator[Event]:
         while True:

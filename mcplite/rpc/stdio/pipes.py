@@ -27,9 +27,9 @@ import threading
 import time
 from typing import Any, List, Optional, Tuple
 
-from ...errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError
+from ...errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError, nested_call
 from ...protocol.framing import LineBuffer
-from ..forks import foreign_error, new_event, new_lock, new_rlock, on_fork, release
+from ..forks import foreign_error, new_event, new_rlock, on_fork, owned, release
 from ..interfaces import Channel, Network
 from ..pending import Pending
 from ..tracing import FaultLog, get_logger
@@ -86,9 +86,10 @@ class PipeChannel(Channel):
         self._input_over = False
         self._ended: Optional[ConnectionClosed] = None
         #: Keeps one message whole on the descriptor; held while it is written.
-        self._write_lock = new_lock()
-        #: The rest of a message whose write timed out; it goes out before the next message.
-        self._unsent = b""
+        self._write_lock = new_rlock()
+        #: The latest message, its line end if that is not joined to it, and how many bytes each write has written. If its
+        #: writer was stopped in the middle, the rest goes out before the next message.
+        self._latest: Tuple[bytes, bytes, List[int]] = (b"", b"", [])
         #: A ``select.poll``, and the pipe that wakes it; None and -1 where a thread reads.
         self._poll: Any = None
         #: What the poll returns if there is input, and nothing else.
@@ -212,54 +213,59 @@ class PipeChannel(Channel):
         self._lines.drop()
 
     def write(self, data: bytes, timeout: Optional[float] = None, call: Optional[Pending] = None) -> None:
+        if owned(self._write_lock):
+            raise nested_call(self.name)
         end = None if timeout is None else time.monotonic() + timeout
-        if not self._write_lock.acquire(False):
-            while not self._write_lock.acquire(timeout=self._pause(end, call)):
-                continue
+        # An exception of a signal handler comes between two calls, and what a call returns may be lost then. So the lock's
+        # answer goes into the list inside one call, and nothing is called between the end of the block and the release.
+        held: List[bool] = []
         try:
-            if self._unsent:
-                self._flush(self._unsent, b"", end, call)
+            held.extend(map(self._write_lock.acquire, (False,)))
+            while True not in held:
+                held.extend(map(self._write_lock.acquire, (True,), (self._pause(end, call),)))
+            if self._latest[2] and self._unsent:  # else no byte was written, and the message is dropped as a whole
+                self._flush(end, call)
             if len(data) < _LONG_BYTES or sys.platform == "win32":
-                self._unsent = data + b"\n"
-                self._flush(self._unsent, b"", end, call)
+                self._latest = data + b"\n", b"", []
             else:
-                self._flush(data, b"\n", end, call)  # a long message is not copied for its line end
-        except RequestTimeout:
-            if len(self._unsent) == len(data) + 1 and self._unsent == data + b"\n":
-                self._unsent = b""  # no byte was written, so the message can be dropped as a whole
-            raise
+                self._latest = data, b"\n", []  # a long message is not copied for its line end
+            self._flush(end, call)
+            self._latest = b"", b"", []
         finally:
-            self._write_lock.release()
+            if True in held:
+                self._write_lock.release()
             if self._input_over:
                 self.close_input(0)
 
     write_request = write
 
-    def _flush(self, unsent: bytes, behind: bytes, end: Optional[float], call: Optional[Pending]) -> None:
+    @property
+    def _unsent(self) -> int:
+        """How many bytes of the latest message were not written."""
+        data, behind, written = self._latest
+        return len(data) + len(behind) - sum(written)
+
+    def _flush(self, end: Optional[float], call: Optional[Pending]) -> None:
         # Called with the write lock held; to be done until the monotonic time *end*, or until the call is interrupted. The
         # number of bytes written is stored inside the same call into C, for the reason given in read().
-        written: List[int] = []
-        total, sent = len(unsent) + len(behind), 0
-        try:
-            while sent < total:
-                if self._closed:
-                    raise self._closed_here()
-                try:
-                    rest = memoryview(unsent)[sent:] if sent else unsent
-                    if sys.platform == "win32":
-                        written.extend(map(write_piece, (self._write_fd,), (rest,)))
-                    elif behind:
-                        written.extend(map(os.writev, (self._write_fd,), ((rest, behind),)))
-                    else:
-                        written.extend(map(os.write, (self._write_fd,), (rest,)))
-                    sent = sum(written)
-                except BlockingIOError:
-                    self._wait_writable(self._pause(end, call))
-                except OSError as error:
-                    raise self._broken(error) from error
-        finally:
-            sent = sum(written)
-            self._unsent = b"" if sent == total else (unsent + behind)[sent:]
+        data, behind, written = self._latest
+        total, sent = len(data) + len(behind), sum(written)
+        while sent < total:
+            if self._closed:
+                raise self._closed_here()
+            try:
+                rest = memoryview(data)[sent:] if sent else data
+                if sys.platform == "win32":
+                    written.extend(map(write_piece, (self._write_fd,), (rest,)))
+                elif behind:
+                    written.extend(map(os.writev, (self._write_fd,), ((rest, behind),)))
+                else:
+                    written.extend(map(os.write, (self._write_fd,), (rest,)))
+                sent = sum(written)
+            except BlockingIOError:
+                self._wait_writable(self._pause(end, call))
+            except OSError as error:
+                raise self._broken(error) from error
 
     def _unreadable(self, error: OSError) -> ConnectionClosed:
         """Return the error for a read that failed."""
@@ -315,13 +321,14 @@ class PipeChannel(Channel):
         :param timeout: seconds to wait for a write in progress; one that takes longer closes the write end when it is over.
         """
         self._input_over = True
-        locked = self._write_lock.acquire(timeout=timeout)
+        held: List[bool] = []
         try:
-            if self._write_fd >= 0 and locked:
+            held.extend(map(self._write_lock.acquire, (True,), (timeout,)))
+            if self._write_fd >= 0 and True in held:
                 fd, self._write_fd = self._write_fd, -1
                 os.close(fd)
         finally:
-            if locked:
+            if True in held:
                 self._write_lock.release()
 
     def close(self) -> None:

@@ -281,7 +281,7 @@ def test_close_does_not_wait_for_a_writer(start, impatient):
 
     writer = threading.Thread(target=write)
     writer.start()
-    assert wait_until(channel._write_lock.locked)
+    assert wait_until(lambda: children.taken(channel._write_lock))
     channel.close()
     writer.join(LIMIT)
     assert len(outcomes) == 1

@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite.errors import Cancelled, ConnectionClosed, ProtocolError, RequestTimeout
+from mcplite.errors import Cancelled, ConnectionClosed, ProtocolError, RequestTimeout, TransportError
 from mcplite.rpc.cancel import CancelToken
 from mcplite.rpc.incoming import MessageHandler
 from mcplite.rpc.peer import Peer
 from mcplite.rpc.pending import Clock, Pending
+from mcplite.rpc.stdio import pipes
 from mcplite.rpc.stdio.descriptors import make_pipe, set_nonblocking
 from mcplite.rpc.stdio.pipes import PipeChannel
 from mcplite.rpc.threads import Workers
+from tests.support.children import taken
 from tests.support.systems import posix_only
 
 
@@ -197,11 +199,47 @@ def test_the_rest_of_a_message_is_kept_for_a_message_of_its_length(make):
     pair = make(nonblocking=True)
     with pytest.raises(RequestTimeout):
         pair.channel.write(b"x" * 300_000, timeout=0.05)
-    rest = len(pair.channel._unsent)
+    rest = pair.channel._unsent
     assert 1 < rest < 300_001
     with pytest.raises(RequestTimeout):
         pair.channel.write(b"y" * (rest - 1), timeout=0.05)
-    assert len(pair.channel._unsent) == rest
+    assert pair.channel._unsent == rest
+
+
+@pytest.mark.parametrize("size", [3, 70_000])
+def test_a_message_whose_writer_is_interrupted_just_after_it_is_written_once(make, monkeypatch, size):
+    def interrupt(numbers):
+        if numbers:
+            raise KeyboardInterrupt  # as a signal handler does, once the system has taken the bytes
+        return 0
+
+    pair = make(nonblocking=True)
+    monkeypatch.setattr(pipes, "sum", interrupt, raising=False)
+    with pytest.raises(KeyboardInterrupt):
+        pair.channel.write(b"x" * size)
+    monkeypatch.undo()
+    writer = threading.Thread(target=pair.channel.write, args=(b"after",))
+    writer.start()
+    got = bytearray()
+    while not got.endswith(b"after\n"):
+        got += os.read(pair.theirs_in, 65536)
+    writer.join(30)
+    assert got == b"x" * size + b"\nafter\n"
+
+
+def test_a_write_inside_of_a_write_is_refused_at_once(make, monkeypatch):
+    """As that of a signal handler, which has interrupted the thread that writes."""
+    pair, refused = make(nonblocking=True), []
+
+    def write_inside(pause):
+        with pytest.raises(TransportError, match="^set a flag and call afterwards"):
+            pair.channel.write(b"inner", timeout=60)
+        refused.append(pause)
+
+    monkeypatch.setattr(pair.channel, "_wait_writable", write_inside)
+    with pytest.raises(RequestTimeout):
+        pair.channel.write(b"x" * 300_000, timeout=0.02)
+    assert refused
 
 
 @pytest.mark.parametrize("waits_for", ["the pipe", "another writer"])
@@ -209,7 +247,7 @@ def test_a_call_that_is_given_up_is_not_written_any_more(make, waits_for):
     pair = make(nonblocking=True)
     writer = threading.Thread(target=lambda: pytest.raises(RequestTimeout, pair.channel.write, b"x" * 300_000, 0.5))
     writer.start()
-    while not pair.channel._write_lock.locked():
+    while not taken(pair.channel._write_lock):
         time.sleep(0.001)
     if waits_for == "the pipe":
         writer.join(20)
@@ -239,7 +277,7 @@ def test_a_second_writer_times_out_as_well(make):
     pair = make(nonblocking=True)
     first = threading.Thread(target=lambda: pytest.raises(RequestTimeout, pair.channel.write, b"x" * 300_000, 1.0))
     first.start()
-    while not pair.channel._write_lock.locked():
+    while not taken(pair.channel._write_lock):
         time.sleep(0.001)
     with pytest.raises(RequestTimeout, match="does not read"):
         pair.channel.write(b"y", timeout=0.01)
@@ -258,7 +296,7 @@ def test_close_ends_a_blocked_writer(make):
 
     writer = threading.Thread(target=write)
     writer.start()
-    while not pair.channel._write_lock.locked():
+    while not taken(pair.channel._write_lock):
         time.sleep(0.001)
     pair.channel.close()
     writer.join(20)

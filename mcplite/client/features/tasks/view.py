@@ -6,8 +6,8 @@ The thread that reads the connection adds to it, and the threads that wait for t
 from collections import deque
 from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 
-from ....rpc.deadline import wait_interruptibly
-from ....rpc.forks import new_condition
+from ....rpc.deadline import Sleepers
+from ....rpc.forks import new_rlock
 from ....types.tasks import DetailedTask
 
 __all__ = ["TaskView"]
@@ -25,8 +25,9 @@ class TaskView:
     """
 
     def __init__(self, state: Optional[DetailedTask] = None) -> None:
-        #: Guards the fields below; held for work in memory only, and waited on for changes.
-        self._changed = new_condition()
+        #: Guards the fields below; held for work in memory only.
+        self._lock = new_rlock()
+        self._changed = Sleepers()
         self._state = state
         self._progress: Deque[Tuple[Dict[str, Any], int]] = deque()
         self._progress_bytes = 0
@@ -57,7 +58,7 @@ class TaskView:
 
     def put(self, state: DetailedTask) -> None:
         """Take a description of the task, unless it is older than the one that is known, or that one is final (TSK-17)."""
-        with self._changed:
+        with self._lock:
             known = self._state
             if known is not None and (known.finished or _is_older(state, known)):
                 return
@@ -69,7 +70,7 @@ class TaskView:
 
         :param size: of the message, in bytes.
         """
-        with self._changed:
+        with self._lock:
             if len(self._progress) >= _MOST_PROGRESS or self._progress_bytes + size > _MOST_PROGRESS_BYTES:
                 if self._progress:
                     self._progress_bytes -= self._progress.pop()[1]
@@ -79,7 +80,7 @@ class TaskView:
 
     def take_progress(self) -> List[Dict[str, Any]]:
         """Return the progress notifications that were not taken yet, oldest first."""
-        with self._changed:
+        with self._lock:
             taken = [params for params, _ in self._progress]
             self._progress.clear()
             self._progress_bytes = 0
@@ -87,7 +88,7 @@ class TaskView:
 
     def set_pushed(self, stream: object, pushed: bool) -> None:
         """Note whether the server sends each change over a stream from now on."""
-        with self._changed:
+        with self._lock:
             if pushed:
                 self._streams.add(stream)
             else:
@@ -96,17 +97,16 @@ class TaskView:
 
     def wake(self) -> None:
         """Wake the waiting threads, so that they look at what has happened besides."""
-        with self._changed:
+        with self._lock:
             self._touch()
 
     def _touch(self) -> None:
         self._version += 1
-        self._changed.notify_all()
+        self._changed.notify()
 
     def wait(self, version: int, seconds: float) -> None:
         """Sleep until the view is newer than *version*, for so many seconds at most."""
-        with self._changed:
-            wait_interruptibly(lambda most: self._changed.wait_for(lambda: self._version != version, most), seconds)
+        self._changed.wait_for(lambda: self._version != version, seconds)
 
 
 def _is_older(state: DetailedTask, known: DetailedTask) -> bool:
