@@ -18,8 +18,8 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.rst"
 MARKS = ".. measured\n\n", ".. end of what was measured\n"
 EXTRA_MARKS = ".. extras\n\n", ".. end of the extras\n"
 #: What ``--only`` would name.
-WORKLOADS = ("import", "cold", "add", "newest", "payload", "progress", "tools", "http-add", "http-newest", "http-events",
-             "http-load", "http-payload", "stateless-ask", "backend-add")
+WORKLOADS = ("import", "cold", "add", "newest", "bursts", "payload", "progress", "tools", "http-add", "http-newest",
+             "http-events", "http-load", "http-payload", "stateless-ask", "backend-add")
 #: The columns, by the peer's key.
 PEERS = ("floor", "before", "ours", "mcp")
 
@@ -39,6 +39,10 @@ ROWS = (
     Row("newest.own", "stdio, 2026-07-28: own client and server"),
     Row("newest.server", "stdio, 2026-07-28: server alone"),
     Row("newest.client", "stdio, 2026-07-28: client alone"),
+    Row("burst.few.short", "stdio, 64 calls of 10 ms at once"),
+    Row("burst.many.short", "stdio, 300 calls of 10 ms at once"),
+    Row("burst.few.long", "stdio, 64 calls of 50 ms at once"),
+    Row("burst.many.long", "stdio, 300 calls of 50 ms at once"),
     Row("http.own", "HTTP, ``add``: own client and server"),
     Row("http.server", "HTTP, ``add``: server alone"),
     Row("http.bare.cpu", "HTTP, ``add``: CPU time of the server"),

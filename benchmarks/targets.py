@@ -66,6 +66,8 @@ TARGETS = (
     Target("newest.server", 1.6, "floor", required=False),
     Target("newest.client", 1.7, "floor", required=False),
     Target("quick.own", 5),
+    *(Target(f"burst.{key}", 0.6, "mcp") for key in ("few.short", "many.short", "few.long")),
+    Target("burst.many.long", 0.75, "mcp"),
     Target("text.small", 1.6, "floor", required=False),
     Target("text.large", 1.6, "floor", required=False),
     Target("growth.text", 1.3, required=False),

@@ -28,6 +28,8 @@ class Counts:
     warm_up: int
     quick_calls: int
     sleep: float
+    burst_rounds: int
+    bursts: "tuple[int, int, float, float]"
     payload_rounds: int
     megabytes: "tuple[int, ...]"
     progress_rounds: int
@@ -42,13 +44,15 @@ class Counts:
     idle_seconds: float
 
 
-FULL = Counts(starts=7, rounds=10, calls=200, warm_up=200, quick_calls=5, sleep=0.3, payload_rounds=4,
+FULL = Counts(starts=7, rounds=10, calls=200, warm_up=200, quick_calls=5, sleep=0.3, burst_rounds=5,
+              bursts=(64, 300, 0.01, 0.05), payload_rounds=4,
               megabytes=(1, 10), progress_rounds=3, notifications=10_000, tools=1000, list_rounds=6,
               connections=(1, 8, 32, 128), load_rounds=3, load_seconds=1.0, sleepers=128, sessions=200, idle_seconds=3.0)
 #: The tools that each server has besides the many; all of them fit on one page.
 _OWN_TOOLS = 7
 #: For a test that everything works; the figures mean nothing.
-QUICK = Counts(starts=1, rounds=1, calls=10, warm_up=5, quick_calls=1, sleep=0.05, payload_rounds=1,
+QUICK = Counts(starts=1, rounds=1, calls=10, warm_up=5, quick_calls=1, sleep=0.05, burst_rounds=1,
+               bursts=(4, 8, 0.005, 0.01), payload_rounds=1,
                megabytes=(1, 2), progress_rounds=1, notifications=100, tools=20, list_rounds=1, connections=(1, 2, 3, 4),
                load_rounds=1, load_seconds=0.1, sleepers=4, sessions=5, idle_seconds=0.1)
 
@@ -218,6 +222,22 @@ def quick_call(peers: Peers, counts: Counts) -> List[Measurement]:
     return [row]
 
 
+def bursts(peers: Peers, counts: Counts) -> List[Measurement]:
+    """Calls that are sent at once on one pipe, each of which sleeps; not to the floor, which runs one after another."""
+    few, many, short, long = counts.bursts
+    rows = []
+    for key, count, sleep in (("few.short", few, short), ("many.short", many, short), ("few.long", few, long),
+                              ("many.long", many, long)):
+        row = Measurement(f"burst.{key}", f"{count} calls at once that take {sleep * 1000:.0f} ms: server alone", "ms")
+        with pairs(peers, {name: pair for name, pair in SERVERS.items() if name != "floor"}, row) as drivers:
+            warm_up(drivers, row, lambda driver: driver.ask("add", count=counts.warm_up))
+            steps = {name: (lambda driver=driver: driver.ask("burst", count=count, seconds=sleep) / 1e6)
+                     for name, driver in drivers.items()}
+            take_turns(row, counts.burst_rounds, steps, failed)
+        rows.append(row)
+    return rows
+
+
 def payloads(peers: Peers, counts: Counts) -> List[Measurement]:
     """Big texts, as result and as argument, and the memory that they cost."""
     rows = []
@@ -307,5 +327,5 @@ def many_tools(peers: Peers, counts: Counts) -> List[Measurement]:
 #: By the name for ``--only``.
 STDIO_WORKLOADS: Dict[str, Callable[[Peers, Counts], List[Measurement]]] = {
     "import": imports, "cold": cold_start, "add": add, "newest": functools.partial(add, era="modern"), "quick": quick_call,
-    "payload": payloads, "progress": progress, "tools": many_tools,
+    "bursts": bursts, "payload": payloads, "progress": progress, "tools": many_tools,
 }

@@ -44,6 +44,7 @@ def test_every_workload_runs():
         assert report["peers"] == {"floor": "floor", "ours": "mcplite", "tuned": "http.server"}
         rows.update({row["key"]: row for row in report["rows"]})
     assert {"import.server", "cold.server", "cold.client", "add.own", "add.server", "add.client", "quick.own",
+            "burst.few.short", "burst.many.long",
             "newest.own", "newest.server", "newest.client", "add.own.cpu", "text.large", "argument.large", "progress.own",
             "register", "cold.tools", "list.server", "http.own", "http.server", "http.newest.own", "http.newest.bare.cpu",
             "http.load.one", "http.load.many", "http.sleep", "http.progress", "http.stream.large",

@@ -146,6 +146,23 @@ class Commands:
             waiting.discard(message.get("id"))
         return taken
 
+    def burst(self, count, seconds):
+        """Return how long it takes until all of so many calls are answered that are sent at once and sleep."""
+        connection = self.connection
+        first = connection.last_id + 1
+        connection.last_id += count
+        waiting = set(range(first, first + count))
+        begun = time.perf_counter_ns()
+        for id in sorted(waiting):
+            connection.send({"jsonrpc": "2.0", "id": id, "method": "tools/call",
+                             "params": {"name": "sleep", "arguments": {"seconds": seconds}}})
+        while waiting:
+            message = json.loads(connection.child.stdout.readline())
+            if message.get("id") in waiting:
+                waiting.discard(message["id"])
+                expect("sleep", False, message["result"].get("isError", False))
+        return time.perf_counter_ns() - begun
+
     def list(self):
         begun = time.perf_counter_ns()
         tools = self.connection.request("tools/list")["tools"]

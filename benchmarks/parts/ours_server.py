@@ -13,9 +13,9 @@ from common import make_tools, text_of, usage
 import mcplite
 
 # The 10 MB argument and the 10,000 notifications are more than the defaults allow a client; over HTTP, so are
-# 200 clients with two connections each, and 128 calls at once that all sleep.
+# 200 clients with two connections each, and 128 calls at once that all sleep. On a pipe as many handlers run as by default.
 mcp = mcplite.Server("ours", limits=mcplite.Limits(message_bytes=64 << 20, messages_per_second=None, connections=450,
-                                                   running=160))
+                                                   running=mcplite.Limits().running if __name__ == "__main__" else 160))
 
 
 @mcp.tool()

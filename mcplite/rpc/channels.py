@@ -16,7 +16,7 @@ from typing import Any, Callable, Deque, List, Optional, Tuple
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError, nested_call
 from ..protocol.framing import LineBuffer
 from .deadline import WAKE_SECONDS, Deadline, WakeSignal
-from .forks import new_lock, new_rlock, on_fork, owned
+from .forks import new_lock, new_rlock, on_fork, ownership
 from .interfaces import Channel, Reading
 from .threads import Workers
 
@@ -168,6 +168,7 @@ class StreamChannel(Channel):
         self._closed = self._reading = False
         #: Keeps one message whole on the stream; held while it is written.
         self._write_lock = new_rlock()
+        self._writes_here = ownership(self._write_lock)
         fd = _descriptor(reader)
         if fd is not None and type(reader) is io.BufferedReader:
             self._lines.feed(_buffered(reader, fd))
@@ -208,7 +209,7 @@ class StreamChannel(Channel):
         return ConnectionClosed(f"the connection to {self.name} is closed")
 
     def write(self, data: bytes, timeout: Optional[float] = None) -> None:
-        if owned(self._write_lock):
+        if self._writes_here():
             raise nested_call(self.name)
         deadline = Deadline(timeout)
         held: List[bool] = []

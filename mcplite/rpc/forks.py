@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import logging
 
 __all__ = ["catch_up_with_fork", "close_socket", "end_process", "foreign_error", "new_awaited_lock", "new_condition",
-           "new_event", "new_lock", "new_rlock", "on_fork", "owned", "release", "release_socket", "renew", "signals_held"]
+           "new_event", "new_lock", "new_rlock", "on_fork", "ownership", "release", "release_socket", "renew", "signals_held"]
 
 T = TypeVar("T")
 #: Seconds for which a fork waits for a lock at most.
@@ -174,9 +174,12 @@ def renew(lock: Any, owner: int = 0) -> None:
     lock._at_fork_reinit()  # as the standard library's own modules do
 
 
-def owned(lock: "threading.RLock") -> bool:
-    """Whether the current thread has taken a lock for nested blocks: a signal handler may have interrupted it there."""
-    return lock._is_owned()  # type: ignore[no-any-return, attr-defined]  # as the standard library's own modules do
+def ownership(lock: "threading.RLock") -> Callable[[], bool]:
+    """Return a function that says whether the current thread has taken a lock for nested blocks.
+
+    A signal handler asks it: it may have interrupted the thread there.
+    """
+    return lock._is_owned  # type: ignore[no-any-return, attr-defined]  # as the standard library's own modules do
 
 
 def new_lock() -> threading.Lock:

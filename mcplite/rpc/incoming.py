@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Hashable, List, Optional
+from typing import Any, Callable, Deque, Dict, Hashable, List, Optional, Tuple
 
 from ..errors import INTERNAL_ERROR, SERVER_BUSY, Cancelled, RemoteError, RequestTimeout, TransportError
 from ..protocol import jsonrpc
@@ -121,6 +121,12 @@ class Incoming(QueuedTask):
     @property
     def connection(self) -> Hashable:
         return self.peer
+
+    @property
+    def subject(self) -> Tuple[str, Optional[str]]:
+        """What it is about: the method, and the name or URI of what it asks for."""
+        named = self.params.get("name") or self.params.get("uri")
+        return self.method, named if type(named) is str else None
 
     def execute(self) -> None:
         handler, self.handler = self.handler, _executed

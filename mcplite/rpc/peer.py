@@ -7,7 +7,9 @@ gives messages their meaning.
 from __future__ import annotations
 
 import threading
-from typing import Any, ContextManager, Dict, List, Optional, Union
+import time
+from functools import partial
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple, Union
 
 from ..errors import (
     INTERNAL_ERROR,
@@ -20,11 +22,12 @@ from ..errors import (
 )
 from ..protocol import jsonrpc
 from .deadline import wait_interruptibly
+from .fair_queue import QueuedTask
 from .forks import foreign_error, on_fork
 from .incoming import AnswerQueue, BatchResponses, Incoming, MessageHandler
 from .interfaces import Channel, MessageSink, Outlet, Reading
 from .outgoing import Caller
-from .reading import CallerReading, LeaderFollowerReading
+from .reading import TICK_SECONDS, CallerReading, LeaderFollowerReading
 from .threads import Workers
 from .tracing import WARNING, PeerLog, Trace, get_logger
 
@@ -37,6 +40,8 @@ _MUCH = 16_384
 #: Seconds for a small answer of a client to a server that does not read, and its bytes; larger ones may take longer.
 _ANSWER_SECONDS = 10.0
 _SMALL_ANSWER = 4096
+#: How many kinds of requests that were slow are remembered.
+_MOST_SLOW = 1000
 
 
 class Peer(Caller, MessageSink):
@@ -68,8 +73,11 @@ class Peer(Caller, MessageSink):
         self._answers = None if serving else AnswerQueue(workers, self._send_answer)
         self._ended = threading.Event()
         reading: Optional[Reading] = channel.create_reading(self._parse_and_route, self._fail, workers)
+        #: What took longer than a tick when the reading thread ran it, so that other threads run it; see :meth:`_note_late`.
+        self._slow: Dict[Tuple[str, Optional[str]], None] = {}
         if reading is None and serving:
-            reading = LeaderFollowerReading(channel, self._parse_and_route, self._answer_unreadable, self._fail, workers)
+            reading = LeaderFollowerReading(channel, self._parse_and_route, self._answer_unreadable, self._fail, workers,
+                                            self._note_late)
         if reading is None:
             reading = CallerReading(channel, self._parse_and_route, self._fail, "mcplite reader")
         super().__init__(channel, handler, reading, trace)
@@ -233,13 +241,14 @@ class Peer(Caller, MessageSink):
             return
         if task is None:
             return
-        if self._serving and inline and self._workers.reserve_place(incoming):
+        slow = self._slow and incoming.subject in self._slow
+        if self._serving and inline and not slow and self._workers.reserve_place(incoming):
             try:
                 incoming.run(task)
             finally:
                 self._workers.release_place()
             return
-        incoming.handler = task
+        incoming.handler = partial(self._run_slow, incoming, task) if slow else task
         if not size and facts is not None:
             incoming.queued_size = jsonrpc.estimate_memory(data, None, self._limits)
             incoming.size = incoming.queued_size if incoming.queued_size >= _MUCH else 0
@@ -247,6 +256,25 @@ class Peer(Caller, MessageSink):
             if self.closed:
                 incoming.cancel("the connection is over")  # with which the threads may have ended
             incoming.refuse()
+
+    def _note_late(self, task: QueuedTask) -> None:
+        """Have other threads run what has kept the reading thread, from the next request of its kind on.
+
+        Else each of many calls of a tool that blocks would keep the calls behind it for two ticks.
+        """
+        if isinstance(task, Incoming):
+            self._slow[task.subject] = None
+            if len(self._slow) > _MOST_SLOW:
+                self._slow.pop(next(iter(self._slow)), None)
+
+    def _run_slow(self, incoming: Incoming, task: Callable[[], object]) -> None:
+        """Run a handler that was slow before; if it is not this time, the reading thread runs the next one."""
+        begun = time.monotonic()
+        try:
+            task()
+        finally:
+            if time.monotonic() - begun < TICK_SECONDS:
+                self._slow.pop(incoming.subject, None)
 
     def _reject(self, invalid: jsonrpc.Invalid, batch: Optional[BatchResponses] = None,
                 outlet: Optional[Outlet] = None) -> None:

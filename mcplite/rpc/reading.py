@@ -14,20 +14,21 @@ from typing import Callable, ContextManager, Dict, List, Optional
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError, nested_call
 from .deadline import WAKE_SECONDS, Deadline, WakeSignal
-from .forks import new_event, new_lock, new_rlock, owned
+from .fair_queue import QueuedTask
+from .forks import new_event, new_lock, new_rlock, ownership
 from .interfaces import Channel, Reading
 from .pending import Pending
 from .threads import Workers, start_thread, wait_for_end
 from .tracing import FaultLog, get_logger
 from .watchdog import Watchdog
 
-__all__ = ["CallerReading", "LeaderFollowerReading", "PushedReading"]
+__all__ = ["TICK_SECONDS", "CallerReading", "LeaderFollowerReading", "PushedReading"]
 
 _log = get_logger(__name__)
 #: Seconds for which no caller must have read before the daemon reads.
 _PAUSE_SECONDS = 0.02
 #: Seconds that a handler may run on the leader's thread before another thread leads.
-_TICK_SECONDS = 0.002
+TICK_SECONDS = 0.002
 #: Faults in a row after which a channel counts as broken.
 _MOST_FAULTS = 10
 
@@ -68,8 +69,9 @@ class CallerReading(Reading):
         self._receive = receive
         self._failed = failed
         self._name = name
-        #: The role: held while a thread reads. It is nested so that a thread knows whether it has it (see :func:`owned`).
+        #: The role: held while a thread reads. It is nested so that a thread knows whether it has it.
         self._role = new_rlock()
+        self._reads_here = ownership(self._role)
         #: Whether it is held. A hint: it decides only whether it is worth while to wake a caller.
         self._taken = False
         #: The callers that wait for the role or for their response, oldest first. Each change is one step in C.
@@ -87,7 +89,7 @@ class CallerReading(Reading):
         self._thread = start_thread(self._run_daemon, self._name)
 
     def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
-        if owned(self._role):
+        if self._reads_here():
             raise nested_call(self._channel.name)
         # Counted before: the daemon, which may be inside a read, leaves what follows the first message to the caller.
         if not pending.lasting:
@@ -144,6 +146,7 @@ class CallerReading(Reading):
                 if not _sleep_until(event, pending.remaining()):
                     return
         finally:
+            pending.reads = False
             if event is not None:
                 self._waiting.pop(pending, None)
                 self._wake_waiter()
@@ -171,18 +174,13 @@ class CallerReading(Reading):
             if True in held:
                 self._taken = False
                 self._role.release()
-                self._wake_waiter()
+                if self._waiting:
+                    self._wake_waiter()
 
     def _read_for(self, pending: Pending) -> bool:
         """Read until *pending* needs its thread; False if it has timed out or reading has been stopped."""
         channel, receive = self._channel, self._receive
         pending.reads = True
-        try:
-            return self._read_until(pending, channel, receive)
-        finally:
-            pending.reads = False
-
-    def _read_until(self, pending: Pending, channel: Channel, receive: Callable[[bytes], None]) -> bool:
         while pending.outcome is None and not pending.interrupted:
             if self._stopped:
                 return False
@@ -325,19 +323,21 @@ class LeaderFollowerReading(_PooledReading):
     :param refused: called with the error for input that was not a message; reading continues.
     :param failed: called once with the error that ended reading.
     :param workers: provides the threads.
+    :param late: called on another thread with the task of the pool that has kept the leader for longer than a tick.
     """
 
     def __init__(self, channel: Channel, receive: Callable[[bytes], None],
                  refused: Callable[[ProtocolError], None], failed: Callable[[Exception], None],
-                 workers: Workers) -> None:
+                 workers: Workers, late: Optional[Callable[[QueuedTask], object]] = None) -> None:
         super().__init__(channel, workers)
+        self._late = late
         self._receive = receive
         self._refused = refused
         self._failed = failed
         #: Guards ``_leader``; held for assignments only.
         self._lock = new_lock()
         self._leader: Optional[int] = None
-        self._watchdog = Watchdog(_TICK_SECONDS, self._replace_leader)
+        self._watchdog = Watchdog(TICK_SECONDS, self._on_late)
         self._stop = new_event()
         self._ended = new_event()
         self._faults = FaultLog(_log, self._stop.wait)
@@ -410,6 +410,12 @@ class LeaderFollowerReading(_PooledReading):
                 self._failed(error)
             finally:
                 self._channel.close()  # no thread reads any more, and perhaps no other thread will close it
+
+    def _on_late(self, task: int) -> None:
+        running = self._workers.running_on(self._leader)
+        if running is not None and self._late is not None:
+            self._late(running)
+        self._replace_leader(task)
 
     def _replace_leader(self, task: int) -> None:
         """Make another thread the leader, in place of the one that runs the task with this number."""

@@ -156,6 +156,10 @@ class Workers:
             self._busy[threading.get_ident()] = task
         return True
 
+    def running_on(self, thread: Optional[int]) -> Optional[QueuedTask]:
+        """Return the task for which a thread has a place; None if it has none."""
+        return self._busy.get(thread)
+
     def release_place(self) -> None:
         """Release the current thread's place; the next queued task gets it."""
         with self._lock:

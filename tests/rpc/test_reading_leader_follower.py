@@ -6,10 +6,11 @@ import time
 import pytest
 
 from mcplite.errors import ConnectionClosed
-from mcplite.rpc import reading
+from mcplite.rpc import peer, reading
 from mcplite.rpc.channels import MemoryChannel
 from mcplite.rpc.reading import LeaderFollowerReading
 from mcplite.rpc.threads import Workers
+from tests.support.children import wait_until
 from tests.support.conversations import reply
 from tests.support.faults import every_fault, strike
 
@@ -30,6 +31,57 @@ def test_a_quick_request_is_answered_while_a_slow_one_runs(make):
     assert talk.hear()["result"] == {"m": "quick"}
     go.set()
     assert talk.hear()["result"] == {"m": "slow"}
+
+
+def slow_once(talk, **params):
+    """Have a request be answered that takes longer than a tick; return when it was noticed."""
+    talk.handler.task = lambda incoming: (wait_until(lambda: talk.peer._slow), incoming.respond({}))
+    talk.say({"jsonrpc": "2.0", "id": "first", "method": "x", "params": params})
+    assert talk.hear()["id"] == "first"
+
+
+@pytest.mark.parametrize("params", [
+    {"name": "block"}, {"name": "bl\u00f6ck", "arguments": {"name": "other"}}, {"uri": "file:///a"}, {},
+    {"name": ["no", "text"]}])
+def test_what_was_slow_runs_beside_the_reading_thread_from_then_on(make, params):
+    talk = make(serving=True, places=8)
+    slow_once(talk, **params)
+    talk.peer._reading._watchdog._late = lambda task: None  # nothing replaces the leader any more
+    together = threading.Barrier(8)
+    talk.handler.task = lambda incoming: (together.wait(30), time.sleep(2 * reading.TICK_SECONDS), incoming.respond({}))
+    for _ in range(2):
+        for id in range(8):
+            talk.say({"jsonrpc": "2.0", "id": id, "method": "x", "params": {**params, "arguments": {"n": id}}})
+        assert {talk.hear()["id"] for _ in range(8)} == set(range(8))
+
+
+def test_what_is_quick_again_runs_on_the_reading_thread(make):
+    talk, threads = make(serving=True, places=4), []
+
+    def task(incoming):
+        threads.append(threading.get_ident())
+        incoming.respond({})
+
+    slow_once(talk, name="block")
+    assert list(talk.peer._slow) == [("x", "block")]
+    talk.handler.task = task
+    for name in ("other", "block"):
+        talk.say({"jsonrpc": "2.0", "id": name, "method": "x", "params": {"name": name}})
+        assert talk.hear()["id"] == name
+    assert wait_until(lambda: not talk.peer._slow) and len(threads) == 2
+    talk.say({"jsonrpc": "2.0", "id": "last", "method": "x", "params": {"name": "block"}})
+    assert talk.hear()["id"] == "last" and threads[2] == threads[0] == talk.peer._reading._leader != threads[1]
+
+
+def test_so_many_slow_kinds_are_remembered(make, monkeypatch):
+    monkeypatch.setattr(peer, "_MOST_SLOW", 2)
+    talk = make(serving=True, places=4)
+    for number in range(4):
+        talk.handler.task = lambda incoming: (wait_until(lambda: ("x", incoming.params["name"]) in talk.peer._slow),
+                                              incoming.respond({}))
+        talk.say({"jsonrpc": "2.0", "id": number, "method": "x", "params": {"name": str(number)}})
+        assert talk.hear()["id"] == number
+    assert list(talk.peer._slow) == [("x", "2"), ("x", "3")]
 
 
 def test_the_watchdog_sleeps_and_wakes(make):

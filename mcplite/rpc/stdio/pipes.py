@@ -29,7 +29,7 @@ from typing import Any, List, Optional, Tuple
 
 from ...errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError, nested_call
 from ...protocol.framing import LineBuffer
-from ..forks import foreign_error, new_event, new_rlock, on_fork, owned, release
+from ..forks import foreign_error, new_event, new_rlock, on_fork, ownership, release
 from ..interfaces import Channel, Network
 from ..pending import Pending
 from ..tracing import FaultLog, get_logger
@@ -87,6 +87,7 @@ class PipeChannel(Channel):
         self._ended: Optional[ConnectionClosed] = None
         #: Keeps one message whole on the descriptor; held while it is written.
         self._write_lock = new_rlock()
+        self._writes_here = ownership(self._write_lock)
         #: The latest message, its line end if that is not joined to it, and how many bytes each write has written. If its
         #: writer was stopped in the middle, the rest goes out before the next message.
         self._latest: Tuple[bytes, bytes, List[int]] = (b"", b"", [])
@@ -213,7 +214,7 @@ class PipeChannel(Channel):
         self._lines.drop()
 
     def write(self, data: bytes, timeout: Optional[float] = None, call: Optional[Pending] = None) -> None:
-        if owned(self._write_lock):
+        if self._writes_here():
             raise nested_call(self.name)
         end = None if timeout is None else time.monotonic() + timeout
         # An exception of a signal handler comes between two calls, and what a call returns may be lost then. So the lock's
