@@ -9,8 +9,7 @@ A transport that hands each message to the peer, as the HTTP server does, needs 
 from __future__ import annotations
 
 import threading
-from functools import partial
-from typing import Callable, ContextManager, Dict, List, Optional
+from typing import Callable, ContextManager, Dict, List, Optional, TypeVar
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError, nested_call
 from .deadline import WAKE_SECONDS, Deadline, WakeSignal
@@ -24,6 +23,7 @@ from .watchdog import Watchdog
 
 __all__ = ["TICK_SECONDS", "CallerReading", "LeaderFollowerReading", "PushedReading"]
 
+T = TypeVar("T")
 _log = get_logger(__name__)
 #: Seconds for which no caller must have read before the daemon reads.
 _PAUSE_SECONDS = 0.02
@@ -72,7 +72,7 @@ class CallerReading(Reading):
         #: The role: held while a thread reads. It is nested so that a thread knows whether it has it.
         self._role = new_rlock()
         self._reads_here = ownership(self._role)
-        #: Whether it is held. A hint: it decides only whether it is worth while to wake a caller.
+        #: Whether it is held; set behind its taking, and unset before its release. So it is only right about this thread.
         self._taken = False
         #: The callers that wait for the role or for their response, oldest first. Each change is one step in C.
         self._waiting: Dict[Pending, None] = {}
@@ -89,7 +89,7 @@ class CallerReading(Reading):
         self._thread = start_thread(self._run_daemon, self._name)
 
     def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
-        if self._reads_here():
+        if self._taken and self._reads_here():
             raise nested_call(self._channel.name)
         # Counted before: the daemon, which may be inside a read, leaves what follows the first message to the caller.
         if not pending.lasting:
@@ -108,7 +108,7 @@ class CallerReading(Reading):
         """Read what is there already, up to the end, unless another thread reads."""
         channel = self._channel
 
-        def read() -> bool:
+        def read(channel: Channel) -> bool:
             try:
                 while not self._stopped:
                     message = channel.read(0)
@@ -121,19 +121,19 @@ class CallerReading(Reading):
             return True
 
         if channel.interruptible:
-            self._with_role(read)
+            self._with_role(read, channel)
 
     def wait(self, pending: Pending) -> None:
         if pending.lasting:
             self._sleep(pending)
             return
         self._calls += 1
-        interruptible, read = self._channel.interruptible, partial(self._read_for, pending)
+        interruptible = self._channel.interruptible
         event: Optional[WakeSignal] = None
         try:
             while pending.outcome is None and not pending.interrupted and not pending.progress:
                 if interruptible:
-                    done = self._with_role(read)
+                    done = self._read_for(pending)
                     if done is not None:
                         if not done:
                             return
@@ -146,7 +146,6 @@ class CallerReading(Reading):
                 if not _sleep_until(event, pending.remaining()):
                     return
         finally:
-            pending.reads = False
             if event is not None:
                 self._waiting.pop(pending, None)
                 self._wake_waiter()
@@ -159,17 +158,17 @@ class CallerReading(Reading):
                     event, pending.remaining()):
                 return
 
-    def _with_role(self, read: Callable[[], bool]) -> Optional[bool]:
-        """Call *read* with the role, and return its result; None if another thread has the role."""
+    def _with_role(self, read: Callable[[T], bool], given: T) -> Optional[bool]:
+        """Call *read* with the role and what is *given*, and return its result; None if another thread has the role."""
         # An exception of a signal handler comes between two calls, and what a call returns may be lost then. So the lock's
         # answer goes into the list inside one call, and nothing is called between the end of the block and the release.
         held: List[bool] = []
         try:
-            held.extend(map(self._role.acquire, (False,)))
+            held += map(self._role.acquire, (False,))
             if True not in held:
                 return None
             self._taken = True
-            return read()
+            return read(given)
         finally:
             if True in held:
                 self._taken = False
@@ -177,40 +176,51 @@ class CallerReading(Reading):
                 if self._waiting:
                     self._wake_waiter()
 
-    def _read_for(self, pending: Pending) -> bool:
-        """Read until *pending* needs its thread; False if it has timed out or reading has been stopped."""
+    def _read_for(self, pending: Pending) -> Optional[bool]:
+        """Take the role and read until *pending* needs its thread.
+
+        :returns: False if it has timed out or reading has been stopped; None if another thread has the role.
+        """
         channel, receive = self._channel, self._receive
-        pending.reads = True
-        while pending.outcome is None and not pending.interrupted:
-            if self._stopped:
-                return False
-            if not pending.progress:
-                remaining = pending.remaining()
-                if remaining is not None and remaining <= 0:
+        held: List[bool] = []
+        try:  # as in _with_role(), without the price of one more call
+            held += map(self._role.acquire, (False,))
+            if True not in held:
+                return None
+            self._taken = pending.reads = True
+            while pending.outcome is None and not pending.interrupted:
+                if self._stopped:
                     return False
-                seconds = WAKE_SECONDS if remaining is None or remaining > WAKE_SECONDS else remaining
-            elif pending.crowded or not channel.buffered:
-                return True
-            else:
-                seconds = 0  # for what is there already
-            try:
-                message = channel.read(seconds)
-            except (ProtocolError, ConnectionClosed) as error:
-                self._end(error)
-                return True
-            if message is not None:
-                receive(message)
-                channel.consume()
-        return True
+                if not pending.progress:
+                    remaining = pending.remaining()
+                    if remaining is not None and remaining <= 0:
+                        return False
+                    seconds = WAKE_SECONDS if remaining is None or remaining > WAKE_SECONDS else remaining
+                elif pending.crowded or not channel.buffered:
+                    return True
+                else:
+                    seconds = 0  # for what is there already
+                try:
+                    message = channel.read(seconds)
+                except (ProtocolError, ConnectionClosed) as error:
+                    self._end(error)
+                    return True
+                if message is not None:
+                    receive(message)
+                    channel.consume()
+            return True
+        finally:
+            if True in held:
+                self._taken = pending.reads = False
+                self._role.release()
+                if self._waiting:
+                    self._wake_waiter()
 
     def _wake_waiter(self) -> None:
         """Wake one waiting caller to take the role, unless it is taken."""
         if self._waiting and not self._taken:
             for waiter in list(self._waiting)[:1]:
                 waiter.wake()
-
-    def done(self, pending: Pending) -> None:
-        self._waiting.pop(pending, None)  # a signal handler may have raised just before wait() would have done it
 
     def _end(self, error: Exception) -> None:
         if not self._stopped:
@@ -235,7 +245,7 @@ class CallerReading(Reading):
             self._stop.wait(_PAUSE_SECONDS)
             if self._calls != calls or self._stopped:
                 return
-        self._with_role(lambda: self._read_on(calls))
+        self._with_role(self._read_on, calls)
 
     def _read_on(self, calls: int) -> bool:
         while not self._stopped:

@@ -52,6 +52,8 @@ _PASSING_SECONDS = 0.05
 _WAKE_ATTEMPTS = 3
 #: Chunks that the thread keeps before it waits for the channel to take them.
 _MOST_CHUNKS = 16
+#: What a channel has to write when it has written all.
+_NOTHING: Tuple[bytes, bytes, List[int]] = (b"", b"", [])
 
 
 class PipeChannel(Channel):
@@ -90,7 +92,7 @@ class PipeChannel(Channel):
         self._writes_here = ownership(self._write_lock)
         #: The latest message, its line end if that is not joined to it, and how many bytes each write has written. If its
         #: writer was stopped in the middle, the rest goes out before the next message.
-        self._latest: Tuple[bytes, bytes, List[int]] = (b"", b"", [])
+        self._latest = _NOTHING
         #: A ``select.poll``, and the pipe that wakes it; None and -1 where a thread reads.
         self._poll: Any = None
         #: What the poll returns if there is input, and nothing else.
@@ -214,14 +216,14 @@ class PipeChannel(Channel):
         self._lines.drop()
 
     def write(self, data: bytes, timeout: Optional[float] = None, call: Optional[Pending] = None) -> None:
-        if self._writes_here():
+        if self._latest is not _NOTHING and self._writes_here():
             raise nested_call(self.name)
         end = None if timeout is None else time.monotonic() + timeout
         # An exception of a signal handler comes between two calls, and what a call returns may be lost then. So the lock's
         # answer goes into the list inside one call, and nothing is called between the end of the block and the release.
         held: List[bool] = []
         try:
-            held.extend(map(self._write_lock.acquire, (False,)))
+            held += map(self._write_lock.acquire, (False,))
             while True not in held:
                 held.extend(map(self._write_lock.acquire, (True,), (self._pause(end, call),)))
             if self._latest[2] and self._unsent:  # else no byte was written, and the message is dropped as a whole
@@ -231,7 +233,7 @@ class PipeChannel(Channel):
             else:
                 self._latest = data, b"\n", []  # a long message is not copied for its line end
             self._flush(end, call)
-            self._latest = b"", b"", []
+            self._latest = _NOTHING
         finally:
             if True in held:
                 self._write_lock.release()
@@ -250,7 +252,7 @@ class PipeChannel(Channel):
         # Called with the write lock held; to be done until the monotonic time *end*, or until the call is interrupted. The
         # number of bytes written is stored inside the same call into C, for the reason given in read().
         data, behind, written = self._latest
-        total, sent = len(data) + len(behind), sum(written)
+        total, sent = len(data) + len(behind), sum(written) if written else 0
         while sent < total:
             if self._closed:
                 raise self._closed_here()
