@@ -39,7 +39,7 @@ _ARE_MADE = """SELECT count(*) = 6 FROM pg_class JOIN pg_namespace ON pg_namespa
 WHERE nspname = current_schema() AND relname IN ('mcplite_stored', 'mcplite_logs', 'mcplite_entries', 'mcplite_stored_until',
                                                  'mcplite_entries_until', 'mcplite_logs_until')"""
 _LATER = "now() + make_interval(secs => %(seconds)s)"
-_PUT = f"""INSERT INTO mcplite_stored VALUES (%(key)s, %(new)s, {_LATER})
+_PUT = f"""INSERT INTO mcplite_stored (key, value, until) VALUES (%(key)s, %(new)s, {_LATER})
 ON CONFLICT (key) DO UPDATE SET value = excluded.value, until = excluded.until"""
 _GET = "SELECT value FROM mcplite_stored WHERE key = %(key)s AND until > now()"
 _TAKE = "DELETE FROM mcplite_stored WHERE key = %(key)s RETURNING CASE WHEN until > now() THEN value END"
@@ -49,12 +49,13 @@ WHERE key = %(key)s AND value = %(old)s AND until > now() RETURNING 1"""
 _SWAP_AWAY = "DELETE FROM mcplite_stored WHERE key = %(key)s AND value = %(old)s AND until > now() RETURNING 1"
 #: Entries of an earlier count, which have expired, are replaced.
 _APPEND = f"""WITH counted AS (
-    INSERT INTO mcplite_logs AS logs VALUES (%(log)s, 1, {_LATER} + make_interval(secs => %(numbers)s))
+    INSERT INTO mcplite_logs AS logs (log, last, until)
+    VALUES (%(log)s, 1, {_LATER} + make_interval(secs => %(numbers)s))
     ON CONFLICT (log) DO UPDATE SET last = CASE WHEN logs.until > now() THEN logs.last + 1 ELSE 1 END,
                                     until = greatest(logs.until, excluded.until)
     RETURNING last
 ), added AS (
-    INSERT INTO mcplite_entries SELECT %(log)s, last, %(value)s, {_LATER} FROM counted
+    INSERT INTO mcplite_entries (log, number, value, until) SELECT %(log)s, last, %(value)s, {_LATER} FROM counted
     ON CONFLICT (log, number) DO UPDATE SET value = excluded.value, until = excluded.until
 ), dropped AS (
     DELETE FROM mcplite_entries WHERE log = %(log)s AND number <= (SELECT last FROM counted) - %(keep)s
@@ -279,7 +280,7 @@ class PostgresBackend(Backend):
                         connected, pause, looked = True, _RETRY_SECONDS[0], time.monotonic()
                     for notification in connection.notifies(timeout=_LISTEN_SECONDS, stop_after=1):
                         log, _, number = notification.payload.rpartition(" ")
-                        self._watch.report({log: int(number)})
+                        self._watch.announce(log, number)
             except self._listening_errors as error:
                 if connected and not ended.is_set():
                     _log.warning("the backend %s cannot be reached, changes are read when it is back: %s", self._name,

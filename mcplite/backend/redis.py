@@ -4,6 +4,7 @@ Each log has a counter, a stream, and a channel on which its last number is publ
 hash tag, so a cluster keeps them in one slot, as a script needs them.
 """
 
+import contextlib
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, TypeVar
 
 from ..errors import BackendError
@@ -124,12 +125,25 @@ class RedisBackend(Backend):
     def since(self, log: str, number: int) -> Optional[List[Entry]]:
         keys = [self._key("number", log), self._key("log", log)]
         count, found = self._run("read", lambda: self._call(_SINCE, keys, [f"{number + 1}-0"]))
-        entries = [(int(at.partition(b"-")[0]), fields[1]) for at, fields in found]
-        last = int(count or 0)
+        last = self._number(log, count)
+        try:
+            entries = [(int(at.partition(b"-")[0]), fields[1]) for at, fields in found]
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
+            raise self._odd(log) from error
         return entries if number <= last and len(entries) == last - number else None
 
     def last(self, log: str) -> int:
-        return int(self._run("read", lambda: self._redis.get().get(self._key("number", log))) or 0)
+        return self._number(log, self._run("read", lambda: self._redis.get().get(self._key("number", log))))
+
+    def _number(self, log: str, value: Any) -> int:
+        """Return the number of a log as it is stored; 0 if there is none."""
+        try:
+            return int(value or 0)
+        except (TypeError, ValueError) as error:
+            raise self._odd(log) from error
+
+    def _odd(self, log: str) -> BackendError:
+        return BackendError(f"remove the log {log!r} from the backend {self._redis.name}: it holds what mcplite did not write")
 
     def wait(self, logs: Mapping[str, int], timeout: float) -> Set[str]:
         return self._watch.wait(logs, timeout)
@@ -150,7 +164,9 @@ class RedisBackend(Backend):
                 pipeline = self._redis.get().pipeline(transaction=False)
                 for log in some:
                     pipeline.get(self._key("number", log))
-                numbers.update({log: int(count or 0) for log, count in zip(some, pipeline.execute())})
+                for log, count in zip(some, pipeline.execute()):
+                    with contextlib.suppress(BackendError):  # the thread that reads this log gets it, and no other
+                        numbers[log] = self._number(log, count)
             return numbers
 
         return self._run("read", read)
@@ -160,7 +176,7 @@ class RedisBackend(Backend):
 
     def _report(self, channel: str, number: bytes) -> None:
         name = channel[len(self._prefix) + len(":news:"):]
-        self._watch.report({name.replace("{", "", 1).replace("}", "", 1): int(number)})
+        self._watch.announce(name.replace("{", "", 1).replace("}", "", 1), number)
 
     def close(self) -> None:
         if not self._closed:

@@ -1,12 +1,16 @@
 """The backend in one SQLite file: for the processes of one host, with nothing to install.
 
-The file is in WAL mode, so that readers and the one writer do not wait for each other. Only its owner can read it.
+The file is in WAL mode, so that readers and the one writer do not wait for each other. Only its owner can read it: a file that
+others may read or write is refused.
 """
 
+import contextlib
+import errno
 import os
 import sqlite3
+import stat
 import time
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, TypeVar
 
 from ..errors import BackendError
 from ..rpc.deadline import Deadline
@@ -49,8 +53,8 @@ class SQLiteBackend(Backend):
     :param path: of the file; beside it are SQLite's own files and the sockets by which processes wake each other.
     :param busy_seconds: how long an operation waits while other processes write.
     :param clock: returns seconds since 1970, since other processes read them; for tests.
-    :raises BackendError: the file cannot be opened, is no database, or is on a network file system, where SQLite's locks and
-        shared memory do not work.
+    :raises BackendError: the file cannot be opened, is no database, is open to other users, another user's or a link, or is on
+        a network file system, where SQLite's locks and shared memory do not work.
     """
 
     def __init__(self, path: str, busy_seconds: float = _BUSY_SECONDS, clock: Callable[[], float] = time.time) -> None:
@@ -114,12 +118,20 @@ class SQLiteBackend(Backend):
 
     def _store(self, connection: sqlite3.Connection, key: str, value: bytes, seconds: float) -> None:
         now = self._clock()
-        connection.execute("INSERT OR REPLACE INTO stored VALUES (?, ?, ?)", (key, value, now + seconds))
+        connection.execute("INSERT OR REPLACE INTO stored (key, value, until) VALUES (?, ?, ?)", (key, value, now + seconds))
         self._sweep(connection, now)
 
     def _stored(self, connection: sqlite3.Connection, key: str) -> Optional[bytes]:
         row = connection.execute("SELECT value FROM stored WHERE key = ? AND until > ?", (key, self._clock())).fetchone()
-        return None if row is None else bytes(row[0])
+        return None if row is None else self._bytes(row[0], key)
+
+    def _bytes(self, value: Any, name: str) -> bytes:
+        if type(value) is not bytes:
+            raise self._odd(name)
+        return value
+
+    def _odd(self, name: str) -> BackendError:
+        return BackendError(f"remove {name!r} from the backend {self._path}: it holds what mcplite did not write")
 
     # --- logs ---------------------------------------------------------------------------------------
 
@@ -130,7 +142,7 @@ class SQLiteBackend(Backend):
             if not number:
                 connection.execute("DELETE FROM entries WHERE log = ?", (log,))
             number += 1
-            connection.execute("INSERT OR REPLACE INTO logs VALUES (?, ?, ?)",
+            connection.execute("INSERT OR REPLACE INTO logs (log, last, until) VALUES (?, ?, ?)",
                                (log, number, max(until, now + seconds + NUMBERS_SECONDS)))
             connection.execute("INSERT INTO entries (log, number, value, until) VALUES (?, ?, ?, ?)",
                                (log, number, value, now + seconds))
@@ -144,13 +156,17 @@ class SQLiteBackend(Backend):
 
     def _counted(self, connection: sqlite3.Connection, log: str) -> Tuple[int, float]:
         row = connection.execute("SELECT last, until FROM logs WHERE log = ? AND until > ?", (log, self._clock())).fetchone()
-        return (0, 0.0) if row is None else (row[0], row[1])
+        if row is None:
+            return 0, 0.0
+        if type(row[0]) is not int or not isinstance(row[1], (int, float)):
+            raise self._odd(log)
+        return row[0], row[1]
 
     def since(self, log: str, number: int) -> Optional[List[Entry]]:
         def since(connection: sqlite3.Connection) -> Tuple[int, List[Entry]]:
             rows = connection.execute("SELECT number, value FROM entries WHERE log = ? AND number > ? AND until > ?"
                                       " ORDER BY number", (log, number, self._clock()))
-            return self._counted(connection, log)[0], [(at, bytes(value)) for at, value in rows]
+            return self._counted(connection, log)[0], [(at, self._bytes(value, log)) for at, value in rows]
 
         last, entries = self._run("read", since, read=True)
         return entries if number <= last and len(entries) == last - number else None
@@ -169,7 +185,8 @@ class SQLiteBackend(Backend):
                 marks = ",".join("?" * len(some))
                 found.update(connection.execute(f"SELECT log, last FROM logs WHERE log IN ({marks}) AND until > ?",
                                                 (*some, self._clock())))
-            return found
+            # An odd one is told to the thread that reads this log, and to no other.
+            return {log: number for log, number in found.items() if type(number) is int}
 
         return self._run("read", numbers)
 
@@ -194,7 +211,11 @@ class SQLiteBackend(Backend):
 
     def _all(self, connection: sqlite3.Connection) -> Dict[str, int]:
         logs = self._watch.logs
-        return {log: self._counted(connection, log)[0] for log in logs}
+        numbers: Dict[str, int] = {}
+        for log in logs:
+            with contextlib.suppress(BackendError):  # the thread that reads this log gets it, and no other
+                numbers[log] = self._counted(connection, log)[0]
+        return numbers
 
     # --- the file -------------------------------------------------------------------------------------
 
@@ -264,12 +285,8 @@ class SQLiteBackend(Backend):
         kind = network_file_system(self._path)
         if kind is not None:
             raise BackendError(f"the backend {self._path} is on a network file system ({kind}), where SQLite cannot be shared:"
-                               " use a local path such as /run or /dev/shm, or a backend such as redis://")
-        try:
-            # SQLite gives its own files beside this one the same mode.
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
-        except OSError as error:
-            raise BackendError(f"the backend {self._path} cannot be opened: {error.strerror or error}") from error
+                               " use a folder of your own on a local disk, or a backend such as redis://")
+        self._check_file()
         connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
             self._identity = _identity(self._path)
@@ -282,6 +299,34 @@ class SQLiteBackend(Backend):
             connection.close()
             raise
         return connection
+
+    def _check_file(self) -> None:
+        """Make the file, or see that no other user can read what this server writes, or write what it reads.
+
+        :raises BackendError: it is no regular file, another user's, open to others, or reached through a link.
+        """
+        try:
+            # SQLite gives its own files beside this one the same mode.
+            made = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+                           | getattr(os, "O_NONBLOCK", 0), 0o600)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, getattr(errno, "EMLINK", None)):
+                raise BackendError(f"give the true path of the backend {self._path}: this is a link") from error
+            raise BackendError(f"the backend {self._path} cannot be opened: {error.strerror or error}") from error
+        try:
+            state = os.fstat(made)
+        finally:
+            os.close(made)
+        if not stat.S_ISREG(state.st_mode):
+            raise BackendError(f"give another path than {self._path} for the backend: this is no regular file")
+        if os.name != "posix":
+            return  # access is not a matter of the mode there
+        if state.st_uid != os.geteuid():
+            raise BackendError(f"give another path than {self._path} for the backend, or change the owner of this file: it"
+                               f" belongs to the user {state.st_uid}, and this process runs as {os.geteuid()}")
+        if state.st_mode & 0o077:
+            raise BackendError(f"chmod 600 {self._path}: others may read or write this file, which holds what clients"
+                               " send and get")
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

@@ -1,10 +1,18 @@
 """The wait for new entries of logs: what this process was told of them, and the threads that wait.
 
-Each backend has one watch. The backend learns of new entries in its own way (a notification of its store, or a look at
-it) and reports them here.
+Each backend has one watch. The backend learns of new entries in its own way (an announcement of its store, or a look at
+it) and tells the watch. An announcement comes from any program that may write to the channel. So it only wakes a thread, which
+then reads its log; the number in it counts as long as the store bears it out:
+
+    number of the store  --announced, larger-->  believed  --the thread that was woken found it-->  number of the store
+                                                     |
+                              it is back, and found nothing: the number is read from the store
+                                                     |
+                         false: announcements of this log are looked at once in a pause, which grows
 """
 
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Set
+import time
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
 from ..errors import BackendError
 from ..rpc.deadline import Deadline, wait_interruptibly
@@ -14,6 +22,50 @@ __all__ = ["LogWatch"]
 
 #: Logs that are watched although no thread waits for them at present, besides twice as many as a wait names.
 _SPARE = 100
+#: Seconds after a false announcement in which further ones of its log are not looked at: the first, and the longest.
+_PAUSE_SECONDS = (0.25, 2.0)
+
+
+class _Watched:
+    """One log: what the store says of it, and what was announced.
+
+    :ivar number: the last number that the store has said; None until it is known.
+    :ivar announced: another number that an announcement has named, and that the store has not borne out; None if there is none.
+        A smaller one is never believed: it comes late, or the store has lost its data.
+    :ivar woken: with which number and announcement a thread was woken last.
+    """
+
+    def __init__(self) -> None:
+        self.number: Optional[int] = None
+        self.announced: Optional[int] = None
+        self.woken: Optional[Tuple[int, int]] = None
+        #: Seconds of the present pause; 0 while no announcement was false.
+        self.pause = 0.0
+        #: When the announcement may be looked at.
+        self.ready_at = 0.0
+
+    def set(self, number: int, now: float) -> None:
+        """Note what the store says."""
+        before, self.number = self.number, number
+        if self.announced is not None:
+            if self.announced > number:
+                self.pause = min(max(_PAUSE_SECONDS[0], 2 * self.pause), _PAUSE_SECONDS[1])
+                self.ready_at = now + self.pause
+            elif before is not None and self.announced < before:
+                self.ready_at = now + _PAUSE_SECONDS[0]
+            else:
+                self.pause = 0.0
+            self.announced = None
+
+    def take_known(self, known: int) -> None:
+        """Note what a thread has read of the log, which bears out the announcements up to it."""
+        if self.announced is not None and (self.number or 0) < self.announced <= known:
+            self.number, self.announced, self.pause = self.announced, None, 0.0
+
+    def is_doubted(self, known: int) -> bool:
+        """Whether the announcement has to be compared with the store: it has woken a thread already, or others were false."""
+        return self.announced is not None and (
+            self.pause > 0 or self.announced < (self.number or 0) or self.woken == (known, self.announced))
 
 
 class LogWatch:
@@ -33,45 +85,67 @@ class LogWatch:
         self._forget = forget
         #: Guards the fields below; threads wait on it for reports. Held for dictionary work only.
         self._changed = new_condition()
-        #: None until the number of a log is known.
-        self._numbers: Dict[str, Optional[int]] = {}
+        self._watched: Dict[str, _Watched] = {}
         #: The logs that each waiting thread has named.
         self._waiting: List[Mapping[str, int]] = []
         self._closed = False
         on_fork(self, LogWatch._forked)
 
     def _forked(self, owner: int) -> None:
-        self._numbers.clear()
+        self._watched.clear()
         self._waiting.clear()
 
     @property
     def logs(self) -> List[str]:
         """The names of the watched logs."""
         with self._changed:
-            return list(self._numbers)
+            return list(self._watched)
 
     def wait(self, logs: Mapping[str, int], timeout: float) -> Set[str]:
         """See :meth:`Backend.wait`."""
         deadline = Deadline(timeout)
         with self._changed:
             self._waiting.append(logs)
-            new = [log for log in logs if log not in self._numbers]
-            self._numbers.update(dict.fromkeys(new))
+            new = [log for log in logs if log not in self._watched]
+            self._watched.update((log, _Watched()) for log in new)
+            for log, known in logs.items():
+                self._watched[log].take_known(known)
         try:
             if new:
                 self._add(new)
-            found: Set[str] = set()
-
-            def wait(seconds: float) -> bool:
-                with self._changed:
-                    self._changed.wait_for(lambda: self._closed or bool(self._different(logs)), seconds)
-                    found.update(self._different(logs))
-                    return self._closed or bool(found)
-
-            wait_interruptibly(wait, deadline.remaining())
-            return found
+            while True:
+                found, doubted = self._wait_once(logs, deadline.remaining() or 0.0)
+                if found or not doubted:
+                    return found
+                self.report(self._read(doubted))
         finally:
             self._leave(logs)
+
+    def _wait_once(self, logs: Mapping[str, int], seconds: float) -> Tuple[Set[str], List[str]]:
+        """Wait; return the logs that have another number, and those whose announcements are to be compared with the store."""
+        found: Set[str] = set()
+        doubted: List[str] = []
+
+        def is_ready() -> bool:
+            return self._closed or bool(self._different(logs)) or bool(self._doubted(logs))
+
+        def wait(seconds: float) -> bool:
+            with self._changed:
+                # A pause that ends is no report: the announcements that it has held back are looked at then.
+                now = time.monotonic()
+                paused = [one.ready_at - now for one in map(self._watched.get, logs)
+                          if one is not None and one.number is not None and one.announced is not None]
+                self._changed.wait_for(is_ready, max(0.0, min([seconds, *paused])))
+                found.update(self._different(logs))
+                doubted[:] = self._doubted(logs)
+                for log in found:
+                    watched = self._watched[log]
+                    if watched.announced is not None:
+                        watched.woken = logs[log], watched.announced
+                return self._closed or bool(found) or bool(doubted)
+
+        wait_interruptibly(wait, seconds)
+        return found, doubted
 
     def _add(self, new: List[str]) -> None:
         try:
@@ -79,8 +153,9 @@ class LogWatch:
         except BaseException as error:
             with self._changed:
                 for log in new:
-                    if self._numbers.get(log, 0) is None:
-                        del self._numbers[log]  # the next wait asks again
+                    watched = self._watched.get(log)
+                    if watched is not None and watched.number is None:
+                        del self._watched[log]  # the next wait asks again
                 if self._closed and isinstance(error, BackendError):
                     return  # closed meanwhile, which ends a wait without an error
             raise
@@ -88,43 +163,74 @@ class LogWatch:
     def _leave(self, logs: Mapping[str, int]) -> None:
         with self._changed:
             self._waiting[:] = [other for other in self._waiting if other is not logs]
-            if len(self._numbers) <= 2 * len(logs) + _SPARE:
+            if len(self._watched) <= 2 * len(logs) + _SPARE:
                 return
             named: Set[str] = set(logs).union(*self._waiting)
-            unused = [log for log in self._numbers if log not in named]
+            unused = [log for log in self._watched if log not in named]
             for log in unused:
-                del self._numbers[log]
+                del self._watched[log]
         self._forget(unused)
         with self._changed:
-            again = [log for log in unused if log in self._numbers]
+            again = [log for log in unused if log in self._watched]
         if again:
             # Another thread has begun to wait for them meanwhile, and may have followed them before they were forgotten.
             self.report(self._follow(again))
 
     def _different(self, logs: Mapping[str, int]) -> Set[str]:
-        numbers = self._numbers
-        return {log for log, number in logs.items() if numbers.get(log) not in (None, number)}
+        """Return the logs whose number is another one, by the store, or by an announcement that is believed."""
+        found = set()
+        for log, known in logs.items():
+            watched = self._watched.get(log)
+            if watched is not None and watched.number is not None and (
+                    watched.number != known
+                    or watched.announced is not None and watched.announced != known and not watched.is_doubted(known)):
+                found.add(log)
+        return found
+
+    def _doubted(self, logs: Mapping[str, int]) -> List[str]:
+        now = time.monotonic()
+        return [log for log, known in logs.items()
+                for watched in [self._watched.get(log)] if watched is not None and watched.number is not None
+                and watched.is_doubted(known) and now >= watched.ready_at]
 
     def report(self, numbers: Mapping[str, int], only_new: bool = False) -> None:
-        """Note the last numbers of logs; those that are not watched are left out.
+        """Note the last numbers of logs, as the store has said them; those that are not watched are left out.
 
         :param only_new: leaves out logs whose number is known already, since that one may be newer.
         """
+        now = time.monotonic()
         with self._changed:
             for log, number in numbers.items():
-                if log in self._numbers and not (only_new and self._numbers[log] is not None):
-                    self._numbers[log] = number
+                watched = self._watched.get(log)
+                if watched is not None and not (only_new and watched.number is not None):
+                    watched.set(number, now)
             self._changed.notify_all()
 
+    def announce(self, log: str, number: object) -> None:
+        """Take an announcement, which any program may have sent: it wakes the threads that wait for this log.
+
+        :param number: the last number of the log, as text; what is none is ignored, and so is one that is known.
+        """
+        try:
+            announced = int(number)  # type: ignore[call-overload]
+        except (TypeError, ValueError):
+            return
+        with self._changed:
+            watched = self._watched.get(log)
+            if watched is not None and announced != watched.number and (
+                    watched.announced is None or announced > watched.announced):
+                watched.announced = announced
+                self._changed.notify_all()
+
     def refresh(self) -> None:
-        """Read the numbers of all watched logs, since reports may have been missed.
+        """Read the numbers of all watched logs, since announcements may have been missed.
 
         What a thread is about to follow is left out: that thread reads the number, once nothing later can be missed.
 
         :raises BackendError: the store cannot be reached.
         """
         with self._changed:
-            logs = [log for log, number in self._numbers.items() if number is not None]
+            logs = [log for log, watched in self._watched.items() if watched.number is not None]
         if logs:
             self.report(self._read(logs))
 

@@ -164,12 +164,15 @@ class ProgressBar:
 
     def _draw(self, progress: Progress) -> None:
         columns = shutil.get_terminal_size((80, 24)).columns - 1
-        if progress.total:
-            share = min(1.0, max(0.0, progress.progress / progress.total))
-            filled = int(share * 20)
-            text = f"[{'#' * filled}{'.' * (20 - filled)}] {share:4.0%}"
-        else:
-            text = f"{progress.progress:g}"
+        try:
+            if progress.total:
+                share = min(1.0, max(0.0, progress.progress / progress.total))
+                filled = int(share * 20)
+                text = f"[{'#' * filled}{'.' * (20 - filled)}] {share:4.0%}"
+            else:
+                text = f"{progress.progress:g}"
+        except (OverflowError, ValueError):  # JSON has integers that no float holds, and a share may be no number
+            text = "..."
         if progress.message:
             text += " " + clean_line(progress.message)
         text = text[:columns]

@@ -15,7 +15,7 @@ from ..protocol import codec
 from ..protocol.methods import RESOURCE_UPDATED
 from ..revisions import Revision
 from ..rpc.forks import new_lock
-from ..rpc.tracing import get_logger
+from ..rpc.tracing import ERROR, WARNING, PeerLog, get_logger
 
 # What answers a question is loaded with the first one.
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ class Handlers:
         self._sampling_flags = {"tools": sampling_tools, "context": sampling_context}
         self._roots = roots if roots is None or callable(roots) else checked_roots(roots)
         self._log = log_handler
+        self._failures = PeerLog()
         self._changed = {
             "notifications/tools/list_changed": on_tools_changed,
             "notifications/resources/list_changed": on_resources_changed,
@@ -156,15 +157,15 @@ class Handlers:
         schema = request.requested_schema
         if schema is None or not isinstance(schema.get("properties"), dict):
             raise InvalidParams("a form needs requestedSchema, an object with properties")
-        answer = _elicited(handler, request)
+        answer = self._elicited(handler, request)
         if answer.action != "accept":
             return codec.encode(types.ElicitResult(answer.action), revision)  # type: ignore[no-any-return]
         # Empty fields are left out: a form has no null values (ELIC-12).
         filled = forms.fill_defaults(schema, answer.content or {})
         content = {name: value for name, value in filled.items() if value is not None}
-        problems = forms.check_answer(_checkable(schema), content)
+        problems = forms.check_answer(self._checkable(schema), content)
         if problems:
-            _log.error("the elicitation handler's answer does not fit the form: %s", "; ".join(problems))
+            self._failures.log(_log, ERROR, "the elicitation handler's answer does not fit the form: %s", "; ".join(problems))
             raise InternalError("the client's elicitation handler gave an answer that does not fit the form")
         return codec.encode(types.ElicitResult("accept", content), revision)  # type: ignore[no-any-return]
 
@@ -174,7 +175,7 @@ class Handlers:
         identity = request.elicitation_id
         if identity is not None:
             self.expect([{"elicitationId": identity}])
-        answer = _elicited(handler, request)
+        answer = self._elicited(handler, request)
         if answer.action != "accept" and identity is not None:
             with self._lock:
                 self._expected.pop(identity, None)
@@ -203,7 +204,7 @@ class Handlers:
             raise InvalidParams(problem)
         assert self._sample is not None
         sample = self._sample
-        answer = _run("sampling", lambda: sample(request))
+        answer = self._run("sampling", lambda: sample(request))
         if answer is None or (isinstance(answer, types.ElicitResult) and answer.action != "accept"):
             raise RemoteError("User rejected sampling request", code=USER_REJECTED)  # SAMP-16
         if isinstance(answer, str):
@@ -213,8 +214,8 @@ class Handlers:
         elif _is_content(answer):
             answer = types.CreateMessageResult(role="assistant", content=answer, model="unknown")
         if not isinstance(answer, types.CreateMessageResult):
-            _log.error("the sampling handler returned %s; use CreateMessageResult, content or a str",
-                       type(answer).__name__)
+            self._failures.log(_log, ERROR, "the sampling handler returned %s; use CreateMessageResult, content or a str",
+                               type(answer).__name__)
             raise InternalError("the client's sampling handler failed")
         return codec.encode(answer, revision)  # type: ignore[no-any-return]
 
@@ -226,7 +227,7 @@ class Handlers:
         given = self._roots
         if not callable(given):
             return list(given or ())
-        return _run("roots", lambda: checked_roots(given()))  # type: ignore[no-any-return]
+        return self._run("roots", lambda: checked_roots(given()))  # type: ignore[no-any-return]
 
     def set_roots(self, roots: Roots) -> None:
         """Replace the roots.
@@ -298,42 +299,54 @@ class Handlers:
         if self._disconnect is not None:
             self._disconnect(error)
 
+    # --- calls of the user's code -----------------------------------------------------------------
 
-def _elicited(handler: Elicitation, request: AskedElicitation) -> types.ElicitResult:
-    try:
-        answer = _run("elicitation", lambda: handler(request))
-    except RemoteError as error:
-        if isinstance(error.__cause__, Cancelled):
-            return types.ElicitResult("cancel")  # elicitation has an answer for it, so it is not an error
-        raise
-    if answer is None:
-        return types.ElicitResult("cancel")
-    if isinstance(answer, Mapping):
-        return types.ElicitResult("accept", dict(answer))
-    if not isinstance(answer, types.ElicitResult) or answer.action not in ("accept", "decline", "cancel"):
-        _log.error("the elicitation handler returned %s; use accept(...), decline() or cancel()", type(answer).__name__)
-        raise InternalError("the client's elicitation handler failed")
-    return answer
-
-
-def _checkable(schema: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return a form without the fields that break the rules; the server checks their values.
-
-    Servers do send such fields, for example ``anyOf`` with null for an optional one, and their users expect the
-    question nevertheless.
-    """
-    from ..protocol import forms
-
-    fields = {}
-    for name, field in schema["properties"].items():
+    def _elicited(self, handler: Elicitation, request: AskedElicitation) -> types.ElicitResult:
         try:
-            forms.check_form({"type": "object", "properties": {name: field}})
-            fields[name] = field
-        except ValueError as error:
-            _log.warning("the answer is not checked in full: %.200s", error)
-    required = schema.get("required")
-    return {"type": "object", "properties": fields,
-            "required": [name for name in required if isinstance(name, str)] if isinstance(required, list) else []}
+            answer = self._run("elicitation", lambda: handler(request))
+        except RemoteError as error:
+            if isinstance(error.__cause__, Cancelled):
+                return types.ElicitResult("cancel")  # elicitation has an answer for it, so it is not an error
+            raise
+        if answer is None:
+            return types.ElicitResult("cancel")
+        if isinstance(answer, Mapping):
+            return types.ElicitResult("accept", dict(answer))
+        if not isinstance(answer, types.ElicitResult) or answer.action not in ("accept", "decline", "cancel"):
+            self._failures.log(_log, ERROR, "the elicitation handler returned %s; use accept(...), decline() or cancel()",
+                               type(answer).__name__)
+            raise InternalError("the client's elicitation handler failed")
+        return answer
+
+    def _checkable(self, schema: Mapping[str, Any]) -> Dict[str, Any]:
+        """Return a form without the fields that break the rules; the server checks their values.
+
+        Servers do send such fields, for example ``anyOf`` with null for an optional one, and their users expect the
+        question nevertheless.
+        """
+        from ..protocol import forms
+
+        fields = {}
+        for name, field in schema["properties"].items():
+            try:
+                forms.check_form({"type": "object", "properties": {name: field}})
+                fields[name] = field
+            except ValueError as error:
+                self._failures.log(_log, WARNING, "the answer is not checked in full: %.200s", error)
+        required = schema.get("required")
+        return {"type": "object", "properties": fields,
+                "required": [name for name in required if isinstance(name, str)] if isinstance(required, list) else []}
+
+    def _run(self, what: str, handler: Callable[[], Any]) -> Any:
+        try:
+            return handler()
+        except RemoteError:
+            raise
+        except Cancelled as error:
+            raise RemoteError(f"User rejected {what} request", code=USER_REJECTED) from error  # SAMP-16
+        except Exception as error:
+            self._failures.failure(_log, "the %s handler failed", what)
+            raise InternalError(f"the client's {what} handler failed") from error
 
 
 def _is_content(answer: Any) -> bool:
@@ -354,18 +367,6 @@ def _content_problem(messages: Sequence[types.SamplingMessage]) -> Optional[str]
                 except ValueError:
                     return f"messages[{index}] has data that is not base64"
     return None
-
-
-def _run(what: str, handler: Callable[[], Any]) -> Any:
-    try:
-        return handler()
-    except RemoteError:
-        raise
-    except Cancelled as error:
-        raise RemoteError(f"User rejected {what} request", code=USER_REJECTED) from error  # SAMP-16
-    except Exception as error:
-        _log.exception("the %s handler failed", what)
-        raise InternalError(f"the client's {what} handler failed") from error
 
 
 def _check_url(request: types.ElicitRequest) -> None:

@@ -113,6 +113,6 @@ class Journal:
         if content["e"] < now:
             return None
         journal = cls()
-        journal.rounds = [(asked, answers) for asked, answers in content["r"]]
+        journal.rounds = [(asked, answers) for asked, answers, *_ in content["r"]]
         journal.once_results, journal.entered = content["o"], content["n"]
         return journal

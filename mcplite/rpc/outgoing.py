@@ -19,7 +19,7 @@ from .deadline import Deadline
 from .incoming import MessageHandler
 from .interfaces import DIRECT, Channel, Delivery, Outlet, Reading
 from .pending import Clock, Pending
-from .tracing import Counters, Trace, get_logger
+from .tracing import Counters, PeerLog, Trace, get_logger
 
 __all__ = ["Caller"]
 
@@ -38,6 +38,9 @@ class Caller:
     :param reading: how the channel is read.
     :param trace: called with "->" or "<-" and the bytes of each message.
     """
+
+    #: Takes what the other side causes, and the failures of callbacks.
+    log: PeerLog
 
     def __init__(self, channel: Channel, handler: MessageHandler, reading: Reading, trace: Optional[Trace]) -> None:
         self._channel = channel
@@ -203,7 +206,7 @@ class Caller:
         pending.delivering = threading.get_ident()
         try:
             if not self._silenced:
-                pending.deliver_progress()
+                pending.deliver_progress(self.log)
             return not self._silenced
         finally:
             pending.delivering = 0

@@ -18,7 +18,7 @@ from ..errors import TransportError
 from .deadline import Deadline, Sleepers
 from .fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, QueuedTask
 from .forks import new_condition, new_rlock, on_fork
-from .tracing import FaultLog, get_logger
+from .tracing import FaultLog, PeerLog, get_logger
 
 if TYPE_CHECKING:
     import logging
@@ -130,6 +130,7 @@ class Workers:
         #: The threads that have not ended.
         self._threads: Set[threading.Thread] = set()
         self._faults = FaultLog(_log)
+        self._failures = PeerLog()
         on_fork(self, Workers._let_go)
 
     def _let_go(self, owner: int) -> None:
@@ -362,7 +363,7 @@ class Workers:
             task()
         except BaseException:
             # SystemExit and KeyboardInterrupt too: a task must not end the thread (REL-58).
-            _log.exception("a task of %s failed", self._name)
+            self._failures.failure(_log, "a task of %s failed", self._name)
 
     def _work(self, first: List[_Run]) -> None:
         try:
@@ -427,6 +428,7 @@ class Mailbox:
         #: How many callbacks were dropped because the queue was full.
         self.dropped = 0
         self._faults = FaultLog(_log)
+        self._failures = PeerLog()
         on_fork(self, Mailbox._let_go)
 
     def _let_go(self, owner: int) -> None:
@@ -502,5 +504,5 @@ class Mailbox:
             try:
                 task()
             except BaseException:
-                _log.exception("a notification handler failed")
+                self._failures.failure(_log, "a notification handler failed")
             del task  # so that the waiting thread keeps nothing of the callback alive

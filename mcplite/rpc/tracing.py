@@ -1,14 +1,14 @@
 """The records of a connection: loggers, a trace of every message, counters, warnings and faults at a bounded rate.
 
-The trace shows time, direction, size and text, with secrets masked (NS-31).
+The trace shows time, direction, size and text, with secrets masked (:mod:`.masks`, NS-31).
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
+import errno
 import os
-import re
+import stat
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Hashable, Optional, Tuple, Union, cast
@@ -19,22 +19,12 @@ if TYPE_CHECKING:
     import logging
 
 __all__ = [
-    "Counters", "ERROR", "FaultLog", "INFO", "PeerLog", "RateLog", "Trace", "WARNING", "get_logger", "mask", "trace_for",
+    "Counters", "ERROR", "FaultLog", "INFO", "PeerLog", "RateLog", "Trace", "WARNING", "get_logger", "trace_for",
 ]
 
 #: The levels of the standard library.
 INFO, WARNING, ERROR = 20, 30, 40
-_WORDS = "authorization|token|password|passwd|passphrase|secret|api_?-?key|private_?-?key|credential|cookie"
-#: Names that only look like secrets.
-_HARMLESS = frozenset({"progresstoken", "maxtokens", "inputtokens", "outputtokens"})
-#: The same for text that cannot be parsed, or is too long for it. A value that is not a plain string, number or
-#: word is masked together with the rest of the text, since its end is unknown.
-_IN_TEXT = (
-    (rb'(\\*"[^"\\]{0,64}(?:%s)[^"\\]{0,64}\\*"\s*:\s*)' % _WORDS.encode())
-    + rb'("(?:[^"\\]|\\.)*"|[^\s,}\]\[{"\\]+|.*)')
 _SHOWN_CHARACTERS = 2000
-#: Bytes up to which a message is parsed. Longer ones are masked as text, and only as far as they are shown.
-_PARSED_BYTES = 256 << 10
 _VARIABLE = "MCPLITE_DEBUG"
 #: Lines about one cause in so many seconds, tracebacks of one place in so many, and causes that are told apart.
 _LINES, _LINES_SECONDS = 10, 10.0
@@ -280,51 +270,6 @@ class FaultLog:
                 self.survive(what, *arguments)
 
 
-def mask(data: bytes) -> bytes:
-    """Return a JSON text with the values of keys that name secrets replaced, also in JSON within strings."""
-    if len(data) <= _PARSED_BYTES:
-        try:
-            value = json.loads(data)
-            masked = _masked(value)
-            if masked == value:
-                return data
-            return json.dumps(masked, ensure_ascii=False).encode("utf-8", "backslashreplace")
-        except (ValueError, RecursionError):
-            return _masked_text(data)
-    return _masked_text(data)
-
-
-def _masked(value: Any, within: str = "") -> Any:
-    if isinstance(value, dict):
-        # The properties of a schema are named like secrets, but their values are schemas.
-        return {key: "***" if within != "properties" and _is_secret(key, item) else _masked(item, key)
-                for key, item in value.items()}
-    if isinstance(value, list):
-        return [_masked(item) for item in value]
-    if isinstance(value, str) and value[:1] in ("{", "["):
-        try:
-            inner = json.loads(value)
-            masked = _masked(inner)
-            return value if masked == inner else json.dumps(masked, ensure_ascii=False)
-        except ValueError:
-            return _masked_text(value.encode("utf-8", "backslashreplace")).decode("utf-8", "backslashreplace")
-    return value
-
-
-def _is_secret(key: str, value: Any) -> bool:
-    return (value is not None and not isinstance(value, bool) and re.search(_WORDS, key, re.IGNORECASE) is not None
-            and key.lower() not in _HARMLESS)
-
-
-def _masked_text(data: bytes) -> bytes:
-    def replace(match: "re.Match[bytes]") -> bytes:
-        key = match.group(1).strip(b'\\": \t\r\n').decode("utf-8", "replace")
-        return match.group(0) if key.lower() in _HARMLESS else match.group(1) + b'"***"'
-
-    # Cut first, so that a megabyte of text costs no megabyte of matching.
-    return re.sub(_IN_TEXT, replace, data[:20 * _SHOWN_CHARACTERS], flags=re.IGNORECASE | re.DOTALL)
-
-
 class Trace:
     """Writes one line for each message.
 
@@ -345,6 +290,8 @@ class Trace:
             self._faults.note("a message of %s could not be traced", self._name)
 
     def _write_line(self, direction: str, data: bytes) -> None:
+        from .masks import mask  # for those who trace
+
         # Masked before it is cut, so that a cut cannot leave half of a secret.
         text = mask(data).decode("utf-8", "backslashreplace")
         shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + " ..."
@@ -354,7 +301,7 @@ class Trace:
 
 
 class _File:
-    """Appends lines to a file."""
+    """Appends lines to a file that only its owner can read: a trace has what clients send and get."""
 
     def __init__(self, path: str) -> None:
         self._path = os.path.abspath(path)
@@ -364,13 +311,28 @@ class _File:
 
     def write(self, line: str) -> None:
         try:
-            with self._lock, open(self._path, "a", encoding="utf-8") as file:
+            with self._lock, open(self._path, "a", encoding="utf-8", opener=_open_own) as file:
                 file.write(line + "\n")
         except OSError as error:
             # A full disk must not end the connection; it is logged once.
             if not self._failed:
                 self._failed = True
                 _log.warning("messages cannot be written to %s: %s", self._path, error)
+
+
+def _open_own(path: str, flags: int) -> int:
+    """Open a file of this user's for a trace, and close it to others; raises OSError for a link and what is no regular file."""
+    opened = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o600)
+    try:
+        state = os.fstat(opened)
+        if not stat.S_ISREG(state.st_mode):
+            raise OSError(errno.EINVAL, "a trace goes into a regular file (debug=True shows it on stderr)")
+        if os.name == "posix" and state.st_mode & 0o077:
+            os.fchmod(opened, 0o600)  # of another user's file this fails
+    except BaseException:
+        os.close(opened)
+        raise
+    return opened
 
 
 def trace_for(debug: Union[None, bool, str], name: str) -> Optional[Trace]:

@@ -6,11 +6,13 @@ written once. ``dataclasses`` is imported when a program asks a record for its d
 classes that are derived with ``@dataclass``, are as usual.
 """
 
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple, TypeVar
+import functools
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Mapping, Optional, Tuple, Type, TypeVar
 
 __all__ = ["MISSING", "Record", "RecordField", "changed", "fields_of", "record"]
 
 R = TypeVar("R", bound="Record")
+T = TypeVar("T")
 #: Stands for "no default".
 MISSING: Any = object()
 
@@ -163,6 +165,20 @@ def fields_of(cls: type) -> Tuple[RecordField, ...]:
             return tuple(RecordField(field.name, stated(field.default), stated(field.default_factory), field.metadata)
                          for field in dataclasses.fields(base))
     raise TypeError(f"{cls.__name__} is not a record")
+
+
+def from_members(cls: Type[T], members: Mapping[str, Any]) -> T:
+    """Return an instance of a record or a dataclass made of the members that it has; others are left out.
+
+    During a rolling update a newer release writes more members than this one knows.
+    """
+    names = _names_of(cls)  # type: ignore[arg-type]
+    return cls(**{name: value for name, value in members.items() if name in names})
+
+
+@functools.lru_cache(maxsize=64)
+def _names_of(cls: type) -> FrozenSet[str]:
+    return frozenset(field.name for field in fields_of(cls))
 
 
 def changed(instance: R, **changes: Any) -> R:

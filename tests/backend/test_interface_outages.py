@@ -50,7 +50,7 @@ class Waiting:
         self._found = []
         self._thread = threading.Thread(target=lambda: self._found.append(backend.wait(logs, PATIENCE)))
         self._thread.start()
-        while not set(logs) <= set(backend._watch.logs) or None in backend._watch._numbers.values():
+        while not set(logs) <= set(backend._watch.logs) or any(one.number is None for one in backend._watch._watched.values()):
             self._thread.join(0.01)
 
     def result(self):

@@ -1,5 +1,6 @@
 """What is special to SQLite: the file, its locks, its faults, and the processes that share it."""
 
+import contextlib
 import os
 import sqlite3
 import stat
@@ -12,6 +13,7 @@ import pytest
 from mcplite.backend.sqlite import SQLiteBackend
 from mcplite.errors import BackendError
 from tests.support.forks import POSIX_ONLY, Forked
+from tests.support.systems import posix_only
 
 
 @pytest.fixture
@@ -105,6 +107,7 @@ def test_a_file_that_was_deleted_is_made_again(path, monkeypatch):
 def test_a_file_that_is_no_database_is_named(path):
     with open(path, "wb") as file:
         file.write(b"not a database at all, but long enough to be looked at" * 20)
+    os.chmod(path, 0o600)
     with pytest.raises(BackendError, match="store.db.*not a database"):
         SQLiteBackend(path)
 
@@ -214,3 +217,62 @@ def test_a_path_that_is_too_long_for_a_socket_is_looked_at_instead(tmp_path):
     timer.join()
     one.close()
     other.close()
+
+
+@posix_only
+@pytest.mark.parametrize("mode", [0o644, 0o660, 0o606, 0o666, 0o640, 0o700 | 0o001])
+def test_a_file_that_is_open_to_others_is_refused(path, mode):
+    open(path, "w").close()
+    os.chmod(path, mode)
+    with pytest.raises(BackendError, match="chmod 600 .*store.db: others may"):
+        SQLiteBackend(path)
+    os.chmod(path, 0o600)
+    SQLiteBackend(path).close()
+
+
+@posix_only
+def test_a_link_and_what_is_no_regular_file_are_refused(path, tmp_path):
+    for make, problem in ((lambda: os.symlink(str(tmp_path / "other.db"), path), "this is a link"),
+                          (lambda: os.mkfifo(path, 0o600), "no regular file"), (lambda: os.mkdir(path), "cannot be opened")):
+        make()
+        with pytest.raises(BackendError, match=problem):
+            SQLiteBackend(path)
+        os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
+    assert not (tmp_path / "other.db").exists()
+
+
+@posix_only
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_of_another_user_is_refused(path):
+    open(path, "w").close()
+    os.chown(path, 65534, 65534)
+    os.chmod(path, 0o600)
+    with pytest.raises(BackendError, match="belongs to the user 65534"):
+        SQLiteBackend(path)
+
+
+@pytest.mark.parametrize("statement", [
+    "UPDATE stored SET value = 'text'", "UPDATE stored SET value = 5", "UPDATE logs SET last = 'many'",
+    "UPDATE logs SET last = 1.5", "UPDATE entries SET value = 'text'"])
+def test_an_odd_value_is_an_error_of_the_backend(path, statement):
+    with contextlib.closing(SQLiteBackend(path)) as backend:
+        backend.put("key", b"value", 60)
+        backend.append("log", b"entry", 60, 10)
+        with contextlib.closing(sqlite3.connect(path)) as other:
+            other.execute(statement)
+            other.commit()
+        with pytest.raises(BackendError, match="holds what mcplite did not write"):
+            backend.get("key"), backend.last("log"), backend.since("log", 0)
+        backend.put("another", b"value", 60)
+        assert backend.get("another") == b"value", "nothing else is disturbed"
+
+
+def test_columns_of_a_newer_release_are_left_alone(path):
+    with contextlib.closing(SQLiteBackend(path)) as backend:
+        with contextlib.closing(sqlite3.connect(path)) as newer:
+            for table in ("stored", "logs", "entries"):
+                newer.execute(f"ALTER TABLE {table} ADD COLUMN later TEXT DEFAULT 'x'")
+            newer.commit()
+        backend.put("key", b"value", 60)
+        assert backend.get("key") == b"value" and backend.append("log", b"entry", 60, 10) == 1
+        assert backend.since("log", 0) == [(1, b"entry")] and backend.take("key") == b"value"

@@ -7,6 +7,9 @@ import pytest
 from mcplite.backend.watch import LogWatch
 from mcplite.errors import BackendError
 
+#: Seconds to wait for what has to come.
+PATIENCE = 30
+
 
 class Numbers:
     """A store of numbers that notes what was asked."""
@@ -125,3 +128,64 @@ def test_refresh_only_reads_what_is_followed():
     watch.wait({"a": 0, "b": 0}, 0)
     watch.refresh()
     assert read == [["a", "b"]] and watch.wait({"a": 0}, 60) == {"a"}
+
+
+@pytest.mark.parametrize("announced", [10 ** 15, b"1000000000000000", 6, "6"])
+def test_a_false_announcement_wakes_once_and_is_compared_with_the_store(announced):
+    reads = []
+
+    def read(logs):
+        reads.append(list(logs))
+        return dict.fromkeys(logs, 5)
+
+    watch = LogWatch(lambda logs: dict.fromkeys(logs, 5), read=read)
+    assert watch.wait({"a": 5}, 0) == set()
+    watch.announce("a", announced)
+    assert watch.wait({"a": 5}, PATIENCE) == {"a"}, "an announcement wakes without a look at the store"
+    assert watch.wait({"a": 5}, 0.05) == set() and reads == [["a"]]
+    for number in range(7, 200):  # while others like it are held back, they cost nothing
+        watch.announce("a", 10 ** 15 + number)
+        assert watch.wait({"a": 5}, 0) == set()
+    assert len(reads) <= 2
+
+
+def test_a_true_announcement_is_found_behind_false_ones():
+    number = 5
+    watch = LogWatch(lambda logs: dict.fromkeys(logs, number))
+    watch.wait({"a": 5}, 0)
+    for _ in range(3):
+        watch.announce("a", 10 ** 15)
+        watch.wait({"a": 5}, 0.01)
+    number = 6
+    watch.announce("a", 6)
+    assert watch.wait({"a": 5}, PATIENCE) == {"a"}
+    assert watch.wait({"a": 6}, 0) == set()
+
+
+@pytest.mark.parametrize("junk", [b"junk", "", None, b"1.5", "0x10", b"\xff", [], {}, "1 2"])
+def test_an_announcement_without_a_number_is_ignored(junk):
+    watch = LogWatch(lambda logs: dict.fromkeys(logs, 5))
+    watch.wait({"a": 5}, 0)
+    watch.announce("a", junk)
+    watch.announce("never watched", 7)
+    assert watch.wait({"a": 5}, 0) == set() and watch.logs == ["a"]
+
+
+def test_a_smaller_number_is_read_from_the_store():
+    number = 5
+    watch = LogWatch(lambda logs: dict.fromkeys(logs, number))
+    watch.wait({"a": 5}, 0)
+    watch.announce("a", 3)
+    assert watch.wait({"a": 5}, 0) == set(), "it came late"
+    number = 2
+    watch.announce("a", 2)
+    assert watch.wait({"a": 5}, PATIENCE) == {"a"}, "the store has lost its data"
+
+
+def test_what_a_thread_has_read_bears_an_announcement_out():
+    watch = LogWatch(lambda logs: dict.fromkeys(logs, 5), read=lambda logs: pytest.fail("no look at the store is needed"))
+    watch.wait({"a": 5}, 0)
+    for number in range(6, 20):
+        watch.announce("a", number)
+        assert watch.wait({"a": number - 1}, PATIENCE) == {"a"}
+        assert watch.wait({"a": number}, 0) == set()

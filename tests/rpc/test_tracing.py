@@ -1,5 +1,6 @@
 import json
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -7,11 +8,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
 
 import mcplite
-from mcplite.rpc import tracing
-from mcplite.rpc.tracing import Trace, mask, trace_for
+from mcplite.rpc import masks
+from mcplite.rpc.tracing import Trace, trace_for
+from tests.support.systems import posix_only
 
 ROOT = Path(mcplite.__file__).resolve().parent.parent
 
@@ -31,66 +32,6 @@ def logger():
     logger.setLevel(before[2])
 
 
-def masked(value):
-    return json.loads(mask(json.dumps(value).encode()))
-
-
-@pytest.mark.parametrize("key", [
-    "authorization", "Authorization", "token", "TOKEN", "access_token", "refreshToken", "password", "db_passwd",
-    "passphrase", "client_secret", "SECRET_KEY", "api_key", "apiKey", "API-KEY", "x-apikey", "credentials", "Cookie",
-    "private_key",
-])
-@pytest.mark.parametrize("value", [SECRET, 12345678, [SECRET], {"value": SECRET}])
-def test_values_of_keys_that_name_secrets_are_masked_at_any_depth(key, value):
-    message = {"params": {"env": {key: value, "HOME": "/root"}, "list": [{key: value}]}}
-    assert masked(message) == {"params": {"env": {key: "***", "HOME": "/root"}, "list": [{key: "***"}]}}
-
-
-@pytest.mark.parametrize("value", [
-    {"progressToken": 7}, {"maxTokens": 100}, {"text": "the token is not a key"}, {"token": None}, {"token": True},
-    {"inputSchema": {"properties": {"token": {"type": "string"}}}}, ["token", SECRET], 3, "x",
-])
-def test_values_of_harmless_keys_are_not_masked(value):
-    assert masked(value) == value
-
-
-def test_a_message_without_secrets_is_unchanged():
-    data = b'{ "jsonrpc" : "2.0", "method":"x" , "params": {"a":  1.50} }'
-    assert mask(data) == data
-
-
-def test_json_within_text_is_masked_too():
-    inner = json.dumps({"token": SECRET, "city": "Rome"})
-    shown = mask(json.dumps({"content": [{"type": "text", "text": inner}]}).encode()).decode()
-    assert SECRET not in shown and "Rome" in shown
-    cut = mask(json.dumps({"text": inner[:-3]}).encode()).decode()
-    assert SECRET[:8] not in cut
-
-
-@pytest.mark.parametrize("data", [
-    f'{{"token": "{SECRET}", "a": 1', f'{{"token": "{SECRET}', f'{{"token":["{SECRET}", "{SECRET}"], "a"',
-    f'{{"token" : {{"a": "{SECRET}"}}, ', f'"{{\\"token\\": \\"{SECRET}\\"', f'{{"password":"a\\"{SECRET}"', "[" * 100_000
-    + f'{{"token": "{SECRET}"',
-])
-def test_incomplete_json_is_masked_as_text(data):
-    assert SECRET not in mask(data.encode()).decode()
-
-
-def test_harmless_values_in_text_are_not_masked():
-    assert b'"progressToken":7' in mask(b'{"progressToken":7, "a": ')
-    assert mask(b"Listening on port 8000\n") == b"Listening on port 8000\n"
-    assert b'"a": 1' in mask(b'{"token": "x", "a": 1, ')
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(),
-                    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)), st.binary())
-def test_masking_never_fails_and_gives_json_for_json(value, noise):
-    json.loads(mask(json.dumps(value).encode()))
-    mask(noise)
-    mask(b'{"token": ' + noise)
-
-
 def test_a_line_has_time_name_direction_size_and_message():
     lines = []
     trace = Trace("the server", lines.append)
@@ -107,7 +48,7 @@ def test_long_messages_are_cut():
 
 
 def test_a_huge_message_is_masked_without_being_parsed(monkeypatch):
-    monkeypatch.setattr(tracing.json, "loads", lambda data: pytest.fail("must not be parsed"))
+    monkeypatch.setattr(masks.json, "loads", lambda data: pytest.fail("must not be parsed"))
     lines = []
     Trace("it", lines.append)("<-", b'{"token": "' + SECRET.encode() + b'", "text": "' + b"x" * 400_000 + b'"}')
     assert SECRET not in lines[0] and '"***"' in lines[0]
@@ -136,6 +77,33 @@ def test_a_path_names_a_file_that_is_appended_to(tmp_path):
     trace_for(str(path), "two")("<-", "{\"a\":\"\u00e9\"}".encode())
     lines = path.read_text("utf-8").splitlines()
     assert len(lines) == 3 and lines[0] == "before" and "one ->" in lines[1] and lines[2].endswith('{"a":"\u00e9"}')
+
+
+@posix_only
+def test_a_trace_can_be_read_by_its_owner_only(tmp_path):
+    path = tmp_path / "wire.log"
+    trace_for(str(path), "it")("->", b"{}")
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o666)
+    trace_for(str(path), "it")("->", b"{}")
+    assert path.stat().st_mode & 0o777 == 0o600 and path.read_text().count("it ->") == 2
+
+
+@posix_only
+@pytest.mark.parametrize("kind", ["link", "pipe", "device", "folder"])
+def test_a_trace_goes_into_a_regular_file(tmp_path, caplog, kind):
+    path = tmp_path / "wire.log"
+    (tmp_path / "other").write_text("")
+    if kind == "link":
+        path.symlink_to(tmp_path / "other")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path = "/dev/null"
+    trace_for(str(path), "it")("->", b"{}")
+    assert "messages cannot be written to" in caplog.text and (tmp_path / "other").read_text() == ""
 
 
 def test_lines_of_many_threads_stay_whole(tmp_path):

@@ -156,7 +156,7 @@ class CommonStream(LogBody):
         asked, deadline = 0, 0.0
         while True:
             held = backend.get(key)
-            known = _Reader("", session.record.news, 0) if held is None else _Reader(*json.loads(held))
+            known = _Reader("", session.record.news, 0) if held is None else _Reader(*json.loads(held)[:len(_Reader._fields)])
             if not known.at or (asked and time.monotonic() >= deadline) or not leases.alive(known.process):
                 mine, since = known._replace(at=at), backend.last(log)
                 if backend.swap(key, held, mine.dump(), records.limits.session_seconds):

@@ -109,7 +109,7 @@ class FleetSessions:
     def _read(self, id: str) -> Tuple[Optional[bytes], List[_Listed]]:
         data = self._records.backend.get(self._key(id))
         ended = self._records.now - self._records.limits.session_seconds
-        listed = [] if data is None else [_Listed(*entry) for entry in json.loads(data)]
+        listed = [] if data is None else [_Listed(*entry[:len(_Listed._fields)]) for entry in json.loads(data)]
         return data, [entry for entry in listed if entry.used > ended]
 
     def _swap(self, id: str, data: Optional[bytes], listed: List[_Listed]) -> bool:

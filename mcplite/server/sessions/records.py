@@ -13,6 +13,7 @@ from ...backend.interface import Backend
 from ...protocol import codec
 from ...revisions import Revision, find_revision
 from ...types import ClientCapabilities, Implementation
+from ...types.records import from_members
 from ..limits import Limits
 
 __all__ = ["SessionRecord", "SessionRecords"]
@@ -73,9 +74,9 @@ class SessionRecord:
         if revision is None:
             return None
         info, capabilities, uris = content.pop("info"), content.pop("capabilities"), content.pop("uris")
-        return cls(**{**content, "revision": revision}, uris=tuple(uris),
-                   info=None if info is None else codec.decode(Implementation, info),
-                   capabilities=codec.decode(ClientCapabilities, capabilities))
+        return from_members(cls, {**content, "revision": revision, "uris": tuple(uris),
+                                  "info": None if info is None else codec.decode(Implementation, info),
+                                  "capabilities": codec.decode(ClientCapabilities, capabilities)})
 
     def changed(self, **changes: Any) -> "SessionRecord":
         """Return the next version of the record."""

@@ -11,6 +11,7 @@ from ...rpc.incoming import Incoming
 from ...rpc.interfaces import MessageSink
 from ...rpc.tracing import PeerLog
 from ...types import ClientCapabilities, Implementation
+from ...types.records import from_members
 from ...types.tasks import related_task
 from ..auth.principals import Principal
 from ..handling.asker import Asker
@@ -115,7 +116,7 @@ class TaskSession(Session):
         self.peer = _NoPeer(runtime.log)  # type: ignore[assignment]
         self.client_capabilities = codec.decode(ClientCapabilities, call.capabilities)
         self.client_info = None if call.info is None else codec.decode(Implementation, call.info)
-        self.principal = None if call.principal is None else Principal(**call.principal)
+        self.principal = None if call.principal is None else from_members(Principal, call.principal)
         self.sender = record.sender
         self._askable = record.askable
         self._origin = origin

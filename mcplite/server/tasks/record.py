@@ -10,6 +10,7 @@ from typing import Any, Dict, Optional
 
 from ...protocol.jsonio import encode_json
 from ...revisions import Revision
+from ...types.records import from_members
 from ...types.tasks import COMPLETED, FAILED, TERMINAL, WORKING, DetailedTask
 
 __all__ = ["TaskCall", "TaskRecord", "dump_json", "error_members", "timestamp"]
@@ -57,7 +58,7 @@ class TaskCall:
 
     @classmethod
     def load(cls, data: bytes) -> "TaskCall":
-        return cls(**json.loads(data))
+        return from_members(cls, json.loads(data))
 
 
 @dataclass
@@ -113,7 +114,7 @@ class TaskRecord:
 
     @classmethod
     def load(cls, data: bytes) -> "TaskRecord":
-        return cls(**json.loads(data))
+        return from_members(cls, json.loads(data))
 
     @property
     def finished(self) -> bool:

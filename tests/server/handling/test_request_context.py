@@ -16,8 +16,8 @@ from tests.support.children import wait_until
 CONTEXT = """
     ask can_elicit can_elicit_url can_list_roots can_sample cancelled check_cancelled client_capabilities client_info
     close_stream critical debug elicit elicit_url elicitation_complete error extensions http info input_responses lifespan
-    list_roots log meta method notice on_cancel once principal protocol_version report_progress request_id round sample sleep
-    state task_id task_status token trace_context warning
+    list_roots log meta method notice notify on_cancel once principal protocol_version report_progress request_id round sample
+    sleep state task_id task_status token trace_context warning
 """
 SERVER = """
     add_directory add_method add_notification add_prompt add_resource add_tool auth close completion debug fleet info

@@ -1,5 +1,7 @@
 """The records of sessions in a backend: their bytes, their lifetime, and two processes that change one."""
 
+import json
+
 from mcplite.backend.memory import MemoryBackend
 from mcplite.revisions import NEWEST_LEGACY
 from mcplite.server.limits import Limits
@@ -25,6 +27,8 @@ def test_a_record_is_read_as_it_was_written():
                  ready=True, roots=2, version=5, reader=9)
     assert SessionRecord.load(one.dump()) == one
     assert SessionRecord.load(record().dump()) == record()
+    newer = json.dumps({**json.loads(one.dump()), "later": {"a": 1}}).encode()
+    assert SessionRecord.load(newer) == one, "a newer release writes members that this one does not know"
 
 
 def test_a_revision_that_is_not_known_cannot_be_read():

@@ -24,7 +24,7 @@ from ....protocol import codec
 from ....rpc.cancel import CancelToken
 from ....rpc.forks import new_lock
 from ....rpc.threads import start_thread
-from ....rpc.tracing import get_logger
+from ....rpc.tracing import PeerLog, get_logger
 from ....types import Progress
 from ....types.tasks import CANCELLED, FAILED, INPUT_REQUIRED, DetailedTask
 from ..call import DEFAULT, OnProgress
@@ -93,6 +93,7 @@ class TaskFollower:
         self._fetched: Optional[Dict[str, Any]] = None
         self._reports = 0
         self._latest = Progress(0)
+        self._failures = PeerLog()
         self._message: Optional[str] = None
 
     @property
@@ -177,7 +178,7 @@ class TaskFollower:
         try:
             self._on_progress(progress)
         except Exception:
-            _log.exception("the progress callback of the task %.100r failed", self.id)
+            self._failures.failure(_log, "the progress callback of the task %.100r failed", self.id)
 
     # --- questions --------------------------------------------------------------------------------------------
 
