@@ -286,12 +286,14 @@ class AuthError(TransportError):
 
     :param challenge: the server's ``WWW-Authenticate``; empty if it sent none.
     :param error: the OAuth error code, such as ``access_denied`` or ``invalid_grant``; empty if there was none.
+    :param status: of the authorization server's answer, such as 503; 0 if there was none.
     """
 
-    def __init__(self, message: str, *, challenge: str = "", error: str = "") -> None:
+    def __init__(self, message: str, *, challenge: str = "", error: str = "", status: int = 0) -> None:
         super().__init__(message)
         self.challenge = challenge
         self.error = error
+        self.status = status
 
 
 class RequestTimeout(MCPError, TimeoutError):

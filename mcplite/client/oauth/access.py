@@ -16,22 +16,20 @@ from ...net.settings import HTTPSettings
 from ...net.tokens import RequestRecovery, TokenSource
 from ...protocol.http.challenges import Challenge, find_challenge, parse_challenges
 from ...protocol.http.wellknown import canonical, check_url
-from ...protocol.show import shown
+from ...protocol.show import OptionText, shown
 from ...revisions import NEWEST_LEGACY
 from ...rpc.tracing import get_logger
 from .discovery import AuthorizationServer, choose_issuer, find_resource, find_server
 from .flow import TokenFlow, TokenRequest
 from .keys import Proofs, SigningKey
 from .stepup import LoginHistory, choose_scopes
-from .token_endpoint import Credentials
+from .token_endpoint import Credentials, client_unknown, ends_login
 from .token_lock import TokenLock
 from .web import Web
 
 __all__ = ["ServerTokens", "TokenRecovery", "TokenRefusal"]
 
 _log = get_logger(__name__)
-#: Error codes by which an authorization server says that a refresh token, or the client, is not known any more.
-_REFRESH_REFUSED = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
 #: How often one request is sent again because another thread has obtained a token, or for a nonce.
 _MOST_REPEATS = 3
 
@@ -74,6 +72,8 @@ class ServerTokens(TokenSource):
         self.settings = settings
         self._lock = TokenLock(flow.store, self.key, self.name)
         self.history = LoginHistory(self.name)
+        #: Why the last login has ended, until an error has said so; used under the token lock.
+        self._ended = ""
         #: The four below change under the token lock; they are read without it.
         self._current: Optional[Credentials] = None
         self._loaded = False
@@ -139,7 +139,7 @@ class ServerTokens(TokenSource):
     def _save(self, credentials: Credentials) -> Credentials:
         # Before it is used: a refresh token that the server has rotated must not be lost (AUTH-34).
         self._flow.store.save(self.key, credentials.record())
-        self._current, self._loaded = credentials, True
+        self._current, self._loaded, self._ended = credentials, True, ""
         self._lock.on_success()
         return credentials
 
@@ -169,18 +169,24 @@ class ServerTokens(TokenSource):
                     new = self._flow.endpoint(web, server, self._proofs_for(current)).refresh(current)
                 except AuthError as error:
                     self._server = None  # it may have moved (AUC-55)
-                    if error.error not in _REFRESH_REFUSED:
-                        raise
                     return self._drop_refresh_token(current, error)
                 self._server = server
                 return self._save(new)
 
     def _drop_refresh_token(self, current: Credentials, error: AuthError) -> Credentials:
-        """Note that a token cannot be refreshed any more, so that it is not tried again."""
-        _log.info("the login at %s has ended: %s", current.issuer, error.error)
-        self._flow.on_refresh_refused(error.error, current.issuer)
+        """Note that a token cannot be refreshed any more, so that it is not tried again.
+
+        :raises AuthError: the error itself, if a refresh may succeed later.
+        """
+        if not ends_login(error):
+            raise error
+        _log.info("the login at %s has ended: %s", current.issuer, error)
+        if client_unknown(error):
+            self._flow.on_client_unknown(current.client)
         current.refresh_token = None
-        return self._save(current)
+        self._save(current)
+        self._ended = f"the login at {current.issuer} has ended ({error})"
+        return current
 
     def renew(self, refusal: TokenRefusal, exchange: Exchange, *, may_refresh: bool, step_up: bool = False) -> str:
         """Get a token in place of the refused one.
@@ -197,7 +203,14 @@ class ServerTokens(TokenSource):
             if current is not None and current.access_token != refusal.token:
                 return "adopted"
             with self._web(exchange, refusal.address) as web:
-                how, credentials = self._obtain(web, current, refusal, exchange, may_refresh, step_up)
+                try:
+                    how, credentials = self._obtain(web, current, refusal, exchange, may_refresh, step_up)
+                except AuthError as error:
+                    ended, self._ended = self._ended, ""
+                    if not ended:
+                        raise
+                    raise AuthError(OptionText(f"{ended}: ", error.args[0]), challenge=error.challenge,
+                                    error=error.error) from error
                 self._save(credentials)
             return how
 
@@ -225,7 +238,12 @@ class ServerTokens(TokenSource):
                 return False
             with self._web(exchange) as web:
                 server = find_server(web, current.issuer, current.described, {})
-                self._flow.endpoint(web, server, None).revoke(current)
+                try:
+                    self._flow.endpoint(web, server, None).revoke(current)
+                except AuthError as error:
+                    if client_unknown(error):
+                        self._flow.on_client_unknown(current.client)
+                    raise
             return True
 
     def _obtain(self, web: Web, current: Optional[Credentials], refusal: TokenRefusal, exchange: Exchange, may_refresh: bool,
@@ -246,8 +264,6 @@ class ServerTokens(TokenSource):
             try:
                 return "refreshed", flow.endpoint(web, server, proofs).refresh(current)
             except AuthError as error:
-                if error.error not in _REFRESH_REFUSED:
-                    raise
                 self._drop_refresh_token(current, error)
         if flow.interactive:
             self._check_login(exchange, resource.resource, server.issuer, step_up)

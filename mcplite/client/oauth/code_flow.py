@@ -15,6 +15,7 @@ from ...errors import AuthError
 from ...protocol.base64url import base64url_encode
 from ...protocol.http.wellknown import check_url, is_loopback
 from ...protocol.show import Option, OptionText, one_line
+from ...rpc.tracing import get_logger
 from .discovery import OFFLINE_ACCESS, AuthorizationServer
 from .flow import TokenRequest
 from .grant import Grant
@@ -27,8 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = ["AuthorizationRequest", "OAuth"]
 
+_log = get_logger(__name__)
 #: Characters of a server's error description that are shown.
 _LONGEST_DESCRIPTION = 200
+#: Characters of the URL to log in at, which a user may have to copy; servers take half of it or less.
+_LONGEST_URL = 16_000
+#: Codes by which an authorization server says that it does not know a client.
+_UNKNOWN_CLIENT = ("invalid_client", "unauthorized_client")
 
 
 class AuthorizationRequest:
@@ -38,6 +44,7 @@ class AuthorizationRequest:
     :param redirect_uri: to the letter as it was registered (AUTH-42).
     :param resource: the MCP server, as its metadata writes it.
     :param prompt: as for :class:`OAuth`.
+    :raises AuthError: the URL to log in at would be too long to be shown to a user.
     """
 
     def __init__(self, server: AuthorizationServer, client: ClientIdentity, redirect_uri: str, resource: str,
@@ -61,6 +68,11 @@ class AuthorizationRequest:
             parameters["prompt"] = prompt
         #: The URL to send the user to.
         self.url = _with_query(server.authorization_endpoint or "", parameters)
+        if len(self.url) > _LONGEST_URL:
+            parts = {**parameters, "authorization_endpoint": server.authorization_endpoint or ""}
+            longest = max(parts, key=lambda name: len(parts[name]))
+            raise AuthError(f"the URL to log in at {server.issuer[:200]} would have {len(self.url)} of {_LONGEST_URL}"
+                            f" characters: its operator has to shorten {longest}, which has {len(parts[longest])} characters")
 
     def __repr__(self) -> str:
         return f"<AuthorizationRequest to {self._server.issuer}>"
@@ -187,12 +199,13 @@ class OAuth(Grant):
     def accepts(self, credentials: Credentials) -> bool:
         return super().accepts(credentials) and self._client_id in (None, credentials.client.client_id)
 
-    def on_refresh_refused(self, error: str, issuer: str) -> None:
-        if error == "invalid_client" and self._client_id is None:
-            delete_registration(self.store, issuer)
+    def on_client_unknown(self, client: ClientIdentity) -> None:
+        stored = find_registration(self.store, client.issuer, None)
+        if stored is not None and stored.client_id == client.client_id:  # it may have been replaced meanwhile
+            delete_registration(self.store, client.issuer)
 
     def obtain(self, request: TokenRequest) -> Credentials:
-        """Have the user log in, and exchange the code for a token."""
+        """Have the user log in, and exchange the code for a token; if the registration does not fit, once more with another."""
         server = request.server
         if server.authorization_endpoint is None:
             raise AuthError(f"{server.issuer} has no page to log in at (authorization_endpoint)")
@@ -201,23 +214,40 @@ class OAuth(Grant):
             raise AuthError(f"{server.issuer} does not say that it supports PKCE with S256 (code_challenge_methods_supported),"
                             " without which a login is not safe")
         known = self._known(server)
+        try:
+            return self._visit(request, known, [])
+        except AuthError as error:
+            scopes = request.scopes if error.error == "invalid_scope" else []
+            client = request.client
+            registered = client is not None and bool(client.redirect_uris)
+            if not registered or not (scopes or client is known and error.error in _UNKNOWN_CLIENT):
+                raise
+            _log.info("%s; this client registers again, and the user is asked once more", error)
+        return self._visit(request, None, scopes)
+
+    def _visit(self, request: TokenRequest, known: Optional[ClientIdentity], scopes: Sequence[str]) -> Credentials:
+        """Have the user log in once.
+
+        :param known: the client; None to register one, for these scopes.
+        """
         preferred = self._redirect_uri or (known.redirect_uris[0] if known is not None and known.redirect_uris else None)
         with self._user_agent().begin(preferred, urlsplit(request.resource.resource).netloc) as visit:
             try:
-                credentials = self._log_in(request, known, visit)
+                credentials = self._log_in(request, known, visit, scopes)
             except AuthError as error:
                 visit.failed(str(error))
                 raise
             visit.succeeded()
             return credentials
 
-    def _log_in(self, request: TokenRequest, known: Optional[ClientIdentity], visit: "Visit") -> Credentials:
-        server, client = request.server, known
+    def _log_in(self, request: TokenRequest, known: Optional[ClientIdentity], visit: "Visit",
+                scopes: Sequence[str]) -> Credentials:
+        server, client, request.client = request.server, known, None
         if self._redirect_uri is not None and _with_port(self._redirect_uri, visit) != visit.redirect_uri:
             raise AuthError(f"the browser cannot come back to {self._redirect_uri}: its port is taken, or it does not lead to"
                             " this machine; free it, give another redirect_uri=, or ask=")
         if client is None or (client.redirect_uris and visit.redirect_uri not in client.redirect_uris):
-            metadata = self._metadata(visit.redirect_uri, server)
+            metadata = self._metadata(visit.redirect_uri, server, scopes)
             client = register(request.web, server, metadata, self.store)
         authorization = AuthorizationRequest(server, client, visit.redirect_uri, request.resource.resource, request.scopes,
                                              self._prompt)
@@ -228,14 +258,22 @@ class OAuth(Grant):
             if time.monotonic() > end:
                 raise AuthError(f"the user did not log in at {server.issuer} within {self._timeout:g} s")
 
-        code = authorization.verified_code(visit.ask(authorization.url, authorization.state, wait))
-        request.user_agreed = True
+        request.client = client
         try:
+            back = visit.ask(authorization.url, authorization.state, wait)
+        except (AuthError, KeyboardInterrupt):
+            if client is known:  # the page may have said that it does not know this client
+                self.on_client_unknown(client)
+            raise
+        try:
+            code = authorization.verified_code(back)
+            request.user_agreed = True
             return self.endpoint(request.web, server, request.proofs).request(
                 client, request.resource.resource, authorization.token_request_fields(code), request.scopes,
                 request.resource.described)
         except AuthError as error:
-            self.on_refresh_refused(error.error, server.issuer)
+            if error.error in _UNKNOWN_CLIENT:
+                self.on_client_unknown(client)
             raise
 
     def _known(self, server: AuthorizationServer) -> Optional[ClientIdentity]:
@@ -247,10 +285,11 @@ class OAuth(Grant):
             return ClientIdentity(server.issuer, self._document_url)
         return find_registration(self.store, server.issuer, self._redirect_uri)
 
-    def _metadata(self, redirect_uri: str, server: AuthorizationServer) -> Dict[str, Any]:
-        # Without scopes: some servers never grant others than those of the registration (RFC 7591, section 2).
+    def _metadata(self, redirect_uri: str, server: AuthorizationServer, scopes: Sequence[str]) -> Dict[str, Any]:
+        # Without scopes at first: some servers never grant others than those of the registration (RFC 7591, section 2); others
+        # grant none without.
         return client_metadata(self._name, [redirect_uri], application_type=self._application_type,
-                               method=choose_method(server.methods, False, server.issuer))
+                               method=choose_method(server.methods, False, server.issuer), scopes=scopes)
 
     def _user_agent(self) -> "UserAgent":
         from .users.agent import Callback

@@ -6,7 +6,7 @@ metadata of their own, the authorization server at the root of their host.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 from urllib.parse import urlsplit
 
 from ...errors import AuthError
@@ -16,7 +16,10 @@ from ...protocol.show import Option, OptionText, shown
 from ...rpc.tracing import get_logger
 from .web import Web
 
-__all__ = ["OFFLINE_ACCESS", "AuthorizationServer", "ProtectedResource", "choose_issuer", "find_resource", "find_server"]
+__all__ = [
+    "OFFLINE_ACCESS", "AuthorizationServer", "ProtectedResource", "choose_issuer", "find_resource", "find_server",
+    "same_issuer",
+]
 
 _log = get_logger(__name__)
 #: The scope by which a client asks for a refresh token, if the server has it (AUC-47).
@@ -35,7 +38,7 @@ class ProtectedResource:
     #: Authorization servers, as the metadata writes them.
     issuers: List[str]
     scopes: Optional[List[str]] = None
-    #: False for a server without such metadata: by the rules of its time it is its own authorization server (AUM-11).
+    #: False for a server that names no authorization server: by the rules of early 2025 it is its own (AUM-11).
     described: bool = True
 
 
@@ -64,29 +67,63 @@ def find_resource(web: Web, url: str, challenge: Optional[Challenge], headers: M
 
     :param challenge: of its response, which may name the metadata's URL.
     :param headers: for requests to it, such as the protocol's version (AUM-03).
-    :raises AuthError: the metadata is of another server, or names no authorization server.
+    :raises AuthError: the metadata is of another server, or names its authorization servers in a way that cannot be read;
+        or none was found, and a place where it may be has failed.
     """
+    candidates = resource_metadata_urls(url)
     named = None if challenge is None else challenge.get("resource_metadata")
-    well_known = resource_metadata_urls(url)
-    for candidate in dict.fromkeys([named, *well_known] if named else well_known):
-        document = web.get(_checked(candidate, _RESOURCE), _RESOURCE, headers)
-        if document is not None:
+    if named:
+        try:
+            candidates.insert(0, check_url(named, _RESOURCE))
+        except ValueError as error:  # behind a proxy some servers write http:// or a path
+            _log.info("%s; the well-known URLs are asked", error)
+    failures: List[AuthError] = []
+    for candidate, document in _documents(web, dict.fromkeys(candidates), _RESOURCE, headers, failures):
+        if "resource" in document:
             return _resource(document, url, candidate)
-    base = base_of(url)
-    return ProtectedResource(canonical(url), [base], described=False)
+    if failures:
+        # Later there may be metadata: a login elsewhere meanwhile would end the one that there is.
+        raise failures[0]
+    return ProtectedResource(canonical(url), [base_of(url)], described=False)
+
+
+def _documents(web: Web, candidates: Iterable[str], what: str, headers: Mapping[str, str],
+               failures: List[AuthError]) -> Iterator[Tuple[str, Dict[str, Any]]]:
+    """Return the JSON objects at some URLs, each with its URL; a page, a redirect or nothing in its place is none.
+
+    :param failures: gets the errors of servers that cannot be reached or have failed, which may have one later.
+    """
+    for candidate in candidates:
+        try:
+            document = web.get(candidate, what, headers)
+        except AuthError as error:
+            if not 0 < error.status < 500:
+                failures.append(error)
+            continue
+        if document is not None:
+            yield candidate, document
+
+
+def same_issuer(one: str, other: str) -> bool:
+    """Return whether two texts name one issuer: a last slash, which libraries add and drop, makes no difference."""
+    return one == other or f"{one}/" == other or one == f"{other}/"
 
 
 def _resource(document: Dict[str, Any], url: str, found_at: str) -> ProtectedResource:
-    resource = document.get("resource")
+    resource = document["resource"]
     if not isinstance(resource, str) or not covers(resource, url):
         # AUC-06: another server could use a token for that resource.
         raise AuthError(f"{_RESOURCE} at {shown(found_at)[:200]} is about {str(resource)[:200].partition('?')[0]!r} and not"
                         f" about {shown(canonical(url))}, so no token is asked for. The server's operator has to set the URL"
                         " that clients use as its resource")
-    issuers = _texts(document.get("authorization_servers"))
+    named, scopes = document.get("authorization_servers"), _texts(document.get("scopes_supported"))
+    if not (any(named) if isinstance(named, list) else named):
+        return ProtectedResource(resource, [base_of(url)], scopes, described=False)
+    issuers = _texts(named)
     if not issuers:
-        raise AuthError(f"{_RESOURCE} at {shown(found_at)[:200]} names no authorization server")
-    return ProtectedResource(resource, issuers, _texts(document.get("scopes_supported")))
+        raise AuthError(f"{_RESOURCE} at {shown(found_at)[:200]} names no authorization server: authorization_servers must be"
+                        " a list of URLs")
+    return ProtectedResource(resource, issuers, scopes)
 
 
 def choose_issuer(resource: ProtectedResource, wanted: Optional[str], known: Optional[str]) -> str:
@@ -102,39 +139,41 @@ def choose_issuer(resource: ProtectedResource, wanted: Optional[str], known: Opt
             raise AuthError(OptionText(
                 f"{shown(resource.resource)} wants a token of {' or '.join(resource.issuers)[:400]}, but ", given, " was given;"
                 " credentials for one authorization server are never sent to another"))
-        if not resource.described and wanted.rstrip("/") != resource.issuers[0]:
+        if not resource.described and not same_issuer(wanted, resource.issuers[0]):
             raise AuthError(OptionText(
                 f"{shown(resource.resource)} names no authorization server, so that it is taken for its own,"
                 f" {resource.issuers[0]}; but ", given, " was given"))
         return wanted
-    return known if known is not None and known in resource.issuers else resource.issuers[0]
+    again = (issuer for issuer in resource.issuers if known is not None and same_issuer(issuer, known))
+    return next(again, resource.issuers[0])
 
 
 def find_server(web: Web, issuer: str, described: bool, headers: Mapping[str, str]) -> AuthorizationServer:
     """Return the metadata of an authorization server.
 
     :param described: False if its URL was guessed: then it need not have metadata (AUM-04).
-    :raises AuthError: no metadata is of this issuer (AUC-09), or its endpoints may not be used.
+    :raises AuthError: no metadata is of this issuer (AUC-09), or its endpoints may not be used; or none was found, and a
+        place where it may be has failed.
     """
     _checked(issuer, "the authorization server")
     foreign: List[str] = []
+    failures: List[AuthError] = []
     # AUM-02: the servers of that time know a single URL.
     candidates = issuer_metadata_urls(issuer) if described else issuer_metadata_urls(issuer)[:1]
-    base = issuer.rstrip("/")
-    for candidate in candidates:
-        document = web.get(candidate, _SERVER, headers)
-        if document is None:
-            continue
+    for candidate, document in _documents(web, candidates, _SERVER, headers, failures):
         named = document.get("issuer")
-        if named == issuer or (not described and isinstance(named, str) and named.rstrip("/") == base):
-            return _server(document, str(named), described)
-        foreign.append(f"{candidate} is of {str(named)[:200]!r}")
+        if isinstance(named, str) and same_issuer(named, issuer):
+            return _server(document, named, described)
+        if document:
+            foreign.append(f"{candidate} is of {str(named)[:200]!r}")
     if foreign:
         raise AuthError(f"no metadata was found of the authorization server {issuer[:200]!r}: {'; '.join(foreign)}")
+    if failures:
+        raise failures[0]
+    base = issuer.rstrip("/")
     if described:
         raise AuthError(f"the authorization server {issuer[:200]} has no metadata; asked: {', '.join(candidates)[:600]}")
-    _log.info("%s has no metadata, neither as a resource nor as an authorization server; its default endpoints are used",
-              issuer)
+    _log.info("%s has no metadata as an authorization server; its default endpoints are used", issuer)
     return AuthorizationServer(issuer, f"{base}/token", f"{base}/authorize", f"{base}/register", methods=[
         "none", "client_secret_basic", "client_secret_post"])
 
@@ -143,7 +182,7 @@ def _server(document: Dict[str, Any], issuer: str, described: bool) -> Authoriza
     endpoints: Dict[str, Any] = {}
     for name in _ENDPOINTS:
         url = document.get(name)
-        if url is not None:
+        if url is not None and url != "":  # some gateways write "" for an endpoint that they do not have
             endpoints[name] = _checked(url, f"the {name} of {issuer[:200]}")
             if urlsplit(url).fragment:
                 raise AuthError(f"the {name} of {issuer[:200]} has a fragment, which no endpoint may have")

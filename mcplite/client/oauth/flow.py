@@ -10,7 +10,7 @@ from typing import Callable, List, Optional, Sequence
 from .discovery import AuthorizationServer, ProtectedResource
 from .keys import Proofs
 from .stores.base import Store
-from .token_endpoint import Credentials, TokenEndpoint
+from .token_endpoint import ClientIdentity, Credentials, TokenEndpoint
 from .web import Web
 
 __all__ = ["TokenFlow", "TokenRequest"]
@@ -28,6 +28,8 @@ class TokenRequest:
     proofs: Optional[Proofs]
     #: To be called at least every quarter of a second; raises when the caller no longer waits for the token.
     check: Callable[[], object]
+    #: The client that a user was asked for; None before that.
+    client: Optional[ClientIdentity] = None
     #: Set when a user has agreed; a failure from then on is not a refusal of the user's.
     user_agreed: bool = False
 
@@ -66,9 +68,6 @@ class TokenFlow:
         """Return the token endpoint of a server."""
         raise NotImplementedError
 
-    def on_refresh_refused(self, error: str, issuer: str) -> None:
-        """Called when an authorization server has refused a refresh for good.
-
-        :param error: its error code.
-        """
+    def on_client_unknown(self, client: ClientIdentity) -> None:
+        """Called when an authorization server does not know a client any more."""
         raise NotImplementedError

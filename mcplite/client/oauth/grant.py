@@ -18,11 +18,11 @@ from ...protocol.show import shown
 from ...rpc.deadline import Deadline
 from ...rpc.forks import new_lock
 from .access import ServerTokens
-from .discovery import AuthorizationServer, ProtectedResource, find_resource
+from .discovery import AuthorizationServer, ProtectedResource, find_resource, same_issuer
 from .flow import TokenFlow
 from .keys import Proofs
 from .stores.base import MemoryStore, Store
-from .token_endpoint import Credentials, TokenEndpoint
+from .token_endpoint import ClientIdentity, Credentials, TokenEndpoint
 from .web import Web
 
 __all__ = ["Grant", "find_authorization"]
@@ -87,15 +87,13 @@ class Grant(TokenFlow, TokenProvider):
         return [self.issuer] if self.issuer else []
 
     def accepts(self, credentials: Credentials) -> bool:
-        if self.issuer is None or self.issuer == credentials.issuer:
-            return True
-        return not credentials.described and self.issuer.rstrip("/") == credentials.issuer.rstrip("/")
+        return self.issuer is None or same_issuer(self.issuer, credentials.issuer)
 
     def endpoint(self, web: Web, server: AuthorizationServer, proofs: Optional[Proofs]) -> TokenEndpoint:
         return TokenEndpoint(web, server, proofs)
 
-    def on_refresh_refused(self, error: str, issuer: str) -> None:
-        pass
+    def on_client_unknown(self, client: ClientIdentity) -> None:
+        """Do nothing: most clients are registered by hand."""
 
     # --- without an MCP client --------------------------------------------------------------------------
 

@@ -16,8 +16,13 @@ from .web import Web
 
 __all__ = ["check_document_url", "choose_method", "client_metadata", "delete_registration", "find_registration", "register"]
 
-#: In the order of preference: a program on a user's machine cannot keep a secret.
-_METHODS = ("none", "client_secret_basic", "client_secret_post")
+#: The methods of a client that registers itself, in the order of preference: a program on a user's machine cannot keep a
+#: secret, and the official Python SDK's servers, which have both of the others, look for the client's id in the form.
+_METHODS = ("none", "client_secret_post", "client_secret_basic")
+#: Those of a client with a secret that was registered by hand; each server has to know the first (RFC 6749, section 2.3.1).
+_SECRET_METHODS = ("client_secret_basic", "client_secret_post")
+#: Characters of a client's id, which is a part of the URL that a user may have to copy.
+_LONGEST_ID = 4_000
 
 #: Epoch seconds from which on a time counts as never; JSON can have larger numbers, and infinity.
 _LATEST = 10 ** 11
@@ -73,9 +78,10 @@ def _document_option(url: str) -> Option:
 def choose_method(supported: Sequence[str], has_secret: bool, issuer: str) -> str:
     """Return how to authenticate at a token endpoint (AUC-50).
 
+    :param has_secret: whether the client has one already; else it is about to register.
     :raises AuthError: the server supports no method of this client's.
     """
-    wanted = _METHODS[1:] if has_secret else _METHODS
+    wanted = _SECRET_METHODS if has_secret else _METHODS
     method = next((method for method in wanted if method in supported), None)
     if method is None:
         raise AuthError(f"{issuer} lets clients authenticate by {', '.join(supported)[:200]} only, and this one can do"
@@ -119,7 +125,7 @@ def register(web: Web, server: AuthorizationServer, metadata: Dict[str, Any], st
             f"{server.issuer} has no dynamic registration: register a client with it, and give ", Option("client_id"), " (and ",
             Option("client_secret"), ") with ", Option("issuer", f"issuer={server.issuer!r}", server.issuer)))
     answer = web.post_json(server.registration_endpoint, "the registration endpoint", metadata)
-    if answer.status not in (200, 201) or answer.error:
+    if not answer.accepted:
         by_hand = OptionText("; it may want a client that was registered by hand: ", Option("client_id"), " with ",
                              Option("issuer"))
         if server.pkce is None:  # without metadata it may be no authorization server at all (AUM-11)
@@ -133,17 +139,23 @@ def register(web: Web, server: AuthorizationServer, metadata: Dict[str, Any], st
         }.get(answer.error, by_hand)
         raise AuthError(OptionText(f"{server.issuer} did not register this client: {answer.explain()}", hint),
                         error=answer.error)
-    client = _identity(answer.document, server.issuer, metadata)
+    client = _identity(answer.document, server, metadata)
     store.save(_key(server.issuer), client.record())
     return client
 
 
-def _identity(document: Mapping[str, Any], issuer: str, metadata: Mapping[str, Any]) -> ClientIdentity:
-    id, secret = document.get("client_id"), document.get("client_secret")
+def _identity(document: Mapping[str, Any], server: AuthorizationServer, metadata: Mapping[str, Any]) -> ClientIdentity:
+    issuer, id, secret = server.issuer, document.get("client_id"), document.get("client_secret")
     if not isinstance(id, str) or not id:
         raise AuthError(f"{issuer} answered a registration without a client_id")
-    method = document.get("token_endpoint_auth_method") or metadata["token_endpoint_auth_method"]
+    if len(id) > _LONGEST_ID:
+        raise AuthError(f"{issuer} answered a registration with a client_id of {len(id)} characters, which is not used; it may"
+                        f" have {_LONGEST_ID}")
     has_secret = isinstance(secret, str) and bool(secret)
+    method = document.get("token_endpoint_auth_method") or metadata["token_endpoint_auth_method"]
+    if method == "none" and has_secret and not document.get("token_endpoint_auth_method"):
+        # RFC 7591, section 2: without a method it is the first of these.
+        method = next((method for method in _SECRET_METHODS if method in server.methods), _SECRET_METHODS[0])
     if method not in _METHODS:
         raise AuthError(f"{issuer} registered this client to authenticate by {str(method)[:50]!r}, which it does not support")
     if method != "none" and not has_secret:

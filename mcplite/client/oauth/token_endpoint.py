@@ -15,11 +15,16 @@ from .discovery import AuthorizationServer
 from .keys import Proofs, SigningKey, client_assertion
 from .web import Answer, Web
 
-__all__ = ["ClientIdentity", "Credentials", "TokenEndpoint"]
+__all__ = ["ClientIdentity", "Credentials", "TokenEndpoint", "client_unknown", "ends_login"]
 
 #: Seconds before its expiry from which on a token is not used, since requests take time and clocks differ; at most a tenth
 #: of its lifetime, so that short-lived tokens are used as well.
 _LEEWAY = 10.0
+#: The ways to authenticate by a secret; the third is the first with the client's id in the form as well, where servers of the
+#: official Python SDK look for it, while others refuse an id in both places.
+_BASIC, _POST, _BASIC_AND_ID = "client_secret_basic", "client_secret_post", "client_secret_basic and client_id"
+#: Codes by which a server says with 200 that a refresh token may be good later.
+_FOR_NOW = frozenset({"server_error", "temporarily_unavailable", "slow_down"})
 
 
 @dataclass
@@ -91,6 +96,18 @@ class Credentials:
             return None
 
 
+def ends_login(error: AuthError) -> bool:
+    """Return whether a refresh that was refused with this error is refused later as well, in whatever words it was."""
+    if 200 <= error.status < 300:
+        return bool(error.error) and error.error not in _FOR_NOW
+    return 400 <= error.status < 500 and error.status not in (408, 429) and error.error != "use_dpop_nonce"
+
+
+def client_unknown(error: AuthError) -> bool:
+    """Return whether the authorization server says by this error that it does not know the client any more."""
+    return error.error == "invalid_client" or error.status == 401 and error.error == "unauthorized_client"
+
+
 class TokenEndpoint:
     """The token endpoint of one authorization server.
 
@@ -110,40 +127,63 @@ class TokenEndpoint:
         :param scopes: that are asked for; granted, unless the answer says otherwise (RFC 6749, section 5.1).
         :raises AuthError: the server refused, with its code as ``error``; or its answer has no token.
         """
-        answer = self._ask(client, {**fields, "resource": resource})
-        if answer.status != 200 or answer.error:
-            raise AuthError(f"{self._server.issuer} gave no token: {answer.explain()}", error=answer.error)
+        answer = self._ask(self._server.token_endpoint, "the token endpoint", client, {**fields, "resource": resource})
+        if not answer.accepted:
+            raise AuthError(f"{self._server.issuer} gave no token: {answer.explain()}", error=answer.error,
+                            status=answer.status)
         credentials = self._credentials(answer.document, client, resource, scopes)
         credentials.described = described
         return credentials
 
-    def _ask(self, client: ClientIdentity, fields: Mapping[str, Optional[str]]) -> Answer:
-        url = self._server.token_endpoint
+    def _ask(self, url: str, what: str, client: ClientIdentity, fields: Mapping[str, Optional[str]]) -> Answer:
+        """Post a form as a client, and return the answer; where the server does not accept a secret, send it in another way."""
+        if client.issuer != self._server.issuer:
+            raise AuthError(f"a client of {client.issuer} is never shown to {self._server.issuer}")  # AUC-33
+        answer: Optional[Answer] = None
+        for way in self._ways(client):
+            latest = self._ask_as(way, url, what, client, fields)
+            if answer is None or latest.error != "invalid_request":  # of servers that refuse an id in both places
+                answer = latest
+            if latest.accepted or latest.status != 401 and latest.error not in ("invalid_client", "invalid_request"):
+                break
+        assert answer is not None
+        return answer
+
+    def _ways(self, client: ClientIdentity) -> List[str]:
+        """Return the ways in which a client may authenticate, the one to begin with first."""
+        ways = [client.method]
+        if client.method in (_BASIC, _POST):
+            if not client.redirect_uris:  # it was registered by hand, for a method that is not known here
+                ways += [method for method in (_BASIC, _POST) if method not in ways and method in self._server.methods]
+            if _BASIC in ways:
+                ways.append(_BASIC_AND_ID)
+        return ways
+
+    def _ask_as(self, way: str, url: str, what: str, client: ClientIdentity, fields: Mapping[str, Optional[str]]) -> Answer:
         for attempt in (1, 2):
             # Inside the loop: neither an assertion nor a proof may be used for two requests.
-            headers, own = self._client_authentication(client)
+            headers, own = self._client_authentication(client, way)
             if self._proofs is not None:
                 headers["DPoP"] = self._proofs.proof("POST", url)
-            answer = self._web.post_form(url, "the token endpoint", {**fields, **own}, headers)
+            answer = self._web.post_form(url, what, {**fields, **own}, headers)
             new_nonce = self._proofs is not None and self._proofs.learn(url, answer.headers, headers["DPoP"])
             if attempt == 2 or not new_nonce or answer.error != "use_dpop_nonce":
                 break
         return answer
 
-    def _client_authentication(self, client: ClientIdentity) -> Tuple[Dict[str, str], Dict[str, str]]:
+    def _client_authentication(self, client: ClientIdentity, way: str) -> Tuple[Dict[str, str], Dict[str, str]]:
         """Return the headers and the fields that say who the client is.
 
-        :raises AuthError: it is of another authorization server, or its key is not at hand.
+        :raises AuthError: its key is not at hand.
         """
-        if client.issuer != self._server.issuer:
-            raise AuthError(f"a client of {client.issuer} is never shown to {self._server.issuer}")  # AUC-33
         secret = client.secret or ""
-        if client.method == "client_secret_basic":
+        if way in (_BASIC, _BASIC_AND_ID):
             pair = f"{quote_plus(client.client_id)}:{quote_plus(secret)}"  # RFC 6749, section 2.3.1
-            return {"Authorization": "Basic " + base64.b64encode(pair.encode("ascii")).decode("ascii")}, {}
-        if client.method == "client_secret_post":
+            return ({"Authorization": "Basic " + base64.b64encode(pair.encode("ascii")).decode("ascii")},
+                    {"client_id": client.client_id} if way == _BASIC_AND_ID else {})
+        if way == _POST:
             return {}, {"client_id": client.client_id, "client_secret": secret}
-        if client.method == "private_key_jwt":
+        if way == "private_key_jwt":
             if self._signing_key is None:
                 raise AuthError(f"{client.client_id} authenticates at {self._server.issuer} by a private key, which is not"
                                 " available here; use the same ClientCredentials(private_key=...) as before")
@@ -173,7 +213,7 @@ class TokenEndpoint:
     def refresh(self, old: Credentials) -> Credentials:
         """Return new credentials for old ones; a rotated refresh token replaces the old one (AUC-49).
 
-        :raises AuthError: the server refused; ``error`` is ``invalid_grant`` if the refresh token is no longer valid.
+        :raises AuthError: the server refused, see :func:`ends_login`; or its answer has no token.
         """
         with self._web.uninterrupted():
             new = self.request(old.client, old.resource, {"grant_type": "refresh_token", "refresh_token": old.refresh_token},
@@ -193,13 +233,12 @@ class TokenEndpoint:
         for kind in ("refresh_token", "access_token"):
             token = getattr(credentials, kind)
             if token:
-                headers, own = self._client_authentication(credentials.client)
-                answer = self._web.post_form(url, "the revocation endpoint", {"token": token, "token_type_hint": kind, **own},
-                                             headers)
+                answer = self._ask(url, "the revocation endpoint", credentials.client,
+                                   {"token": token, "token_type_hint": kind})
                 # RFC 7009, section 2.2.1: a self-contained token cannot be revoked and stays valid until it expires.
-                if answer.status != 200 and answer.error != "unsupported_token_type" and refused is None:
+                if not answer.accepted and answer.error != "unsupported_token_type" and refused is None:
                     refused = AuthError(f"{self._server.issuer} did not revoke the {kind}: {answer.explain()}",
-                                        error=answer.error)
+                                        error=answer.error, status=answer.status)
         if refused is not None:
             raise refused
 

@@ -159,7 +159,7 @@ class EnterpriseManaged(_Unattended):
             "subject_token_type": _ID_TOKEN, "audience": request.server.issuer, "resource": request.resource.resource,
             "scope": scope, "client_id": self._idp_client_id, "client_secret": self._idp_client_secret})
         grant = answer.document.get("access_token")
-        if answer.status != 200 or answer.error or not isinstance(grant, str):
+        if not answer.accepted or not isinstance(grant, str):
             raise AuthError(f"the identity provider gave no grant for {request.resource.resource}: {answer.explain()}",
                             error=answer.error)
         if answer.document.get("issued_token_type", _ID_JAG) != _ID_JAG:

@@ -157,6 +157,11 @@ class Answer:
         code = self.document.get("error")
         return code[:100] if isinstance(code, str) else ""
 
+    @property
+    def accepted(self) -> bool:
+        """Whether the server has done what it was asked: some say 201 or 203 with a token; some say 200 with an error."""
+        return 200 <= self.status < 300 and not self.error
+
     def explain(self) -> str:
         """Return the server's description of an error, for people."""
         text = self.document.get("error_description")
@@ -205,7 +210,7 @@ class Web:
         """Return the JSON object at *url*; None when there is nothing (any status of 4xx).
 
         :param what: describes it in errors.
-        :raises AuthError: it cannot be fetched, or is not a JSON object.
+        :raises AuthError: it cannot be fetched, or is not a JSON object; ``status`` is that of the answer, if one came.
         """
         reply = self._send("GET", url, what, {"Accept": "application/json", **(headers or {})}, None)
         if 400 <= reply.status < 500:
@@ -213,10 +218,10 @@ class Web:
             return None
         if reply.status != 200:
             reply.close()
-            raise AuthError(f"{what}, {shown(url)}, was answered with {reply.status}")
+            raise AuthError(f"{what}, {shown(url)}, was answered with {reply.status}", status=reply.status)
         document = self._document(reply, what)
         if document is None:
-            raise AuthError(f"{what}, {shown(url)}, is not a JSON object")
+            raise AuthError(f"{what}, {shown(url)}, is not a JSON object", status=reply.status)
         return document
 
     def post_form(self, url: str, what: str, fields: Mapping[str, Optional[str]],

@@ -15,6 +15,7 @@ import pytest
 import mcplite
 from mcplite.client.oauth import stepup, token_lock, web as web_module
 from mcplite.client.oauth.discovery import AuthorizationServer
+from mcplite.client.oauth.users.agent import NoUserAgent
 from mcplite.net.exchange import Exchange, Stopped
 from mcplite.net.origin_client import OriginClient
 from mcplite.net.settings import HTTPSettings
@@ -759,6 +760,66 @@ def test_a_refresh_that_is_refused_leads_to_one_login(auth, script, user, how, c
     assert all(isinstance(outcome, str) for outcome in outcomes), outcomes
     assert [fields["grant_type"] for fields in auth.asked] == ["refresh_token", "authorization_code"]
     assert len(user.visits) == 1 and not auth.registered[1:]
+
+
+@pytest.mark.parametrize("how", ["expired", "refused"])
+@pytest.mark.parametrize("status, said", [
+    (400, '{"error": "invalid_request"}'), (401, '{"error": "invalid_token"}'), (400, '{"error": "unsupported_grant_type"}'),
+    (403, '{"error": "access_denied"}'), (400, '{"error": "\u00fcbel"}'), (400, '{"error": null}'), (400, '{"error": 5}'),
+    (401, '[{"message": "Bad credentials"}]'), (400, "<h1>Bad Request</h1>"), (404, ""), (410, "{}"), (422, "null"),
+    (400, "{"), (200, '{"error": "bad_refresh_token"}'),
+])
+def test_a_refresh_that_is_refused_in_any_words_leads_to_one_login(auth, script, user, how, status, said):
+    grant = logged_in(auth, script, user)
+    auth.end()
+    if how == "expired":
+        change(grant.store, script, expires_at=time.time() - 5)
+    auth.on_token = lambda fields, answer: (
+        answer.status(status, said) if fields["grant_type"] == "refresh_token" else NotImplemented)
+    with linked(script, grant) as ping:
+        ping()
+        ping()
+    assert [fields["grant_type"] for fields in auth.asked] == ["refresh_token", "authorization_code"]
+    assert len(user.visits) == 1
+
+
+@pytest.mark.parametrize("how", ["expired", "refused"])
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
+def test_a_server_that_is_busy_does_not_end_a_login(auth, script, user, how, status):
+    grant = logged_in(auth, script, user)
+    auth.end()
+    if how == "expired":
+        change(grant.store, script, expires_at=time.time() - 5)
+    before = token_of(grant, script)
+    auth.on_token = lambda fields, answer: refuse(answer, status, "invalid_grant")
+    with linked(script, grant) as ping:
+        with pytest.raises(mcplite.AuthError, match="gave no token") as caught:
+            ping()
+        assert caught.value.status == status and token_of(grant, script) == before
+        auth.on_token = lambda fields, answer: NotImplemented
+        ping()
+    assert not user.visits
+
+
+@pytest.mark.parametrize("how", ["expired", "refused"])
+def test_without_a_user_the_error_says_once_that_the_login_has_ended(auth, script, user, how, tmp_path):
+    store = mcplite.FileStore(tmp_path / "private" / "credentials.json")
+    logged_in(auth, script, user, store=store)
+    auth.end()
+    if how == "expired":
+        change(store, script, expires_at=time.time() - 5)
+    auth.on_token = lambda fields, answer: refuse(answer, 400, "invalid_request", error_description="too old")
+    errors = []
+    for _ in range(2):
+        grant = mcplite.OAuth(ask=NoUserAgent(), store=store)
+        with linked(script, grant) as ping:
+            for _ in range(2):
+                with pytest.raises(mcplite.AuthError, match="no user can be asked here.*mcplite login URL") as caught:
+                    ping()
+                errors.append(str(caught.value))
+    ended = f"the login at {auth.issuer} has ended ({auth.issuer} gave no token: invalid_request: too old): "
+    assert [error.startswith(ended) for error in errors] == [True, False, False, False]
+    assert auth.count("refresh_token") == 1 and "refresh_token" not in store.load(f"token {script.url}")
 
 
 @pytest.mark.parametrize("how", ["expired", "refused"])

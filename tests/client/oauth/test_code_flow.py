@@ -3,6 +3,7 @@
 import io
 import re
 import socket
+import threading
 import time
 
 import pytest
@@ -10,7 +11,7 @@ import requests
 
 import mcplite
 from mcplite.client.oauth.users import agent
-from tests.support.authserver import REDIRECT, refuse
+from tests.support.authserver import REDIRECT, follow, refuse
 
 DOCUMENT = "https://client.example/about.json"
 LIMIT = 30
@@ -110,12 +111,125 @@ def test_an_unknown_client_registers_again_after_a_refused_login(auth, script, u
     store = mcplite.MemoryStore()
     oauth(user, store=store).login(script.url)
     auth.on_token = lambda fields, answer: refuse(answer, 401, "invalid_client") if not auth.registered[1:] else NotImplemented
+    user.visits.clear()
+    oauth(user, store=store).login(script.url)
+    assert len(auth.registered) == len(user.visits) == 2
+    auth.on_token = lambda fields, answer: refuse(answer, 401, "invalid_client")
+    with pytest.raises(mcplite.AuthError, match="invalid_client"):
+        oauth(user, store=store).login(script.url)
+    assert len(auth.registered) == 3 and len(user.visits) == 4  # once
+    assert store.load(f"client {auth.issuer}") is None
+
+
+@pytest.mark.parametrize("code", ["invalid_client", "unauthorized_client"])
+def test_an_unknown_client_registers_again_once_after_a_redirect_that_says_so(auth, script, user, code):
+    store = mcplite.MemoryStore()
+    oauth(user, store=store).login(script.url)
+    known = {"client-1"}
+
+    def strict(fields, answer):
+        if fields["client_id"] not in known:
+            return NotImplemented
+        return answer.status(302, Location=f"{REDIRECT}?state={fields['state']}&error={code}&iss={auth.issuer}")
+
+    auth.on_authorize = strict
+    user.visits.clear()
+    oauth(user, store=store).login(script.url)
+    assert len(auth.registered) == len(user.visits) == 2
+    known |= {"client-2", "client-3"}
+    with pytest.raises(mcplite.AuthError, match=code):
+        oauth(user, store=store).login(script.url)
+    assert len(auth.registered) == 3 and len(user.visits) == 4
+
+
+@pytest.mark.parametrize("answer", [(401, "invalid_client"), (400, "invalid_client"), (401, "unauthorized_client")])
+def test_an_unknown_client_registers_again_after_a_logout(auth, script, user, answer):
+    store = mcplite.MemoryStore()
     grant = oauth(user, store=store)
-    with pytest.raises(mcplite.AuthError) as caught:
-        grant.login(script.url)
-    assert caught.value.error == "invalid_client"
     grant.login(script.url)
+    auth.on_revoke = lambda fields, back: refuse(back, *answer)
+    with pytest.raises(mcplite.AuthError, match=answer[1]):
+        grant.logout(script.url)
+    assert store.keys() == []
+    auth.clients.clear()
+    grant.login(script.url)
+    assert len(auth.registered) == 2 and len(user.visits) == 2
+
+
+def test_a_registration_that_another_process_has_replaced_is_kept(auth, script, user):
+    store = mcplite.MemoryStore()
+    oauth(user, store=store).login(script.url)
+    key = f"client {auth.issuer}"
+    store.save(key, {**store.load(key), "client_id": "another"})
+    auth.know("another")
+    del auth.clients["client-1"]
+    auth.end()
+    with mcplite.connect(script.url, auth=oauth(user, store=store), era="legacy", timeout=LIMIT, listen=False) as client:
+        client.ping()
+    assert len(auth.registered) == 1 and auth.asked[-1]["client_id"] == "another"
+
+
+@pytest.mark.parametrize("failure", [mcplite.AuthError("the window was closed"), KeyboardInterrupt(), "late"])
+def test_a_stored_registration_is_not_used_again_when_the_user_did_not_come_back(auth, script, user, failure):
+    # A server that does not know a client shows the user an error, and does not redirect.
+    store = mcplite.MemoryStore()
+    oauth(user, store=store).login(script.url)
+    closed = threading.Event()
+
+    def lost(url):
+        assert closed.wait(LIMIT) if failure == "late" else True
+        raise mcplite.AuthError("too late") if failure == "late" else failure
+
+    user.does = lost
+    with pytest.raises(mcplite.AuthError if failure == "late" else type(failure)):
+        oauth(user, store=store, timeout=0.3 if failure == "late" else LIMIT).login(script.url)
+    closed.set()
+    user.does = follow
+    oauth(user, store=store).login(script.url)
+    oauth(user, store=store).login(script.url)
     assert len(auth.registered) == 2
+
+
+def test_scopes_that_are_not_registered_are_registered_once(auth, script, user):
+    # The official Python SDK's servers grant none that a registration does not name.
+    def strict(fields, answer):
+        allowed = auth.registered[int(fields["client_id"].rpartition("-")[2]) - 1].get("scope", "").split()
+        if set(fields.get("scope", "").split()) <= set(allowed) - {"never"}:
+            return NotImplemented
+        return answer.status(302, Location=f"{REDIRECT}?state={fields['state']}&error=invalid_scope&iss={auth.issuer}")
+
+    auth.on_authorize = strict
+    store = mcplite.MemoryStore()
+    oauth(user, store=store).login(script.url)  # without scopes
+    assert len(auth.registered) == 1
+    script.needs, script.needs_for = ["read"], {"tools/call": ["write"]}
+    with mcplite.connect(script.url, auth=oauth(user, store=store), era="legacy", timeout=LIMIT, listen=False) as client:
+        client.call_tool("t")
+    assert [document.get("scope") for document in auth.registered] == [None, "read", "read write"]
+    assert [" ".join(scopes) for scopes in user.scopes()] == ["", "read", "read", "read write", "read write"]
+    script.needs = ["never"]
+    user.visits.clear()
+    with pytest.raises(mcplite.AuthError, match="did not authorize: invalid_scope"):
+        oauth(user, store=store).login(script.url)
+    assert len(user.visits) == 2 and len(auth.registered) == 4
+    auth.know("by-hand")
+    auth.registered.append({})
+    auth.on_authorize = lambda fields, answer: answer.status(
+        302, Location=f"{REDIRECT}?state={fields['state']}&error=invalid_scope&iss={auth.issuer}")
+    with pytest.raises(mcplite.AuthError, match="invalid_scope"):
+        oauth(user, client_id="by-hand", issuer=auth.issuer).login(script.url)
+    assert len(user.visits) == 3
+
+
+@pytest.mark.parametrize("long", ["client_id", "scope"])
+def test_a_login_url_of_a_huge_length_is_an_error(auth, script, user, long):
+    if long == "client_id":
+        auth.on_register = lambda document, answer: answer.json({**document, "client_id": "c" * 200_000})
+    else:
+        script.metadata = {"scopes_supported": [f"scope-{number}" for number in range(20_000)]}
+    with pytest.raises(mcplite.AuthError, match=f"{long}.* characters") as caught:
+        oauth(user).login(script.url)
+    assert not user.visits and len(str(caught.value)) < 400
 
 
 def test_a_client_that_was_registered_by_hand_is_not_dropped(auth, script, user):

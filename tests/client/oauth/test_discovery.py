@@ -94,12 +94,48 @@ def test_a_missing_document_leads_to_the_next_url(script, web, status):
     assert script.asked == [f"{RESOURCE}/mcp", RESOURCE]
 
 
-@pytest.mark.parametrize("page", [500, 503, 302, 204, b"<html>", b"[]", b'{"resource":'])
-def test_a_failing_url_does_not_lead_to_the_next(script, web, page):
+#: What some servers give in place of metadata: a page of their own, or of a login, an error of a gateway, nothing.
+USELESS = [401, 404, 301, 302, 307, 204, 202, b"<html>", b"", b"[]", b"null", b'"x"', b'{"resource":', b"\xff", {}]
+
+
+@pytest.mark.parametrize("page", [*USELESS, 500, 502, 503, 504])
+def test_something_useless_leads_to_the_next_url(script, web, page):
     script.pages.update({f"{RESOURCE}/mcp": page, RESOURCE: about(script)})
-    with pytest.raises(mcplite.AuthError, match="the metadata of the MCP server"):
-        find_resource(web, script.url, None, VERSION)
-    assert script.asked == [f"{RESOURCE}/mcp"]
+    assert find_resource(web, script.url, None, VERSION) == ProtectedResource(script.url, [script.origin])
+    assert script.asked == [f"{RESOURCE}/mcp", RESOURCE]
+    script.pages.update({"/named": page, f"{RESOURCE}/mcp": about(script)})
+    named = challenge(resource_metadata=f"{script.origin}/named")
+    assert find_resource(web, script.url, named, VERSION) == ProtectedResource(script.url, [script.origin])
+    script.pages.update({OAUTH: page, OPENID: server(script.origin)})
+    assert find_server(web, script.origin, True, {}).issuer == script.origin
+
+
+@pytest.mark.parametrize("page", USELESS)
+def test_a_server_with_something_useless_everywhere_has_no_metadata(script, web, page):
+    script.pages.update(dict.fromkeys([f"{RESOURCE}/mcp", RESOURCE, OAUTH, OPENID], page))
+    found = find_resource(web, script.url, None, VERSION)
+    assert found == ProtectedResource(script.url, [script.origin], described=False)
+    assert find_server(web, script.origin, found.described, VERSION).token_endpoint == f"{script.origin}/token"
+    with pytest.raises(mcplite.AuthError, match="has no metadata; asked: "):
+        find_server(web, script.origin, True, VERSION)
+
+
+@pytest.mark.parametrize("failing", [f"{RESOURCE}/mcp", RESOURCE, "/named"])
+def test_a_server_whose_metadata_cannot_be_read_now_is_not_one_without(script, web, failing):
+    # It would be another login, for which the user is asked and the present one dropped.
+    script.pages[failing] = 503
+    with pytest.raises(mcplite.AuthError, match=f"the metadata of the MCP server, {script.origin}{failing}, .* 503") as caught:
+        find_resource(web, script.url, challenge(resource_metadata=f"{script.origin}/named"), VERSION)
+    assert caught.value.status == 503 and script.asked == ["/named", f"{RESOURCE}/mcp", RESOURCE]
+
+
+def test_an_unreachable_url_leads_to_the_next(script, web):
+    with Pages() as gone:
+        named = challenge(resource_metadata=f"{gone.origin}/named")
+    with pytest.raises(mcplite.AuthError, match="the metadata of the MCP server could not be reached"):
+        find_resource(web, script.url, named, VERSION)
+    script.pages[RESOURCE] = about(script)
+    assert find_resource(web, script.url, named, VERSION).described
 
 
 @pytest.mark.parametrize("path, places", [
@@ -147,8 +183,16 @@ def test_metadata_of_another_server_is_refused(script, web, resource):
     assert script.asked == [f"{RESOURCE}/mcp"]
 
 
-@pytest.mark.parametrize("servers", [None, [], "https://as.example", {"a": 1}, [5, None, ""], 5])
-def test_metadata_without_an_authorization_server_is_refused(script, web, servers):
+@pytest.mark.parametrize("servers", [..., None, [], "", [""], [None]])
+def test_metadata_that_lists_no_authorization_server_leaves_the_host_itself(script, web, servers):
+    script.pages[f"{RESOURCE}/mcp"] = document = about(script, scopes_supported=["a"])
+    document.pop("authorization_servers") if servers is ... else document.update(authorization_servers=servers)
+    found = find_resource(web, script.url, None, VERSION)
+    assert found == ProtectedResource(script.url, [script.origin], ["a"], described=False)
+
+
+@pytest.mark.parametrize("servers", ["https://as.example", {"a": 1}, [5, None, ""], 5, [["https://as.example"]]])
+def test_metadata_with_malformed_authorization_servers_is_refused(script, web, servers):
     script.pages[f"{RESOURCE}/mcp"] = about(script, authorization_servers=servers)
     with pytest.raises(mcplite.AuthError, match="names no authorization server"):
         find_resource(web, script.url, None, VERSION)
@@ -174,19 +218,17 @@ def test_malformed_scopes_are_ignored(script, web, scopes):
     "https://u@h/x",
     "javascript:alert(1)",
 ])
-def test_a_challenge_with_a_url_that_may_not_be_used(script, web, place):
-    if place == "":  # the same as none
-        assert not find_resource(web, script.url, challenge(resource_metadata=place), VERSION).described
-        return
-    with pytest.raises(mcplite.AuthError, match="the metadata of the MCP server"):
-        find_resource(web, script.url, challenge(resource_metadata=place), VERSION)
-    assert script.asked == []
+def test_a_challenge_with_a_url_that_may_not_be_used_is_one_without(script, web, place):
+    assert not find_resource(web, script.url, challenge(resource_metadata=place), VERSION).described
+    script.pages[f"{RESOURCE}/mcp"] = about(script)
+    assert find_resource(web, script.url, challenge(resource_metadata=place), VERSION).described
+    assert script.asked == [f"{RESOURCE}/mcp", RESOURCE, f"{RESOURCE}/mcp"]
 
 
 def test_no_query_of_the_server_is_in_an_error(script, web):
     url = f"{script.url}?key=s3cret"
     for wrong in ({"resource": "https://other.example"}, {"resource": f"{script.origin}/x?key=s3cret"},
-                  {"resource": url}):
+                  {"resource": url, "authorization_servers": 5}):
         script.pages[f"{RESOURCE}/mcp?key=s3cret"] = wrong
         with pytest.raises(mcplite.AuthError, match=f"{script.origin}{RESOURCE}/mcp") as caught:
             find_resource(web, url, None, VERSION)
@@ -203,6 +245,7 @@ def test_no_query_of_the_server_is_in_an_error(script, web):
 @pytest.mark.parametrize("wanted, known, chosen", [
     (None, None, "https://a.example"), (None, "https://b.example", "https://b.example"),
     (None, "https://gone.example", "https://a.example"), ("https://b.example", None, "https://b.example"),
+    (None, "https://b.example/", "https://b.example"),
     ("https://b.example", "https://a.example", "https://b.example"),
 ])
 def test_the_issuer_that_is_trusted_or_known_or_the_first(wanted, known, chosen):
@@ -298,7 +341,7 @@ def test_whether_a_server_knows_pkce(script, web, methods, pkce):
 
 
 @pytest.mark.parametrize("named", [
-    "https://honest.example", "{origin}/", "{origin}/Tenant", "{origin}/tenant/", "{origin}", "{origin}/tenant?x", "",
+    "https://honest.example", "{origin}/", "{origin}/Tenant", "{origin}/tenant//", "{origin}", "{origin}/tenant?x", "",
     None, 5,
     ["{origin}/tenant"], "HTTP://127.0.0.1:{port}/tenant", "{origin}/tenant ", "{origin}/%74enant",
 ])
@@ -315,14 +358,21 @@ def test_metadata_of_another_issuer_is_not_used(script, web, named):
     assert find_server(web, issuer, True, {}).issuer == issuer
 
 
-@pytest.mark.parametrize("page", [500, 502, 204, b"<html>", b"{"])
+@pytest.mark.parametrize("path", ["", "/tenant"])
+@pytest.mark.parametrize("listed, named", [("", ""), ("", "/"), ("/", ""), ("/", "/")])
+def test_a_last_slash_makes_no_other_issuer(script, web, path, listed, named):
+    issuer = script.origin + path
+    script.pages[OAUTH + path] = {**server(issuer), "issuer": issuer + named}
+    assert find_server(web, issuer + listed, True, {}).issuer == issuer + named  # as the server writes itself (AUC-37)
+
+
+@pytest.mark.parametrize("page", [500, 502])
 def test_a_failing_url_is_an_error(script, web, page):
-    script.pages.update({OAUTH: page, OPENID: server(script.origin)})
+    script.pages.update({OAUTH: page, OPENID: 404})
     for described in (True, False):
-        script.requests.clear()
-        with pytest.raises(mcplite.AuthError, match="the metadata of the authorization server"):
+        with pytest.raises(mcplite.AuthError, match="the metadata of the authorization server.*50") as caught:
             find_server(web, script.origin, described, {})
-        assert script.asked == [OAUTH]
+        assert caught.value.status == page
 
 
 ENDPOINTS = ["authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint"]
@@ -333,7 +383,7 @@ ENDPOINTS = ["authorization_endpoint", "token_endpoint", "registration_endpoint"
     "http://as.example/x", "http://127.0.0.1.evil.example/x", "http://localhost./x", "ftp://as.example/",
     "javascript:alert(1)",
     "file:///bin/sh", "data:text/html,x", "-flag", "https://user:s3cret@as.example/x", "https://as.example/x#fragment",
-    "/x", "",
+    "/x",
     "https://as.example/a b", 'https://as.example/"&calc', "https://as.example/\n", "ms-x:y", 5,
     ["https://as.example/x"], True,
 ])
@@ -353,10 +403,21 @@ def test_endpoints_are_of_https_or_of_this_machine(script, web, name, url):
     assert getattr(find_server(web, script.origin, True, {}), name) == url
 
 
-def test_metadata_without_a_token_endpoint_is_an_error(script, web):
-    script.pages[OAUTH] = {"issuer": script.origin, "authorization_endpoint": f"{script.origin}/authorize"}
+@pytest.mark.parametrize("empty", [..., "", None])
+def test_metadata_without_a_token_endpoint_is_an_error(script, web, empty):
+    script.pages[OAUTH] = document = server(script.origin, token_endpoint=empty)
+    if empty is ...:
+        del document["token_endpoint"]
     with pytest.raises(mcplite.AuthError, match="names no token_endpoint"):
         find_server(web, script.origin, True, {})
+
+
+@pytest.mark.parametrize("empty", ["", None])
+def test_an_empty_endpoint_is_none(script, web, empty):
+    script.pages[OAUTH] = server(script.origin, jwks_uri=empty, **{
+        name: empty for name in ENDPOINTS if name != "token_endpoint"})
+    found = find_server(web, script.origin, True, {})
+    assert (found.authorization_endpoint, found.registration_endpoint, found.revocation_endpoint) == (None, None, None)
 
 
 @pytest.mark.parametrize("issuer", ["http://as.example", "ftp://as.example", "as.example", "",

@@ -111,7 +111,9 @@ def test_urls_that_cannot_be_the_id_of_a_client(url):
     (["client_secret_basic"], True, "client_secret_basic"), (["client_secret_post"], True, "client_secret_post"),
     (["client_secret_post", "client_secret_basic", "none"], True, "client_secret_basic"),
     (["none", "client_secret_post"], True, "client_secret_post"), (["client_secret_basic", "none"], False, "none"),
-    (["client_secret_post", "client_secret_basic"], False, "client_secret_basic"),
+    (["client_secret_post", "client_secret_basic"], False, "client_secret_post"),
+    (["client_secret_basic", "client_secret_post"], False, "client_secret_post"),
+    (["client_secret_basic"], False, "client_secret_basic"),
     (["client_secret_post"], False, "client_secret_post"),
 ])
 def test_how_a_client_authenticates(supported, secret, method):
@@ -140,7 +142,7 @@ def test_the_metadata_is_sent_unchanged(office, web, store):
     assert len(office.requests) == 1
 
 
-@pytest.mark.parametrize("status", [200, 201])
+@pytest.mark.parametrize("status", [200, 201, 202, 203])
 def test_the_registered_client(office, web, store, status):
     office.status, office.said = status, {
         "client_id": "c1", "client_secret": "s3cret", "token_endpoint_auth_method": "client_secret_post",
@@ -153,7 +155,10 @@ def test_the_registered_client(office, web, store, status):
 
 
 @pytest.mark.parametrize("said, secret, method", [
-    ({}, None, "none"), ({"client_secret": "s"}, "s", "none"), ({"client_secret": ""}, None, "none"),
+    ({}, None, "none"), ({"client_secret": ""}, None, "none"),
+    ({"client_secret": "s"}, "s", "client_secret_basic"),
+    ({"client_secret": "s", "token_endpoint_auth_method": None}, "s", "client_secret_basic"),
+    ({"client_secret": "s", "token_endpoint_auth_method": ""}, "s", "client_secret_basic"),
     ({"client_secret": 5}, None, "none"),
     ({"token_endpoint_auth_method": "client_secret_basic"}, None, "none"),
     ({"token_endpoint_auth_method": None}, None, "none"),
@@ -164,6 +169,27 @@ def test_a_secret_is_used_as_it_was_registered(office, web, store, said, secret,
     office.said = {"client_id": "c1", **said}
     client = register(web, office.server(), client_metadata("x", [REDIRECT]), store)
     assert (client.secret, client.method) == (secret, method)
+
+
+@pytest.mark.parametrize("methods, asked, method", [
+    (["none", "client_secret_post"], "none", "client_secret_post"), (["none"], "none", "client_secret_basic"),
+    (["none", "client_secret_post", "client_secret_basic"], "none", "client_secret_basic"),
+    (["client_secret_post", "client_secret_basic"], "client_secret_post", "client_secret_post"),
+])
+def test_a_secret_without_a_method_is_used_as_the_server_can(office, web, store, methods, asked, method):
+    office.said = {"client_id": "c1", "client_secret": "s"}
+    client = register(web, office.server(methods=methods), client_metadata("x", [REDIRECT], method=asked), store)
+    assert (client.secret, client.method) == ("s", method)
+
+
+def test_a_huge_id_is_refused_and_not_kept(office, web, store):
+    office.said = {"client_id": "c" * 4_000}
+    assert register(web, office.server(), client_metadata("x", [REDIRECT]), store).client_id == "c" * 4_000
+    delete_registration(store, office.origin)
+    office.said = {"client_id": "c" * 200_000}
+    with pytest.raises(mcplite.AuthError, match="a client_id of 200000 characters") as caught:
+        register(web, office.server(), client_metadata("x", [REDIRECT]), store)
+    assert len(str(caught.value)) < 300 and store.keys() == []
 
 
 @pytest.mark.parametrize("uris", [None, [], "x", [5], {"a": 1}])

@@ -12,7 +12,7 @@ import mcplite
 from mcplite.client.oauth.discovery import AuthorizationServer
 from mcplite.client.oauth.keys import Proofs, SigningKey
 from mcplite.client.oauth.stores.base import MemoryStore
-from mcplite.client.oauth.token_endpoint import ClientIdentity, Credentials, TokenEndpoint
+from mcplite.client.oauth.token_endpoint import ClientIdentity, Credentials, TokenEndpoint, ends_login
 from mcplite.client.oauth.web import Web
 from mcplite.net.exchange import Stopped
 from tests.support.webscript import WebScript
@@ -249,7 +249,7 @@ def test_malformed_refresh_tokens_are_ignored(counter, endpoint, refresh):
     (400, {"error": "invalid_grant", "error_description": "code  is\nold"}, "invalid_grant",
      "invalid_grant: code is old"),
     (401, {"error": "invalid_client"}, "invalid_client", "invalid_client"), (400, b"<html>", "", "status 400"),
-    (500, b"", "", "status 500"), (503, TOKEN, "", "status 503"), (201, TOKEN, "", "status 201"),
+    (500, b"", "", "status 500"), (503, TOKEN, "", "status 503"),
     (302, b"", "", "status 302"),
     (200, {"error": "bad_verification_code", **TOKEN}, "bad_verification_code", "bad_verification_code"),
     (400, {"error": "use_dpop_nonce"}, "use_dpop_nonce", "use_dpop_nonce"),
@@ -259,7 +259,88 @@ def test_a_refusal_says_why(counter, endpoint, status, said, error, text):
     with pytest.raises(mcplite.AuthError) as caught:
         ask(counter, endpoint)
     assert str(caught.value) == f"{counter.origin} gave no token: {text}" and caught.value.error == error
-    assert len(counter.requests) == 1
+    assert caught.value.status == status and len(counter.requests) == 1
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 203])
+def test_a_token_comes_with_any_status_of_success(counter, endpoint, status):
+    counter.said = [(status, {**TOKEN, "refresh_token": "r2"}, {})]
+    assert ask(counter, endpoint).access_token == "acc3ss"
+    assert endpoint.refresh(old_ones(counter)).refresh_token == "r2"
+
+
+# --- servers that take a secret in another way ----------------------------------------------------------
+
+WRONG = (401, {"error": "invalid_client"}, {})
+
+
+def by_hand(counter, method="client_secret_basic", *uris):
+    return ClientIdentity(counter.origin, "c1", "s3cret", method, list(uris))
+
+
+def how(counter):
+    """Return how each request authenticated: where the id and the secret are."""
+    return [("header " if "authorization" in request.headers else "") + " ".join(
+        name[7:] for name in ("client_id", "client_secret") if name in form)
+        for request, form in zip(counter.requests, counter.forms)]
+
+
+@pytest.mark.parametrize("refusal", [
+    WRONG, (400, {"error": "invalid_client"}, {}), (401, b"", {}), (401, {"error": "unauthorized_client"}, {}),
+    (200, {"error": "invalid_client"}, {})])
+def test_the_id_of_a_client_is_repeated_in_the_form(counter, endpoint, refusal):
+    # Servers of the official Python SDK look for it there.
+    counter.said = [refusal, TOKEN]
+    endpoint.request(by_hand(counter, "client_secret_basic", "http://127.0.0.1/callback"), RESOURCE, CODE, [])
+    assert how(counter) == ["header ", "header id"]
+    counter.said = [refusal, b""]
+    counter.requests.clear()
+    old = old_ones(counter)
+    old.client, old.refresh_token = by_hand(counter), None
+    endpoint.revoke(old)
+    assert how(counter) == ["header ", "header id"]
+
+
+@pytest.mark.parametrize("method, methods, ways", [
+    ("client_secret_basic", ["client_secret_basic", "client_secret_post"], ["header ", "id secret", "header id"]),
+    ("client_secret_post", ["client_secret_post", "client_secret_basic"], ["id secret", "header ", "header id"]),
+    ("client_secret_basic", ["client_secret_basic"], ["header ", "header id"]),
+    ("client_secret_post", ["client_secret_post"], ["id secret"]), ("none", ["none", "client_secret_post"], ["id"]),
+])
+def test_a_client_that_was_registered_by_hand_tries_each_way_once(counter, web, method, methods, ways):
+    counter.said = [WRONG]
+    endpoint = TokenEndpoint(web, counter.server(methods=methods))
+    with pytest.raises(mcplite.AuthError, match="gave no token: invalid_client") as caught:
+        endpoint.request(by_hand(counter, method), RESOURCE, CODE, [])
+    assert how(counter) == ways and caught.value.error == "invalid_client" and "s3cret" not in str(caught.value)
+
+
+def test_a_client_that_registered_for_a_method_uses_that_one(counter, web):
+    counter.said = [WRONG]
+    endpoint = TokenEndpoint(web, counter.server(methods=["client_secret_post", "client_secret_basic"]))
+    with pytest.raises(mcplite.AuthError, match="invalid_client"):
+        endpoint.request(by_hand(counter, "client_secret_post", "http://127.0.0.1/callback"), RESOURCE, CODE, [])
+    assert how(counter) == ["id secret"]
+
+
+def test_a_server_that_refuses_an_id_in_both_places_is_quoted_for_the_first_refusal(counter, endpoint):
+    counter.said = [WRONG, (400, {"error": "invalid_request"}, {})]
+    with pytest.raises(mcplite.AuthError, match="invalid_client"):
+        endpoint.request(by_hand(counter), RESOURCE, CODE, [])
+    counter.said = [WRONG, (400, {"error": "invalid_grant"}, {})]  # this one has found the client
+    with pytest.raises(mcplite.AuthError, match="invalid_grant"):
+        endpoint.request(by_hand(counter), RESOURCE, CODE, [])
+
+
+@pytest.mark.parametrize("status, error, ends", [
+    (400, "invalid_grant", True), (400, "", True), (401, "x", True), (403, "access_denied", True), (404, "", True),
+    (410, "", True), (422, "", True), (499, "", True), (200, "bad_refresh_token", True),
+    (200, "", False), (200, "temporarily_unavailable", False), (302, "", False), (408, "", False),
+    (429, "invalid_grant", False), (500, "invalid_grant", False), (503, "", False), (0, "", False),
+    (400, "use_dpop_nonce", False),
+])
+def test_which_refusals_end_a_login(status, error, ends):
+    assert ends_login(mcplite.AuthError("no", status=status, error=error)) is ends
 
 
 # --- the next one ---------------------------------------------------------------------------------------
@@ -303,8 +384,9 @@ def test_a_refresh_that_is_refused_says_why(counter, endpoint):
 
 # --- the end of them -------------------------------------------------------------------------------------
 
-def test_both_tokens_are_revoked(counter, endpoint):
-    counter.said = [b""]
+@pytest.mark.parametrize("status", [200, 204])
+def test_both_tokens_are_revoked(counter, endpoint, status):
+    counter.said = [(status, b"", {})]
     endpoint.revoke(old_ones(counter))
     assert counter.forms == [{"token": "r1", "token_type_hint": "refresh_token", "client_id": "c1"},
                              {"token": "old", "token_type_hint": "access_token", "client_id": "c1"}]

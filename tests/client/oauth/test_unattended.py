@@ -117,6 +117,19 @@ def test_a_token_by_the_identity_provider_of_a_company(auth, script, provider):
     assert "id-token-of-the-user" not in auth.everything and "s3cret-of-the-job" not in str(provider.asked)
 
 
+@pytest.mark.parametrize("status", [201, 203])
+def test_a_token_comes_with_any_status_of_success(auth, script, provider, status):
+    auth.metadata, auth.on_token = {"registration_endpoint": "", "authorization_endpoint": None}, lambda fields, answer: (
+        answer.status(status, json.dumps({"access_token": f"t{len(auth.asked)}", "token_type": "Bearer"}),
+                      Content_Type="application/json"))
+    provider.says = status
+    script.on_request = lambda request, token: None if token else (401, script.challenge())
+    script._judged = lambda request, token: None
+    for grant in grants(auth, provider):
+        use(script, grant)
+    assert len(auth.asked) == 3 and len(provider.asked) == 1 and not auth.registered
+
+
 def test_a_callable_is_called_for_each_token(auth, script, provider):
     count = iter(range(100))
     grants = [mcplite.WorkloadIdentity(lambda: f"assertion-{next(count)}", "public", issuer=auth.issuer),
@@ -205,7 +218,9 @@ def test_a_refusal_of_the_identity_provider(auth, script, provider):
     with pytest.raises(mcplite.AuthError, match="gave no grant.*not for you") as caught:
         use(script, enterprise(auth.issuer, provider))
     assert caught.value.error == "invalid_target" and not auth.asked
-    provider.says = 200
+    provider.says, provider.gives = 200, {**provider.gives, "access_token": "t"}
+    with pytest.raises(mcplite.AuthError, match="gave no grant"):
+        use(script, enterprise(auth.issuer, provider))
     provider.gives = {"access_token": "t", "issued_token_type": "urn:ietf:params:oauth:token-type:access_token"}
     with pytest.raises(mcplite.AuthError, match="another kind of token"):
         use(script, enterprise(auth.issuer, provider))
