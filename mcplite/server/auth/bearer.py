@@ -174,8 +174,10 @@ class BearerAuth:
                           " server; have the authorization server issue tokens for %s, or use ISSUED_HERE as the audience of"
                           " tokens that this server issues itself", resource or self._audiences or "this server")
             raise _invalid("the token has no audience")
+        if any(one == resource or one in self._audiences for one in principal.audience):
+            return
         ours = None if resource is None else canonical(resource)
-        if any(one in self._audiences or ours is not None and _canonical(one) == ours for one in principal.audience):
+        if ours is not None and any(_canonical(one) == ours for one in principal.audience):
             return
         if ours is None and not self._audiences:
             self._log.log(_log, WARNING, "a token for %.300s was refused, since this server does not know its own"

@@ -1,17 +1,14 @@
 """Verifies opaque access tokens by token introspection: the authorization server is asked about each (RFC 7662)."""
 
-import hashlib
 import time
-from collections import OrderedDict
-from typing import Any, Callable, Mapping, Optional, Tuple
+from typing import Any, Callable, Mapping, Optional
 from urllib.parse import quote_plus
 
 from ...protocol.http.wellknown import check_url
 from ...protocol.show import shown
-from ...rpc.forks import new_lock
 from ...rpc.tracing import INFO, WARNING, PeerLog, get_logger
 from .fetch import FetchError, fetch_json
-from .principals import Principal
+from .principals import Principal, VerifiedTokens
 
 __all__ = ["Introspection"]
 
@@ -45,15 +42,9 @@ class Introspection:
         self.issuer = None if issuer is None else check_url(issuer, "issuer=")
         if not 0 <= cache_seconds <= _MOST_SECONDS:
             raise ValueError(f"cache_seconds must be 0 to {_MOST_SECONDS:g}, not {cache_seconds!r}")
-        self._cache_seconds = cache_seconds
-        self._clock = clock
+        self._cache = VerifiedTokens(cache_seconds, _MOST_CACHED, clock)
         #: Of the tokens that were refused, which anyone can send.
         self._log = PeerLog()
-        #: Guards ``_cache``; held for dictionary operations only.
-        self._lock = new_lock()
-        #: By the digest of a token: its principal, and from when until when the entry is valid (AUTH-18). The first time is
-        #: kept since the clock can be set back.
-        self._cache: "OrderedDict[bytes, Tuple[Principal, float, float]]" = OrderedDict()
 
     def __repr__(self) -> str:
         return f"<Introspection at {shown(self._url)}>"
@@ -63,26 +54,12 @@ class Introspection:
 
         :raises OSError: the authorization server cannot be reached, or its answer is not usable.
         """
-        digest = hashlib.sha256(token.encode("utf-8")).digest()
-        with self._lock:
-            cached = self._cache.get(digest)
-            if cached is not None and cached[1] <= self._clock() < cached[2]:
-                return cached[0]
-            self._cache.pop(digest, None)
-        principal = self._principal(self._ask(token))
-        if principal is not None and self._cache_seconds:
-            self._remember(digest, principal)
+        digest, principal = self._cache.find(token)
+        if principal is None:
+            principal = self._principal(self._ask(token))
+            if principal is not None:
+                self._cache.add(digest, principal)
         return principal
-
-    def _remember(self, digest: bytes, principal: Principal) -> None:
-        now = self._clock()
-        until = now + self._cache_seconds
-        if principal.expires_at is not None:
-            until = min(until, principal.expires_at)
-        with self._lock:
-            self._cache[digest] = (principal, now, until)
-            while len(self._cache) > _MOST_CACHED:
-                self._cache.popitem(last=False)
 
     def _ask(self, token: str) -> Mapping[str, Any]:
         status, answer = fetch_json(self._url, "the introspection endpoint",

@@ -5,18 +5,21 @@ Needs the package PyJWT; only servers that use :class:`JWTVerifier` load it.
 
 import json
 import time
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...protocol.http.wellknown import check_url
 from ...rpc.tracing import INFO, PeerLog, get_logger
 from .keysets import ALGORITHMS, Key, KeySet, fitting, metadata_keys_url, read_keys
-from .principals import Principal
+from .principals import Principal, VerifiedTokens
 
 __all__ = ["JWTVerifier"]
 
 _log = get_logger(__name__)
 #: The most seconds of leeway for clocks that differ (AUTH-04).
 _MAX_LEEWAY_SECONDS = 60.0
+#: Seconds for which a valid token is not verified again, and how many tokens that holds for at most.
+_CACHE_SECONDS = 60.0
+_MOST_CACHED = 10_000
 #: Times from the year 5138 on are not valid.
 _LATEST = 1e11
 #: Claims that only tokens for other purposes have (AUTH-08).
@@ -40,7 +43,7 @@ class JWTVerifier:
     """Verifies access tokens that an authorization server has signed.
 
     The audience is checked by :class:`BearerAuth`. Only the issuer's keys are used; keys or URLs in a token's header are
-    ignored.
+    ignored. A token that is valid is not verified again for a minute, unless it expires or the keys are fetched again.
 
     :param issuer: the issuer identifier; must equal the token's ``iss`` character by character.
     :param jwks_url: the URL of the issuer's keys. Default: taken from the issuer's metadata.
@@ -82,16 +85,19 @@ class JWTVerifier:
         self._log = PeerLog()
         if keys is not None and jwks_url is not None:
             raise ValueError("give keys= or jwks_url=, not both")
-        self._find = self._finder(None if keys is None else read_keys(keys), jwks_url)
+        self._cache = VerifiedTokens(_CACHE_SECONDS, _MOST_CACHED, clock)
+        #: Given, or to be fetched.
+        self._keys: Union[List[Key], KeySet] = self._key_set(jwks_url) if keys is None else read_keys(keys)
 
-    def _finder(self, given: Optional[List[Key]], url: Optional[str]) -> Callable[[Optional[str], str], List[Key]]:
-        if given is not None:
-            known = given
-            return lambda id, algorithm: fitting(known, id, algorithm)
+    def _key_set(self, url: Optional[str]) -> KeySet:
         if url is not None:
             at = check_url(url, "jwks_url=")
-            return KeySet(lambda until: at).find
-        return KeySet(lambda until: metadata_keys_url(self.issuer, until)).find
+            return KeySet(lambda until: at)
+        return KeySet(lambda until: metadata_keys_url(self.issuer, until))
+
+    def _fresh_keys(self) -> Optional[Sequence[Key]]:
+        """Return the keys that tokens are verified by now; None if they have to be fetched."""
+        return self._keys if isinstance(self._keys, list) else self._keys.fresh
 
     def __repr__(self) -> str:
         return f"<JWTVerifier of {self.issuer}>"
@@ -101,16 +107,25 @@ class JWTVerifier:
 
         :raises OSError: the issuer's keys cannot be fetched.
         """
+        fresh = self._fresh_keys()
+        digest, principal = self._cache.find(token, fresh)
+        if principal is not None:
+            return principal
         try:
-            return self._principal(self._claims(token))
+            claims, key = self._claims(token)
+            principal = self._principal(claims)
         except _Invalid as error:
             self._log.log(_log, INFO, "a token was refused: " + error.why, *error.values)
             return None
+        fresh = self._fresh_keys()
+        if fresh is not None and any(one is key for one in fresh):  # another thread may have fetched others meanwhile
+            self._cache.add(digest, principal, fresh)
+        return principal
 
     # --- the signature ----------------------------------------------------------------------------------------
 
-    def _claims(self, token: str) -> Dict[str, Any]:
-        """Return the claims of a token, after its signature has been verified."""
+    def _claims(self, token: str) -> Tuple[Dict[str, Any], Key]:
+        """Return the claims of a token, after its signature has been verified, and the key that has verified it."""
         from jwt import PyJWTError
 
         try:
@@ -125,9 +140,10 @@ class JWTVerifier:
             raise _Invalid("its header asks for extensions")
         if self._types is not None and _short_type(header.get("typ")) not in self._types:
             raise _Invalid("its type is %.50r", str(header.get("typ")))
-        for key in self._find(id if isinstance(id, str) else None, algorithm):
+        named = id if isinstance(id, str) else None
+        for key in fitting(self._keys, named, algorithm) if isinstance(self._keys, list) else self._keys.find(named, algorithm):
             try:
-                return _object(self._jws.decode(token, key.key, algorithms=[algorithm]))
+                return _object(self._jws.decode(token, key.key, algorithms=[algorithm])), key
             except (PyJWTError, ValueError, TypeError) as error:
                 _log.debug("a key does not fit a token: %s", type(error).__name__)
         raise _Invalid("its signature is not by one of the issuer's keys")

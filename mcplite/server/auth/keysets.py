@@ -150,21 +150,38 @@ def metadata_keys_url(issuer: str, until: float) -> str:
     :param until: the :func:`deadline` for fetching the metadata.
     :raises FetchError: there is no metadata, it belongs to another issuer, or it does not name the URL.
     """
+    failures: List[FetchError] = []
     for url in issuer_metadata_urls(issuer):
-        status, found = fetch_json(url, "the metadata of the authorization server", until=until)
-        if 400 <= status < 500:
-            continue
-        if status != 200 or not isinstance(found, dict):
-            raise FetchError(f"the metadata of the authorization server at {url} could not be fetched (status {status})")
-        if found.get("issuer") != issuer:
-            # RFC 8414, section 3.3: such metadata must not be used.
-            raise FetchError(f"the metadata at {url} is of the issuer {str(found.get('issuer'))[:200]!r}, not of {issuer!r};"
-                             " issuers are compared character by character")
         try:
-            return check_url(found.get("jwks_uri", ""), "jwks_uri")
-        except ValueError as error:
-            raise FetchError(f"the metadata at {url} does not say where the keys are: {error}") from error
+            found = _keys_url_at(url, issuer, until)
+        except FetchError as error:  # such as a page, a redirect or an error of a gateway
+            failures.append(error)
+            continue
+        if found is not None:
+            return found
+    if failures:
+        raise failures[0]
     raise FetchError(f"the authorization server {issuer} has no metadata at its well-known URLs; give jwks_url=")
+
+
+def _keys_url_at(url: str, issuer: str, until: float) -> Optional[str]:
+    """Return the URL of the keys from the metadata at one URL; None if there is no metadata.
+
+    :raises FetchError: as for :func:`metadata_keys_url`.
+    """
+    status, found = fetch_json(url, "the metadata of the authorization server", until=until)
+    if 400 <= status < 500:
+        return None
+    if status != 200 or not isinstance(found, dict):
+        raise FetchError(f"the metadata of the authorization server at {url} could not be fetched (status {status})")
+    if found.get("issuer") != issuer:
+        # RFC 8414, section 3.3: such metadata must not be used.
+        raise FetchError(f"the metadata at {url} is of the issuer {str(found.get('issuer'))[:200]!r}, not of {issuer!r};"
+                         " issuers are compared character by character")
+    try:
+        return check_url(found.get("jwks_uri", ""), "jwks_uri")
+    except ValueError as error:
+        raise FetchError(f"the metadata at {url} does not say where the keys are: {error}") from error
 
 
 class KeySet:
@@ -190,15 +207,21 @@ class KeySet:
     def _let_go(self, owner: int) -> None:
         self._fetching = False  # a forked process does not have the fetching thread
 
+    @property
+    def fresh(self) -> Optional[Tuple[Key, ...]]:
+        """The set that was fetched last; None if it is due to be fetched again."""
+        keys = self._keys
+        return keys if self._clock() - self._fetched < _FRESH else None
+
     def find(self, id: Optional[str], algorithm: str) -> List[Key]:
         """Return the keys that a token may be signed with; empty if the current set has none.
 
         :raises FetchError: no set could be fetched.
         """
-        keys = self._keys
+        keys = self.fresh
         if keys is not None:
             found = fitting(keys, id, algorithm)
-            if found and self._clock() - self._fetched < _FRESH:
+            if found:
                 return found
         return fitting(self._renewed(), id, algorithm)
 

@@ -187,6 +187,62 @@ def test_missing_packages_are_named_with_the_pip_command(mint, monkeypatch, miss
         JWTVerifier(issuer=mint.issuer, keys=mint.jwks())
 
 
+# --- tokens that were verified lately -------------------------------------------------------------------
+
+
+class Clock:
+    now = float(NOW)
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The signatures that are verified, each as the token that has it."""
+    import jwt
+
+    real, seen = jwt.PyJWS.decode, []
+    monkeypatch.setattr(jwt.PyJWS, "decode", lambda self, token, *rest, **named: (
+        seen.append(token), real(self, token, *rest, **named))[1])
+    return seen
+
+
+def test_a_token_is_verified_once_a_minute_and_not_after_its_end(mint, counted):
+    # AUTH-04, AUTH-18
+    clock = Clock()
+    verify = JWTVerifier(issuer=mint.issuer, keys=mint.jwks(), clock=clock, leeway=0)
+    lasting, short = mint.token(iat=NOW, exp=NOW + 3600), mint.token(iat=NOW, exp=NOW + 20)
+    for _ in range(5):
+        assert verify(lasting).subject == verify(short).subject == "ada"
+    assert counted == [lasting, short]
+    clock.now += 19.9
+    assert verify(short) and len(counted) == 2
+    clock.now += 0.1
+    assert verify(short) is None and verify(short) is None and verify(lasting) and len(counted) == 4
+    clock.now += 40
+    assert verify(lasting) and verify(lasting) and len(counted) == 5
+    clock.now -= 41  # set back
+    assert verify(lasting) and len(counted) == 6
+
+
+def test_what_is_verified_once_is_that_token_only(mint, verify, counted):
+    good = mint.token()
+    assert verify(good)
+    wrong = [token for kind, token in mint.wrong().items() if kind not in BEARER_WRONG_FOR_ITSELF]
+    for token in (good[:-4] + "AAAA", good + "A", good.upper(), *wrong):
+        assert verify(token) is None and verify(token) is None
+    assert verify(good).subject == "ada" and counted.count(good) == 1 and good not in repr(vars(verify))
+
+
+def test_the_tokens_that_were_verified_are_bounded(mint, counted, monkeypatch):
+    monkeypatch.setattr(jwt_module, "_MOST_CACHED", 3)
+    verify = JWTVerifier(issuer=mint.issuer, keys=mint.jwks())
+    tokens = [mint.token(jti=str(number)) for number in range(5)]
+    assert all(map(verify, tokens)) and len(verify._cache) == 3
+    assert verify(tokens[4]) and len(counted) == 5 and verify(tokens[0]) and len(counted) == 6
+
+
 def test_many_threads_verify_at_once(mint, verify):
     token, found = mint.token(), []
     threads = [threading.Thread(target=lambda: found.append(verify(token).subject)) for _ in range(8)]

@@ -124,6 +124,28 @@ def test_a_revoked_key_is_dropped(mint, login, kept):
     assert kept.find("rsa", "RS256") == [] and kept.find("ec", "ES256")
 
 
+def test_a_token_of_a_key_that_is_gone_is_refused_as_soon_as_that_is_known(mint, login):
+    # AUTH-07: tokens that were verified a moment ago are those of the set of that moment.
+    clock = Clock()
+    verify = JWTVerifier(issuer=mint.issuer, jwks_url=login.origin + "/keys", algorithms=["RS256", "ES256"])
+    verify._keys._clock = clock
+    old, new = mint.token(), mint.token("ec", "ES256")
+    assert verify(old) and verify(old) and login.count == 1
+    login.keys = mint.jwks("ec")
+    assert verify(old) and login.count == 1  # not known yet
+    clock.now += 60
+    assert verify(new) and login.count == 2
+    assert verify(old) is None and verify(new)
+    login.keys = mint.jwks("rsa")
+    clock.now += 599
+    assert verify(new) and login.count == 2
+    clock.now += 1
+    assert verify(new) is None and verify(old) and login.count == 3  # that it was verified just now does not count
+    login.keys, login.status = mint.jwks("ec"), 500
+    clock.now += 700
+    assert verify(old) and verify(old) and login.count == 4  # the set that was there is used, and asked for once a minute
+
+
 def test_a_set_outlives_a_failing_server_for_a_day(login, kept, caplog):
     assert kept.find("rsa", "RS256")
     login.status = 500
@@ -236,6 +258,26 @@ def test_metadata_of_another_issuer_is_not_used(login, document, said):
     with pytest.raises(FetchError, match=said):
         metadata_keys_url(issuer, deadline())
     assert login.count == 0
+
+
+@pytest.mark.parametrize("useless", [
+    b"<html></html>", b"", b"[]", b"{}", 204, 302, 404, 500, 502, {"issuer": "https://other.example"},
+    {"jwks_uri": ""}, {"jwks_uri": None}, {"jwks_uri": 5},
+])
+def test_something_useless_in_place_of_metadata_leads_to_the_next_url(login, useless):
+    issuer = login.origin
+
+    def play(request, answer):
+        if request.path == OAUTH and isinstance(useless, int):
+            return answer.status(useless, Location="/login")
+        if request.path == OAUTH and isinstance(useless, bytes):
+            return answer.status(200, useless, Content_Type="text/html")
+        known = {"issuer": issuer, "jwks_uri": login.origin + "/keys"}
+        return answer.json({**known, **useless} if request.path == OAUTH else known)
+
+    login._play = play
+    assert metadata_keys_url(issuer, deadline()) == login.origin + "/keys"
+    assert [request.path for request in login.requests] == [OAUTH, OPENID]
 
 
 def test_missing_and_failing_metadata_is_an_error(login):
