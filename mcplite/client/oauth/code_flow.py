@@ -213,36 +213,41 @@ class OAuth(Grant):
             # AUC-12
             raise AuthError(f"{server.issuer} does not say that it supports PKCE with S256 (code_challenge_methods_supported),"
                             " without which a login is not safe")
-        known = self._known(server)
-        try:
-            return self._visit(request, known, [])
-        except AuthError as error:
-            scopes = request.scopes if error.error == "invalid_scope" else []
-            client = request.client
-            registered = client is not None and bool(client.redirect_uris)
-            if not registered or not (scopes or client is known and error.error in _UNKNOWN_CLIENT):
-                raise
-            _log.info("%s; this client registers again, and the user is asked once more", error)
-        return self._visit(request, None, scopes)
+        known, may_repeat = self._known(server), True
+        scopes: Sequence[str] = ()
+        while True:
+            preferred = self._redirect_uri or (known.redirect_uris[0] if known is not None and known.redirect_uris else None)
+            with self._user_agent().begin(preferred, urlsplit(request.resource.resource).netloc) as visit:
+                try:
+                    credentials = self._log_in(request, known, visit, scopes)
+                except AuthError as error:
+                    may_repeat = may_repeat and self._wants_registration(error, request, known)
+                    visit.failed(f"another page opens to log in at, since {error}" if may_repeat else str(error))
+                    if not may_repeat:
+                        raise
+                    _log.info("this client registers again, and the user is asked once more: %s", error)
+                    scopes = request.scopes if error.error == "invalid_scope" else ()
+                else:
+                    visit.succeeded()
+                    return credentials
+            known, may_repeat = None, False
 
-    def _visit(self, request: TokenRequest, known: Optional[ClientIdentity], scopes: Sequence[str]) -> Credentials:
+    @staticmethod
+    def _wants_registration(error: AuthError, request: TokenRequest, known: Optional[ClientIdentity]) -> bool:
+        """Return whether another registration may help after a failed login: with scopes, or of a client that is forgotten."""
+        if request.client is None or not request.client.redirect_uris:
+            return False
+        return bool(request.scopes) if error.error == "invalid_scope" else (
+            request.client is known and error.error in _UNKNOWN_CLIENT)
+
+    def _log_in(self, request: TokenRequest, known: Optional[ClientIdentity], visit: "Visit",
+                scopes: Sequence[str]) -> Credentials:
         """Have the user log in once.
 
         :param known: the client; None to register one, for these scopes.
         """
-        preferred = self._redirect_uri or (known.redirect_uris[0] if known is not None and known.redirect_uris else None)
-        with self._user_agent().begin(preferred, urlsplit(request.resource.resource).netloc) as visit:
-            try:
-                credentials = self._log_in(request, known, visit, scopes)
-            except AuthError as error:
-                visit.failed(str(error))
-                raise
-            visit.succeeded()
-            return credentials
-
-    def _log_in(self, request: TokenRequest, known: Optional[ClientIdentity], visit: "Visit",
-                scopes: Sequence[str]) -> Credentials:
-        server, client, request.client = request.server, known, None
+        server, client = request.server, known
+        request.client, request.user_agreed = None, False
         if self._redirect_uri is not None and _with_port(self._redirect_uri, visit) != visit.redirect_uri:
             raise AuthError(f"the browser cannot come back to {self._redirect_uri}: its port is taken, or it does not lead to"
                             " this machine; free it, give another redirect_uri=, or ask=")

@@ -134,8 +134,12 @@ def test_an_unknown_client_registers_again_once_after_a_redirect_that_says_so(au
 
     auth.on_authorize = strict
     user.visits.clear()
-    oauth(user, store=store).login(script.url)
+    window = Window(user)
+    mcplite.OAuth(ask=window, store=store).login(script.url)
     assert len(auth.registered) == len(user.visits) == 2
+    assert [entry if isinstance(entry, str) else entry[0] for entry in window.log] == [
+        "begin", "failed", "closed", "begin", "succeeded", "closed"]
+    assert window.log[1][1].startswith("another page opens to log in at, since ") and code in window.log[1][1]
     known |= {"client-2", "client-3"}
     with pytest.raises(mcplite.AuthError, match=code):
         oauth(user, store=store).login(script.url)
