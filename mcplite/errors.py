@@ -215,6 +215,8 @@ class TransportError(MCPError):
 
     #: Whether an idle connection was closed without a response, so that a request that may run twice can be sent again.
     stale = False
+    #: The status of the HTTP response that the error comes from; 0 if none came.
+    status = 0
 
     def of_second_attempt(self, first: "TransportError") -> "TransportError":
         """Return the error of a request that was sent again: this one, whose text says what happened to the *first* attempt."""

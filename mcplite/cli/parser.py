@@ -93,8 +93,8 @@ stdin stop the bridge, and the processes that it has started.
 NAMES = {
     "auth": "--header 'Authorization: Bearer ...'", "client_id": "--client-id", "client_metadata_url": "--client-metadata-url",
     "client_name": "--client-name", "client_secret": "--client-secret-env", "cwd": "--cwd", "env": "--env",
-    "issuer": "--issuer", "redirect_uri": "--redirect-uri", "revision": "--revision", "timeout": "--timeout",
-    "max_timeout": "--max-timeout",
+    "issuer": "--issuer", "max_timeout": "--max-timeout", "redirect_uri": "--redirect-uri", "revision": "--revision",
+    "scopes": "--scope", "timeout": "--timeout",
 }
 #: By name: what a command is for, and the words that it takes.
 _COMMANDS: Dict[str, Tuple[str, str]] = {

@@ -137,7 +137,7 @@ class OriginClient:
                 # AUTH-39: another path of the same origin may be another server.
                 raise TransportError(f"{shown(first)} redirects to {shown(at)[:200]!r}, which its token is not for; use that"
                                      " URL if it is the server's")
-        raise TransportError(f"{shown(self.url)} redirects in a circle")
+        raise _not_followed(reply, f"{shown(self.url)} redirects in a circle")
 
     def _redirected(self, reply: Reply, method: str, at: str) -> str:
         """Return the URL that a redirect leads to.
@@ -149,13 +149,13 @@ class OriginClient:
             target = urljoin(at, reply.headers["location"])
             shown(target)
         except ValueError as error:
-            raise TransportError(f"{shown(at)} redirects to something that is not a URL: {error}") from error
+            raise _not_followed(reply, f"{shown(at)} redirects to something that is not a URL: {error}") from error
         if reply.status in (301, 302, 303) and method != "GET":
-            raise TransportError(f"{shown(at)} answered {method} with a redirect ({reply.status}) to {shown(target)[:200]!r},"
-                                 " which would make a GET of it; use that URL if it is the server's")
+            raise _not_followed(reply, f"{shown(at)} answered {method} with a redirect ({reply.status}) to"
+                                f" {shown(target)[:200]!r}, which would make a GET of it; use that URL if it is the server's")
         if not self._is_same_origin(target):
-            raise TransportError(f"{shown(at)} redirects to another origin, {shown(target)[:200]!r}; credentials do not go"
-                                 " there, so use that URL if you trust it")
+            raise _not_followed(reply, f"{shown(at)} redirects to another origin, {shown(target)[:200]!r}; credentials do not"
+                                " go there, so use that URL if you trust it")
         return target
 
     def _send_once(self, exchange: Exchange, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes],
@@ -256,6 +256,13 @@ def _origin(url: str) -> Tuple[str, str, Optional[int]]:
     if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
         raise ValueError(f"{shown(url)[:200]!r} is not a server URL; write 'https://host/path'")
     return parts.scheme, parts.hostname, parts.port or DEFAULT_PORTS[parts.scheme]
+
+
+def _not_followed(reply: Reply, text: str) -> TransportError:
+    """Return the error for a redirect that is not followed."""
+    error = TransportError(text)
+    error.status = reply.status
+    return error
 
 
 def _user_agent() -> str:

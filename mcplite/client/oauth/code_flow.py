@@ -285,7 +285,7 @@ class OAuth(Grant):
         """Return the client's identity, if it is known before the user is asked (AUC-56)."""
         if self._client_id is not None:
             method = choose_method(server.methods, True, server.issuer) if self._client_secret else "none"
-            return ClientIdentity(server.issuer, self._client_id, self._client_secret, method)
+            return ClientIdentity(server.issuer, self._client_id, self._client_secret, method, guessed=True)
         if self._document_url is not None and server.accepts_client_documents:
             return ClientIdentity(server.issuer, self._document_url)
         return find_registration(self.store, server.issuer, self._redirect_uri)

@@ -164,7 +164,7 @@ def find_server(web: Web, issuer: str, described: bool, headers: Mapping[str, st
         named = document.get("issuer")
         if isinstance(named, str) and same_issuer(named, issuer):
             return _server(document, named, described)
-        if document:
+        if "issuer" in document:
             foreign.append(f"{candidate} is of {str(named)[:200]!r}")
     if foreign:
         raise AuthError(f"no metadata was found of the authorization server {issuer[:200]!r}: {'; '.join(foreign)}")

@@ -135,7 +135,8 @@ def register(web: Web, server: AuthorizationServer, metadata: Dict[str, Any], st
             "invalid_redirect_uri": OptionText(f"; it was asked for {', '.join(metadata['redirect_uris'])}: see ",
                                                Option("redirect_uri")),
             "invalid_client_metadata": OptionText("; see ", Option("client_name"), ", ", Option("redirect_uri"),
-                                                  " and application_type="),
+                                                  " and application_type=") if "scope" not in metadata else OptionText(
+                f"; it was asked for the scopes {metadata['scope'][:200]}: see ", Option("scopes")),
         }.get(answer.error, by_hand)
         raise AuthError(OptionText(f"{server.issuer} did not register this client: {answer.explain()}", hint),
                         error=answer.error)
@@ -152,8 +153,9 @@ def _identity(document: Mapping[str, Any], server: AuthorizationServer, metadata
         raise AuthError(f"{issuer} answered a registration with a client_id of {len(id)} characters, which is not used; it may"
                         f" have {_LONGEST_ID}")
     has_secret = isinstance(secret, str) and bool(secret)
-    method = document.get("token_endpoint_auth_method") or metadata["token_endpoint_auth_method"]
-    if method == "none" and has_secret and not document.get("token_endpoint_auth_method"):
+    named = document.get("token_endpoint_auth_method")
+    method = named or metadata["token_endpoint_auth_method"]
+    if method == "none" and has_secret and not named:
         # RFC 7591, section 2: without a method it is the first of these.
         method = next((method for method in _SECRET_METHODS if method in server.methods), _SECRET_METHODS[0])
     if method not in _METHODS:
@@ -164,5 +166,6 @@ def _identity(document: Mapping[str, Any], server: AuthorizationServer, metadata
     registered: List[str] = [uri for uri in uris if isinstance(uri, str)] if isinstance(uris, list) else []
     end = document.get("client_secret_expires_at")
     lasting = isinstance(end, bool) or not isinstance(end, (int, float)) or not 0 < end < _LATEST
-    return ClientIdentity(issuer, id, secret if has_secret else None, str(method),
-                          registered or list(metadata["redirect_uris"]), None if lasting else float(end))  # type: ignore[arg-type]
+    return ClientIdentity(
+        issuer, id, secret if has_secret else None, str(method), registered or list(metadata["redirect_uris"]),
+        None if lasting else float(end), True if has_secret and not named else None)  # type: ignore[arg-type]

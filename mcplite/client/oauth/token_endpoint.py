@@ -23,6 +23,8 @@ _LEEWAY = 10.0
 #: The ways to authenticate by a secret; the third is the first with the client's id in the form as well, where servers of the
 #: official Python SDK look for it, while others refuse an id in both places.
 _BASIC, _POST, _BASIC_AND_ID = "client_secret_basic", "client_secret_post", "client_secret_basic and client_id"
+#: Codes of an answer to a client that has sent its secret, or its id, in a way that the server does not read.
+_WRONG_CLIENT = frozenset({"invalid_client", "unauthorized_client", "invalid_request"})
 #: Codes by which a server says with 200 that a refresh token may be good later.
 _FOR_NOW = frozenset({"server_error", "temporarily_unavailable", "slow_down"})
 
@@ -40,6 +42,8 @@ class ClientIdentity:
     redirect_uris: List[str] = field(default_factory=list)
     #: Epoch seconds at which the secret ends; None for never.
     expires_at: Optional[float] = None
+    #: True if no answer of the server named the method, so that it may expect the secret in another way.
+    guessed: Optional[bool] = None
 
     @property
     def expired(self) -> bool:
@@ -144,7 +148,7 @@ class TokenEndpoint:
             latest = self._ask_as(way, url, what, client, fields)
             if answer is None or latest.error != "invalid_request":  # of servers that refuse an id in both places
                 answer = latest
-            if latest.accepted or latest.status != 401 and latest.error not in ("invalid_client", "invalid_request"):
+            if latest.error not in _WRONG_CLIENT and (latest.status != 401 or latest.error):
                 break
         assert answer is not None
         return answer
@@ -153,7 +157,7 @@ class TokenEndpoint:
         """Return the ways in which a client may authenticate, the one to begin with first."""
         ways = [client.method]
         if client.method in (_BASIC, _POST):
-            if not client.redirect_uris:  # it was registered by hand, for a method that is not known here
+            if client.guessed:
                 ways += [method for method in (_BASIC, _POST) if method not in ways and method in self._server.methods]
             if _BASIC in ways:
                 ways.append(_BASIC_AND_ID)

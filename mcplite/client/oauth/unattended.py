@@ -46,7 +46,7 @@ class _Unattended(Grant):
 
     def _client(self, server: AuthorizationServer) -> ClientIdentity:
         method = choose_method(server.methods, True, server.issuer) if self._client_secret else "none"
-        return ClientIdentity(server.issuer, self._client_id, self._client_secret, method)
+        return ClientIdentity(server.issuer, self._client_id, self._client_secret, method, guessed=True)
 
 
 class ClientCredentials(_Unattended):

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Type, Union
 from urllib.parse import urlencode, urlsplit
 
-from ...errors import AuthError, MCPError, TransportError
+from ...errors import AuthError, MCPError, ProtocolError, TransportError
 from ...net.exchange import Exchange, Stopped
 from ...net.origin_client import OriginClient
 from ...net.reply import Reply
@@ -259,7 +259,9 @@ class Web:
             return self._client_for(url).send(self._exchange(url, what), method, url, headers, body)
         except AuthError:
             raise
-        except (TransportError, OSError, ValueError) as error:  # requests refuses some hosts that check_url allows
+        except TransportError as error:
+            raise AuthError(f"{what} could not be reached: {error}", status=error.status) from error
+        except (OSError, ValueError) as error:  # requests refuses some hosts that check_url allows
             raise AuthError(f"{what} could not be reached: {error}") from error
 
     def _document(self, reply: Reply, what: str) -> Optional[Dict[str, Any]]:
@@ -268,7 +270,9 @@ class Web:
         except (AuthError, Stopped):
             raise
         except MCPError as error:
-            raise AuthError(f"{what} could not be read: {error}") from error
+            # It has come, but is too large or compressed; or it was cut off.
+            status = reply.status if isinstance(error, ProtocolError) else 0
+            raise AuthError(f"{what} could not be read: {error}", status=status) from error
         finally:
             reply.close()
         try:

@@ -25,6 +25,10 @@ class Pages(WebScript):
         page = self.pages.get(request.path, 404)
         if isinstance(page, int):
             answer.status(page)
+        elif isinstance(page, str):
+            answer.status(302, Location=page)
+        elif page is None:
+            answer.status(200, b"\x1f\x8b", Content_Encoding="gzip")
         elif isinstance(page, bytes):
             answer.status(200, page, Content_Type="text/html")
         else:
@@ -95,14 +99,15 @@ def test_a_missing_document_leads_to_the_next_url(script, web, status):
 
 
 #: What some servers give in place of metadata: a page of their own, or of a login, an error of a gateway, nothing.
-USELESS = [401, 404, 301, 302, 307, 204, 202, b"<html>", b"", b"[]", b"null", b'"x"', b'{"resource":', b"\xff", {}]
+USELESS = [401, 404, 301, 302, 307, 204, 202, b"<html>", b"", b"[]", b"null", b'"x"', b'{"resource":', b"\xff", {},
+           {"error": "not_found"}, b"<html>" + bytes(1 << 20), "https://login.example/", "/.well-known/again", "http://[", None]
 
 
 @pytest.mark.parametrize("page", [*USELESS, 500, 502, 503, 504])
 def test_something_useless_leads_to_the_next_url(script, web, page):
-    script.pages.update({f"{RESOURCE}/mcp": page, RESOURCE: about(script)})
+    script.pages.update({f"{RESOURCE}/mcp": page, RESOURCE: about(script), "/.well-known/again": page})
     assert find_resource(web, script.url, None, VERSION) == ProtectedResource(script.url, [script.origin])
-    assert script.asked == [f"{RESOURCE}/mcp", RESOURCE]
+    assert (script.asked[0], script.asked[-1]) == (f"{RESOURCE}/mcp", RESOURCE)
     script.pages.update({"/named": page, f"{RESOURCE}/mcp": about(script)})
     named = challenge(resource_metadata=f"{script.origin}/named")
     assert find_resource(web, script.url, named, VERSION) == ProtectedResource(script.url, [script.origin])
@@ -112,7 +117,7 @@ def test_something_useless_leads_to_the_next_url(script, web, page):
 
 @pytest.mark.parametrize("page", USELESS)
 def test_a_server_with_something_useless_everywhere_has_no_metadata(script, web, page):
-    script.pages.update(dict.fromkeys([f"{RESOURCE}/mcp", RESOURCE, OAUTH, OPENID], page))
+    script.pages.update(dict.fromkeys([f"{RESOURCE}/mcp", RESOURCE, OAUTH, OPENID, "/.well-known/again"], page))
     found = find_resource(web, script.url, None, VERSION)
     assert found == ProtectedResource(script.url, [script.origin], described=False)
     assert find_server(web, script.origin, found.described, VERSION).token_endpoint == f"{script.origin}/token"

@@ -179,7 +179,17 @@ def test_a_secret_is_used_as_it_was_registered(office, web, store, said, secret,
 def test_a_secret_without_a_method_is_used_as_the_server_can(office, web, store, methods, asked, method):
     office.said = {"client_id": "c1", "client_secret": "s"}
     client = register(web, office.server(methods=methods), client_metadata("x", [REDIRECT], method=asked), store)
-    assert (client.secret, client.method) == ("s", method)
+    assert (client.secret, client.method, client.guessed) == ("s", method, True)
+    assert find_registration(store, office.origin, REDIRECT) == client
+    office.said["token_endpoint_auth_method"] = method
+    named = register(web, office.server(methods=methods), client_metadata("x", [REDIRECT], method=asked), store)
+    assert (named.method, named.guessed) == (method, None)
+
+
+def test_scopes_that_are_refused_are_named(office, web, store):
+    office.status, office.said = 400, {"error": "invalid_client_metadata", "error_description": "no such scope"}
+    with pytest.raises(mcplite.AuthError, match="no such scope; it was asked for the scopes read write: see scopes="):
+        register(web, office.server(), client_metadata("x", [REDIRECT], scopes=["read", "write"]), store)
 
 
 def test_a_huge_id_is_refused_and_not_kept(office, web, store):

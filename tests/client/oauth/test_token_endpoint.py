@@ -274,8 +274,8 @@ def test_a_token_comes_with_any_status_of_success(counter, endpoint, status):
 WRONG = (401, {"error": "invalid_client"}, {})
 
 
-def by_hand(counter, method="client_secret_basic", *uris):
-    return ClientIdentity(counter.origin, "c1", "s3cret", method, list(uris))
+def by_hand(counter, method="client_secret_basic", guessed=True):
+    return ClientIdentity(counter.origin, "c1", "s3cret", method, guessed=guessed)
 
 
 def how(counter):
@@ -287,11 +287,11 @@ def how(counter):
 
 @pytest.mark.parametrize("refusal", [
     WRONG, (400, {"error": "invalid_client"}, {}), (401, b"", {}), (401, {"error": "unauthorized_client"}, {}),
-    (200, {"error": "invalid_client"}, {})])
+    (200, {"error": "invalid_client"}, {}), (400, {"error": "invalid_request"}, {})])
 def test_the_id_of_a_client_is_repeated_in_the_form(counter, endpoint, refusal):
     # Servers of the official Python SDK look for it there.
     counter.said = [refusal, TOKEN]
-    endpoint.request(by_hand(counter, "client_secret_basic", "http://127.0.0.1/callback"), RESOURCE, CODE, [])
+    endpoint.request(by_hand(counter, guessed=None), RESOURCE, CODE, [])
     assert how(counter) == ["header ", "header id"]
     counter.said = [refusal, b""]
     counter.requests.clear()
@@ -319,7 +319,7 @@ def test_a_client_that_registered_for_a_method_uses_that_one(counter, web):
     counter.said = [WRONG]
     endpoint = TokenEndpoint(web, counter.server(methods=["client_secret_post", "client_secret_basic"]))
     with pytest.raises(mcplite.AuthError, match="invalid_client"):
-        endpoint.request(by_hand(counter, "client_secret_post", "http://127.0.0.1/callback"), RESOURCE, CODE, [])
+        endpoint.request(by_hand(counter, "client_secret_post", None), RESOURCE, CODE, [])
     assert how(counter) == ["id secret"]
 
 
@@ -327,9 +327,12 @@ def test_a_server_that_refuses_an_id_in_both_places_is_quoted_for_the_first_refu
     counter.said = [WRONG, (400, {"error": "invalid_request"}, {})]
     with pytest.raises(mcplite.AuthError, match="invalid_client"):
         endpoint.request(by_hand(counter), RESOURCE, CODE, [])
-    counter.said = [WRONG, (400, {"error": "invalid_grant"}, {})]  # this one has found the client
-    with pytest.raises(mcplite.AuthError, match="invalid_grant"):
-        endpoint.request(by_hand(counter), RESOURCE, CODE, [])
+    for found in ((400, {"error": "invalid_grant"}, {}), (401, {"error": "invalid_grant"}, {})):  # those have found the client
+        counter.requests.clear()
+        counter.said = [WRONG, found]
+        with pytest.raises(mcplite.AuthError, match="invalid_grant"):
+            endpoint.request(by_hand(counter), RESOURCE, CODE, [])
+        assert len(counter.requests) == 2
 
 
 @pytest.mark.parametrize("status, error, ends", [

@@ -315,8 +315,9 @@ def test_no_redirect_leads_elsewhere():
                        "ftp://x/",
                        "file:///etc/passwd", "http://user@127.0.0.1:1/", "//evil.example/page"):
             with Pages(page=lambda request, answer: answer.status(307, Location=target)) as script:
-                with pytest.raises(mcplite.AuthError, match="redirects to another origin"):
+                with pytest.raises(mcplite.AuthError, match="redirects to another origin") as caught:
                     fetch(script)
+                assert caught.value.status == 307
                 with Web(script.url) as web, pytest.raises(mcplite.AuthError, match="redirects to another origin"):
                     web.post_form(f"{script.origin}/page", WHAT, {"code": "s3cret"})
     assert other.requests == []
@@ -326,8 +327,9 @@ def test_no_redirect_leads_elsewhere():
                                     "http://h:x/"])
 def test_a_redirect_to_something_that_is_not_a_url_is_an_error(target):
     with Pages(page=lambda request, answer: answer.status(302, Location=target)) as script:
-        with pytest.raises(mcplite.AuthError, match="redirect"):
+        with pytest.raises(mcplite.AuthError, match="redirect") as caught:
             fetch(script)
+        assert caught.value.status == 302
 
 
 def test_a_redirect_makes_no_get_of_a_post():
@@ -346,8 +348,9 @@ def test_a_post_is_repeated_where_it_is_sent_within_the_origin():
 
 def test_redirects_in_circles_end():
     with Pages(page=lambda request, answer: answer.status(302, Location="/page")) as script:
-        with pytest.raises(mcplite.AuthError, match="in a circle"):
+        with pytest.raises(mcplite.AuthError, match="in a circle") as caught:
             fetch(script)
+        assert caught.value.status == 302
     assert len(script.requests) <= 10
 
 

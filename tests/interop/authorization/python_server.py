@@ -2,7 +2,7 @@
 
     python python_server.py official|fastmcp PORT SCOPES [id:secret:METHOD ...]
 
-Runs in an environment with ``mcp`` 2 ("official"), or with ``fastmcp`` 4, which builds on it. SCOPES are those that
+Runs in an environment with ``mcp`` 1 or 2 ("official"), or with ``fastmcp`` 4, which builds on it. SCOPES are those that
 a registration gets without asking, separated by commas, or "none"; "read" and "write" may be registered. The others
 are clients that are registered by hand. The first line says where it is; it ends with its stdin, and knows no client
 that registered when it is started again.
@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import time
+from importlib.metadata import version
 
 import uvicorn
 from mcp.server.auth.provider import AccessToken, AuthorizationCode, RefreshToken, construct_redirect_uri
@@ -79,12 +80,18 @@ def clients(words):
 
 
 def official(base, registration, known):
-    from mcp.server.mcpserver import MCPServer
+    if version("mcp").startswith("1."):
+        from mcp.server.fastmcp import FastMCP as MCPServer
 
+        more = {}
+    else:
+        from mcp.server.mcpserver import MCPServer
+
+        more = {"validate_token_resource": True}
     provider = Provider()
     provider.clients.update({client.client_id: client for client in known})
     server = MCPServer("protected", auth_server_provider=provider, auth=AuthSettings(
-        issuer_url=base, resource_server_url=f"{base}/mcp", required_scopes=["read"], validate_token_resource=True,
+        issuer_url=base, resource_server_url=f"{base}/mcp", required_scopes=["read"], **more,
         client_registration_options=registration, revocation_options=RevocationOptions(enabled=True)))
     return server, server.streamable_http_app
 
