@@ -368,7 +368,7 @@ def test_metadata_of_another_issuer_is_not_used(script, web, named):
 def test_a_last_slash_makes_no_other_issuer(script, web, path, listed, named):
     issuer = script.origin + path
     script.pages[OAUTH + path] = {**server(issuer), "issuer": issuer + named}
-    assert find_server(web, issuer + listed, True, {}).issuer == issuer + named  # as the server writes itself (AUC-37)
+    assert find_server(web, issuer + listed, True, {}).issuer == issuer + named  # as the server writes itself
 
 
 @pytest.mark.parametrize("page", [500, 502])
