@@ -210,7 +210,7 @@ class ServerTokens(TokenSource):
                     if not ended:
                         raise
                     raise AuthError(OptionText(f"{ended}: ", error.args[0]), challenge=error.challenge,
-                                    error=error.error) from error
+                                    error=error.error, status=error.status) from error
                 self._save(credentials)
             return how
 

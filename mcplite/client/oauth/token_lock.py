@@ -68,7 +68,8 @@ class TokenLock:
             try:
                 failure = self._failure
                 if self.failures != failures and failure is not None and failure[0] == aim:
-                    raise AuthError(str(failure[1]), error=getattr(failure[1], "error", "")) from failure[1]
+                    raise AuthError(str(failure[1]), error=getattr(failure[1], "error", ""),
+                                    status=getattr(failure[1], "status", 0)) from failure[1]
                 try:
                     with self._store.lock(self._key, self._check(exchange)):
                         waiting.close()  # From here on the call's clock runs again.

@@ -1,7 +1,7 @@
-"""The principal, the authenticated sender of a request, its scopes, and the principals of the tokens that were verified lately.
+"""The principal, the authenticated sender of a request, and its scopes.
 
-Verifiers create principals; sessions, authorization and handlers read them. A module of its own so that servers without
-authentication do not load the verifiers.
+Verifiers create principals, and keep those of the tokens that they have verified lately; sessions, authorization and handlers
+read them. A module of its own so that servers without authentication do not load the verifiers.
 """
 
 import hashlib
