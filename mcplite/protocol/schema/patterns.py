@@ -14,6 +14,8 @@ import re
 import sys
 from typing import Any, Callable, Dict, List
 
+from .ecma import python_pattern
+
 __all__ = ["MAX_PATTERN", "MAX_SUBJECT", "UNSAFE_SUBJECT", "longest_own_subject", "longest_subject", "unsafe_repeat"]
 
 #: Bytes of an untrusted pattern.
@@ -71,7 +73,8 @@ def longest_subject(pattern: str) -> int:
         return 0
     # Without an anchor the match is tried at each character, and what repeats may go to the end each time.
     power = judge.power + (1 if anchored or not judge.endless else 2)
-    longest = min(MAX_SUBJECT, int((_STEPS / judge.factor) ** (1 / power) + 0.001))
+    steps = _STEPS // 32 if r"\p" in pattern.lower() else _STEPS  # a set of hundreds of ranges takes longer
+    longest = min(MAX_SUBJECT, int((steps / judge.factor) ** (1 / power) + 0.001))
     return longest if longest >= _MIN_SUBJECT else 0
 
 
@@ -89,7 +92,7 @@ def _read(pattern: str, judge: "_Judge") -> bool:
     :raises _Dangerous: it is not safe.
     """
     parser = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
-    tree = parser.parse(pattern)
+    tree = parser.parse(python_pattern(pattern))
     if tree.state.flags & ~re.UNICODE:
         raise _Dangerous("it has flags, such as (?i)")
     judge.sequence(tree, 0, False)
@@ -156,7 +159,7 @@ class _Judge:
 
     def _group(self, value: Any, follow: int, repeated: bool) -> None:
         _, add, drop, body = value
-        if add or drop:
+        if add & ~int(re.ASCII) or drop:
             raise _Dangerous  # other flags within the group
         self.sequence(body, follow, repeated)
 

@@ -21,7 +21,7 @@ _NOTES = frozenset({"title", "description", "default", "examples", "$comment", "
 _TOP_NOTES = frozenset({"$schema", "$id"})
 _MEMBERS = frozenset({"properties", "required", "additionalProperties"})
 _REFERENCE = r"#/(\$defs|definitions)/([^/~%]+)"
-_MAX_DEPTH = 20
+_MAX_DEPTH = 64
 #: Steps of one verdict: far more than any message needs, and far fewer than nested alternatives could
 #: take (SEC-76).
 _MAX_STEPS = 3_000_000

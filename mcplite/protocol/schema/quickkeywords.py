@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Dict, FrozenSet, List, Optional
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
-__all__ = ["JSON", "KEYWORDS", "MATCHED_SUBJECT", "Part", "TooMuch", "anything", "ask"]
+from .ecma import python_pattern
+
+__all__ = ["JSON", "KEYWORDS", "MATCHED_SUBJECT", "Part", "TooMuch", "anything", "ask", "is_multiple"]
 
 #: The check of a part of a schema: True (valid), False (invalid) or None (ask jsonschema). The list's only
 #: item is how many steps may still be taken.
@@ -118,15 +120,36 @@ def _length(kind: Any, test: Callable[[int, int], bool]) -> Callable[[Any], Part
     return make
 
 
+def is_multiple(value: Any, divisor: Any) -> bool:
+    """Whether a number is a multiple of another one, by the decimal values that both have in JSON: 19.99 is one of 0.01.
+
+    No multiple is a value that is no finite number.
+    """
+    if type(value) is int and type(divisor) is int:
+        return bool(value % divisor == 0)
+    try:
+        above, below = _ratio(value)
+        own_above, own_below = _ratio(divisor)
+    except (OverflowError, ValueError):  # infinite, or no number
+        return False
+    return own_above != 0 and above * own_below % (below * own_above) == 0
+
+
+def _ratio(number: Any) -> Tuple[int, int]:
+    from decimal import Decimal  # for fractions
+
+    return Decimal(repr(number) if isinstance(number, float) else number).as_integer_ratio()
+
+
 def _multiple(argument: Any) -> Part:
-    if type(argument) is not int or argument <= 0:
+    if type(argument) not in (int, float) or not argument > 0:
         return ask
 
     def check(value: Any, left: List[int]) -> Optional[bool]:
-        if type(value) is int:
-            return bool(value % argument == 0)
-        # With fractions the answer depends on how the division is done.
-        return True if type(value) in JSON and type(value) is not float else None
+        kind = type(value)
+        if kind is int or kind is float:
+            return is_multiple(value, argument)
+        return True if kind in JSON else None
 
     return check
 
@@ -151,7 +174,7 @@ def _unique(argument: Any) -> Part:
 
 def _pattern(argument: Any) -> Part:
     try:
-        search = re.compile(argument).search
+        search = re.compile(python_pattern(argument)).search
     except (TypeError, re.error, RecursionError, OverflowError):
         return ask
 

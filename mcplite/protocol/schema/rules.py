@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ...errors import RegistrationError
-from .patterns import longest_subject
+from .ecma import problem_of, python_pattern
+from .patterns import MAX_PATTERN, longest_subject
 
-__all__ = ["ForeignSchema", "check_rules", "is_draft7", "patterns_in"]
+__all__ = ["ForeignSchema", "check_rules", "is_draft7", "patterns_in", "with_names"]
 
 
 class ForeignSchema(RegistrationError):
@@ -22,6 +23,8 @@ class ForeignSchema(RegistrationError):
 _MAX_BYTES = 256 << 10
 _MAX_DEPTH = 64
 _MAX_PARTS = 10_000
+#: Properties of Unicode in a peer's patterns, each a set of hundreds of ranges.
+_MAX_PROPERTIES = 20
 _NEWEST = "https://json-schema.org/draft/2020-12/schema"
 _DRAFT7 = "http://json-schema.org/draft-07/schema"
 _DIALECT = r"https?://json-schema\.org/(?:draft/2020-12|(draft-07))/schema#?"
@@ -107,6 +110,7 @@ class _Rules:
         self._seen: Dict[int, Any] = {}
         #: Schemas that are not checked yet, each with the base URI of its references.
         self._waiting: List[Tuple[Any, str]] = []
+        self._properties = 0
 
     def check(self) -> None:
         self._index()
@@ -199,12 +203,20 @@ class _Rules:
         return target, base
 
     def _check_pattern(self, pattern: str) -> None:
+        if self._trusted:
+            problem = problem_of(pattern)
+            if problem:
+                raise self._refuse(f"{pattern[:100]!r} is not a regular expression of JSON Schema (ECMA-262) that can be"
+                                   f" matched here: {problem}")
+            return
+        self._properties += pattern.lower().count(r"\p")
+        safe = len(pattern) <= MAX_PATTERN and self._properties <= _MAX_PROPERTIES
         try:
-            re.compile(pattern)
-            safe = self._trusted or longest_subject(pattern)
+            if safe:
+                re.compile(python_pattern(pattern))
         except (re.error, RecursionError, OverflowError, Warning) as error:
             raise self._refuse(f"{pattern[:100]!r} is not a pattern that Python's re can match: {error}") from error
-        if not safe:
+        if not (safe and longest_subject(pattern)):
             raise self._refuse(f"the pattern {pattern[:100]!r} is too long, or could be matched for hours: something that"
                                f" repeats overlaps with what it contains or what follows")
 
@@ -222,6 +234,26 @@ def patterns_in(schema: Any) -> List[str]:
                 found.extend(node["patternProperties"])
             waiting.extend(_below(node))
     return found
+
+
+def with_names(schema: Any, translate: Callable[[str], str]) -> Any:
+    """Return *schema* with the patterns of ``patternProperties`` as *translate* returns them.
+
+    A copy, except where nothing changes. Parts that only references reach keep theirs.
+    """
+    if isinstance(schema, list):
+        return [with_names(item, translate) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made: Dict[str, Any] = {}
+    for keyword, value in schema.items():
+        if keyword in _MAPS and isinstance(value, dict):
+            named = keyword == "patternProperties"
+            value = {translate(name) if named else name: with_names(item, translate) for name, item in value.items()}
+        elif keyword in _ONE or keyword in _LISTS:
+            value = with_names(value, translate)
+        made[keyword] = value
+    return made
 
 
 def _below(node: Dict[str, Any]) -> Iterator[Any]:

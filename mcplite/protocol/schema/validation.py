@@ -12,9 +12,11 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ...errors import RegistrationError
 from .budget import Budget, BudgetExceeded, check_names, counted, name_patterns
+from .ecma import python_pattern
 from .patterns import MAX_SUBJECT, longest_own_subject, longest_subject, unsafe_repeat
 from .quickcheck import Check, compile_check
-from .rules import check_rules, is_draft7, patterns_in
+from .quickkeywords import is_multiple
+from .rules import check_rules, is_draft7, patterns_in, with_names
 from .wellformed import is_wellformed
 
 __all__ = ["Validator", "check_schema"]
@@ -93,7 +95,11 @@ class Validator:
     def _slow(self, instance: Any, name: str) -> List[str]:
         if self._full is None:
             self._names = name_patterns(self._schema)
-            self._full = _Engine(self._schema, is_draft7(self._schema), _bounded(self._longest))
+            schema = self._schema
+            # jsonschema matches names itself. A reference to what stands under a pattern needs the pattern as it is.
+            if any(python_pattern(name) != name for name in self._names) and "/patternProperties/" not in json.dumps(schema):
+                schema = with_names(schema, python_pattern)
+            self._full = _Engine(schema, is_draft7(self._schema), _bounded(self._longest))
         found: List[str] = []
         try:
             if self._names:
@@ -143,7 +149,8 @@ class _Engine:
         base: Any = _dialect(draft7)
         # extend() of older versions forgets that draft-07 ignores what stands beside a $ref.
         create: Callable[..., Any] = jsonschema.validators.create
-        cls = create(base.META_SCHEMA, change({**base.VALIDATORS, "uniqueItems": _unique_items}),
+        cls = create(base.META_SCHEMA, change({**base.VALIDATORS, "uniqueItems": _unique_items,
+                                                      "multipleOf": _multiple_of}),
                      type_checker=base.TYPE_CHECKER, id_of=base.ID_OF, **{"applicable_validators": _alone} if draft7 else {})
         fields = [(field.name, getattr(field, "alias", None) or field.name.lstrip("_"))
                   for field in cls.__attrs_attrs__ if field.init]
@@ -225,6 +232,11 @@ def _unique_items(validator: Any, argument: Any, instance: Any, schema: Any) -> 
         validator.format_checker.spend(size >> 10)
 
 
+def _multiple_of(validator: Any, argument: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    if isinstance(instance, (int, float)) and not isinstance(instance, bool) and not is_multiple(instance, argument):
+        yield _error(f"{_cut(repr(instance), 100)} is not a multiple of {argument!r}")
+
+
 def _normal(value: Any) -> Any:
     """Return a key that is the same for equal JSON values, and different for others."""
     if isinstance(value, list):
@@ -240,20 +252,21 @@ def _normal(value: Any) -> Any:
 
 
 def _pattern(longest: Callable[[str], int]) -> Callable[..., Any]:
-    known: Dict[str, int] = {}
+    known: Dict[str, Tuple[int, str]] = {}
 
     def check(validator: Any, argument: str, instance: Any, schema: Any) -> Iterator[Any]:
         if not isinstance(instance, str):
             return
-        size = known.get(argument)
-        if size is None:
-            size = known[argument] = longest(argument)
+        found = known.get(argument)
+        if found is None:
+            found = known[argument] = longest(argument), python_pattern(argument)
+        size, pattern = found
         if len(instance) > size:
             yield _error(f"a text of {len(instance)} characters is not matched against {_cut(repr(argument), 100)};"
                          f" at most {size} are")
             return
         validator.format_checker.spend(len(instance) ** 2 * _PATTERN_STEPS // (size * size or 1))
-        if not re.search(argument, instance):
+        if not re.search(pattern, instance):
             yield _error(f"{_cut(repr(instance), 200)} does not match {_cut(repr(argument), 100)}")
 
     return check

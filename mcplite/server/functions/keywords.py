@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any, Callable, Dict, List, Mapping
 
 from ...errors import RegistrationError
 from ...protocol.jsonio import encode_json
+from ...protocol.schema.ecma import problem_of
 from ...protocol.schema.validation import Validator, check_schema
 from .nodes import Mismatch, Node
 
@@ -28,16 +28,6 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
-def _is_pattern(value: Any) -> bool:
-    if not isinstance(value, str):
-        return False
-    try:
-        re.compile(value)
-    except (re.error, RecursionError, OverflowError):
-        return False
-    return True
-
-
 #: The check of each common keyword's value, and its description. These keywords are independent of each other, so
 #: they can be merged with any others.
 _COMMON: Dict[str, "tuple[Callable[[Any], bool], str]"] = {
@@ -45,7 +35,7 @@ _COMMON: Dict[str, "tuple[Callable[[Any], bool], str]"] = {
     **{name: (_is_count, "a count (0, 1, ...)") for name in (
         "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")},
     "multipleOf": (lambda value: _is_number(value) and value > 0, "a number above 0"),
-    "pattern": (_is_pattern, "a regular expression"),
+    "pattern": (lambda value: not problem_of(value), "a regular expression of JSON Schema (ECMA-262)"),
     "enum": (lambda value: isinstance(value, list) and bool(value), "a list of values"),
     "const": (lambda value: True, "a value"),
     "uniqueItems": (lambda value: isinstance(value, bool), "true or false"),
@@ -81,7 +71,9 @@ def _check(limits: Dict[str, Any], what: str) -> None:
     for keyword, value in limits.items():
         check, wanted = _COMMON.get(keyword, (None, ""))
         if check is not None and not check(value):
-            raise RegistrationError(f"{what} has {keyword!r} in Annotated with {value!r}, which is not {wanted}; correct it")
+            reason = problem_of(value) if keyword == "pattern" else ""
+            raise RegistrationError(f"{what} has {keyword!r} in Annotated with {value!r}, which is not {wanted}; correct it"
+                                    + (f": {reason}" if reason else ""))
     if not limits.keys() <= _COMMON.keys():
         check_schema(limits, what=f"{what}: its keywords in Annotated")
 

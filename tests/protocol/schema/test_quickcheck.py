@@ -113,14 +113,21 @@ def test_each_kind_of_work_is_counted(schema, value, monkeypatch):
 
 
 @pytest.mark.parametrize("keyword", ["items", "properties"])
-def test_deep_schemas_are_given_up(keyword):
-    schema = {"type": "integer"}
-    for _ in range(30):
-        schema = {"items": schema} if keyword == "items" else {"properties": {"a": schema}}
-    value = 1
-    for _ in range(30):
-        value = [value] if keyword == "items" else {"a": value}
-    assert compile_check(schema)(value) is None
+def test_schemas_are_decided_to_the_depth_that_they_may_have(keyword):
+    def at(depth, innermost):
+        for _ in range(depth):
+            innermost = [innermost] if keyword == "items" else {"a": innermost}
+        return innermost
+
+    def nested(depth):
+        schema = {"type": "integer"}
+        for _ in range(depth):
+            schema = {"items": schema} if keyword == "items" else {"properties": {"a": schema}}
+        return schema
+
+    for depth in (20, 24, 31, 63):
+        assert compile_check(nested(depth))(at(depth, 1)) is True and compile_check(nested(depth))(at(depth, "x")) is False
+    assert compile_check(nested(70))(at(70, 1)) is None
 
 
 def test_long_chains_of_references():

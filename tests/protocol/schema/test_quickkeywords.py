@@ -23,10 +23,15 @@ def test_the_ends():
     ("minLength", 2, ["ab", "éé", 5, []], ["a", ""]), ("maxLength", 1, ["", "é", {"a": 1, "b": 2}], ["ab"]),
     ("minItems", 1, [[1], "", {}], [[]]), ("maxItems", 1, [[], [1], "abc"], [[1, 2]]),
     ("minProperties", 1, [{"a": 1}, [], ""], [{}]), ("maxProperties", 0, [{}, [1]], [{"a": 1}]),
-    ("multipleOf", 3, [3, 0, -6, "x", True, None, []], [1, 4]),
+    ("multipleOf", 3, [3, 0, -6, 6.0, "x", True, None, []], [1, 4, 4.0, 3.5, float("inf"), float("nan")]),
+    ("multipleOf", 0.01, [0.07, 0.29, 1.11, 4.35, -19.99, 600.03, 1070468.14, 5, 0, 0.0, -0.0, 1e300, "x", True],
+     [0.015, 19.991, 1e-9, -0.001]),
+    ("multipleOf", 0.1, [0.3, 0.7, 92.6, 10**400], [0.35, 0.31]), ("multipleOf", 1e-300, [1e300, 1, 3e-300], [1.5e-300]),
+    ("multipleOf", 2.5, [5, 7.5, 10**30], [6, 7.4]), ("multipleOf", 1e23, [1e23, 10**23, 3e23], [10**22]),
     ("uniqueItems", True, [[], [1, True], [0, False], ["1", 1], "aa", {}, [None, False]],
      [[1, 1], [1, 1.0], ["a", "a"], [None, None], [True, True]]), ("uniqueItems", False, [[1, 1]], []),
-    ("pattern", "b", ["abc", 5, None, [], {}], ["", "ac", "B"]), ("pattern", "^a$", ["a"], ["ab"]),
+    ("pattern", "b", ["abc", 5, None, [], {}], ["", "ac", "B"]), ("pattern", "^a$", ["a"], ["ab", "a\n"]),
+    ("pattern", r"^\d\w\S$", ["1a\x1c"], ["\u0663aa", "1\u00e9a", "1a\ufeff"]),
 ])
 def test_keywords(keyword, argument, good, bad):
     for value in good:
@@ -38,8 +43,8 @@ def test_keywords(keyword, argument, good, bad):
 @pytest.mark.parametrize("keyword, argument, value", [
     ("type", "any", 1), ("type", 5, 1), ("type", ["string", 5], 1), ("type", [["string"]], 1), ("enum", "abc", "a"),
     ("enum", [[1]], [1]), ("const", {}, {}), ("minimum", "1", 1), ("minimum", True, 1), ("maxLength", 1.0, "x"),
-    ("minItems", None, []), ("multipleOf", 0.5, 1), ("multipleOf", 0, 1), ("multipleOf", -1, 1), ("multipleOf", True, 1),
-    ("multipleOf", 2, 4.0), ("uniqueItems", 1, []), ("uniqueItems", True, [[1], [1]]), ("uniqueItems", True, [{}]),
+    ("minItems", None, []), ("multipleOf", "1", 1), ("multipleOf", 0, 1), ("multipleOf", -1, 1), ("multipleOf", True, 1),
+    ("uniqueItems", 1, []), ("uniqueItems", True, [[1], [1]]), ("uniqueItems", True, [{}]),
     ("pattern", "(", "x"), ("pattern", 5, "x"), ("pattern", "a", "a" * 257),
     # SEC-77: numbers that are made to have the same hash
     ("uniqueItems", True, [2**61 - 1]), ("uniqueItems", True, [-(2**61 - 1)]),

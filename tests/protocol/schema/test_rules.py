@@ -154,9 +154,20 @@ def test_schemas_that_are_not_json(schema):
 # ---- patterns ----
 
 def test_patterns_must_be_patterns():
-    for pattern in ("(", "[", r"\p{L}", "a**", "(?<x>a)"):
+    for pattern in ("(", "a**", "(?<=a*)b"):
         for schema in ({"pattern": pattern}, {"patternProperties": {pattern: {}}}):
-            assert "is not a pattern that Python's re can match" in refusal(schema)
+            assert "is not a regular expression" in refusal(schema)
+            assert "is not a pattern that Python's re can match" in refusal(schema, trusted=False)
+    for pattern, remedy in (("[", "is not closed"), (r"a\Z", "write $"), ("(?i)a", "[Aa]"), ("a++", "write +"),
+                            ("(?P<x>a)", "write (?<name>...)"), (r"\p{Script=Greek}", "general categories")):
+        for schema in ({"pattern": pattern}, {"patternProperties": {pattern: {}}}):
+            assert "ECMA-262" in refusal(schema) and remedy in refusal(schema)
+    for pattern in (r"\p{L}", "(?<x>a)", r"[\w-.]", "[^]", r"\cJ\/"):
+        check_rules({"pattern": pattern, "patternProperties": {pattern: {}}}, "it", True)
+    # A peer's pattern may be Python's.
+    for pattern in ("(?P<x>a)", r"a\Z", r"\p{L}"):
+        check_rules({"pattern": pattern}, "it", False)
+    assert "too long" in refusal({"anyOf": [{"pattern": r"\p{L}\p{M}" * 10}] * 3 + [{"pattern": r"\P{L}"}]}, trusted=False)
     check_rules({"pattern": 5}, "it", True)  # not valid, which is not asked here
     check_rules({"default": {"pattern": "("}, "properties": {"pattern": {"type": "string"}}}, "it", False)
 

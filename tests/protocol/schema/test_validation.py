@@ -327,7 +327,7 @@ def test_patterns_are_searched_and_no_format_is_checked():
 # ---- SEC-80, SEC-84: odd values ----
 
 @pytest.mark.parametrize("schema, value", [
-    ({"multipleOf": 0.5}, 10**400), ({"multipleOf": 1e-300}, 1e300), ({"multipleOf": 3}, float("inf")),
+    ({"minItems": "x"}, []), ({"multipleOf": 3}, float("inf")),
     ({"multipleOf": 0.1}, float("nan")), ({"pattern": "("}, "x"), ({"patternProperties": {"(": {}}}, {"x": 1}),
     ({"type": "no-such"}, 1), ({"minLength": "x"}, "x"), ({"properties": 5}, {"a": 1}), ({"required": 5}, {}),
     ({"items": 5}, [1]), ({"$ref": 5}, 1), ({"enum": 5}, 1),

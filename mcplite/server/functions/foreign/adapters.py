@@ -4,6 +4,7 @@ import re
 from typing import Any, Dict, Mapping
 
 from ....errors import RegistrationError
+from ....protocol.schema.ecma import problem_of
 from ....protocol.schema.rules import check_rules, patterns_in
 from ....protocol.schema.validation import Validator
 from ..nodes import Convert, Mismatch, Node
@@ -28,13 +29,12 @@ def adapted(schema: Mapping[str, Any], load: Convert, name: str, compiler: Compi
     """
     inliner = Inliner(schema.get("$defs", {}), compiler.free_label)
     own = inliner.expand(schema)
-    if compiler.returned:
-        own = without_patterns(own, _is_unusable)
-        inliner.definitions = {label: without_patterns(part, _is_unusable) for label, part in inliner.definitions.items()}
     whole: Dict[str, Any] = {**own, "$defs": inliner.definitions} if inliner.definitions else own
     checked = whole if patterns else without_patterns(whole, lambda pattern: True)
+    own = without_patterns(own, _is_unusable)
+    inliner.definitions = {label: without_patterns(part, _is_unusable) for label, part in inliner.definitions.items()}
     try:
-        check_rules(checked, compiler.place(name), trusted=True)
+        check_rules({**own, "$defs": inliner.definitions}, compiler.place(name), trusted=True)
     except RegistrationError as error:
         raise RegistrationError(f"{error}; change the type's schema, or give input_schema=") from error
     compiler.definitions.update(inliner.definitions)
@@ -75,12 +75,8 @@ def _placed(sentence: str) -> Mismatch:
 
 
 def _is_unusable(pattern: str) -> bool:
-    """Whether Python cannot match the pattern; pydantic's come from another engine."""
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError):
-        return True
-    return False
+    """Whether a pattern is none of JSON Schema, and so not in the schema that is sent; the library matches it."""
+    return bool(problem_of(pattern))
 
 
 def without_own_title(schema: Mapping[str, Any], title: str) -> Dict[str, Any]:

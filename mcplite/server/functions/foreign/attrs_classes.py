@@ -3,6 +3,7 @@
 import inspect
 from typing import Annotated, Any, Dict, Iterator, List, Optional, get_origin
 
+from ....protocol.schema.ecma import problem_of
 from ..members import NOTHING, Field, hints_of
 
 __all__ = ["attrs_members", "attrs_value"]
@@ -84,7 +85,9 @@ def _keywords(validator: Any, annotation: Any) -> "Iterator[tuple[str, Any]]":
     elif kind == "_InValidator" and all(type(option) in (str, int) for option in validator.options):
         yield "enum", list(validator.options)
     elif kind == "_MatchesReValidator" and getattr(validator.match_func, "__name__", "") in ("fullmatch", "match", "search"):
-        yield "pattern", _anchored(validator.pattern.pattern, validator.match_func.__name__)
+        pattern = _anchored(validator.pattern.pattern, validator.match_func.__name__)
+        if not problem_of(pattern):  # else only Python understands it, and the constructor checks it alone
+            yield "pattern", pattern
 
 
 def _unit(annotation: Any) -> str:

@@ -9,6 +9,9 @@ import decimal
 import math
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
+from ....protocol.schema.ecma import problem_of
+from ....protocol.schema.quickkeywords import is_multiple
+from ....protocol.schema.validation import Validator
 from ..keywords import add_keywords
 from ..members import with_metadata
 from ..nodes import Mismatch, Node, kinds_of, summary
@@ -27,7 +30,8 @@ _SIGNS: Dict[str, Tuple[str, Callable[[Any, Any], bool]]] = {
     "exclusiveMinimum": ("not greater than", lambda value, bound: value > bound),
     "maximum": ("greater than", lambda value, bound: value <= bound),
     "exclusiveMaximum": ("not less than", lambda value, bound: value < bound),
-    "multipleOf": ("not a multiple of", lambda value, bound: value % bound == 0),
+    "multipleOf": ("not a multiple of", lambda value, bound: is_multiple(value, bound) if _number(bound) is not None else (
+        value % bound == 0)),
     "minLength": ("shorter than", lambda value, bound: len(value) >= bound),
     "maxLength": ("longer than", lambda value, bound: len(value) <= bound),
 }
@@ -177,7 +181,10 @@ def _bounded(node: Node, found: _Found, name: str, compiler: Compiler) -> Node:
     checks = list(found.checks)
     sets: List[Dict[str, Any]] = [{}]
     for pattern in found.patterns:
-        sets.append({"pattern": pattern})
+        if problem_of(pattern):
+            checks.append(_matching(pattern, compiler))
+        else:
+            sets.append({"pattern": pattern})
     kinds = kinds_of(node.schema)
     is_text = "string" in kinds and not node.schema.keys() & {"format", "contentEncoding"}
     for keyword, bound in found.bounds:
@@ -244,6 +251,19 @@ def _comparison(keyword: str, bound: Any) -> Check:
         if not fits:
             shown = f"a value of length {len(value)}" if keyword in _LENGTHS else cut(str(value))
             raise Mismatch(f"{shown} is {words} {bound}")
+
+    return check
+
+
+def _matching(pattern: str, compiler: Compiler) -> Check:
+    """Return the check of a pattern that is Python's and none of JSON Schema, so that it is not in the schema."""
+    validator = Validator({"pattern": pattern})
+    compiler.validators.append(validator)
+
+    def check(value: Any) -> None:
+        problems = validator.problems(value)
+        if problems:
+            raise Mismatch(problems[0])
 
     return check
 
