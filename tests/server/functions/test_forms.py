@@ -2,7 +2,7 @@ import dataclasses
 import datetime
 import enum
 import uuid
-from typing import Annotated, List, Literal, NamedTuple, Optional, TypedDict, Union
+from typing import Annotated, List, Literal, NamedTuple, Optional, Set, TypedDict, Union
 
 import pytest
 
@@ -42,9 +42,33 @@ class Named(NamedTuple):
     b: Literal["x", "y"] = "x"
 
 
+class Stars(enum.IntEnum):
+    ONE = 1
+    TWO = 2
+
+
+class Levels(enum.Enum):
+    OFF = False
+    HALF = 0.5
+    FULL = "full"
+
+
+@dataclasses.dataclass
+class Review:
+    stars: Stars
+    all: List[Stars] = dataclasses.field(default_factory=lambda: [Stars.ONE])
+    size: Annotated[Literal[10, 20], "How big", {"minimum": 1}] = 10
+    level: Optional[Levels] = None
+    old: Literal[1, None] = None
+
+
 @dataclasses.dataclass
 class Tree:
     next: "Optional[Tree]" = None
+
+
+def value_of(schema):
+    return {"type": "object", "properties": {"value": schema}, "required": ["value"]}
 
 
 CONFIRM = {"type": "object", "properties": {
@@ -76,6 +100,33 @@ CONFIRM = {"type": "object", "properties": {
      [({"value": "red"}, Color.RED)]),
     ({"type": "object", "properties": {"n": {"type": "integer"}}}, {"type": "object", "properties": {"n": {"type": "integer"}}},
      [({"n": 5.0, "m": 1}, {"n": 5.0, "m": 1})]),
+    # choices that are no texts
+    (Stars, value_of({"type": "string", "enum": ["1", "2"]}), [({"value": "2"}, Stars.TWO)]),
+    (Literal[True, False], value_of({"type": "string", "enum": ["true", "false"]}), [({"value": "false"}, False)]),
+    (Literal[-1, 0, "none"], value_of({"type": "string", "enum": ["-1", "0", "none"]}),
+     [({"value": "-1"}, -1), ({"value": "none"}, "none")]),
+    (Union[Stars, Literal["none"]], value_of({"type": "string", "enum": ["1", "2", "none"]}), [({"value": "1"}, Stars.ONE)]),
+    (Set[Levels], value_of({"type": "array", "uniqueItems": True, "items": {"type": "string", "enum": ["false", "0.5",
+     "full"]}}),
+     [({"value": ["0.5", "false"]}, {Levels.HALF, Levels.OFF}), ({"value": []}, set())]),
+    (Review, {"type": "object", "required": ["stars"], "properties": {
+        "stars": {"type": "string", "enum": ["1", "2"]}, "all": {"type": "array", "items": {"type": "string", "enum": ["1",
+         "2"]}},
+        "size": {"type": "string", "enum": ["10", "20"], "description": "How big", "default": "10"},
+        "level": {"type": "string", "enum": ["false", "0.5", "full"]}, "old": {"type": "string", "enum": ["1"]}}},
+     [({"stars": "2"}, Review(Stars.TWO)), ({"stars": "1", "all": ["2"], "size": "20", "level": "false", "old": "1"},
+                                           Review(Stars.ONE, [Stars.TWO], 20, Levels.OFF, 1))]),
+    ({"type": "object", "properties": {"a": {"enum": [1, 2], "enumNames": ["x", "y"], "default": 2}, "b": {"const": 5},
+                                       "c": {"type": "array", "items": {"anyOf": [{"const": 1.5, "title": "X"}]},
+                                        "default": [1.5]},
+                                       "d": {"oneOf": [{"const": 1, "title": "One"}]}}},
+     {"type": "object", "properties": {"a": {"type": "string", "enum": ["1", "2"], "enumNames": ["x", "y"], "default": "2"},
+                                       "b": {"type": "string", "enum": ["5"]},
+                                       "c": {"type": "array", "items": {"type": "string", "anyOf": [{"const": "1.5",
+                                        "title": "X"}]},
+                                             "default": ["1.5"]},
+                                       "d": {"type": "string", "oneOf": [{"const": "1", "title": "One"}]}}},
+     [({"a": "1", "b": "5", "c": ["1.5"], "d": "1", "e": "1"}, {"a": 1, "b": 5, "c": [1.5], "d": 1, "e": "1"})]),
 ])
 def test_a_type_becomes_a_form_and_its_answer_the_type(wanted, schema, answers):
     form = form_type(wanted)
@@ -102,7 +153,7 @@ def test_an_answer_that_does_not_fit_is_refused(wanted, content, reason):
 
 @pytest.mark.parametrize("wanted, reason", [
     (Tree, "Tree.* contains itself, but forms are flat; ask for its members one by one"),
-    (object(), "has no form in JSON"), (List["Nowhere"], "Nowhere"),  # noqa: F821
+    (Literal[1, "1"], "some read alike"), (object(), "has no form in JSON"), (List["Nowhere"], "Nowhere"),  # noqa: F821
 ])
 def test_types_without_a_form_are_refused(wanted, reason):
     with pytest.raises(RegistrationError, match=f"^elicitation: .*{reason}"):
