@@ -18,6 +18,7 @@ from ..errors import (
     TransportError,
 )
 from ..protocol.http.routing_headers import marks
+from ..protocol.schema.wrapping import as_object, in_result
 from ..protocol.uritemplate import Template
 from ..revisions import TASKS_EXTENSION, Revision
 from ..rpc.forks import new_lock
@@ -209,11 +210,9 @@ class ClientMount(Mounted, Service):
             definition.uri = entry.seen
         else:
             definition.uri_template = entry.seen
-        if kind == "tools" and revision.object_output_only and _wraps(definition):
-            schema = definition.output_schema
-            inner = {key: value for key, value in schema.items() if key not in ("$defs", "$schema")}
-            definition.output_schema = {"type": "object", "properties": {"result": inner}, "required": ["result"],
-                                        **{key: schema[key] for key in ("$defs", "$schema") if key in schema}}
+        schema = definition.output_schema if kind == "tools" else None
+        if schema is not None and revision.object_output_only:
+            definition.output_schema = as_object(schema) or in_result(schema)
         return definition
 
     def find(self, kind: str, name: str) -> Optional[ProvidedEntry]:
@@ -336,7 +335,7 @@ def _has_tasks(client: Client) -> bool:
 
 def _wraps(tool: Optional[Tool]) -> bool:
     """Whether the structured result of a tool is not declared as an object."""
-    return tool is not None and tool.output_schema is not None and tool.output_schema.get("type") != "object"
+    return tool is not None and tool.output_schema is not None and as_object(tool.output_schema) is None
 
 
 def check_client(client: Client) -> None:

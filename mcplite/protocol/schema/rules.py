@@ -13,7 +13,7 @@ from ...errors import RegistrationError
 from .ecma import problem_of, python_pattern
 from .patterns import MAX_PATTERN, longest_subject
 
-__all__ = ["ForeignSchema", "check_rules", "is_draft7", "patterns_in", "with_names"]
+__all__ = ["MAPS", "ForeignSchema", "check_rules", "is_draft7", "patterns_in", "target_of", "with_names"]
 
 
 class ForeignSchema(RegistrationError):
@@ -33,7 +33,7 @@ _DIALECT = r"https?://json-schema\.org/(?:draft/2020-12|(draft-07))/schema#?"
 _ONE = frozenset({"additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",
                   "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"})
 _LISTS = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
-_MAPS = frozenset({"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"})
+MAPS = frozenset({"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"})
 
 
 def is_draft7(schema: Mapping[str, Any], what: str = "schema") -> bool:
@@ -172,6 +172,19 @@ class _Rules:
             for pattern in node["patternProperties"]:
                 self._check_pattern(pattern)
 
+    def target(self, reference: str) -> Tuple[Any, bool]:
+        """Return what a reference at the top refers to, and whether references in it are relative to what those at the top are.
+
+        :raises RegistrationError: it refers to nothing here.
+        """
+        self._index()
+        base = self._base(self._root, "")
+        self._resolve(reference, base)
+        if not self._waiting:
+            return None, False
+        target, found = self._waiting.pop()
+        return target, found in ("", base)
+
     def _resolve(self, reference: str, base: str) -> None:
         uri, fragment = self._join(base, reference)
         resource = self._resources.get(uri)
@@ -236,6 +249,18 @@ def patterns_in(schema: Any) -> List[str]:
     return found
 
 
+def target_of(schema: Dict[str, Any], reference: Any) -> Tuple[Any, bool]:
+    """Return the part of a schema that a reference at its top refers to; None if it has none.
+
+    The second is whether references in that part are relative to what those at the top are.
+
+    :raises RegistrationError: it is none to a part of the schema.
+    """
+    if not isinstance(reference, str):
+        return None, False
+    return _Rules(schema, "schema", is_draft7(schema), True).target(reference)
+
+
 def with_names(schema: Any, translate: Callable[[str], str]) -> Any:
     """Return *schema* with the patterns of ``patternProperties`` as *translate* returns them.
 
@@ -247,7 +272,7 @@ def with_names(schema: Any, translate: Callable[[str], str]) -> Any:
         return schema
     made: Dict[str, Any] = {}
     for keyword, value in schema.items():
-        if keyword in _MAPS and isinstance(value, dict):
+        if keyword in MAPS and isinstance(value, dict):
             named = keyword == "patternProperties"
             value = {translate(name) if named else name: with_names(item, translate) for name, item in value.items()}
         elif keyword in _ONE or keyword in _LISTS:
@@ -260,7 +285,7 @@ def _below(node: Dict[str, Any]) -> Iterator[Any]:
     """Yield the schemas that are direct parts of a schema."""
     for keyword, value in node.items():
         if isinstance(value, dict):
-            if keyword in _MAPS:
+            if keyword in MAPS:
                 yield from value.values()
             elif keyword in _ONE:
                 yield value

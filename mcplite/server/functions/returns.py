@@ -100,7 +100,12 @@ def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured
         from ...protocol.schema.validation import check_schema
 
         check_schema(schema, what=f"{where}: output_schema")
-        return Output(schema) if schema.get("type") == "object" else _wrapping(schema, bare)
+        from ...protocol.schema.wrapping import as_object, in_result
+
+        whole = as_object(schema)
+        if whole is not None:
+            return Output(whole)
+        return Output(in_result(schema), wrapped=True, bare=dict(schema) if bare else None)
     if type(annotation) is type and (annotation in (int, float, bool) or annotation is str and structured is None):
         return _scalar_output(annotation, bare)
     base, _ = unwrap_annotated(annotation)
