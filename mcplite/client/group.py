@@ -26,6 +26,7 @@ from typing import (
 )
 
 from ..errors import Cancelled, MCPError, MethodNotFound, NotSupported, ResourceNotFound, TransportError
+from ..protocol.uris import normal_uri
 from ..protocol.uritemplate import Template
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
@@ -367,7 +368,7 @@ class Group:
                                             input_responses=input_responses, request_state=request_state)
         except ResourceNotFound:
             with self._lock:
-                self._owners.pop(uri, None)  # the resource may have moved, so the next call lists again
+                self._owners.pop(normal_uri(uri), None)  # the resource may have moved, so the next call lists again
             raise
 
     # --- inside --------------------------------------------------------------------------------------
@@ -405,9 +406,9 @@ class Group:
         if len(self._clients) == 1:
             return next(iter(self._clients))
         with self._lock:
-            owners = list(self._owners.get(uri, ()))
+            owners = list(self._owners.get(normal_uri(uri), ()))
         if not owners:
-            owners = [server for server, resource in self._resources(limits) if resource.uri == uri]
+            owners = [server for server, resource in self._resources(limits) if normal_uri(resource.uri) == normal_uri(uri)]
         if not owners:
             templates = self._all(lambda client: client.list_resource_templates(**limits))
             owners = [server for server, found in templates.items()
@@ -428,7 +429,7 @@ class Group:
                  for resource in resources]
         owners: Dict[str, List[str]] = {}
         for server, resource in found:
-            owners.setdefault(resource.uri, []).append(server)
+            owners.setdefault(normal_uri(resource.uri), []).append(server)
         with self._lock:
             self._owners = owners
         return found

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-__all__ = ["Template"]
+from .uris import candidates, normal_uri
+
+__all__ = ["Template", "normal_template"]
 
 Value = Union[str, List[str]]
 _MAX_TEMPLATE = 8192
@@ -22,8 +24,6 @@ _RESERVED = r":/?#\[\]@!$&'()*+,;="
 _NOT_UNRESERVED = re.compile(f"[^{_UNRESERVED}]")
 #: Where reserved characters stay, escapes stay too (RFC 6570, section 3.2.3).
 _NOT_RESERVED = re.compile(f"%(?![0-9A-Fa-f]{{2}})|[^%{_UNRESERVED}{_RESERVED}]")
-#: For a peer's URI: escapes, even broken ones, are checked later.
-_NOT_URI = re.compile(f"[^%{_UNRESERVED}{_RESERVED}]")
 _SEGMENT = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~%,:@!$&'()*;=+"
 _ANY = "".join(map(chr, range(128)))
 _LISTED = _SEGMENT.replace(".", "")
@@ -37,8 +37,11 @@ _ESCAPE = re.compile(b"%(..)")
 class _Expression:
     """One ``{...}``: its operator, its variables, which of them are exploded."""
 
-    def __init__(self, operator: str, names: List[str], exploded: bool) -> None:
+    def __init__(self, body: str, operator: str, names: List[str], exploded: bool) -> None:
+        self.text = f"{{{body}}}"
         self.operator = operator
+        #: The character that its expansion begins with.
+        self.sign = operator if operator != "+" else ""
         self.names = names
         self.exploded = exploded
         #: The character in front of a value; without one a value cannot be absent.
@@ -55,6 +58,8 @@ class _Expression:
 class Template:
     """A URI template.
 
+    Its text is in the normal form of URIs, see :func:`~.uris.normal_uri`, and so are the URIs that it matches.
+
     :param text: such as ``weather://{city}/history{?year}``.
     :raises ValueError: it is malformed, too long, or beyond the subset; with the position and the fix.
     """
@@ -62,8 +67,15 @@ class Template:
     def __init__(self, text: str) -> None:
         if len(text) > _MAX_TEMPLATE:
             raise ValueError(f"a URI template has at most {_MAX_TEMPLATE} characters")
-        self.text = text
-        self._parts = list(_parse(text))
+        self._parts = _normal_parts(_parse(text), text)
+        #: In the normal form.
+        self.text = "".join(part if isinstance(part, str) else part.text for part in self._parts)
+        #: What all URIs that it matches begin with.
+        self.prefix = self._parts[0] if self._parts and isinstance(self._parts[0], str) else ""
+        #: Among templates with one prefix, those with less are asked first: whether a value can have slashes, and minus the
+        #: characters outside of expressions.
+        self.breadth = (any(isinstance(part, _Expression) and (part.operator in ("+", "#") or part.exploded)
+                            for part in self._parts), -sum(len(part) for part in self._parts if isinstance(part, str)))
         self.names: List[str] = []
         for part in self._parts:
             if isinstance(part, _Expression):
@@ -114,15 +126,17 @@ class Template:
         return self.expand({name: str(value).lower() if isinstance(value, bool) else value for name, value in values.items()})
 
     def match(self, uri: str) -> Optional[Dict[str, Value]]:
-        """Return the variables' values, percent-decoded; None if *uri* does not match.
+        """Return the variables' values, percent-decoded; None if *uri* does not match in any of its forms."""
+        return next((values for values in map(self.match_exactly, candidates(uri)) if values is not None), None)
+
+    def match_exactly(self, uri: str) -> Optional[Dict[str, Value]]:
+        """Return the variables' values, percent-decoded; None if *uri*, one of the forms of a URI, does not match.
 
         Variables of a query are optional and may come in any order; an absent one has no entry. If there are several
         ways to match, the first variable gets the shortest value.
         """
         if len(uri) > _MAX_URI:
             return None
-        # A peer may escape characters that URIs do not have, or not: the values are the same.
-        uri = _escape(uri, _NOT_URI)
         parts = self._parts
         query = next((index for index, part in enumerate(parts) if isinstance(part, _Expression) and part.is_query),
                      len(parts))
@@ -138,6 +152,49 @@ class Template:
             if not _match_query(asked, names, values):
                 return None
         return values if _match_path(uri, parts[:query], values) else None
+
+
+def normal_template(text: str) -> str:
+    """Return the normal form of a template, or of a URI; a text that is none is returned as it is."""
+    if "{" not in text:
+        return normal_uri(text)
+    try:
+        return Template(text).text
+    except ValueError:
+        return text
+
+
+def _normal_parts(parts: "Sequence[Union[str, _Expression]]", text: str) -> "List[Union[str, _Expression]]":
+    """Return the parts with what stands between expressions in the normal form.
+
+    The whole is put into the normal form with marks in place of the expressions.
+
+    :raises ValueError: the normal form lacks an expression, or has it elsewhere.
+    """
+    expressions = [part for part in parts if isinstance(part, _Expression)]
+    token = "qz"
+    while token in text.lower():
+        token += "q"
+    marks = iter(range(len(expressions)))
+    marked = "".join(part if isinstance(part, str) else f"{part.sign}{token}{next(marks)}{token}" for part in parts)
+    pieces = re.split(f"{token}([0-9]+){token}", normal_uri(marked))
+    if pieces[1::2] != [str(index) for index in range(len(expressions))]:
+        raise ValueError(f"{text!r}: leave out the segments '..', and write ASCII beside a variable in a host")
+    # A variable at the end of the host may have the path in its value.
+    ends_host = bool(parts) and isinstance(parts[-1], _Expression) and not parts[-1].sign and pieces[-1] == "/"
+    made: "List[Union[str, _Expression]]" = []
+    for index, piece in enumerate(pieces[::2]):
+        literal = "" if ends_host and index == len(expressions) else piece
+        if index < len(expressions):
+            sign = expressions[index].sign
+            if not literal.endswith(sign):
+                raise ValueError(f"{text!r}: {sign!r} cannot stand there in a URI")
+            literal = literal[:len(literal) - len(sign)]
+        if literal:
+            made.append(literal)
+        if index < len(expressions):
+            made.append(expressions[index])
+    return made
 
 
 def _parse(text: str) -> "Sequence[Union[str, _Expression]]":
@@ -174,7 +231,7 @@ def _expression(body: str, text: str, at: int) -> _Expression:
                              f" Python identifier of ASCII characters")
     if len(names) > 1 and operator in ("", "+", "#"):
         raise ValueError(f"{text!r}: write one variable for each expression at {at}")
-    return _Expression(operator, names, exploded)
+    return _Expression(body, operator, names, exploded)
 
 
 def _is_unclear(before: _Expression, after: _Expression) -> bool:

@@ -19,6 +19,7 @@ from ..errors import (
 )
 from ..protocol.http.routing_headers import marks
 from ..protocol.schema.wrapping import as_object, in_result
+from ..protocol.uris import normal_uri
 from ..protocol.uritemplate import Template
 from ..revisions import TASKS_EXTENSION, Revision
 from ..rpc.forks import new_lock
@@ -188,7 +189,7 @@ class ClientMount(Mounted, Service):
                 self.hub.catalog.registry.provide(self, kind, {})
 
     def _on_updated(self, uri: str) -> None:
-        seen = self.names.seen_uri(uri)
+        seen = normal_uri(self.names.seen_uri(uri))
         with self._lock:
             followed = set(self._followed)
         if seen not in followed:
@@ -297,7 +298,7 @@ class ClientMount(Mounted, Service):
             self._follow(link, uri)
             return
         try:
-            link.client.unsubscribe_resource(self.names.own_uri(uri) or uri)
+            link.client.unsubscribe_resource(self._own(uri))
         except MCPError as error:
             _log.debug("%s keeps announcing %.200r: %s", self.name, uri, error)
 
@@ -310,9 +311,14 @@ class ClientMount(Mounted, Service):
         if not self._owns(uri):
             return
         try:
-            link.client.subscribe_resource(self.names.own_uri(uri) or uri)
+            link.client.subscribe_resource(self._own(uri))
         except MCPError as error:
             _log.warning("%s does not announce changes of %.200r: %s", self.name, uri, error)
+
+    def _own(self, uri: str) -> str:
+        """Return a URI, in its normal form, as the mounted server lists it."""
+        entry = self._known["resources"].get(uri)
+        return (self.names.own_uri(uri) or uri) if entry is None else str(entry.own[1])
 
     def _on_session(self, session: OpenSession, roots: bool) -> None:
         if not roots:

@@ -3,6 +3,8 @@
 from typing import Any, Dict, List, Mapping
 
 from ..errors import InvalidParams
+from ..protocol.uris import normal_uri
+from ..protocol.uritemplate import normal_template
 from ..rpc.tracing import get_logger
 from ..server.catalog.provider import ProvidedEntry, Provider
 from ..server.handling.request_context import RequestContext
@@ -35,11 +37,11 @@ class Mounted(Provider):
         if kind in ("tools", "prompts"):
             names = self.names.named(kind, entries)
         else:
-            names = {own: own for own in entries}
+            names = {normal_template(own) if kind == "templates" else normal_uri(own): own for own in entries}
         taken = self._provide(kind, names, entries, announced)
         if taken and kind in ("resources", "templates") and self.names.prefix:
             # Another has the same URI; this one is resolved with the prefix before it.
-            names = {(self.names.other_uri(own) or own) if own in taken else own: own for own in entries}
+            names = {(self.names.other_uri(seen) or seen) if seen in taken else seen: own for seen, own in names.items()}
             taken = self._provide(kind, names, entries, announced)
         return {seen: names[seen] for seen in taken}
 

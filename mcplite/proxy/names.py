@@ -4,6 +4,8 @@ import hashlib
 import re
 from typing import Callable, Dict, Iterable, Optional
 
+from ..protocol.uris import normal_uri
+
 __all__ = ["Names", "model_name"]
 
 #: Characters of the name of a tool that the APIs of models take, and how long it may be.
@@ -39,7 +41,7 @@ class Names:
         self._tool = tool
         #: What stands before a URI that another has as well; a URI stays valid with it (RFC 3986, section 3.1).
         self._scheme = re.sub(r"[^a-z0-9.-]", "-", prefix.lower()) + "+" if prefix else ""
-        #: By the mounted server's own URI: the URI that clients see, where the two differ.
+        #: By the normal form of the mounted server's own URI: the URI that clients see, where the two differ.
         self._seen: Dict[str, str] = {}
 
     def named(self, kind: str, names: Iterable[str]) -> Dict[str, str]:
@@ -65,7 +67,7 @@ class Names:
         return bool(self.prefix) and name.startswith(model_name(self.prefix + "_"))
 
     def other_uri(self, uri: str) -> Optional[str]:
-        """Return what clients see in place of a URI that another has; None without a prefix."""
+        """Return what clients see in place of a URI, in its normal form, that another has; None without a prefix."""
         if not self._scheme:
             return None
         self._seen[uri] = seen = self._scheme + uri
@@ -82,8 +84,9 @@ class Names:
 
     def seen_uri(self, own: str) -> str:
         """Return a URI of the mounted server as clients see it."""
-        return self._seen.get(own, own)
+        return self._seen.get(normal_uri(own), own) if self._seen else own
 
     def own_uri(self, seen: str) -> Optional[str]:
         """Return the mounted server's own form of a URI with the prefix of this mount; None for any other URI."""
-        return seen[len(self._scheme):] if self._scheme and seen.startswith(self._scheme) else None
+        size = len(self._scheme)
+        return seen[size:] if size and seen[:size].lower() == self._scheme else None

@@ -9,6 +9,7 @@ from typing import Any, Dict, Optional, Set
 
 from ..errors import RegistrationError
 from ..protocol.methods import LIST_CHANGES, RESOURCE_UPDATED
+from ..protocol.uris import normal_uri
 from ..revisions import NEWEST, Revision
 from ..server.catalog.provider import ProvidedEntry, Service
 from ..server.handling.dispatch import dispatch
@@ -139,7 +140,7 @@ class ServerMount(Mounted, Service):
 
     def _on_subscribe(self, uri: str, subscriptions: int) -> None:
         counted = self.mounted.subscribers
-        own = self.names.own_uri(uri) or uri
+        own = normal_uri(self.names.own_uri(uri) or uri)
         if counted is None or bool(subscriptions) == (own in self._followed) or self.mounted.catalog.find_resource(own) is None:
             return
         if subscriptions:

@@ -330,7 +330,7 @@ class Server:
         resource = types.Resource(uri=uri, name=name or compiled.name, title=title, description=compiled.description, size=size,
                             mime_type=mime_type, annotations=annotations, icons=icons, meta=meta)  # type: ignore[arg-type]
         entry = resource_entry(compiled, resource, cache, scopes)
-        self.registry.add("templates" if isinstance(entry, TemplateEntry) else "resources", uri, entry)
+        self.registry.add("templates" if isinstance(entry, TemplateEntry) else "resources", entry.name, entry)
 
     def remove_resource(self, uri: str) -> None:
         """Remove a resource, or a template and its completers; clients are notified.
@@ -362,8 +362,8 @@ class Server:
         directory = Directory(uri, path, self.limits.file_bytes, list_files, watch)
         template = types.ResourceTemplate(uri_template="", name=name or directory.name, title=title,
                                     description=description or f"Files below {uri}")
-        for at, entry in directory_entries(directory, template, list_files > 0, scopes).items():
-            self.registry.add("templates" if isinstance(entry, TemplateEntry) else "resources", at, entry)
+        for entry in directory_entries(directory, template, list_files > 0, scopes):
+            self.registry.add("templates" if isinstance(entry, TemplateEntry) else "resources", entry.name, entry)
         if watch:
             from .catalog.watcher import Watcher
 

@@ -98,7 +98,7 @@ class Cache:
         with self._lock:
             self._epoch += 1
             if change is None:
-                stale = {key for key in self._kept if key[0] == "resources/read" and json.loads(key[1]).get("uri") == uri}
+                stale = {key for key in self._kept if key[0] == "resources/read" and _is_of(key[1], uri)}
             else:
                 stale = {key for key in self._kept if key[0] in change.lists}
             self._drop(*stale)
@@ -109,6 +109,14 @@ class Cache:
             self._epoch += 1
             self._kept.clear()
             self._size = 0
+
+
+def _is_of(key: str, uri: Optional[str]) -> bool:
+    """Whether a key is that of a request for a resource, in any form of its URI."""
+    from ...protocol.uris import normal_uri  # for clients that follow resources
+
+    given = json.loads(key).get("uri")
+    return given == uri or isinstance(given, str) and uri is not None and normal_uri(given) == normal_uri(uri)
 
 
 def _key(params: Optional[Dict[str, Any]]) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ...errors import SERVER_BUSY, AuthError, Cancelled, ConnectionClosed, MCPError, RemoteError, RequestTimeout, TransportError
 from ...protocol.methods import RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED
+from ...protocol.uris import normal_uri
 from ...rpc.cancel import CancelToken
 from ...rpc.deadline import Deadline, Sleepers
 from ...rpc.forks import new_rlock
@@ -80,8 +81,8 @@ class Subscription(Subscriber):
     def _includes(self, method: str, params: Dict[str, Any]) -> bool:
         if method != RESOURCE_UPDATED or not self._filter.uris:
             return self._filter.includes(method)
-        uri = str(params.get("uri"))
-        return any(uri == known or uri.startswith(known.rstrip("/") + "/") for known in self._filter.uris)
+        uri = normal_uri(str(params.get("uri")))
+        return any(uri == known or uri.startswith(known.rstrip("/") + "/") for known in map(normal_uri, self._filter.uris))
 
     def _put(self, method: str, params: Dict[str, Any]) -> None:
         self.put(event_of(method, params))
@@ -91,7 +92,8 @@ class Subscription(Subscriber):
         missing = [name for name in self._filter.wire if not honoured.get(name)]
         uris = honoured.get(RESOURCE_SUBSCRIPTIONS)
         if uris:
-            missing += [uri for uri in self._filter.uris if not isinstance(uris, list) or uri not in uris]
+            known = {normal_uri(uri) for uri in uris if isinstance(uri, str)} if isinstance(uris, list) else set()
+            missing += [uri for uri in self._filter.uris if normal_uri(uri) not in known]
         if missing:
             _log.warning("%s does not announce changes of %s", self._connection.name, ", ".join(missing))
         self._acknowledge()

@@ -55,26 +55,37 @@ def resource_entry(function: Function, resource: types.Resource, cache: "Optiona
     :param resource: the definition as the user gave it: its annotations and icons may be dicts.
     :raises RegistrationError: the URI is not valid, or its variables are not the function's parameters.
     """
-    uri = resource.uri
+    uri = resource.uri = resource_uri(resource.uri)
     check_name("resource", resource.name)
     what = f"resource {uri!r}"
-    scheme, colon, _ = uri.partition(":")
-    if not colon or not scheme[:1].isalpha():
-        raise RegistrationError(f"{what}: a resource URI needs a scheme, as in 'config://settings'")  # RSRC-26
     if isinstance(resource.annotations, dict):
         resource.annotations = codec.decode(types.Annotations, resource.annotations)
     resource.icons, resource.meta = decoded_icons(resource.icons), checked_meta(resource.meta, what)
     needed = registered_scopes(scopes, what)
     if "{" in uri:
+        pattern = _pattern(function, uri, what)
         template = types.ResourceTemplate(
-            uri_template=uri, name=resource.name, title=resource.title, description=resource.description,
+            uri_template=pattern.text, name=resource.name, title=resource.title, description=resource.description,
             mime_type=resource.mime_type, annotations=resource.annotations, icons=resource.icons, meta=resource.meta)
-        return TemplateEntry(template, _pattern(function, uri, what), function, cache, needed)
+        return TemplateEntry(template, pattern, function, cache, needed)
     if any(required for _, required, _ in function.parameters):
         parameters = [parameter for parameter, _, _ in function.parameters]
         raise RegistrationError(f"{what}: its reader takes {parameters}, which the URI does not have;"
                                 f" write them into it, as in '{uri}/{{{parameters[0]}}}'")
     return ResourceEntry(resource, function, cache, needed)
+
+
+def resource_uri(uri: str) -> str:
+    """Return a URI in its normal form; a template as it is.
+
+    :raises RegistrationError: no request can name it (RSRC-26).
+    """
+    from ...protocol.uris import normal_uri, uri_problem  # for servers that have resources
+
+    problem = uri_problem(uri)
+    if problem:
+        raise RegistrationError(f"resource {uri!r}: as the URI of a resource {problem}")
+    return uri if "{" in uri else normal_uri(uri)
 
 
 def _pattern(function: Function, uri: str, what: str) -> "Template":
@@ -94,27 +105,28 @@ def _pattern(function: Function, uri: str, what: str) -> "Template":
 
 
 def directory_entries(directory: "Directory", template: types.ResourceTemplate, listed: bool, scopes: Scopes
-                      ) -> Dict[str, Union[ResourceEntry, TemplateEntry]]:
-    """Return the entries of a directory by URI: the template of its files, and its listing with and without a slash.
+                      ) -> List[Union[ResourceEntry, TemplateEntry]]:
+    """Return the entries of a directory: the template of its files, and its listing with and without a slash.
 
     :param template: its definition, whose URI is added here.
     :param listed: whether the files are in the list of resources.
     """
+    from ...protocol.uris import normal_uri
     from ...protocol.uritemplate import Template
 
-    template.uri_template = directory.uri + "{+path}"
+    pattern = Template(directory.uri + "{+path}")
+    template.uri_template = pattern.text
     needed = registered_scopes(scopes, f"directory {directory.uri!r}")
     root = compile_function(directory.read_root, name=template.name, kind="resource")
     reader = compile_function(directory.read, name=template.name, kind="resource")
-    entries: Dict[str, Union[ResourceEntry, TemplateEntry]] = {
-        template.uri_template: TemplateEntry(template, Template(template.uri_template), reader, None, needed,
-                                             directory.resources if listed else None, directory.size)}
+    entries: List[Union[ResourceEntry, TemplateEntry]] = [
+        TemplateEntry(template, pattern, reader, None, needed, directory.resources if listed else None, directory.size)]
     bare = directory.uri[:-1]
     for uri in (directory.uri, bare):
-        if not uri.endswith((":", ":/")):
+        if not uri.endswith((":", ":/")) and normal_uri(uri) == uri:
             resource = types.Resource(uri=uri, name=template.name, title=template.title, mime_type="inode/directory",
-                                description=f"The names of the files in {bare}")
-            entries[uri] = ResourceEntry(resource, root, None, needed, unlisted=uri == bare)
+                                      description=f"The names of the files in {bare}")
+            entries.append(ResourceEntry(resource, root, None, needed, unlisted=uri == bare))
     return entries
 
 

@@ -30,6 +30,8 @@ __all__ = ["Found", "OwnEntry", "PromptEntry", "Registry", "ResourceEntry", "Tem
 _log = get_logger(__name__)
 #: What completers are registered for, by the kind of the entry.
 _COMPLETED = {"prompts": "prompt", "templates": "resource"}
+#: The kinds whose names are URIs.
+_BY_URI = ("resources", "templates")
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 
 
@@ -102,6 +104,11 @@ class ResourceEntry(OwnEntry):
         self.scopes = scopes
         self.unlisted = unlisted
 
+    @property
+    def name(self) -> str:
+        """Its URI."""
+        return self.resource.uri
+
     def listed(self, revision: Revision) -> Resource:
         return self.resource
 
@@ -126,6 +133,11 @@ class TemplateEntry(OwnEntry):
         self.scopes = scopes
         self.resources = resources
         self.size = size
+
+    @property
+    def name(self) -> str:
+        """The text of the template."""
+        return self.template.uri_template
 
     def listed(self, revision: Revision) -> ResourceTemplate:
         return self.template
@@ -205,6 +217,8 @@ class Registry:
         self._methods: Dict[str, Callable[..., Any]] = {}
         self._notifications: Dict[str, Callable[..., Any]] = {}
         self._changed = changed
+        #: The templates that were looked up last, and what finds them; two threads that miss it make equal ones.
+        self._prefixes: "Optional[Tuple[Mapping[str, Any], List[Tuple[int, Dict[str, List[Any]]]]]]" = None
         #: What is mounted, in order.
         self.providers: Tuple[Provider, ...] = ()
         #: Whether any entry has ever required scopes.
@@ -280,6 +294,7 @@ class Registry:
 
         :raises KeyError: there is no entry of this name.
         """
+        name = _form(kind, name)
         with self._lock:
             state = self._kinds[kind]
             if name not in state.entries:
@@ -295,6 +310,7 @@ class Registry:
         :param uri: of the directory, with a slash at its end.
         :raises KeyError: there is no such directory.
         """
+        uri = _form("resources", uri)
         self.remove("templates", uri + "{+path}")
         for listing in (uri, uri[:-1]):
             if self.get("resources", listing) is not None:
@@ -334,20 +350,40 @@ class Registry:
         return entries
 
     def get(self, kind: str, name: str) -> Optional[Any]:
-        """Return one entry, or None."""
-        return self._kinds[kind].snapshot().get(name)
+        """Return one entry, or None.
+
+        :param name: of a resource or a template its URI, in any form.
+        """
+        snapshot = self._kinds[kind].snapshot()
+        found = snapshot.get(name)
+        return snapshot.get(_form(kind, name)) if found is None and kind in _BY_URI else found
 
     def match(self, uri: str) -> Optional[Tuple[Union[TemplateEntry, ProvidedEntry], Dict[str, Any]]]:
-        """Return the first template that matches *uri*, with the variables' values."""
-        for entry in self._kinds["templates"].snapshot().values():
-            values = entry.pattern.match(uri)
-            if values is not None:
-                return entry, values
+        """Return the template that matches *uri*, with the variables' values.
+
+        Of several it is the one with most text before its first variable; of those with one such text, one whose values have
+        no slashes, then one with more text, then the one that was registered first.
+        """
+        templates = self._kinds["templates"].snapshot()
+        if not templates:
+            return None
+        known = self._prefixes
+        if known is None or known[0] is not templates:
+            known = self._prefixes = templates, _by_prefix(templates)
+        from ...protocol.uris import candidates  # for servers that have templates
+
+        forms = candidates(uri)
+        for length, entries in known[1]:
+            for form in forms:
+                for entry in entries.get(form[:length], ()):
+                    values = entry.pattern.match_exactly(form)
+                    if values is not None:
+                        return entry, values
         return None
 
     def add_completion(self, kind: str, name: str, argument: str, function: Function) -> None:
         """Register the completer of one argument of a prompt ("prompt") or template ("resource")."""
-        key = (kind, name, argument)
+        key = (kind, _form("templates", name) if kind == "resource" else name, argument)
         with self._lock:
             if key in self._completions:
                 from .duplicates import check_duplicate
@@ -359,7 +395,7 @@ class Registry:
 
     def completion(self, kind: str, name: str, argument: str) -> Optional[Function]:
         """Return a completer, or None."""
-        return self._completions.get((kind, name, argument))
+        return self._completions.get((kind, _form("templates", name) if kind == "resource" else name, argument))
 
     @property
     def has_completions(self) -> bool:
@@ -387,6 +423,28 @@ class Registry:
 
 def _handler(entry: Any) -> Any:
     return entry.function.function
+
+
+def _form(kind: str, name: str) -> str:
+    """Return a name as entries are kept by: a URI and a template in its normal form."""
+    if kind == "resources" or kind == "templates" and "{" not in name:
+        from ...protocol.uris import normal_uri  # for servers that have resources
+
+        return normal_uri(name)
+    if kind == "templates":
+        from ...protocol.uritemplate import normal_template  # for servers that have templates
+
+        return normal_template(name)
+    return name
+
+
+def _by_prefix(templates: Mapping[str, Any]) -> List[Tuple[int, Dict[str, List[Any]]]]:
+    """Return the templates by the text before their first variables, the longest ones first, in the order to try them."""
+    found: Dict[int, Dict[str, List[Any]]] = {}
+    for entry in sorted(templates.values(), key=lambda entry: entry.pattern.breadth):
+        prefix = entry.pattern.prefix
+        found.setdefault(len(prefix), {}).setdefault(prefix, []).append(entry)
+    return sorted(found.items(), reverse=True)
 
 
 def _provider(entry: Any) -> Optional[Provider]:

@@ -235,11 +235,12 @@ def _bind_arguments(context: RequestContext, function: Function, arguments: Mapp
 
 
 def _uri(context: RequestContext) -> str:
-    uri = _text(context.params, "uri")
-    scheme, colon, _ = uri.partition(":")
-    usable = colon and scheme[:1].isalpha() and all(c.isalnum() or c in "+-." for c in scheme) and scheme.isascii()
-    if not usable or len(uri) > context.session.limits.uri or any(c < "!" or c == "\x7f" for c in uri):
-        raise InvalidParams(f"params.uri is not a valid URI: {uri[:200]!r}")
+    from ...protocol.uris import uri_problem  # for servers that have resources
+
+    uri, most = _text(context.params, "uri"), context.session.limits.uri
+    problem = uri_problem(uri) if len(uri) <= most else f"it has more than {most} characters"
+    if problem:
+        raise InvalidParams(f"params.uri is not a valid URI: {uri[:200]!r}: {problem}")
     return uri
 
 

@@ -7,6 +7,7 @@ from typing import Optional, Sequence, Type, Union
 from ...backend.interface import Backend
 from ...errors import RegistrationError
 from ...protocol.methods import RESOURCE_UPDATED
+from ...protocol.uris import normal_uri
 from .fleet import open_shared_backend, read_keys
 from .news import append_news
 
@@ -30,7 +31,7 @@ class Publisher:
 
         :raises BackendError: the backend failed.
         """
-        append_news(self._backend, self._server, RESOURCE_UPDATED, uri)
+        append_news(self._backend, self._server, RESOURCE_UPDATED, normal_uri(uri))
 
     def tools_changed(self) -> None:
         """Notify all clients that the list of tools has changed.

@@ -350,7 +350,10 @@ class Runtime:
             self._news.publish(method)
 
     def resource_updated(self, uri: str) -> None:
-        """Notify clients that subscribed to *uri*, or listen to it, of its change."""
+        """Notify clients that subscribed to *uri*, or listen to it, of its change; in any form of the URI."""
+        from ...protocol.uris import normal_uri  # for servers that have resources
+
+        uri = normal_uri(uri)
         self._deliver(RESOURCE_UPDATED, uri)
         if self._news is not None:
             self._news.publish(RESOURCE_UPDATED, uri)

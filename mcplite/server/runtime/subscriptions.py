@@ -51,7 +51,12 @@ class _ListenRequest:
         self.incoming = incoming
         self.revision = revision
         self._methods: Set[str] = {method for method, change in LIST_CHANGES.items() if change.filter in honoured}
-        self.uris: Set[str] = set(honoured.get(RESOURCE_SUBSCRIPTIONS, ()))
+        #: By their normal form, as the client wrote them.
+        self.uris: Dict[str, str] = {}
+        if honoured.get(RESOURCE_SUBSCRIPTIONS):
+            from ...protocol.uris import normal_uri  # for clients that follow resources
+
+            self.uris = {normal_uri(uri): uri for uri in honoured[RESOURCE_SUBSCRIPTIONS]}
         self._task_ids = frozenset(task_ids)
         self._spawn = spawn
         #: Guards the two fields below; held for dictionary operations only.
@@ -128,7 +133,7 @@ class _ListenRequest:
         """Return the params of a notification; of a task its present state, or None if it is gone."""
         if uri is None:
             return {}
-        return {"uri": uri} if method == RESOURCE_UPDATED else self._describe_task(uri, self.revision)
+        return {"uri": self.uris.get(uri, uri)} if method == RESOURCE_UPDATED else self._describe_task(uri, self.revision)
 
 
 class ListenRequests:

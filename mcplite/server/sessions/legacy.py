@@ -62,7 +62,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         self._closed = False
         self._level = _DEFAULT_LEVEL
         #: By URI: the bytes of memory that it takes.
-        self._subscriptions: Dict[str, int] = {}
+        self._subscriptions: Dict[str, str] = {}
         self._subscribed_bytes = 0
         self._roots = KnownRoots()
         self._declared: Set[str] = set()
@@ -157,15 +157,17 @@ class LegacySession(Session, OpenSession, MessageHandler):
 
         :raises RemoteError: the session subscribes to as many as ``Limits`` allow.
         """
-        limits, size = self.limits, memory_size(uri, self.limits.subscription_bytes)
+        from ...protocol.uris import normal_uri  # for clients that follow resources
+
+        limits, size, normal = self.limits, memory_size(uri, self.limits.subscription_bytes), normal_uri(uri)
         with self._lock:
-            if uri in self._subscriptions or self._closed:
+            if normal in self._subscriptions or self._closed:
                 return
             total = self._subscribed_bytes + size
             fits = len(self._subscriptions) < limits.subscriptions and total <= limits.subscription_bytes
             if fits:
-                self._subscriptions[uri], self._subscribed_bytes = size, total
-                self._report(added=[uri])
+                self._subscriptions[normal], self._subscribed_bytes = uri, total
+                self._report(added=[normal])
         if not fits:
             raise RemoteError(f"this session may subscribe to {limits.subscriptions} resources, whose URIs take"
                               f" {limits.subscription_bytes} bytes of memory at most; unsubscribe from others first",
@@ -174,11 +176,14 @@ class LegacySession(Session, OpenSession, MessageHandler):
 
     def unsubscribe(self, uri: str) -> None:
         """Stop notifying the client of updates to *uri*."""
+        from ...protocol.uris import normal_uri  # for clients that follow resources
+
         with self._lock:
-            size = self._subscriptions.pop(uri, None)
-            if size is not None:
-                self._subscribed_bytes -= size
-                self._report(removed=[uri])
+            normal = normal_uri(uri)
+            given = self._subscriptions.pop(normal, None)
+            if given is not None:
+                self._subscribed_bytes -= memory_size(given, self.limits.subscription_bytes)
+                self._report(removed=[normal])
         self._tell_subscribers()
 
     def _report(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> None:
@@ -198,10 +203,17 @@ class LegacySession(Session, OpenSession, MessageHandler):
     def wants_change(self, uri: Optional[str], capability: str) -> bool:
         """Whether the client has declared to take changes of a list, or subscribed to the resource that has changed.
 
-        :param uri: of the resource; None for a list.
+        :param uri: of the resource, in its normal form; None for a list.
         :param capability: "tools", "resources" or "prompts".
         """
         return self._ready and capability in self._declared and (uri is None or uri in self._subscriptions)
+
+    def subscribed(self, uri: str) -> str:
+        """Return the URI of a resource as the client wrote it when it subscribed.
+
+        :param uri: in its normal form.
+        """
+        return self._subscriptions.get(uri, uri)
 
     def forget_roots(self) -> None:
         """Discard the cached roots, since the client has announced a change."""
@@ -211,11 +223,13 @@ class LegacySession(Session, OpenSession, MessageHandler):
         """Send a change notification, if the client declared or subscribed to it.
 
         :param method: of the notification.
-        :param params: of the notification; with a ``uri``, only subscribers of that URI get it (RSRC-13).
+        :param params: of the notification; with a ``uri`` in its normal form, only subscribers of it get it (RSRC-13).
         :param capability: "tools", "resources" or "prompts"; sent only if it was declared to the client.
         """
         if not self.wants_change(None if params is None else params["uri"], capability):
             return
+        if params is not None:
+            params = {"uri": self.subscribed(params["uri"])}
         try:
             self.peer.notify(method, params)
         except MCPError as error:

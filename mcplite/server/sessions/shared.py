@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterator, Optional
 
 from ...errors import BackendError
 from ...protocol.jsonio import memory_size
+from ...protocol.uris import normal_uri
 from ..runtime.leases import Leases
 from ..runtime.outage import Outage, away_error
 from ..runtime.runtime import Runtime
@@ -85,12 +86,13 @@ class SharedLegacySession(LegacySession):
                 self._declare(record.revision)
                 self.revision = self.agreed = record.revision
             self._level, self._ready = record.level, record.ready
-            uris, known = set(record.uris), set(self._subscriptions)
+            given = {normal_uri(uri): uri for uri in record.uris}
+            uris, known = set(given), set(self._subscriptions)
             if uris != known:
                 most = self.limits.subscription_bytes
                 self._report(uris - known, known - uris)
-                self._subscriptions = {uri: memory_size(uri, most) for uri in record.uris}
-                self._subscribed_bytes = sum(self._subscriptions.values())
+                self._subscriptions = given
+                self._subscribed_bytes = sum(memory_size(uri, most) for uri in record.uris)
             changed, self._roots_changed = record.roots != self._roots_changed, record.roots
         if changed:
             self._roots.forget()
@@ -101,7 +103,7 @@ class SharedLegacySession(LegacySession):
         with self._lock:
             return record.changed(
                 revision=self.revision, begun=self.agreed is not None, info=self.client_info,
-                capabilities=self.client_capabilities, level=self._level, uris=tuple(self._subscriptions), ready=self._ready,
+                capabilities=self.client_capabilities, level=self._level, uris=tuple(self._subscriptions.values()), ready=self._ready,
                 roots=self._roots_changed)
 
     def stored(self, record: SessionRecord) -> None:
