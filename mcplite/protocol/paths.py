@@ -6,7 +6,7 @@ import os
 import re
 from typing import Iterable, Optional
 
-__all__ = ["check_root_uri", "file_uri", "is_within", "path_of", "safe_join"]
+__all__ = ["check_relative", "check_root_uri", "file_uri", "is_within", "path_of", "safe_join"]
 
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
@@ -25,6 +25,19 @@ def safe_join(root: str, relative: str) -> str:
     :param relative: with ``/`` between names; percent escapes are decoded by the caller.
     :raises ValueError: the path leaves *root* or cannot be trusted to stay.
     """
+    check_relative(relative)
+    real_root = os.path.realpath(root)
+    target = os.path.realpath(os.path.join(real_root, relative))
+    if not is_within(target, [real_root]):
+        raise ValueError(f"{relative[:200]!r} leaves its directory")
+    return target
+
+
+def check_relative(relative: str) -> None:
+    """Return if :func:`safe_join` takes the names of a path, wherever they lead.
+
+    :raises ValueError: one of them cannot be trusted to stay below a directory.
+    """
     if "\0" in relative:
         raise ValueError("a path must not contain NUL")
     if _ESCAPE.search(relative.encode("utf-8", "surrogatepass")):
@@ -40,11 +53,6 @@ def safe_join(root: str, relative: str) -> str:
         # On Windows a colon begins the name of a stream of the file; elsewhere it is part of the name.
         if name != "." and (name != name.rstrip(". ") or stem in _DEVICES or (":" in name and os.sep == "\\")):
             raise ValueError(f"{relative[:200]!r} has a name that some systems read as another")
-    real_root = os.path.realpath(root)
-    target = os.path.realpath(os.path.join(real_root, relative))
-    if not is_within(target, [real_root]):
-        raise ValueError(f"{relative[:200]!r} leaves its directory")
-    return target
 
 
 def is_within(path: str, roots: Iterable[str]) -> bool:

@@ -341,10 +341,12 @@ class Server:
 
     def add_directory(self, uri: str, path: str, *, name: Optional[str] = None, title: Optional[str] = None,
                       description: Optional[str] = None, scopes: Scopes = (), list_files: int = 1000,
-                      watch: Optional[float] = None) -> None:
+                      watch: Optional[float] = None, hidden: bool = False) -> None:
         """Serve the files below a directory, up to ``Limits.file_bytes`` each; nothing outside of it can be read (RSRC-23).
 
-        The URI itself, and that of each folder, is read as a listing. A file's media type follows from its extension.
+        The URI itself, and that of each folder, is read as a listing, of up to as many bytes. A file's media type follows from
+        its extension. Names that no URI can have are left out: bytes that are not UTF-8, and what some systems read as another
+        name.
 
         :param uri: of the directory, such as ``file:///srv/maps``.
         :param path: of the directory on this machine.
@@ -352,14 +354,17 @@ class Server:
         :param title: a name for people.
         :param description: for the model; by default a sentence with the URI.
         :param scopes: required of callers over HTTP to read a file.
-        :param list_files: files that are in the list of resources at most, without hidden ones; 0 for none.
+        :param list_files: files that are in the list of resources at most; 0 for none.
         :param watch: seconds between two looks for changes, of which clients are notified, on a thread that runs while there
             are clients; None does not look. Only files that are listed are watched.
-        :raises RegistrationError: the path is not a directory, the URI is taken, or a number is not valid.
+        :param hidden: whether hidden files are served, too: those whose names begin with a dot, and all in folders with such a
+            name, such as ``.env`` and ``.git``.
+        :raises RegistrationError: the path is not a directory, the URI is taken or none that a request can name, or a number is
+            not valid.
         """
         from .catalog.directory import Directory
 
-        directory = Directory(uri, path, self.limits.file_bytes, list_files, watch)
+        directory = Directory(uri, path, self.limits.file_bytes, list_files, watch, hidden)
         template = types.ResourceTemplate(uri_template="", name=name or directory.name, title=title,
                                     description=description or f"Files below {uri}")
         for entry in directory_entries(directory, template, list_files > 0, scopes):
@@ -374,9 +379,7 @@ class Server:
 
         :raises KeyError: there is no directory at this URI.
         """
-        base = uri if uri.endswith("/") else uri + "/"
-        self.registry.remove_directory(base)
-        self.runtime.remove_service(base)
+        self.runtime.remove_service(self.registry.remove_directory(uri if uri.endswith("/") else uri + "/"))
 
     def resource_updated(self, uri: str) -> None:
         """Notify every client that subscribed to *uri*, or listens to it, of a change; callable from any thread."""

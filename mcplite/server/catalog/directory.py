@@ -10,7 +10,8 @@ import urllib.parse
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from ...errors import InvalidParams, RegistrationError, ResourceNotFound
-from ...protocol.paths import safe_join
+from ...protocol.paths import check_relative, safe_join
+from ...protocol.uris import normal_uri, uri_problem
 from ...types import BlobResourceContents, Resource, TextResourceContents
 from .files import FileTooLarge, NotBelow, read_below
 from .media_types import is_textual, media_type
@@ -40,17 +41,23 @@ class Directory:
     :param limit: bytes that a file may have to be read.
     :param most: files that are listed.
     :param seconds: between two looks for changes; None for none. Only checked here.
-    :raises RegistrationError: there is no such directory, or a number is not valid.
+    :param hidden: whether files whose names, or those of a folder on the way, begin with a dot are served, too.
+    :raises RegistrationError: there is no such directory, no request can name the URI, or a number is not valid.
     """
 
-    def __init__(self, uri: str, path: str, limit: int, most: int = 1000, seconds: Optional[float] = None) -> None:
+    def __init__(self, uri: str, path: str, limit: int, most: int = 1000, seconds: Optional[float] = None,
+                 hidden: bool = False) -> None:
         if most < 0 or (seconds is not None and (seconds <= 0 or not most)):
             raise RegistrationError(f"add_directory({uri!r}): list_files= is 0 or more, and watch= a positive number of seconds"
                                     " for the files that are listed")
+        problem = uri_problem(uri) or ("it has a '?' or '#'; escape them, as %3F and %23" if {"?", "#"} & set(uri) else "")
+        if problem:
+            raise RegistrationError(f"add_directory({uri!r}): as the URI of a directory {problem}")
         self._limit = limit
         self._most = most
-        #: With a slash at its end.
-        self.uri = uri if uri.endswith("/") else uri + "/"
+        self._hidden = hidden
+        #: In the normal form, with a slash at its end.
+        self.uri = normal_uri(uri if uri.endswith("/") else uri + "/")
         self._root = os.path.abspath(path)
         if not os.path.isdir(self._root):
             raise RegistrationError(f"add_directory({uri!r}): {self._root} is not a directory")
@@ -62,17 +69,19 @@ class Directory:
         :raises ResourceNotFound: there is no such file below the directory, or it may not be read.
         :raises InvalidParams: it is larger than the server reads.
         """
-        uri = self.uri + path
+        asked, uri = self.uri + path, self.uri_of(path)
         try:
+            if self._is_hidden(path):
+                raise NotBelow
             found = read_below(self._root, path, self._limit)
         except NotBelow:
-            raise ResourceNotFound(f"Resource not found: {self.uri}{path[:200]}", data={"uri": uri}) from None
+            raise ResourceNotFound(f"Resource not found: {self.uri}{path[:200]}", data={"uri": asked}) from None
         except FileTooLarge as error:
             raise InvalidParams(f"{self.uri}{path[:200]} has {error.size} bytes; this server reads files of up to"
-                                f" {self._limit} bytes", data={"uri": uri, "size": error.size, "limit": self._limit}) from None
+                                f" {self._limit} bytes", data={"uri": asked, "size": error.size, "limit": self._limit}) from None
         if isinstance(found, list):
-            # A file name that is not valid text would not be valid JSON for strict readers.
-            text = "\n".join(found).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            folder = path if not path or path.endswith("/") else path + "/"
+            text = "\n".join(name for name in found if self._is_served(folder, name) and len(name.splitlines()) == 1)
             return [TextResourceContents(uri=uri, mime_type=_FOLDER, text=text)]
         kind = media_type(path)
         if is_textual(kind):
@@ -96,7 +105,7 @@ class Directory:
 
     def uri_of(self, path: str) -> str:
         """Return the URI of a file or a folder below the directory."""
-        return self.uri + urllib.parse.quote(path)
+        return normal_uri(self.uri + urllib.parse.quote(path))
 
     def resources(self) -> List[Resource]:
         """Return the files below the directory as they are listed, in the order of their names, folder by folder."""
@@ -104,7 +113,7 @@ class Directory:
                 for file in self.files()]
 
     def files(self) -> List[DirectoryFile]:
-        """Look at the directory, and return its files: as many as are listed at most, without hidden ones.
+        """Look at the directory, and return its files: as many as are listed at most, and that can be read.
 
         Files that links lead to are among them if they are below the directory; folders are not, so that there is an end.
         """
@@ -122,25 +131,44 @@ class Directory:
 
     def _paths(self) -> Iterator[str]:
         """Yield the paths of what is no folder, until enough names were looked at."""
-        waiting, looked = [""], 0
+        waiting, looked, most = [""], 0, _LEAST_NAMES + self._most * _NAMES_PER_FILE
         while waiting:
             folder = waiting.pop()
             try:
-                names = read_below(self._root, folder, 0)
+                names = read_below(self._root, folder, 0, most + 1)
             except (NotBelow, FileTooLarge, OSError):
                 continue  # it is gone, or may not be read
             folders = []
             for name in names if isinstance(names, list) else []:
                 looked += 1
-                if looked > _LEAST_NAMES + self._most * _NAMES_PER_FILE:
+                if looked > most:
                     return
-                if name.startswith(".") or not _is_text(name):
+                if not self._is_served(folder, name):
                     continue
                 if not name.endswith("/"):
                     yield folder + name
                 elif self._is_plain(folder + name[:-1]):
                     folders.append(folder + name)
             waiting.extend(reversed(folders))
+
+    def _is_hidden(self, path: str) -> bool:
+        if self._hidden:
+            return False
+        names = path.split("/")
+        if os.sep == "\\":  # where a name has a second one, without the dot
+            names += os.path.relpath(os.path.realpath(os.path.join(self._root, path)), os.path.realpath(self._root)).split(os.sep)
+        return any(name.startswith(".") and name != "." for name in names)
+
+    def _is_served(self, folder: str, name: str) -> bool:
+        """Whether a name in a folder is one that a request can name, and not hidden."""
+        if not self._hidden and name.startswith("."):
+            return False
+        try:
+            name.encode("utf-8")  # other names are bytes that are no text
+            check_relative((folder + name).rstrip("/"))
+        except ValueError:
+            return False
+        return True
 
     def _is_plain(self, path: str) -> bool:
         return not os.path.islink(os.path.join(self._root, path))
@@ -149,14 +177,6 @@ class Directory:
         real_root = os.path.realpath(self._root)
         target = os.path.realpath(os.path.join(self._root, path))
         return target.startswith(real_root.rstrip(os.sep) + os.sep)
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False  # bytes that are no text, which no URI of ours can name
-    return True
 
 
 def differences(before: List[DirectoryFile], after: List[DirectoryFile]) -> Tuple[List[str], bool]:

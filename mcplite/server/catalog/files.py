@@ -8,7 +8,7 @@ import errno
 import os
 import stat
 import sys
-from typing import List, Union
+from typing import List, Optional, Union
 
 from ...protocol.paths import safe_join
 
@@ -36,13 +36,14 @@ class FileTooLarge(Exception):
         self.size = size
 
 
-def read_below(root: str, relative: str, limit: int) -> Union[bytes, List[str]]:
+def read_below(root: str, relative: str, limit: int, most: Optional[int] = None) -> Union[bytes, List[str]]:
     """Return a file's bytes, or the sorted names in a directory; those of directories end with a slash.
 
     Links that stay below *root* are followed.
 
     :param relative: with ``/`` between names.
-    :param limit: bytes that the file may have.
+    :param limit: bytes that the file, or the names in the directory together, may have.
+    :param most: how many of the names are read, whatever bytes they have; None for all.
     :raises NotBelow: there is no such regular file or directory below *root*, or it may not be read.
     :raises FileTooLarge: it has more bytes.
     :raises OSError: the system fails: it has no descriptor left, or the disk cannot be read.
@@ -50,7 +51,7 @@ def read_below(root: str, relative: str, limit: int) -> Union[bytes, List[str]]:
     for _ in range(_ATTEMPTS):
         try:
             real_root = os.path.realpath(root)
-            return _read(real_root, safe_join(real_root, relative), limit)
+            return _read(real_root, safe_join(real_root, relative), limit, most)
         except ValueError as error:
             raise NotBelow from error
         except OSError as error:
@@ -74,7 +75,23 @@ def _contents(fd: int, limit: int) -> bytes:
     return data
 
 
-def _read_step_by_step(real_root: str, target: str, limit: int, between: int, last: int) -> Union[bytes, List[str]]:
+def _names(place: Union[int, str], limit: int, most: Optional[int]) -> List[str]:
+    found: List[str] = []
+    size = 0
+    with os.scandir(place) as entries:
+        for entry in entries:
+            if most is not None and len(found) >= most:
+                break
+            name = entry.name + ("/" if _is_directory(entry) else "")
+            size += len(os.fsencode(name)) + 1
+            if most is None and size > limit:
+                raise FileTooLarge(size)
+            found.append(name)
+    return sorted(found)
+
+
+def _read_step_by_step(real_root: str, target: str, limit: int, most: Optional[int], between: int, last: int
+                       ) -> Union[bytes, List[str]]:
     """Open one name after another, each in the directory that was opened before, and none that is a link; read the last.
 
     :param between: flags of all directories but the last.
@@ -88,7 +105,7 @@ def _read_step_by_step(real_root: str, target: str, limit: int, between: int, la
             os.close(above)
         mode = os.fstat(fd).st_mode
         if stat.S_ISDIR(mode):
-            return sorted(name + ("/" if _is_directory(name, fd) else "") for name in os.listdir(fd))
+            return _names(fd, limit, most)
         if not stat.S_ISREG(mode):
             raise NotBelow
         return _contents(fd, limit)
@@ -96,9 +113,9 @@ def _read_step_by_step(real_root: str, target: str, limit: int, between: int, la
         os.close(fd)
 
 
-def _is_directory(name: str, fd: int) -> bool:
+def _is_directory(entry: "os.DirEntry[str]") -> bool:
     try:
-        return stat.S_ISDIR(os.stat(name, dir_fd=fd).st_mode)
+        return entry.is_dir()
     except OSError:
         return False  # a link to nothing, or a name that is gone by now
 
@@ -112,7 +129,7 @@ if sys.platform == "win32":
     _NO_HANDLE = ctypes.c_void_p(-1).value
     _LONGEST_PATH = 32768
 
-    def _read(real_root: str, target: str, limit: int) -> Union[bytes, List[str]]:
+    def _read(real_root: str, target: str, limit: int, most: Optional[int]) -> Union[bytes, List[str]]:
         # Opened first, and compared afterwards. While it is open without FILE_SHARE_DELETE, neither it nor a directory above
         # it can be renamed.
         kernel = ctypes.WinDLL("kernel32", use_last_error=True)
@@ -131,7 +148,7 @@ if sys.platform == "win32":
             if not is_below(buffer.value, real_root):
                 raise NotBelow
             if os.path.isdir(target):
-                return sorted(name + ("/" if os.path.isdir(os.path.join(target, name)) else "") for name in os.listdir(target))
+                return _names(target, limit, most)
             fd = msvcrt.open_osfhandle(handle, os.O_RDONLY | os.O_BINARY)
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise NotBelow
@@ -147,8 +164,8 @@ else:
     _LAST = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     _BETWEEN = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-    def _read(real_root: str, target: str, limit: int) -> Union[bytes, List[str]]:
-        return _read_step_by_step(real_root, target, limit, _BETWEEN, _LAST)
+    def _read(real_root: str, target: str, limit: int, most: Optional[int]) -> Union[bytes, List[str]]:
+        return _read_step_by_step(real_root, target, limit, most, _BETWEEN, _LAST)
 
 
 def is_below(final: str, real_root: str) -> bool:

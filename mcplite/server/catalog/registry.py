@@ -304,8 +304,8 @@ class Registry:
             self._completions = {key: function for key, function in self._completions.items() if key[:2] != owner}
         self._changed("resources" if kind == "templates" else kind)
 
-    def remove_directory(self, uri: str) -> None:
-        """Remove the template of a directory's files, and its listings.
+    def remove_directory(self, uri: str) -> str:
+        """Remove the template of a directory's files, and its listings; return its URI in the normal form.
 
         :param uri: of the directory, with a slash at its end.
         :raises KeyError: there is no such directory.
@@ -315,6 +315,7 @@ class Registry:
         for listing in (uri, uri[:-1]):
             if self.get("resources", listing) is not None:
                 self.remove("resources", listing)
+        return uri
 
     def declare(self, kind: str) -> None:
         """Declare *kind* to clients although it is empty.

@@ -1,6 +1,7 @@
 """Directories as resources: what is below can be read, and nothing else."""
 
 import os
+import re
 import sys
 
 import pytest
@@ -80,10 +81,78 @@ def test_special_files_do_not_exist(maps, tmp_path):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere names are text")
-def test_names_that_are_not_utf8_can_be_listed(maps, tmp_path):
-    with open(os.fsencode(str(tmp_path / "maps" / "north")) + b"/\xff.txt", "wb"):
+def test_only_names_that_a_request_can_name_are_listed_and_each_can_be_read(maps, tmp_path, connect, server):
+    north = os.fsencode(str(tmp_path / "maps" / "north")) + b"/"
+    good = ["100%.txt", "C:x", "a+b=c&d.txt", "c%41.txt", "d #1?.txt", "e;f,g@h!.txt", "j[1]{2}.txt", "k'\"`^|<>.txt", "~l.txt",
+     "ü–日.txt"]
+    for name in [*map(os.fsencode, good), b"\xff.txt", b"back\\slash", b"ends.", b"blank ", b"con", b"x%2fy",
+     b"aux.txt"]:
+        with open(north + name, "wb") as file:
+            file.write(name)
+    with open(north + b"m\nn.txt", "wb"):
         contents, = maps.read("north")
-    assert contents.text == "b.txt\n\ufffd.txt"
+    assert contents.text.split("\n") == sorted(["b.txt", *good])
+    server.add_directory("file:///srv/maps", str(tmp_path / "maps"))
+    client = connect(server)
+    listed = {one["name"]: one["uri"] for one in client.result("resources/list")["resources"]}
+    assert {name[6:] for name in listed if name.startswith("north/")} == {"b.txt", "m\nn.txt", *good}
+    for name in good:
+        uri = listed["north/" + name]
+        found, = client.result("resources/read", {"uri": uri})["contents"]
+        assert found["text"] == name and found["uri"] == uri and uri.isascii()
+    assert "contents" in client.result("resources/read", {"uri": listed["north/m\nn.txt"]})
+
+
+@pytest.mark.parametrize("uri", ["file:///srv/my maps", "file:///srv/Ü", "File:///srv/%c3%9c/", "file:///c%3A/maps",
+ "x://a/./b{c}", "http://Ex.com"])
+def test_what_is_listed_can_be_read_in_any_form_of_its_uri(maps, tmp_path, uri):
+    (tmp_path / "maps" / "ä b.txt").write_text("found")
+    mcp = mcplite.Server("files")
+    mcp.add_directory(uri, str(tmp_path / "maps"))
+    base = uri if uri.endswith("/") else uri + "/"
+    with mcplite.connect(mcp, cache=False) as client:
+        for resource in client.list_resources():
+            assert resource.uri.isascii() and client.read_resource(resource.uri).contents[0].uri == resource.uri
+        for asked in (base + "ä b.txt", base + "%C3%a4%20b.txt", base + "north/.././ä b.txt"):
+            assert client.read_resource(asked).text == "found"
+        mcp.remove_directory(uri)
+        assert client.list_resources() == [] and client.list_resource_templates() == []
+
+
+@pytest.mark.parametrize("uri, reason", [("my_maps://x", "'my-maps:'"), ("maps", "needs a scheme"), ("1x:/", "a letter first"),
+ ("x://a?b", "%3F"),
+                                         ("x://a#b", "%23"), ("x://a\n", "control"), ("", "needs a scheme")])
+def test_a_uri_that_no_request_can_name_is_refused(maps, tmp_path, uri, reason):
+    with pytest.raises(RegistrationError, match="^add_directory.*" + re.escape(reason)):
+        mcplite.Server("files").add_directory(uri, str(tmp_path / "maps"))
+
+
+def test_hidden_files_are_served_if_that_is_asked_for(maps, tmp_path):
+    root = tmp_path / "maps"
+    (root / ".git" / "refs").mkdir(parents=True)
+    hidden = [".env", ".git/config", ".git/refs/head", "north/.netrc", "..data"]
+    for path in hidden:
+        (root / path).write_text("KEY=1")
+    for path in [*hidden, "./.env", "north/../.env", "north//.netrc", ".git", ".git/", ".git/refs/"]:
+        with pytest.raises(ResourceNotFound):
+            maps.read(path)
+    assert maps.read("")[0].text == "a.txt\nc.bin\nempty\nnorth/" and maps.read("north")[0].text == "b.txt"
+    assert [file.path for file in maps.files()] == ["a.txt", "c.bin", "empty", "north/b.txt"]
+    mcp = mcplite.Server("files")
+    mcp.add_directory("file:///p", str(root), hidden=True)
+    with mcplite.connect(mcp) as client:
+        assert ".env" in client.read_resource("file:///p/").text and ".git/" in client.read_resource("file:///p").text
+        assert {one.name for one in client.list_resources()} > set(hidden)
+        for path in hidden:
+            assert client.read_resource("file:///p/" + path).text == "KEY=1"
+
+
+def test_a_listing_has_as_many_bytes_as_a_file_may_have(maps, tmp_path):
+    for number in range(110):
+        (tmp_path / "maps" / f"file{number:05}").write_bytes(b"")
+    with pytest.raises(InvalidParams, match="reads files of up to 1000 bytes"):
+        maps.read("")
+    assert len(maps.files()) == 114  # which are counted
 
 
 @pytest.mark.parametrize("path", ["no such place", __file__])

@@ -24,7 +24,10 @@ def root(tmp_path):
 
 def test_files_and_listings(root):
     assert read_below(str(root), "north/b.txt", 6) == b"inside"
-    assert read_below(str(root), "", 6) == ["north/"]
+    assert read_below(str(root), "", 7) == ["north/"]
+    with pytest.raises(FileTooLarge):  # of the names in a directory
+        read_below(str(root), "", 6)
+    assert read_below(str(root), "", 0, 5) == ["north/"] and read_below(str(root), "", 100, 0) == []
     with pytest.raises(FileTooLarge) as caught:
         read_below(str(root), "north/b.txt", 5)
     assert caught.value.size == 6 and str(caught.value) == "the file has 6 bytes"
