@@ -1,4 +1,4 @@
-"""Paths and file URIs: joining without escaping, and the URIs of roots."""
+"""Paths, file URIs and the paths of URLs: joining without escaping, and the URIs of roots."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 from typing import Iterable, Optional
 
-__all__ = ["check_relative", "check_root_uri", "file_uri", "is_within", "path_of", "safe_join"]
+__all__ = ["check_relative", "check_root_uri", "decoded_path", "file_uri", "is_within", "path_of", "safe_join", "url_path"]
 
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
@@ -65,6 +65,24 @@ def is_within(path: str, roots: Iterable[str]) -> bool:
         except ValueError:
             continue  # on another drive, or with a NUL
     return False
+
+
+def decoded_path(path: str) -> str:
+    """Return the path of a URL without escapes, as servers see it in requests."""
+    if "%" not in path:
+        return path
+    from urllib.parse import unquote  # for the few that have escapes
+
+    return unquote(path)
+
+
+def url_path(path: str) -> str:
+    """Return a path, with or without escapes, as it stands in a URL."""
+    if _SAFE.issuperset(path):
+        return path
+    from .uris import normal_uri  # for the few that have others
+
+    return normal_uri("x:" + decoded_path(path).replace("%", "%25").replace("?", "%3F").replace("#", "%23"))[2:]
 
 
 def file_uri(path: str) -> str:

@@ -36,7 +36,7 @@ def normal_uri(uri: str) -> str:
 
 
 def candidates(uri: str) -> List[str]:
-    """Return the forms in which a template may match a URI: the normal form first, then those with its port and its empty path."""
+    """Return the forms in which a template may match a URI: the normal one, and those with its port and its empty path."""
     normal, given = _normal(uri) if uri[:4].lower() in ("http", "ws:/", "wss:", "ftp:") else (normal_uri(uri), "")
     found = [normal] if given in ("", normal) else [normal, given]
     if given and normal.endswith("/") and normal.count("/") == 3:
@@ -74,11 +74,11 @@ def _normal(uri: str) -> Tuple[str, str]:
     if path.startswith("/"):
         path = _without_dots(path)
     if scheme == "file":
+        path = path or "/"
         authority = "" if authority.lower() == "localhost" else _host(authority)
         has_authority = has_authority or path.startswith("/")
         if path[2:3] == ":" and path[1:2].isalpha() and path[3:4] in ("", "/"):
             path = path[:2].upper() + path[2:]
-        path = path or "/"
     elif scheme in _PORTS and has_authority:
         user, at, place = authority.rpartition("@")
         parts = _HOST_AND_PORT.fullmatch(place)

@@ -1,4 +1,4 @@
-"""Output schemas of values that are no objects: the schema of ``{"result": value}``, whose references refer to what they did."""
+"""Output schemas of values that are no objects: the schema of ``{"result": value}``, whose references stay right."""
 
 from __future__ import annotations
 

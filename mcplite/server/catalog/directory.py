@@ -77,12 +77,14 @@ class Directory:
         except NotBelow:
             raise ResourceNotFound(f"Resource not found: {self.uri}{path[:200]}", data={"uri": asked}) from None
         except FileTooLarge as error:
+            facts = {"uri": asked, "size": error.size, "limit": self._limit}
             raise InvalidParams(f"{self.uri}{path[:200]} has {error.size} bytes; this server reads files of up to"
-                                f" {self._limit} bytes", data={"uri": asked, "size": error.size, "limit": self._limit}) from None
+                                f" {self._limit} bytes", data=facts) from None
         if isinstance(found, list):
             folder = path if not path or path.endswith("/") else path + "/"
-            text = "\n".join(name for name in found if self._is_served(folder, name) and len(name.splitlines()) == 1)
-            return [TextResourceContents(uri=uri, mime_type=_FOLDER, text=text)]
+            # A name with a line break in it would be read as two.
+            names = [name for name in found if self._is_served(folder, name) and len(name.splitlines()) == 1]
+            return [TextResourceContents(uri=uri, mime_type=_FOLDER, text="\n".join(names))]
         kind = media_type(path)
         if is_textual(kind):
             try:
@@ -156,7 +158,8 @@ class Directory:
             return False
         names = path.split("/")
         if os.sep == "\\":  # where a name has a second one, without the dot
-            names += os.path.relpath(os.path.realpath(os.path.join(self._root, path)), os.path.realpath(self._root)).split(os.sep)
+            real = os.path.realpath(os.path.join(self._root, path))
+            names += os.path.relpath(real, os.path.realpath(self._root)).split(os.sep)
         return any(name.startswith(".") and name != "." for name in names)
 
     def _is_served(self, folder: str, name: str) -> bool:

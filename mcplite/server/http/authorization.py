@@ -13,6 +13,7 @@ from ...protocol import jsonrpc
 from ...protocol.http.challenges import write_challenge
 from ...protocol.http.headers import parse_host
 from ...protocol.http.wellknown import PROTECTED_RESOURCE, base_of
+from ...protocol.paths import decoded_path, url_path
 from ...rpc.tracing import INFO, RateLog, get_logger
 from ..auth.principals import Principal, all_scopes, least_scopes
 from ..catalog.targets import Target
@@ -59,7 +60,7 @@ class Authorization:
         if not self.publishes:
             return {}
         ours = urlsplit((self._auth and self._auth.resource) or "").path.rstrip("/")
-        return {PROTECTED_RESOURCE + path: self._serve_metadata for path in ("", self._path, ours)}
+        return {PROTECTED_RESOURCE + decoded_path(path): self._serve_metadata for path in ("", self._path, ours)}
 
     # --- authentication -------------------------------------------------------------------------------------
 
@@ -158,11 +159,11 @@ class Authorization:
         if host is None or request.port != (host[1] or 80):
             return None
         name, port = host
-        return f"http://{name}" + (f":{port}" if port not in (None, 80) else "") + request.mount + self._path
+        return f"http://{name}" + (f":{port}" if port not in (None, 80) else "") + url_path(request.mount) + self._path
 
     def _metadata_url(self, resource: str) -> str:
         """Return the public URL of the metadata, at a path that this server really serves."""
-        base, path = base_of(resource), urlsplit(resource).path.rstrip("/")
+        base, path = base_of(resource), url_path(urlsplit(resource).path.rstrip("/"))
         if path == self._path or not path.endswith(self._path):
             return base + PROTECTED_RESOURCE + path
         # Mounted, or behind a proxy that strips a prefix: only paths below the prefix are sure to arrive here.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 from ...errors import INTERNAL_ERROR, MISSING_CAPABILITY, SERVER_BUSY, BackendError, RegistrationError, RemoteError
 from ...protocol import jsonrpc
 from ...protocol.http.headers import check_header
+from ...protocol.paths import decoded_path, url_path
 from ...revisions import Revision
 from ...rpc.deadline import Deadline
 from ...rpc.forks import new_lock
@@ -79,7 +80,8 @@ class Endpoint:
             raise ValueError(f"the path {path!r} must begin with a slash")
         self.runtime = runtime
         self._catalog = catalog = runtime.catalog
-        self.path = path.rstrip("/")
+        #: As it stands in URLs.
+        self.path = url_path(path.rstrip("/"))
         self.origins = OriginPolicy(allowed_hosts, allowed_origins)
         self.authorization = Authorization(runtime, self.origins, self.path)
         limits = self.limits = runtime.limits
@@ -103,9 +105,10 @@ class Endpoint:
                             catalog.revisions, catalog.resolve, catalog.modern_methods, runtime.turns)
         #: Public handlers, by path: the protected resource metadata, and the user's routes.
         self._public: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {
-            **self.authorization.routes(), **{at.rstrip("/"): _plain(route) for at, route in (routes or {}).items()}}
+            **self.authorization.routes(),
+            **{decoded_path(at.rstrip("/")): _plain(route) for at, route in (routes or {}).items()}}
         #: Handlers that require authorization, by path.
-        self._protected: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {self.path: self._handle_endpoint}
+        self._protected: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {decoded_path(self.path): self._handle_endpoint}
         #: Guards the fields below; held for arithmetic and assignments.
         self._lock = new_lock()
         #: The peer of all sessionless clients; created for the first request.
@@ -119,7 +122,7 @@ class Endpoint:
 
     def add_routes(self, routes: Mapping[str, Callable[[HTTPRequest], HTTPResponse]]) -> None:
         """Add handlers that require authorization, by path."""
-        self._protected.update(routes)
+        self._protected.update({decoded_path(at): route for at, route in routes.items()})
 
     # --- one request ----------------------------------------------------------------------------------
 
@@ -161,8 +164,9 @@ class Endpoint:
             return public(request)
         protected = self._protected.get(path)
         if protected is None:
-            return self.error_response(Rejection(404, f"nothing is served at {request.path[:100]!r}; the endpoint is"
-                                                      f" {request.mount + (self.path or '/')}", close=True), request)
+            ours = request.mount + (decoded_path(self.path) or "/")
+            return self.error_response(Rejection(404, f"nothing is served at {request.path[:100]!r}; the endpoint is {ours}",
+                                                 close=True), request)
         refused = self.authorization.authenticate(request)
         return protected(request) if refused is None else self.error_response(refused, request)
 

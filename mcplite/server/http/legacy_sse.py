@@ -11,6 +11,7 @@ from ...errors import SERVER_BUSY, BackendError
 from ...protocol import jsonrpc
 from ...protocol.http.headers import accepts, media_type
 from ...protocol.http.sse import encode_event
+from ...protocol.paths import url_path
 from ...protocol.show import Option, OptionText
 from ...rpc.interfaces import Outlet
 from ..handling.http_request import HTTPRequest
@@ -76,7 +77,7 @@ class LegacySSE:
             raise
 
     def _endpoint_event(self, request: HTTPRequest, session: HTTPSession) -> bytes:
-        path = f"{request.mount}{self._post_path}?session_id={session.id}"
+        path = f"{url_path(request.mount)}{self._post_path}?session_id={session.id}"
         return encode_event(path.encode("ascii"), event="endpoint")  # LSSE-02
 
     def _refuse(self, session: HTTPSession) -> HTTPResponse:

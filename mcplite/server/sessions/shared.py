@@ -103,8 +103,8 @@ class SharedLegacySession(LegacySession):
         with self._lock:
             return record.changed(
                 revision=self.revision, begun=self.agreed is not None, info=self.client_info,
-                capabilities=self.client_capabilities, level=self._level, uris=tuple(self._subscriptions.values()), ready=self._ready,
-                roots=self._roots_changed)
+                capabilities=self.client_capabilities, level=self._level, uris=tuple(self._subscriptions.values()),
+                ready=self._ready, roots=self._roots_changed)
 
     def stored(self, record: SessionRecord) -> None:
         """Note that this object has the state of a record."""

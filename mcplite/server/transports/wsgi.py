@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 
 from ...protocol.http.headers import Headers
 from ...protocol.http.wellknown import PROTECTED_RESOURCE
+from ...protocol.paths import decoded_path
 from ...rpc.forks import catch_up_with_fork, new_lock, on_fork
 from ..auth.principals import ISSUED_HERE, Principal
 from ..handling.http_request import HTTPRequest, never_disconnected
@@ -255,10 +256,13 @@ def mount(outer: Application, apps: Mapping[str, Application]) -> Application:
     :param outer: gets all other requests: a Flask application's ``wsgi_app``, ``get_wsgi_application()`` of Django.
     :param apps: applications by path, such as ``{"/mcp": mcp.wsgi()}``; the longest matching path wins. What a framework
         does for its own views (login, cookies, CSRF protection) is not done for them. The protected resource metadata of
-        an MCP server that requires tokens is served at the well-known path, outside of its own path.
+        an MCP server that requires tokens is served at the well-known path, outside of its own path. Paths are compared
+        without escapes, so that ``/my docs`` and ``/my%20docs`` are one.
     :raises ValueError: a path does not begin with a slash.
     """
-    mounts = sorted(((at.rstrip("/"), app) for at, app in apps.items()), key=lambda item: -len(item[0]))
+    # WSGI passes bytes decoded as Latin-1.
+    mounts = sorted(((decoded_path(at.rstrip("/")).encode("utf-8").decode("latin-1"), app) for at, app in apps.items()),
+                    key=lambda item: -len(item[0]))
     for at, _ in mounts:
         if not at.startswith("/"):
             raise ValueError(f"the path {at!r} must begin with a slash; for the root, use the application without mount()")

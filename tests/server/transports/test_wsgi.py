@@ -13,6 +13,7 @@ import wsgiref.simple_server
 import wsgiref.util
 import wsgiref.validate
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -380,6 +381,17 @@ def test_mounting(app):
         assert Answer(mounted, initialize(), path=path).status == 200
     assert Answer(mounted, initialize(), path="/mcp/deeper").status == 404
     assert Answer(mounted, initialize(), path="/mcp/deeper/").status == 404
+
+
+@pytest.mark.parametrize("at", ["/my docs", "/my%20docs/", "/\u65e5\u672c/\xfc", "/%e6%97%a5%E6%9C%AC/%C3%BC"])
+def test_mounts_are_compared_without_escapes(app, at):
+    inner = app(routes={"/a%20b": lambda request: (200, "text/plain", f"{request.mount} {request.path}".encode())})
+    mounted = mount(outer, {at: inner})
+    asked = unquote(at).rstrip("/").encode("utf-8").decode("latin-1")
+    assert Answer(mounted, initialize(), path=asked, mount="/at").status == 200
+    where = Answer(mounted, method="GET", path=asked + "/a b", mount="/at").body
+    assert where == f"/at{unquote(at).rstrip('/')} /a b".encode()
+    assert Answer(mounted, initialize(), path=quote(unquote(at)), mount="").body.startswith(b"outer")
 
 
 @pytest.mark.parametrize("path", ["mcp", "", "/"])
