@@ -7,21 +7,25 @@ with one normal form name one resource.
 from __future__ import annotations
 
 import re
-from typing import List, Tuple
+from typing import AbstractSet, List, Tuple
 
 __all__ = ["candidates", "normal_uri", "uri_problem"]
 
 #: The default ports of the schemes whose host is a name of the network (section 6.2.3).
 _PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
-_UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+#: Characters that stay as they are, for sets of patterns, and those whose escapes are removed from the paths of files.
+_UNRESERVED = r"A-Za-z0-9\-._~"
 _PATH = _UNRESERVED + "!$&'()*+,;=:@/"
-#: What most URIs match that have their normal form; a dot that begins a segment is looked for apart.
-_NORMAL = re.compile(r"(?:(?!(?:https?|wss?|ftp|file):)[a-z][a-z0-9+.-]*:|file:///(?![A-Za-z]:))[A-Za-z0-9\-._~!$&'()*+,;=:@/?]*")
-_SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*")
+_IN_FILES = frozenset("!$&'()*+,;=:@")
+# As text: re compiles and keeps each on its first use.
 _IN_AUTHORITY, _IN_PATH, _IN_QUERY, _ANYWHERE = (
-    re.compile(f"%([0-9A-Fa-f]{{2}})|[^{re.escape(characters)}]")
-    for characters in (_PATH.replace("/", "") + "[]", _PATH, _PATH + "?", _PATH + "?#[]"))
-_HOST_AND_PORT = re.compile(r"(\[[^\]]*\]|[^:]*)(?::([0-9]*))?")
+    f"%([0-9A-Fa-f]{{2}})|[^{characters}]"
+    for characters in (_PATH.replace("/", r"\[\]"), _PATH, _PATH + "?", _PATH + r"?#\[\]"))
+_HOST_AND_PORT = r"(\[[^\]]*\]|[^:]*)(?::([0-9]*))?"
+_SCHEME = "[A-Za-z][A-Za-z0-9+.-]*"
+#: What most URIs match that have their normal form; a dot that begins a segment is looked for apart.
+_NORMAL = re.compile(rf"(?:(?!(?:https?|wss?|ftp|file):)[a-z][a-z0-9+.-]*:|file:///(?![A-Za-z]:))[{_PATH}?]*(?:%(?:20|[89A-F]["
+                     rf"0-9A-F])[{_PATH}?]*)*")
 
 
 def normal_uri(uri: str) -> str:
@@ -37,9 +41,11 @@ def normal_uri(uri: str) -> str:
 
 def candidates(uri: str) -> List[str]:
     """Return the forms in which a template may match a URI: the normal one, and those with its port and its empty path."""
-    normal, given = _normal(uri) if uri[:4].lower() in ("http", "ws:/", "wss:", "ftp:") else (normal_uri(uri), "")
-    found = [normal] if given in ("", normal) else [normal, given]
-    if given and normal.endswith("/") and normal.count("/") == 3:
+    if _NORMAL.fullmatch(uri) is not None and "/." not in uri:
+        return [uri]
+    normal, given = _normal(uri)
+    found = [normal, given]
+    if normal.endswith("/") and normal.count("/") == 3 and normal.partition(":")[0] in _PORTS:
         found.append(normal[:-1])
     return list(dict.fromkeys(found))
 
@@ -49,10 +55,10 @@ def uri_problem(uri: str) -> str:
     scheme, colon, _ = uri.partition(":")
     if not colon or not scheme:
         return "it needs a scheme, as in 'config://settings'"
-    if _SCHEME.fullmatch(scheme) is None:
+    if re.fullmatch(_SCHEME, scheme) is None:
         better = re.sub("[^A-Za-z0-9+.-]", "-", scheme)
         return (f"the scheme {scheme[:100]!r} is none: write letters, digits, '+', '-' and '.', and a letter first"
-                + (f", as in '{better[:100]}:'" if _SCHEME.fullmatch(better) else ""))
+                + (f", as in '{better[:100]}:'" if re.fullmatch(_SCHEME, better) else ""))
     if any(character < " " or "\x7f" <= character <= "\x9f" or "\ud800" <= character <= "\udfff" for character in uri):
         return "it has control characters or half characters; escape them, as in %0A"
     return ""
@@ -61,8 +67,8 @@ def uri_problem(uri: str) -> str:
 def _normal(uri: str) -> Tuple[str, str]:
     """Return the normal form, and the same with the port and the empty path that the URI has."""
     scheme, colon, rest = uri.partition(":")
-    if not colon or _SCHEME.fullmatch(scheme) is None:
-        text = _escaped(uri, _ANYWHERE)
+    if not colon or re.fullmatch(_SCHEME, scheme) is None:
+        text = _escaped(uri, _ANYWHERE, removed=False)
         return text, text
     scheme = scheme.lower()
     rest, number_sign, fragment = rest.partition("#")
@@ -70,7 +76,7 @@ def _normal(uri: str) -> Tuple[str, str]:
     tail = mark + _escaped(query, _IN_QUERY) + number_sign + _escaped(fragment, _IN_QUERY)
     has_authority = rest.startswith("//")
     authority, slash, path = rest[2:].partition("/") if has_authority else ("", "", rest)
-    path = _escaped(slash + path, _IN_PATH, _PATH.replace("/", "") if scheme == "file" else _UNRESERVED)
+    path = _escaped(slash + path, _IN_PATH, _IN_FILES if scheme == "file" else frozenset())
     if path.startswith("/"):
         path = _without_dots(path)
     if scheme == "file":
@@ -80,11 +86,11 @@ def _normal(uri: str) -> Tuple[str, str]:
         if path[2:3] == ":" and path[1:2].isalpha() and path[3:4] in ("", "/"):
             path = path[:2].upper() + path[2:]
     elif scheme in _PORTS and has_authority:
-        user, at, place = authority.rpartition("@")
-        parts = _HOST_AND_PORT.fullmatch(place)
+        user, at, place = _escaped(authority, _IN_AUTHORITY).rpartition("@")
+        parts = re.fullmatch(_HOST_AND_PORT, place)
         if parts is not None:
             port = parts.group(2)
-            before = f"{scheme}://{_escaped(user, _IN_AUTHORITY)}{at}{_host(parts.group(1))}"
+            before = f"{scheme}://{user}{at}{_host(parts.group(1))}"
             kept = "" if port is None else f":{port}"
             return (before + ("" if port in ("", _PORTS[scheme]) else kept) + (path or "/") + tail, before + kept + path + tail)
     authority = _escaped(authority, _IN_AUTHORITY)
@@ -94,19 +100,22 @@ def _normal(uri: str) -> Tuple[str, str]:
     return text, text
 
 
-def _escaped(text: str, changed: "re.Pattern[str]", plain: str = _UNRESERVED) -> str:
+def _escaped(text: str, changed: str, plain: AbstractSet[str] = frozenset(), removed: bool = True) -> str:
     """Return a part of a URI in its normal form.
 
-    :param changed: matches escapes, and characters that must be escaped.
-    :param plain: the characters whose escapes are removed.
+    :param changed: a pattern of escapes, and of characters that must be escaped.
+    :param plain: characters beside the unreserved ones whose escapes are removed.
+    :param removed: whether any escapes are removed.
     """
     def escape(found: "re.Match[str]") -> str:
         if found.group(1):
             character = chr(int(found.group(1), 16))
-            return character if character in plain else found.group().upper()
+            if removed and (character in plain or character.isascii() and (character.isalnum() or character in "-._~")):
+                return character
+            return found.group().upper()
         return "".join(f"%{byte:02X}" for byte in found.group().encode("utf-8", "surrogatepass"))
 
-    return changed.sub(escape, text)
+    return re.sub(changed, escape, text)
 
 
 def _host(host: str) -> str:
@@ -115,10 +124,11 @@ def _host(host: str) -> str:
         from urllib.parse import unquote  # for names beyond ASCII
 
         try:
-            host = unquote(host, errors="strict").encode("idna").decode("ascii")
+            plain = unquote(host, errors="strict").encode("idna").decode("ascii")
+            host = plain if re.fullmatch(f"[{_UNRESERVED}]*", plain) else host
         except UnicodeError:
             pass  # it is none that IDNA knows
-    return _escaped(host.lower(), _IN_AUTHORITY)
+    return _escaped(_escaped(host, _IN_AUTHORITY).lower(), _IN_AUTHORITY)
 
 
 def _without_dots(path: str) -> str:

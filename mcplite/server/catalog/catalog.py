@@ -282,13 +282,19 @@ class Catalog:
         return self.find_resource(uri) if isinstance(uri, str) and len(uri) <= self._longest_uri else None
 
     def find_resource(self, uri: str) -> Optional[Found]:
-        """Return the reader of *uri*; None if there is none."""
-        entry = self.registry.get("resources", uri)
+        """Return the reader of *uri*, in any of its forms; None if there is none."""
+        resources = self.registry.all("resources")
+        entry, forms = resources.get(uri), [uri]
+        if entry is None:
+            from ...protocol.uris import candidates  # for URIs that are not as they are listed
+
+            forms = candidates(uri)
+            entry = resources.get(forms[0])
         if type(entry) is ProvidedEntry:
             return self._found(entry)
         if entry is not None:
             return Found(entry.function, {}, entry.resource.mime_type, self.hint_for(entry.cache), entry.scopes)
-        match = self.registry.match(uri)
+        match = self.registry.match(forms)
         if match is None:
             provided = self.registry.find_provided("resources", uri)
             return None if provided is None else self._found(provided)

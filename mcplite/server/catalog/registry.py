@@ -359,8 +359,8 @@ class Registry:
         found = snapshot.get(name)
         return snapshot.get(_form(kind, name)) if found is None and kind in _BY_URI else found
 
-    def match(self, uri: str) -> Optional[Tuple[Union[TemplateEntry, ProvidedEntry], Dict[str, Any]]]:
-        """Return the template that matches *uri*, with the variables' values.
+    def match(self, forms: Sequence[str]) -> Optional[Tuple[Union[TemplateEntry, ProvidedEntry], Dict[str, Any]]]:
+        """Return the template that matches a URI, in any of its *forms*, with the variables' values.
 
         Of several it is the one with most text before its first variable; of those with one such text, one whose values have
         no slashes, then one with more text, then the one that was registered first.
@@ -371,9 +371,6 @@ class Registry:
         known = self._prefixes
         if known is None or known[0] is not templates:
             known = self._prefixes = templates, _by_prefix(templates)
-        from ...protocol.uris import candidates  # for servers that have templates
-
-        forms = candidates(uri)
         for length, entries in known[1]:
             for form in forms:
                 for entry in entries.get(form[:length], ()):

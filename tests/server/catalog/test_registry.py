@@ -110,14 +110,40 @@ def test_the_callback_may_use_the_registry():
     assert seen == [["a"], []], "no lock is held while it runs"
 
 
-def test_the_first_matching_template_is_used(registry):
-    assert registry.match("a://b") is None
-    first, second = template("a://{x}"), template("a://{x}/{y}")
-    registry.add("templates", "a://{x}", first)
-    registry.add("templates", "a://{x}/{y}", second)
-    assert registry.match("a://b") == (first, {"x": "b"})
-    assert registry.match("a://b/c") == (second, {"x": "b", "y": "c"})
-    assert registry.match("b://b") is None
+def test_the_template_with_most_text_is_used(registry):
+    assert registry.match(["a://b"]) is None
+    texts = ["a://{+x}", "a://{x}", "a://{y}.txt", "a://b/{+x}", "a://b/{x}", "a://b/{x}/c", "a://bb{x}", "b://{?x}", "a://{z}"]
+    made = {text: template(text) for text in texts}
+    for text, entry in made.items():
+        registry.add("templates", text, entry)
+    for uri, text, values in [
+            ("a://c", "a://{x}", {"x": "c"}), ("a://c/d/e", "a://{+x}", {"x": "c/d/e"}), ("a://c.txt", "a://{y}.txt", {"y": "c"}),
+            ("a://b/1", "a://b/{x}", {"x": "1"}), ("a://b/1/2", "a://b/{+x}", {"x": "1/2"}), ("a://b/1/c", "a://b/{x}/c", {"x": "1"}),
+            ("a://bbc", "a://bb{x}", {"x": "c"}), ("a://bb", "a://{x}", {"x": "bb"}), ("b://?x=1", "b://{?x}", {"x": "1"})]:
+        assert registry.match([uri]) == (made[text], values)
+    assert registry.match(["c://b"]) is None and registry.match(["d", "a://c"]) == (made["a://{x}"], {"x": "c"})
+    registry.remove("templates", "a://{x}")
+    assert registry.match(["a://c"]) == (made["a://{z}"], {"z": "c"})
+
+
+def test_many_templates_are_not_tried_one_by_one(registry):
+    tried = []
+    for number in range(300):
+        entry = template(f"t://{number}/{{x}}")
+        find = entry.pattern.match_exactly
+        entry.pattern.match_exactly = lambda uri, find=find: tried.append(uri) or find(uri)
+        registry.add("templates", f"t://{number}/{{x}}", entry)
+    assert registry.match(["t://299/a"]) is not None and registry.match(["t://300/a"]) is None and len(tried) == 1
+
+
+def test_uris_are_found_in_any_form(registry):
+    pattern = template("x://caf%C3%A9/{a}")
+    registry.add("templates", "x://caf%C3%A9/{a}", pattern)
+    registry.add_completion("resource", "X://caf%c3%a9/{a}", "a", FUNCTION)
+    assert registry.get("templates", "x://café/{a}") is pattern and registry.get("templates", "x://{") is None
+    assert registry.completion("resource", "x://café/{a}", "a") is FUNCTION
+    registry.remove("templates", "X://café/{a}")
+    assert registry.completion("resource", "x://café/{a}", "a") is None and not registry.all("templates")
 
 
 def test_completions_are_by_kind_name_and_argument(registry):
