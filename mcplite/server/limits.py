@@ -49,7 +49,8 @@ class Limits(Record):
     completions: int = 100
     #: Characters of a URI.
     uri: int = 65_536
-    #: Bytes of a file that ``add_directory`` serves; it is read as a whole, and a client takes 16 MiB for one message.
+    #: Bytes of a file, or of a listing, that ``add_directory`` serves; it is read as a whole, and a client takes 16 MiB for one
+    #: message.
     file_bytes: int = 16 << 20
     #: Resources that one session may subscribe to, and that one ``subscriptions/listen`` may name.
     subscriptions: int = 1000

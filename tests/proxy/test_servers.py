@@ -1,9 +1,13 @@
 """A mounted server of this process: its functions, its lifespan, its middleware and its changes."""
 
 import contextlib
+import queue
 import threading
 
+import pytest
+
 import mcplite
+from tests.support.children import wait_until
 
 LIMIT = 30
 
@@ -93,6 +97,35 @@ def test_templates_and_files_of_the_mounted_server(tmp_path):
         assert client.read_resource("file:///maps/a.txt").text == "A"
         assert "file:///maps/a.txt" in [resource.uri for resource in client.list_resources()]
         assert client.read_resource("i+file:///maps/a.txt").text == "A"
+
+
+def by_server(inner, hub, prefix):
+    hub.mount(inner, prefix=prefix)
+
+
+def by_client(inner, hub, prefix):
+    hub.mount(mcplite.connect(inner, cache=False), prefix=prefix)
+
+
+@pytest.mark.parametrize("mount", [by_server, by_client])
+def test_uris_of_the_mounted_server_are_found_in_any_form(mount):
+    inner, hub, updated = mcplite.Server("inner"), mcplite.Server("hub", declare=["resources"]), queue.Queue()
+    for uri in ("notes://café", "file:///srv/my notes.txt", "http://Example.com"):
+        inner.add_resource(uri, lambda uri=uri: uri, name="n")
+    inner.add_resource("Notes://日本/{name}", lambda name: name, name="t")
+    hub.add_resource("notes://caf%c3%a9", lambda: "of the hub", name="own")
+    mount(inner, hub, "i")
+    with mcplite.connect(hub, cache=False, on_resource_updated=updated.put) as client:
+        wait_until(lambda: len(client.list_resources()) == 4)
+        for resource in client.list_resources():
+            assert client.read_resource(resource.uri).text
+        for uri, text in (("Notes://café", "of the hub"), ("I+Notes://caf%c3%a9", "notes://café"), ("HTTP://example.com/",
+         "http://Example.com"),
+                          ("file:///srv/my%20notes.txt", "file:///srv/my notes.txt"), ("notes://日本/a b", "a b")):
+            assert client.read_resource(uri).text == text
+        client.subscribe_resource("file:///srv/my notes.txt")
+        inner.resource_updated("file://localhost/srv/my%20notes.txt")
+        assert updated.get(timeout=LIMIT) == "file:///srv/my notes.txt"
 
 
 def test_a_tool_with_a_question_in_a_fleet():

@@ -117,8 +117,10 @@ def test_the_template_with_most_text_is_used(registry):
     for text, entry in made.items():
         registry.add("templates", text, entry)
     for uri, text, values in [
-            ("a://c", "a://{x}", {"x": "c"}), ("a://c/d/e", "a://{+x}", {"x": "c/d/e"}), ("a://c.txt", "a://{y}.txt", {"y": "c"}),
-            ("a://b/1", "a://b/{x}", {"x": "1"}), ("a://b/1/2", "a://b/{+x}", {"x": "1/2"}), ("a://b/1/c", "a://b/{x}/c", {"x": "1"}),
+            ("a://c", "a://{x}", {"x": "c"}), ("a://c/d/e", "a://{+x}", {"x": "c/d/e"}), ("a://c.txt", "a://{y}.txt",
+             {"y": "c"}),
+            ("a://b/1", "a://b/{x}", {"x": "1"}), ("a://b/1/2", "a://b/{+x}", {"x": "1/2"}), ("a://b/1/c", "a://b/{x}/c",
+             {"x": "1"}),
             ("a://bbc", "a://bb{x}", {"x": "c"}), ("a://bb", "a://{x}", {"x": "bb"}), ("b://?x=1", "b://{?x}", {"x": "1"})]:
         assert registry.match([uri]) == (made[text], values)
     assert registry.match(["c://b"]) is None and registry.match(["d", "a://c"]) == (made["a://{x}"], {"x": "c"})

@@ -164,7 +164,7 @@ def test_errors_of_resources_read(connect, library, name):
         assert error(uri) == {"code": -32603, "message": "Internal error"}
     assert error("a://refused")["code"] == 403
     assert error("w://Rome/history?year=x")["code"] == -32602
-    for uri in ("", "no scheme", "1a://b", "a\u0000://b", "a://b c", "a://" + "x" * 70_000, 3, None):
+    for uri in ("", "no scheme", "1a://b", "a\u0000://b", "a_b://c", "a://b\nc", "a://" + "x" * 70_000, 3, None):
         assert client.error("resources/read", {"uri": uri})["code"] == -32602
     assert client.error("resources/read")["code"] == -32602
 
@@ -179,6 +179,13 @@ def test_subscriptions_reach_those_who_subscribed(connect, library):
     library.resource_updated("a://text")
     for client in (first, second):
         assert client.result("ping") == {} and client.others == []
+    # The client is told of the URI that it wrote, whatever form the server names.
+    first.result("resources/subscribe", {"uri": "A://te%78t"})
+    library.resource_updated("a://text")
+    assert first.receive()["params"] == {"uri": "A://te%78t"}
+    first.result("resources/unsubscribe", {"uri": "a://text"})
+    library.resource_updated("A://text")
+    assert first.result("ping") == {} and first.others == []
     assert first.error("resources/subscribe", {"uri": "a://nothing"})["code"] == -32002
     assert first.error("resources/subscribe", {})["code"] == -32602
 

@@ -42,11 +42,14 @@ def test_a_subscription_holds_for_changes_in_all_processes(fleet):
     for count, process in enumerate(fleet, 1):
         process.mcp.resource_updated("demo://one")
         stream.wait(lambda message, count=count: stream_count(stream, UPDATED) == count)
-    assert body(client.send(call("resources/unsubscribe", {"uri": "demo://one"}), process=fleet[2]))["result"] == {}
+    assert body(client.send(call("resources/unsubscribe", {"uri": "DEMO://one"}), process=fleet[2]))["result"] == {}
     fleet[2].mcp.resource_updated("demo://one")
     fleet[1].mcp.resources_changed()
     stream.wait(method("notifications/resources/list_changed"))
     assert stream_count(stream, UPDATED) == len(fleet)
+    assert body(client.send(call("resources/subscribe", {"uri": "Demo://%6fne"}), process=fleet[1]))["result"] == {}
+    fleet[2].mcp.resource_updated("demo://one")
+    stream.wait(lambda message: message.get("params") == {"uri": "Demo://%6fne"})
     stream.stop()
 
 

@@ -86,6 +86,14 @@ def test_only_requested_notifications_are_sent(web):
     stream.leave()
 
 
+def test_a_resource_is_told_with_the_uri_that_the_client_wrote(web):
+    stream, mcp = Stream(web, {"resourceSubscriptions": ["Memo://%61"]}), web.mcp
+    assert stream.get()["params"]["notifications"] == {"resourceSubscriptions": ["Memo://%61"]}
+    mcp.resource_updated("memo://a")
+    assert stream.get()["params"]["uri"] == "Memo://%61"
+    stream.leave()
+
+
 def test_filters_for_what_the_server_does_not_offer_are_not_honoured():
     mcp = mcplite.Server("tools only")
     mcp.add_tool(lambda: "x", name="x")
