@@ -56,14 +56,14 @@ def parse_strings(items: List[str]) -> Dict[str, str]:
 
 def _json(text: str, where: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text.lstrip("\ufeff"))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: {text[:60]!r} is not JSON ({error}); a string needs quotes in JSON") from error
 
 
 def _file(path: str) -> str:
     try:
-        with open(path, "r", encoding="utf-8") as file:
+        with open(path, "r", encoding="utf-8-sig") as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error

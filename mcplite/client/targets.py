@@ -123,9 +123,9 @@ def _python(path: str) -> List[str]:
     """Return Python's arguments: a file that starts a server is run as it is, any other by our server's command line."""
     from .stdio.scripts import starts_server
 
-    with open(path, "r", encoding="utf-8", errors="replace") as file:
-        text = file.read()
-    return [path] if starts_server(text) else ["-m", _package() + ".server", path]
+    with open(path, "rb") as file:
+        source = file.read()
+    return [path] if starts_server(source) else ["-m", _package() + ".server", path]
 
 
 def _child(argv: List[str], options: TransportOptions) -> Callable[[], Channel]:

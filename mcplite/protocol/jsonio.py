@@ -164,8 +164,9 @@ def _bounded_int(digits: int) -> Any:
     return convert
 
 
-#: White space in JSON (RFC 8259, section 2).
+#: White space in JSON (RFC 8259, section 2), and before a text a byte order mark too, which a reader may ignore (section 8.1).
 _SPACE = " \t\n\r"
+_SPACE_IN_FRONT = "\ufeff" + _SPACE
 
 
 def _decoder(**options: Any) -> Callable[[str], Any]:
@@ -183,7 +184,7 @@ def _decoder(**options: Any) -> Callable[[str], Any]:
             except StopIteration as error:
                 if error.value:
                     raise  # a member or an item is missing
-                value, end = scan(text, len(text) - len(text.lstrip(_SPACE)))
+                value, end = scan(text, len(text) - len(text.lstrip(_SPACE_IN_FRONT)))
         except StopIteration as error:
             raise json.JSONDecodeError("Expecting value", text, error.value) from None
         if end != len(text):

@@ -125,7 +125,7 @@ def _share(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
     """Set the variables that a Server reads when the target is loaded."""
     if options.state_keys_file is not None:
         try:
-            with open(options.state_keys_file, encoding="utf-8") as file:
+            with open(options.state_keys_file, encoding="utf-8-sig") as file:
                 keys = [line.strip() for line in file if line.strip()]
         except (OSError, UnicodeDecodeError) as error:
             parser.error(f"--state-keys-file: {error}")

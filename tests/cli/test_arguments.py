@@ -97,6 +97,14 @@ def test_a_files_text(tmp_path):
                            schema(items={"type": "array"})) == {"q": "Ça va?\n", "items": [1, 2]}
 
 
+def test_a_byte_order_mark_is_no_text(tmp_path, monkeypatch):
+    (tmp_path / "question.txt").write_text("Ça va?", "utf-8-sig")
+    (tmp_path / "list.json").write_text("[1, 2]", "utf-8-sig")
+    monkeypatch.setattr("sys.stdin", io.StringIO('\ufeff{"days": 3}'))
+    assert parse_arguments([f"q=@{tmp_path / 'question.txt'}", f"items=@{tmp_path / 'list.json'}", "-"],
+                           schema(items={"type": "array"})) == {"q": "Ça va?", "items": [1, 2], "days": 3}
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "binary").write_bytes(b"\xff\xfe\xfd")
     for name in ("missing", "binary"):

@@ -60,6 +60,15 @@ def test_a_file_of_functions_with_a_main_part_of_its_own_is_served(tmp_path):
         assert client.call_tool("double", {"n": 4}).data == 8
 
 
+@pytest.mark.parametrize("main", ["", "if __name__ == '__main__':\n    mcp.run()\n"])
+@pytest.mark.parametrize("start", [b"\xef\xbb\xbf", b"# coding: latin-1\n# \xe9\n"])
+def test_a_servers_file_is_read_as_python_reads_it(tmp_path, start, main):
+    text = "import mcplite\nmcp = mcplite.Server('x')\n@mcp.tool()\ndef f() -> str:\n    return 'é'\n" + main
+    (tmp_path / "server.py").write_bytes(start + text.encode("latin-1" if start[:1] == b"#" else "utf-8"))
+    with connect(str(tmp_path / "server.py"), timeout=LIMIT) as client:
+        assert client.call_tool("f").text == "é"
+
+
 def test_a_missing_file_is_named(folder):
     with pytest.raises(TransportError, match="nothing.py") as caught:
         connect("nothing.py")

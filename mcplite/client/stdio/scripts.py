@@ -13,17 +13,18 @@ _RUNNERS = ("asyncio", "anyio", "trio", "subprocess", "sys", "os")
 _Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 
 
-def starts_server(text: str) -> bool:
+def starts_server(source: bytes) -> bool:
     """Return whether running a file would serve MCP.
 
     It would if the code that runs, at the top level or in the main part, calls something like ``mcp.run()``,
     ``run_stdio(server)`` or ``server.serve()``, reads ``sys.stdin``, or calls a function that the file imports, which is the
     main part of a package. The functions of the file that are called there are looked into as well.
 
-    :param text: of the file; one with errors counts as a script, so that Python itself reports them.
+    :param source: the file, which may begin with a byte order mark or declare an encoding. One with errors counts as a script,
+        so that Python itself reports them.
     """
     try:
-        tree = ast.parse(text)
+        tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return True
     functions: Dict[str, _Function] = {

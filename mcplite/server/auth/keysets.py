@@ -60,7 +60,7 @@ def read_keys(given: Any) -> List[Key]:
     if isinstance(given, bytes):
         given = given.decode("utf-8")
     if isinstance(given, str):
-        text = given.strip()
+        text = given.lstrip("\ufeff").strip()
         found = [_pem(text)] if text.startswith("-----BEGIN") else read_keys(_json(text))
     elif isinstance(given, Mapping):
         found = _set(given["keys"]) if "keys" in given else [_jwk(given)]

@@ -302,6 +302,22 @@ def test_answers_that_are_too_large(script, way):
             client.call_tool("t")
 
 
+def test_answers_with_a_byte_order_mark(script, way):
+    def mark(request, result):
+        return b"\xef\xbb\xbf" + json.dumps(script.result(request, result)).encode()
+
+    script.on_ping = lambda request, answer: answer.status(200, mark(request, {}), Content_Type="application/json")
+
+    def stream(request, answer):
+        answer.status(200, b"\xef\xbb\xbfdata: " + mark(request, {"content": [{"type": "text", "text": "ok"}]}) + b"\n\n",
+                      Content_Type="text/event-stream")
+
+    script.on_tools_call = stream
+    with connect(script, **way) as client:
+        client.ping()
+        assert client.call_tool("t").text == "ok"
+
+
 def test_a_compressed_answer_is_refused(script, way):
     script.on_ping = lambda request, answer: answer.status(200, b"\x1f\x8b", Content_Type="application/json",
                                                            Content_Encoding="gzip")

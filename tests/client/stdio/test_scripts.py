@@ -30,7 +30,16 @@ GUARD = "if __name__ == '__main__':\n    "
     "(" * 1000,
 ])
 def test_a_file_that_starts_a_server(text):
-    assert starts_server(textwrap.dedent(text))
+    for source in read_alike(textwrap.dedent(text)):
+        assert starts_server(source)
+
+
+def read_alike(text):
+    """The same file as different editors write it."""
+    yield text.encode()
+    yield b"\xef\xbb\xbf" + text.encode()
+    yield b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()
+    yield b"# -*- coding: latin-1 -*- \xe9\n" + text.encode()
 
 
 @pytest.mark.parametrize("text", [
@@ -49,4 +58,5 @@ def test_a_file_that_starts_a_server(text):
     "async def main():\n    print('hi')\n" + GUARD + "asyncio.run(main())\n",
 ])
 def test_a_file_that_starts_none(text):
-    assert not starts_server(textwrap.dedent(text))
+    for source in read_alike(textwrap.dedent(text)):
+        assert not starts_server(source)

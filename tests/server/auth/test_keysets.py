@@ -315,6 +315,11 @@ def test_keys_for_other_uses_are_ignored(mint):
     assert [key.id for key in keys] == ["good"]
 
 
+def test_a_text_of_keys_may_begin_with_a_byte_order_mark(mint):
+    text = "\ufeff" + json.dumps(mint.jwk(kid="good"))
+    assert [key.id for given in (text, text.encode()) for key in read_keys(given)] == ["good", "good"]
+
+
 def test_a_key_verifies_its_own_algorithms(mint):
     rsa, ec = read_keys(mint.jwks())
     assert "RS256" in rsa.algorithms and "PS512" in rsa.algorithms and ec.algorithms == {"ES256"}

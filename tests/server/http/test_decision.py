@@ -162,6 +162,11 @@ def test_bodies_that_are_not_messages(body, status, close):
     assert refused.message and refused.headers == []
 
 
+def test_a_body_may_begin_with_a_byte_order_mark():
+    decided = decide("POST", IN_SESSION, b"\xef\xbb\xbf" + json.dumps(PING).encode())
+    assert isinstance(decided, ServeInSession) and decided.message.method == "ping"
+
+
 def test_a_body_that_the_server_has_no_room_for_can_be_sent_later():
     refused = decide("POST", IN_SESSION, UnreadableBody(503, "too many bodies at once"))
     assert (refused.status, refused.message, refused.close) == (503, "too many bodies at once", True)
