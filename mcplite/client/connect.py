@@ -110,7 +110,7 @@ def connect(
 
     For both:
 
-    :param line_limit: bytes that one message of the server may have; default 16 MiB.
+    :param line_limit: bytes that one message of the server may have, and one to a server on a pipe; default 16 MiB.
 
     For all clients:
 

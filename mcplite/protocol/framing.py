@@ -7,22 +7,44 @@ that an exception between two bytecodes, from a signal handler, leaves the buffe
 from __future__ import annotations
 
 from collections import deque
-from typing import Deque, List, Optional, Tuple
+from typing import Deque, Iterable, List, Optional, Tuple
 
-__all__ = ["LineBuffer"]
+__all__ = ["CutLine", "KEPT_BYTES", "LineBuffer"]
 
-_BOM = b"\xef\xbb\xbf"
-#: White space of a line has no byte above this one.
-_SPACE = b" "
-_State = Tuple[Deque[bytes], int, List[bytes], int, int, bool]
+#: Bytes of a line over the limit that are kept from its beginning, and from its end.
+KEPT_BYTES = 65_536
+#: Chunks of such a line that gather before they are cut to the bytes that are kept.
+_GATHERED = 32
+#: What a line without a message consists of: white space, and byte order marks.
+_BLANK = b" \t\r\v\f\xef\xbb\xbf"
+_State = Tuple[Deque[bytes], List[bytes], int, int, Optional[bytes]]
+
+
+class CutLine(bytes):
+    """The beginning of a line that was over the limit; the rest was dropped as it arrived.
+
+    :param head: its first bytes. This object has one more, which is part of no JSON text, so that it is none itself.
+    :param tail: its last bytes, without those in *head*.
+    :param size: how many it had.
+    :param limit: how many it may have.
+    """
+
+    tail: bytes
+    size: int
+    limit: int
+
+    def __new__(cls, head: bytes, tail: bytes, size: int, limit: int) -> CutLine:
+        line = super().__new__(cls, head + b"\0")
+        line.tail, line.size, line.limit = tail, size, limit
+        return line
 
 
 class LineBuffer:
     """Cuts a byte stream into lines.
 
-    Blank lines are skipped; a carriage return before the line end and a byte order mark at the start are removed
-    (STD-25). A line of more than *limit* bytes is discarded as it arrives, and reported once by
-    :meth:`take_oversize`.
+    Blank lines are skipped, and a carriage return before the line end is removed (STD-25). A byte order mark stays: what
+    reads JSON skips it. Of a line of more than *limit* bytes, only the first and last 64 KiB are kept while it arrives; at
+    its end it is a :class:`CutLine` among the others (SEC-60).
 
     :param limit: bytes of one line, without its end.
     """
@@ -31,29 +53,23 @@ class LineBuffer:
         if limit < 1:
             raise ValueError("limit must be at least 1 byte")
         self.limit = limit
-        #: The whole lines; the number of lines that were too long; the chunks of the unfinished line and, behind
-        #: them, the new chunks; the number of chunks that were scanned; their bytes; whether the line is discarded.
-        self._state: _State = (deque(), 0, [], 0, 0, False)
-        self._started = False
-        self._ended = False
-        #: Whether a line was too long, or the stream has ended: a reader that takes lines has to look at both.
-        self.noted = False
+        #: The bytes up to which an unfinished line is kept whole. One byte more than the limit may be the carriage return.
+        self._most_kept = max(limit + 1, KEPT_BYTES)
+        #: The whole lines; the chunks of the unfinished line and, behind them, the new chunks; the number of chunks that were
+        #: scanned; the bytes of the unfinished line; its head, if it is over the limit: its chunks are its latest bytes then.
+        self._state: _State = (deque(), [], 0, 0, None)
+        #: Whether the stream has ended, as far as it was looked at.
+        self.ended = False
 
     @property
     def arrived(self) -> List[bytes]:
         """The list that a reader may append chunks to, in one step; an empty chunk is the end."""
-        return self._state[2]
-
-    @property
-    def ended(self) -> bool:
-        """Whether the stream has ended."""
-        self._absorb()
-        return self._ended
+        return self._state[1]
 
     @property
     def pending(self) -> int:
         """Bytes of the unfinished line."""
-        return self._absorb()[4]
+        return self._absorb()[3]
 
     @property
     def ready(self) -> bool:
@@ -62,11 +78,11 @@ class LineBuffer:
 
     def feed(self, chunk: bytes) -> None:
         """Add a chunk; an empty chunk is the end."""
-        self._state[2].append(chunk)
+        self._state[1].append(chunk)
 
     def first(self) -> Optional[bytes]:
         """Return the oldest whole line and keep it; None if there is none."""
-        lines, _, chunks, seen, _, _ = self._state
+        lines, chunks, seen, _, _ = self._state
         if len(chunks) > seen:
             lines = self._absorb()[0]
         return lines[0] if lines else None
@@ -80,47 +96,31 @@ class LineBuffer:
         lines = self._absorb()[0]
         return lines.popleft() if lines else None
 
-    @property
-    def oversize(self) -> int:
-        """The number of lines over the limit that :meth:`take_oversize` has not reported yet."""
-        return self._state[1]
-
-    def take_oversize(self) -> bool:
-        """Whether a line was longer than the limit; True once for each."""
-        lines, oversize, *rest = self._absorb()
-        if oversize:
-            self._state = (lines, oversize - 1, *rest)  # type: ignore[assignment]
-        else:
-            self.noted = self._ended
-        return oversize > 0
-
     def _absorb(self) -> "_State":
         """Scan the new chunks, and return the state."""
-        lines, oversize, chunks, _, size, discarding = state = self._state
-        if len(chunks) == 1 and not (size or discarding or lines) and self._started:
+        lines, chunks, _, size, head = state = self._state
+        if len(chunks) == 1 and not (size or lines):
             # One whole line, as a peer that answers sends it.
             chunk = chunks[0]
             line = chunk[:-1]
-            if chunk.find(b"\n") == len(line) <= self.limit and line[-1:] > _SPACE:
-                state = self._state = (deque((line,)), oversize, [], 0, 0, False)
+            if chunk.find(b"\n") == len(line) <= self.limit and line[-1:] == b"}":
+                state = self._state = (deque((line,)), [], 0, 0, None)
                 return state
-        while len(state[2]) > state[3]:
-            lines, oversize, chunks, seen, size, discarding = state
+        while len(state[1]) > state[2]:
+            lines, chunks, seen, size, head = state
             chunk = chunks[seen]
             if not chunk:
-                self._ended = self.noted = True
+                self.ended = True
                 del chunks[seen]
                 continue
             if b"\n" not in chunk:
                 size += len(chunk)
                 seen += 1
-                # One byte more than the limit may be the carriage return of the line end, three may be the mark.
-                if discarding or size > self.limit + (1 if self._started else 1 + len(_BOM)):
-                    # Counted now, since the line may never end (SEC-60).
-                    oversize += not discarding
-                    self.noted = True
-                    chunks, seen, discarding = chunks[seen:], 0, True
-                state = self._state = (lines, oversize, chunks, seen, size, discarding)
+                if head is None and size > self._most_kept:
+                    head = _first(chunks)
+                if head is not None and seen >= _GATHERED:
+                    chunks, seen = [_last(chunks[:seen]), *chunks[seen:]], 1
+                state = self._state = (lines, chunks, seen, size, head)
                 continue
             # All new chunks at once, so that each line is copied once: behind a long line there is little.
             stop = seen + 1
@@ -129,26 +129,54 @@ class LineBuffer:
             fresh = b"".join(chunks[seen:stop]) if stop > seen + 1 else chunk
             parts = fresh.split(b"\n")
             tail = parts.pop()
-            if seen:
-                parts[0] = b"".join([*chunks[:seen], parts[0]])
             lines = deque(lines)
             rest = chunks[stop:]
-            if self._started and not seen and not discarding and len(fresh) <= self.limit and b"\r" not in fresh:
-                lines.extend(filter(bytes.strip, parts))
-                state = self._state = (lines, oversize, [tail, *rest] if tail else rest, 0, 0, False)
-                continue
-            for part in parts:
-                if part[-1:] == b"\r":
-                    part = part[:-1]
-                if not self._started:
-                    self._started = True
-                    if part.startswith(_BOM):
-                        part = part[len(_BOM):]
-                if discarding or len(part) > self.limit:
-                    oversize += not discarding
-                    self.noted = True
-                    discarding = False
-                elif part and not part.isspace():
-                    lines.append(part)
-            state = self._state = (lines, oversize, [tail, *rest] if tail else rest, 0, 0, False)
+            if seen:
+                end = parts.pop(0)
+                self._add(lines, b"".join([*chunks[:seen], end]), size + len(end), head)
+            if len(fresh) <= self.limit and b"\r" not in fresh:
+                lines.extend(part for part in parts if part.strip(_BLANK))
+            else:
+                for part in parts:
+                    self._add(lines, part, len(part), None)
+            state = self._state = (lines, [tail, *rest] if tail else rest, 0, 0, None)
         return state
+
+    def _add(self, lines: Deque[bytes], line: bytes, size: int, head: Optional[bytes]) -> None:
+        """Add a line to others, unless it is blank.
+
+        :param line: the whole of it, or its latest bytes if it has a *head*.
+        :param size: its bytes in all.
+        """
+        if line[-1:] == b"\r":
+            line, size = line[:-1], size - 1
+        if size <= self.limit:
+            if line.strip(_BLANK):
+                lines.append(line)
+            return
+        if head is None:
+            head = line[:KEPT_BYTES]
+        tail = line[len(line) - min(size - len(head), KEPT_BYTES):]
+        if head.strip(_BLANK) or tail.strip(_BLANK):
+            lines.append(CutLine(head, tail, size, self.limit))
+
+
+def _first(chunks: Iterable[bytes]) -> bytes:
+    """Return the first bytes of a line that are kept."""
+    return b"".join(_enough(chunks))[:KEPT_BYTES]
+
+
+def _last(chunks: List[bytes]) -> bytes:
+    """Return the last bytes of a line that are kept."""
+    return b"".join(reversed(_enough(reversed(chunks))))[-KEPT_BYTES:]
+
+
+def _enough(chunks: Iterable[bytes]) -> List[bytes]:
+    kept: List[bytes] = []
+    size = 0
+    for chunk in chunks:
+        kept.append(chunk)
+        size += len(chunk)
+        if size >= KEPT_BYTES:
+            break
+    return kept

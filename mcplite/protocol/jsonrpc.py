@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import copy
-import re
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
@@ -16,7 +15,6 @@ from .jsonio import (
     DuplicateKey,
     JSONLimits,
     TooLarge,
-    TooMany,
     encode_json,
     encode_string,
     estimate_memory,
@@ -27,7 +25,7 @@ from .show import quoted
 
 __all__ = [
     "Batch", "DEFAULT_LIMITS", "Encoded", "Failure", "Id", "Invalid", "JSONLimits", "Message", "Notification",
-    "Request", "Response", "answered_id", "describe", "dump", "dump_request", "dump_result", "estimate_memory",
+    "Request", "Response", "describe", "dump", "dump_request", "dump_result", "estimate_memory",
     "own_id", "parse",
 ]
 
@@ -99,7 +97,7 @@ class Invalid:
     :param code: the code of the error to answer with.
     :param message: the text of that error.
     :param answers: whether it looks like a response or a notification, so that it gets no answer (RPC-15).
-    :param oversized: whether it was refused for its size alone.
+    :param oversized: whether it was refused for its size or its depth alone.
     """
 
     __slots__ = ("id", "code", "message", "answers", "oversized")
@@ -172,30 +170,11 @@ def parse(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Message:
     except DuplicateKey as error:
         return _ambiguous(data, limits, error)
     except TooLarge as error:
-        return Invalid(None, error.code, str(error), oversized=isinstance(error, TooMany))
+        return Invalid(None, error.code, str(error), oversized=True)
     except ValueError as error:
         return Invalid(None, PARSE_ERROR, f"Parse error: {error}")
     except RecursionError:
         return Invalid(None, PARSE_ERROR, "Parse error: nested too deeply")  # the caller's stack was nearly full
-
-
-#: An answer's id in front of its result or behind it, where libraries write it.
-_ID_IN_FRONT = (rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,\s*'
-                rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"\s*:')
-_ID_BEHIND = rb'"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$'
-_HEAD = 256
-
-
-def answered_id(data: bytes) -> Optional[int]:
-    """Return the id of an answer that :func:`parse` could not read, by its first and last bytes; None if it shows none there.
-
-    A client uses it to end the call at once: the text is too large, or is not JSON.
-    """
-    head, tail = data[:_HEAD], data[-_HEAD:]
-    found = re.match(_ID_IN_FRONT, head)
-    if found is None and re.match(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"\s*:', head):
-        found = re.search(_ID_BEHIND, tail)
-    return None if found is None else int(found.group(1))
 
 
 def _ambiguous(data: bytes, limits: JSONLimits, error: DuplicateKey) -> Invalid:

@@ -13,11 +13,12 @@ import sys
 from collections import deque
 from typing import Any, Callable, Deque, List, Optional, Tuple
 
-from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError, nested_call
+from ..errors import ConnectionClosed, RequestTimeout, TransportError, nested_call
 from ..protocol.framing import LineBuffer
 from .deadline import WAKE_SECONDS, Deadline, WakeSignal
 from .forks import new_lock, new_rlock, on_fork, ownership
 from .interfaces import Channel, Reading
+from .stdio.descriptors import has_reader
 from .threads import Workers
 
 __all__ = ["MemoryChannel", "StreamChannel"]
@@ -154,7 +155,7 @@ class StreamChannel(Channel):
     :param reader: has ``read1(n)``, ``recv(n)`` or ``read(n)``, which return bytes; the first of them is used.
     :param writer: has ``sendall``, or ``write`` and ``flush``.
     :param name: how errors name the peer.
-    :param line_limit: bytes that one message may have; default 16 MiB.
+    :param line_limit: bytes that one message may have in either direction; default 16 MiB.
     :raises TransportError: the system has no descriptors for it.
     """
 
@@ -162,6 +163,7 @@ class StreamChannel(Channel):
         self._reader, self._writer = reader, writer
         self._receive = getattr(reader, "read1", None) or getattr(reader, "recv", None) or reader.read
         self._lines = LineBuffer(line_limit)
+        self.most_bytes = line_limit
         self.name = name
         #: Guards ``_closed`` and ``_reading``; held for assignments only.
         self._lock = new_lock()
@@ -184,10 +186,8 @@ class StreamChannel(Channel):
                 self._reading = True
         try:
             while True:
-                if self._lines.ready and not self._lines.oversize:
+                if self._lines.ready:
                     return self._lines.next()
-                if self._lines.take_oversize():
-                    raise ProtocolError(f"{self.name} sent a line of more than {self._lines.limit} bytes; it was dropped")
                 if self._closed or self._wait is not None and not self._wait.until_readable():
                     raise self._closed_here()
                 try:
@@ -204,6 +204,13 @@ class StreamChannel(Channel):
                 leaving, self._reading = self._reading, False
             if leaving and self._closed:
                 self._close_reader()
+
+    def still_read(self) -> bool:
+        try:
+            fd = self._writer.fileno()
+        except (AttributeError, OSError, ValueError):
+            return False
+        return not self._closed and fd >= 0 and has_reader(fd)
 
     def _closed_here(self) -> ConnectionClosed:
         return ConnectionClosed(f"the connection to {self.name} is closed")

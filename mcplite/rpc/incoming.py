@@ -15,7 +15,7 @@ from ..protocol import jsonrpc
 from .cancel import CancelToken
 from .fair_queue import QueuedTask
 from .forks import end_process, new_rlock
-from .interfaces import MessageSink, Outlet
+from .interfaces import MessageSink, Outlet, too_long
 from .threads import Workers
 from .tracing import ERROR, INFO, FaultLog, get_logger
 
@@ -43,6 +43,8 @@ class BatchResponses:
         self._lock = threading.Lock()
         self._missing = expected
         self._responses: List[bytes] = []
+        #: The bytes of the responses so far, with what separates them.
+        self.size = 2
 
     def add(self, data: Optional[bytes]) -> bool:
         """Add one response, or None for a request that gets none; True if it was the last."""
@@ -50,6 +52,7 @@ class BatchResponses:
             self._missing -= 1
             if data is not None:
                 self._responses.append(data)
+                self.size += len(data) + 1
             return not self._missing
 
     def joined(self) -> bytes:
@@ -162,6 +165,11 @@ class Incoming(QueuedTask):
         """Whether it was answered, or was cancelled and has no handler any more."""
         return self._done
 
+    @property
+    def awaited(self) -> bool:
+        """Whether its response is still to come, and was not made superfluous by a cancellation."""
+        return not (self._done or self._cancelled)
+
     def take_over(self, previous: "Incoming") -> None:
         """Take over the handler of *previous*: from now on it answers this request, and both share one token."""
         token = previous.token
@@ -189,6 +197,8 @@ class Incoming(QueuedTask):
     def emit(self, method: str, params: Dict[str, Any]) -> bool:
         """Send a notification that belongs to this request; False once it is answered or cancelled."""
         data = jsonrpc.dump(jsonrpc.Notification(method, params))
+        if len(data) > self.peer.most_bytes:
+            raise too_long(repr(method), len(data), self.peer.most_bytes)
         if self.outlet is not None:
             # The outlet keeps the order itself. It may block on a slow reader, which must not delay a cancel.
             return not (self._done or self._cancelled) and self.peer.send_message(data, self.outlet)
@@ -210,7 +220,8 @@ class Incoming(QueuedTask):
             return True
         if self.outlet is None:
             return False  # a channel does not tell whether it would block
-        return self.peer.send_message(jsonrpc.dump(jsonrpc.Notification(method, params)), self.outlet, False)
+        data = jsonrpc.dump(jsonrpc.Notification(method, params))
+        return len(data) <= self.peer.most_bytes and self.peer.send_message(data, self.outlet, False)
 
     def let_go(self) -> None:
         """Note in a forked process that the request belongs to another one, which answers it."""
@@ -248,6 +259,8 @@ class Incoming(QueuedTask):
         self._answer(answer, code)
 
     def _answer(self, data: Optional[bytes], code: Optional[int]) -> None:
+        if data is not None and len(data) > self.peer.most_bytes:
+            data, code = self._too_long(len(data)), INTERNAL_ERROR
         with self._lock:
             if self._done:
                 return
@@ -260,6 +273,8 @@ class Incoming(QueuedTask):
             with order:
                 pass  # a notification that is being written goes out first
         if self.batch is not None:
+            if data is not None and self.batch.size + len(data) > self.peer.most_bytes:
+                data = self._too_long(self.batch.size + len(data))
             # The last response of an array sends the whole array, and those before it send nothing.
             if self.batch.add(data):
                 data, code = self.batch.joined() or None, None
@@ -269,6 +284,15 @@ class Incoming(QueuedTask):
             self.peer.send_response(self.key, data, code, outlet)
         except (RequestTimeout, TransportError) as error:
             _log.debug("the response to %r was not sent: %s", self.method, error)
+            if getattr(error, "status", 0) == 413 and code is None:
+                # The other side waits for an answer that it can take.
+                refusal = jsonrpc.dump(jsonrpc.Failure(self.id, INTERNAL_ERROR, f"Internal error: {error}"))
+                self.peer.send_response(self.key, refusal, INTERNAL_ERROR, outlet)
+
+    def _too_long(self, size: int) -> bytes:
+        text = f"Internal error: {too_long(f'the answer to {self.method!r}', size, self.peer.most_bytes)}"
+        self.peer.log.log(_log, ERROR, "%s", text)
+        return jsonrpc.dump(jsonrpc.Failure(self.id, INTERNAL_ERROR, text))
 
     def run(self, task: Callable[[], object]) -> None:
         """Run a handler; whatever it raises, the request ends answered (REL-58)."""
@@ -370,6 +394,9 @@ class MessageHandler:
     def on_notification(self, message: jsonrpc.Notification) -> None:
         """Process a notification."""
         raise NotImplementedError
+
+    def on_input_end(self) -> None:
+        """Called when the other side sends nothing more, before its requests in progress are answered; must not block."""
 
     def on_close(self, error: Exception) -> None:
         """Called once, when the connection is over."""

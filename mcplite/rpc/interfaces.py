@@ -5,13 +5,15 @@ server implements :class:`Outlet`. :class:`MessageSink` is what an incoming requ
 """
 
 import contextlib
-from typing import Any, Callable, ContextManager, NamedTuple, Optional
+import sys
+from typing import Any, Callable, Collection, ContextManager, NamedTuple, Optional
 
+from ..errors import TransportError
 from .pending import Pending
 from .threads import Workers
 from .tracing import PeerLog
 
-__all__ = ["DIRECT", "Channel", "ChannelHooks", "Delivery", "MessageSink", "Network", "Outlet", "Reading"]
+__all__ = ["DIRECT", "Channel", "ChannelHooks", "Delivery", "MessageSink", "Network", "Outlet", "Reading", "too_long"]
 
 #: How long sending a cancel notice may block; the caller has given up already.
 _SOON_SECONDS = 0.1
@@ -41,6 +43,8 @@ class ChannelHooks:
     carries_beside = False
     #: Whether another channel like this one can be made once the other side has ended.
     restartable = False
+    #: How many bytes a message may have in either direction; None for no limit.
+    most_bytes: Optional[int] = None
     #: How many bytes of the messages written were left unread by the other side when it ended; None if that is not known.
     unread: Optional[int] = None
     #: Whether a client that is used in a forked process opens another channel like this one there.
@@ -104,6 +108,13 @@ class ChannelHooks:
         :param workers: the pool of the side that reads.
         """
         return None
+
+    def still_read(self) -> bool:
+        """Whether the other side may still read what is written, now that it sends nothing more.
+
+        A server's side answers the requests in progress then.
+        """
+        return False
 
     def set_version(self, version: Optional[str]) -> None:
         """Called when the revision has been agreed on.
@@ -237,6 +248,9 @@ DIRECT = Delivery()
 class MessageSink:
     """The part of a peer that an incoming request uses: sending its notifications and its response."""
 
+    #: Bytes that a message may have which is sent.
+    most_bytes = sys.maxsize
+
     #: Takes what the other side causes.
     log: PeerLog
     #: Whether this process was forked from the one that has the connection.
@@ -261,8 +275,16 @@ class MessageSink:
         raise NotImplementedError
 
 
+def too_long(what: str, size: int, limit: int) -> TransportError:
+    """Return the error of a message that is not sent, since it has more bytes than it may have."""
+    return TransportError(f"send less in one message: {what} has {size} bytes, and the limit is {limit}; it was not sent")
+
+
 class Reading:
     """How one connection gets the messages of the other side: a strategy, of which each channel has one."""
+
+    #: The threads that have handed over the reading, and still process a message which may become a request in progress.
+    behind: Collection[int] = ()
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
+import sys
 import threading
 import time
 from typing import Any, Callable, Dict, Iterator, Optional, Union
@@ -17,7 +18,7 @@ from ..protocol import jsonrpc
 from .cancel import CancelToken
 from .deadline import Deadline
 from .incoming import MessageHandler
-from .interfaces import DIRECT, Channel, Delivery, Outlet, Reading
+from .interfaces import DIRECT, Channel, Delivery, Outlet, Reading, too_long
 from .pending import Clock, Pending
 from .tracing import Counters, PeerLog, Trace, get_logger
 
@@ -37,13 +38,16 @@ class Caller:
     :param handler: writes the cancel notices.
     :param reading: how the channel is read.
     :param trace: called with "->" or "<-" and the bytes of each message.
+    :param most_bytes: that a message may have which is sent; None for what the channel carries.
     """
 
     #: Takes what the other side causes, and the failures of callbacks.
     log: PeerLog
 
-    def __init__(self, channel: Channel, handler: MessageHandler, reading: Reading, trace: Optional[Trace]) -> None:
+    def __init__(self, channel: Channel, handler: MessageHandler, reading: Reading, trace: Optional[Trace],
+                 most_bytes: Optional[int] = None) -> None:
         self._channel = channel
+        self.most_bytes = most_bytes or channel.most_bytes or sys.maxsize
         self._handler = handler
         self._reading = reading
         self._trace = trace
@@ -121,6 +125,7 @@ class Caller:
         :raises RequestTimeout: no response in time.
         :raises Cancelled: the token was cancelled.
         :raises ConnectionClosed: the connection is over, or ended meanwhile.
+        :raises TransportError: the message has more bytes than it may have; nothing was sent.
         :raises TypeError, ValueError: the params are not JSON; nothing was sent.
         """
         if id is None:
@@ -133,10 +138,12 @@ class Caller:
             # Errors of user callbacks pass through here too, so this error gets its own text.
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"{method!r} was not sent to {self.name}, since its params are not JSON: {error}") from error
+        if len(data) > self.most_bytes:
+            raise too_long(f"{method!r} to {self.name}", len(data), self.most_bytes)
         pending = Pending(id, method, self._clock, timeout, max_timeout, on_progress)
         outlet, beside, cancel_notice, lasting, spent = delivery
         if delivery is not DIRECT:
-            pending.beside, pending.lasting = beside, lasting
+            pending.beside, pending.lasting, pending.cancel_notice = beside, lasting, cancel_notice
             if spent:
                 pending.begin_before(spent)
                 timeout = pending.remaining()
@@ -163,7 +170,9 @@ class Caller:
             # Also for an exception from a signal handler: the response would reach no caller any more.
             if (cancel_notice and pending.outcome is None and self._error is None
                     and not isinstance(error, TransportError)):
-                self._send_cancel_notice(pending, error, outlet)
+                reason = (f"no answer {pending.overdue()}" if isinstance(error, RequestTimeout)
+                          else str(error) if isinstance(error, Cancelled) else "the caller was interrupted")
+                self._send_cancel_notice(pending, reason, outlet)
             raise
         finally:
             self._pending.pop(id, None)
@@ -255,12 +264,11 @@ class Caller:
         if pending.outcome is None:
             self._reading.interrupt(pending)
 
-    def _send_cancel_notice(self, pending: Pending, error: BaseException, outlet: Optional[Outlet]) -> None:
-        reason = (f"no answer {pending.overdue()}" if isinstance(error, RequestTimeout)
-                  else str(error) if isinstance(error, Cancelled) else "the caller was interrupted")
+    def _send_cancel_notice(self, pending: Pending, reason: str, outlet: Optional[Outlet]) -> bool:
+        """Send a cancel notice, if there is one; False if the other side does not take it."""
         notice = self._handler.cancel_notice(pending.id, reason)
         if notice is None:
-            return
+            return True
         data = jsonrpc.dump(notice)
         try:
             self._count(data)
@@ -271,6 +279,14 @@ class Caller:
         except (RequestTimeout, TransportError) as failure:
             # A peer that does not read cannot be notified; the caller must not wait for it (CANC-03).
             _log.debug("no cancel notice for %r: %s", pending.method, failure)
+            return False
+        return True
+
+    def cancel_calls(self, reason: str) -> None:
+        """Tell the other side, as far as it takes that at once, that no answer is awaited any more."""
+        for pending in list(self._pending.copy().values()):
+            if pending.cancel_notice and pending.outcome is None and not self._send_cancel_notice(pending, reason, None):
+                return
 
     def notify(self, method: str, params: Optional[Dict[str, Any]] = None, *, timeout: Optional[float] = None,
                beside: Any = None) -> None:
@@ -278,11 +294,14 @@ class Caller:
 
         :param beside: the value beside the message, on a channel that :attr:`~ChannelHooks.carries_beside`.
         :raises ConnectionClosed: the connection is over.
+        :raises TransportError: the message has more bytes than it may have.
         :raises RequestTimeout: the peer did not take it within *timeout* seconds.
         """
         if self._error is not None:
             raise copy.copy(self._error)
         data = jsonrpc.dump(jsonrpc.Notification(method, params))
+        if len(data) > self.most_bytes:
+            raise too_long(f"{method!r} to {self.name}", len(data), self.most_bytes)
         self._count(data)
         if beside is None:
             self._channel.write(data, timeout)

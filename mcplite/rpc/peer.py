@@ -21,7 +21,8 @@ from ..errors import (
     TransportError,
 )
 from ..protocol import jsonrpc
-from .deadline import wait_interruptibly
+from ..protocol.framing import KEPT_BYTES, CutLine
+from .deadline import Deadline, wait_interruptibly
 from .fair_queue import QueuedTask
 from .forks import foreign_error, on_fork
 from .incoming import AnswerQueue, BatchResponses, Incoming, MessageHandler
@@ -42,6 +43,8 @@ _ANSWER_SECONDS = 10.0
 _SMALL_ANSWER = 4096
 #: How many kinds of requests that were slow are remembered.
 _MOST_SLOW = 1000
+#: Seconds between two looks at the answers that are still to come at the end.
+_ANSWER_POLL_SECONDS = 0.001
 
 
 class Peer(Caller, MessageSink):
@@ -56,11 +59,14 @@ class Peer(Caller, MessageSink):
     :param trace: called with "->" or "<-" and the bytes of each message.
     :param shared: whether it speaks for many clients, each of which has request ids of its own.
     :param log: takes what the other side causes; one object for many peers bounds it together. By default one of its own.
+    :param most_bytes: that a message may have which is sent; None for what the channel carries.
+    :param grace: seconds in which requests in progress are answered once the other side sends nothing more.
     """
 
     def __init__(self, channel: Channel, handler: MessageHandler, *, workers: Workers, serving: bool = False,
                  limits: jsonrpc.JSONLimits = jsonrpc.DEFAULT_LIMITS, trace: Optional[Trace] = None,
-                 shared: bool = False, log: Optional[PeerLog] = None) -> None:
+                 shared: bool = False, log: Optional[PeerLog] = None, most_bytes: Optional[int] = None,
+                 grace: float = 0.0) -> None:
         self._workers = workers
         self._serving = serving
         self._limits = limits
@@ -71,16 +77,21 @@ class Peer(Caller, MessageSink):
         self._in_flight: Dict[Any, Incoming] = {}
         #: What a client answers on the threads that read; None for a server, which reads on threads of its own.
         self._answers = None if serving else AnswerQueue(workers, self._send_answer)
+        #: One item for each answer that is being written.
+        self._writing: List[None] = []
+        self._grace = grace
+        #: Until when requests in progress are answered; None while the other side may send more.
+        self.ending: Optional[Deadline] = None
         self._ended = threading.Event()
         reading: Optional[Reading] = channel.create_reading(self._parse_and_route, self._fail, workers)
         #: What took longer than a tick when the reading thread ran it, so that other threads run it; see :meth:`_note_late`.
         self._slow: Dict[Tuple[str, Optional[str]], None] = {}
         if reading is None and serving:
-            reading = LeaderFollowerReading(channel, self._parse_and_route, self._answer_unreadable, self._fail, workers,
+            reading = LeaderFollowerReading(channel, self._parse_and_route, self._answer_unreadable, self._end_input, workers,
                                             self._note_late)
         if reading is None:
             reading = CallerReading(channel, self._parse_and_route, self._fail, "mcplite reader")
-        super().__init__(channel, handler, reading, trace)
+        super().__init__(channel, handler, reading, trace, most_bytes)
         on_fork(self, Peer._let_go)
 
     def start(self) -> None:
@@ -142,11 +153,28 @@ class Peer(Caller, MessageSink):
 
     def _parse_and_route(self, data: bytes) -> None:
         message = jsonrpc.parse(data, self._limits)
-        if type(message) is jsonrpc.Invalid and message.id is None and not self._serving:
-            # An answer that is too large, or not JSON: its call ends now, and not by its timeout.
-            message.id = jsonrpc.answered_id(data)
-            message.answers = message.answers or message.id is not None
+        if type(message) is jsonrpc.Invalid and message.id is None:
+            message = self._identify(data, message)
         self.receive(data, message)
+
+    def _identify(self, data: bytes, invalid: jsonrpc.Invalid) -> jsonrpc.Message:
+        """Return what to refuse in place of an unreadable message: its call ends now, and not by its timeout.
+
+        A server does not look for the id of a request that is not JSON (RPC-11).
+        """
+        tail = data[-KEPT_BYTES:]
+        if type(data) is CutLine:
+            option = "Limits.message_bytes of the server" if self._serving else "line_limit="
+            invalid = jsonrpc.Invalid(None, PARSE_ERROR, f"send less in one message, or raise {option}: it has {data.size}"
+                                      f" bytes, and the limit is {data.limit}", oversized=True)
+            tail = data.tail
+        elif self._serving and not invalid.oversized:
+            return invalid
+        from ..protocol.outline import refuse_unread
+
+        found = refuse_unread(data[:KEPT_BYTES], tail, invalid, not self._serving, self._limits)
+        # What a server's program prints may look like a request.
+        return found if invalid.oversized or type(found) is jsonrpc.Invalid and found.answers else invalid
 
     def receive(self, data: bytes, message: jsonrpc.Message, outlet: Optional[Outlet] = None,
                 inline: bool = True, facts: Any = None) -> None:
@@ -284,8 +312,8 @@ class Peer(Caller, MessageSink):
             id = jsonrpc.own_id(invalid.id)
             pending = None if id is None else self._pending.get(id)
             if pending is not None:
-                pending.complete(ProtocolError(f"{self.name} answered {pending.method!r} with something that is not a"
-                                               f" JSON-RPC response: {invalid.message}"))
+                kind = "too large a message" if invalid.oversized else "something that is not a JSON-RPC response"
+                pending.complete(ProtocolError(f"{self.name} answered {pending.method!r} with {kind}: {invalid.message}"))
                 return
         self.log.log(_log, WARNING, "%s sent something that is not a message: %s", self.name, invalid.message)
         # A client does not answer noise on a server's stdout (STD-25); a server says what was wrong.
@@ -328,14 +356,20 @@ class Peer(Caller, MessageSink):
         return True
 
     def send_response(self, key: Any, data: Optional[bytes], code: Optional[int], outlet: Optional[Outlet]) -> None:
+        if outlet is None and data is not None and self._answers is None:
+            self._writing.append(None)
+            try:
+                self._in_flight.pop(key, None)
+                self._count(data)
+                self._channel.write(data)
+            finally:
+                self._writing.pop()
+            return
         incoming = self._in_flight.pop(key, None)
         if outlet is not None:
             if data is not None:
                 self._count(data)
             outlet.finish(data, code)
-        elif data is not None and self._answers is None:
-            self._count(data)
-            self._channel.write(data)
         elif data is not None and incoming is not None and incoming.executed:
             self._write_answer(data)
         elif data is not None:
@@ -374,8 +408,31 @@ class Peer(Caller, MessageSink):
 
     def _fail(self, error: Exception) -> None:
         """End the connection: every waiting call gets *error*, every request in progress is cancelled."""
+        if self._end_calls(error):
+            self._end_requests(error)
+
+    def _end_input(self, error: Exception) -> None:
+        """End the connection after the other side has sent its last message: requests in progress are answered before."""
         if not self._end_calls(error):
             return
+        try:
+            deadline = self.ending = Deadline(self._grace)
+            self._handler.on_input_end()
+            while self._owes_answers() and self._channel.still_read():
+                if deadline.expired:
+                    self.log.log(_log, WARNING, "%d requests of %s were not answered within %g s after its last message"
+                                 " (Limits.grace)", len(self._in_flight), self.name, self._grace)
+                    break
+                time.sleep(_ANSWER_POLL_SECONDS)
+        finally:
+            self._end_requests(error)
+
+    def _owes_answers(self) -> bool:
+        # A former leader has read a message, which is no request in progress before it is parsed.
+        return bool(any(incoming.awaited for incoming in self._in_flight.copy().values()) or self._writing
+                    or any(self._workers.running_on(thread) is None for thread in list(self._reading.behind)))
+
+    def _end_requests(self, error: Exception) -> None:
         self.cancel_all("the connection is over")
         try:
             self._handler.on_close(error)
@@ -394,6 +451,9 @@ class Peer(Caller, MessageSink):
         """
         if self.foreign:
             return
+        if error is None and not (self._serving or self.closed or self._channel.carries_beside):
+            # A server answers what is in progress at the end of its input, and these answers are not wanted.
+            self.cancel_calls("the client has closed the connection")
         self._fail(error or ConnectionClosed(f"the connection to {self.name} was closed on this side"))
         if not self._channel.interruptible:
             # Only its end wakes the reading thread there, so waiting for that thread first would be in vain.

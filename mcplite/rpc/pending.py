@@ -108,6 +108,8 @@ class Pending:
     beside: Any = None
     #: Whether its caller leaves the reading to others.
     lasting = False
+    #: Whether the other side is told when it is given up.
+    cancel_notice = True
     #: The message or the exception that ended the call; None while it runs.
     outcome: Any = None
     #: Whether the waiting thread has to check for a cancel or a close.

@@ -9,7 +9,7 @@ A transport that hands each message to the peer, as the HTTP server does, needs 
 from __future__ import annotations
 
 import threading
-from typing import Callable, ContextManager, Dict, List, Optional, TypeVar
+from typing import Callable, ContextManager, Dict, List, Optional, Set, TypeVar
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError, nested_call
 from .deadline import WAKE_SECONDS, Deadline, WakeSignal
@@ -344,9 +344,10 @@ class LeaderFollowerReading(_PooledReading):
         self._receive = receive
         self._refused = refused
         self._failed = failed
-        #: Guards ``_leader``; held for assignments only.
+        #: Guards ``_leader`` and ``behind``; held for assignments only.
         self._lock = new_lock()
         self._leader: Optional[int] = None
+        self.behind: Set[int] = set()
         self._watchdog = Watchdog(TICK_SECONDS, self._on_late)
         self._stop = new_event()
         self._ended = new_event()
@@ -364,8 +365,9 @@ class LeaderFollowerReading(_PooledReading):
     def suspended(self) -> ContextManager[None]:
         with self._lock:
             task = self._watchdog.task if self._leader == threading.get_ident() else 0
+            self.behind.discard(threading.get_ident())
         if task:
-            self._replace_leader(task)
+            self._replace_leader(task, True)
         return self._workers.suspended()
 
     def _lead(self) -> None:
@@ -379,6 +381,7 @@ class LeaderFollowerReading(_PooledReading):
         channel, receive, watchdog = self._channel, self._receive, self._watchdog
         with self._lock:
             leads, task = self._leader == threading.get_ident(), watchdog.task
+            self.behind.discard(threading.get_ident())
         if not leads or (task and not watchdog.end(task)):
             return  # a fault struck during a task, and another thread has taken over since
         while not self._stop.is_set():
@@ -406,6 +409,8 @@ class LeaderFollowerReading(_PooledReading):
                 self._faults.note("a message of %s could not be processed", channel.name)
             message = None  # not kept while the next one is awaited
             if not watchdog.end(task):
+                with self._lock:
+                    self.behind.discard(threading.get_ident())
                 return
         self._end()
 
@@ -425,18 +430,23 @@ class LeaderFollowerReading(_PooledReading):
         running = self._workers.running_on(self._leader)
         if running is not None and self._late is not None:
             self._late(running)
-        self._replace_leader(task)
+        self._replace_leader(task, running is not None)
 
-    def _replace_leader(self, task: int) -> None:
-        """Make another thread the leader, in place of the one that runs the task with this number."""
+    def _replace_leader(self, task: int, handles: bool) -> None:
+        """Make another thread the leader, in place of the one that runs the task with this number.
+
+        :param handles: whether that one runs a handler already, so that its request is in progress.
+        """
         if not self._stop.is_set():
-            self._workers.spawn(lambda: self._take_lead(task))
+            self._workers.spawn(lambda: self._take_lead(task, handles))
 
-    def _take_lead(self, task: int) -> None:
+    def _take_lead(self, task: int, handles: bool) -> None:
         # The role changes hands on the new thread, and not before: if the system gives no thread, it stays.
         with self._lock:
             if not self._watchdog.end(task):
                 return
+            if self._leader is not None and not handles:
+                self.behind.add(self._leader)
             self._leader = None
         self._lead()
 

@@ -6,6 +6,9 @@ from ..types.records import Record, record
 
 __all__ = ["Limits"]
 
+#: Bytes of a line: what both sides of a pipe take, unless they are told otherwise.
+_LINE_BYTES = 16 << 20
+
 
 @record(frozen=True)
 class Limits(Record):
@@ -14,7 +17,8 @@ class Limits(Record):
     :raises ValueError: a limit is not positive.
     """
 
-    #: Bytes of one incoming message, a line or a request body; the other SDKs accept four MiB.
+    #: Bytes of one incoming message, a line or a request body. The other SDKs accept bodies of four MiB. With this default a
+    #: line on a pipe may have 16 MiB, as clients accept: the client on a pipe is this process's own user.
     message_bytes: int = 4 << 20
     #: Depth of incoming JSON; real messages stay below ten.
     json_nesting: int = 64
@@ -148,6 +152,16 @@ class Limits(Record):
     task_poll_seconds: float = 0.5
     #: Seconds that running handlers have to finish when the server stops.
     grace: float = 2.0
+
+    @property
+    def line_bytes(self) -> int:
+        """Bytes of one incoming message on a pipe."""
+        return _LINE_BYTES if self.message_bytes == Limits.message_bytes else self.message_bytes
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes of one message that the server sends: what clients take, and more if it takes more itself."""
+        return max(_LINE_BYTES, self.message_bytes)
 
     def __eq__(self, other: object) -> bool:
         return vars(self) == vars(other) if isinstance(other, Limits) else NotImplemented

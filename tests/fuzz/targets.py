@@ -21,7 +21,7 @@ from mcplite.client.config import jsonc
 from mcplite.client.oauth.web import is_public
 from mcplite.errors import InvalidParams, ProtocolError, RegistrationError, TransportError, UnsupportedVersion
 from mcplite.protocol import codec, envelope, jsonio, jsonrpc, paging, paths, state, uritemplate
-from mcplite.protocol.framing import LineBuffer
+from mcplite.protocol.framing import KEPT_BYTES, LineBuffer
 from mcplite.protocol.http import challenges, headers, http1, routing_headers, sse, wellknown
 from mcplite.protocol.schema.validation import Validator, check_schema
 from mcplite.revisions import REVISIONS
@@ -229,16 +229,16 @@ def stdio_lines(data):
         while True:
             line = buffer.next()
             if line is None:
-                return found, buffer.oversize
-            found.append(line)
+                return found
+            found.append((line, getattr(line, "tail", None)))
 
     # An empty chunk would be the end.
     once, stepwise = cut([whole] if whole else []), cut(parts)
     assert once == stepwise
     plain = [line[:-1] if line.endswith(b"\r") else line for line in whole.split(b"\n")[:-1]]
-    if plain and plain[0].startswith(b"\xef\xbb\xbf"):
-        plain[0] = plain[0][3:]
-    assert once[0] == [line for line in plain if len(line) <= 64 and line and not line.isspace()]
+    plain = [line for line in plain if line.strip(b" \t\r\v\f\xef\xbb\xbf")]
+    assert [(line, None) if tail is None else (line[:-1], tail) for line, tail in once] == [
+        (line, None if len(line) <= 64 else line[KEPT_BYTES:]) for line in plain]
 
 
 def header_value(data):

@@ -2,11 +2,13 @@
 
 import io
 import socket
+import sys
 import threading
 
 import pytest
 
-from mcplite.errors import ConnectionClosed, ProtocolError, RequestTimeout
+from mcplite.errors import ConnectionClosed, RequestTimeout
+from mcplite.protocol.framing import CutLine
 from mcplite.rpc.channels import MemoryChannel, StreamChannel
 from mcplite.rpc.interfaces import Channel
 
@@ -59,10 +61,11 @@ def test_a_stream_channel_over_a_socket_pair():
     ours, theirs = socket.socketpair()
     channel = StreamChannel(ours, ours, name="them", line_limit=10)
     theirs.sendall(b'{"a":1}\n\nlong long long long\n{}\n')
-    with pytest.raises(ProtocolError, match="more than 10 bytes"):
-        channel.read()
-    assert channel.buffered
+    assert channel.most_bytes == 10
     assert channel.read() == b'{"a":1}'
+    assert channel.buffered
+    line = channel.read()
+    assert type(line) is CutLine and line[:-1] == b"long long long long"
     assert channel.read() == b"{}"
     channel.write(b"[]")
     assert theirs.recv(10) == b"[]\n"
@@ -75,6 +78,22 @@ def test_a_stream_channel_over_a_socket_pair():
         channel.write(b"x")
     channel.close()
     theirs.close()
+
+
+def test_the_other_side_of_a_stream_channel_may_read_on():
+    ours, theirs = socket.socketpair()
+    channel = StreamChannel(ours, ours, name="them")
+    theirs.shutdown(socket.SHUT_WR)
+    with pytest.raises(ConnectionClosed):
+        channel.read()
+    assert channel.still_read() or sys.platform == "win32"
+    channel.write(b"{}")
+    assert theirs.recv(10) == b"{}\n"
+    theirs.close()
+    assert not channel.still_read() or sys.platform == "win32"
+    channel.close()
+    assert not channel.still_read()
+    assert not StreamChannel(io.BytesIO(), io.BytesIO()).still_read()
 
 
 def test_a_stream_channel_over_file_objects():

@@ -47,7 +47,7 @@ class ChildChannel(PipeChannel):
     :param cwd: working directory of the child; None is ours.
     :param stderr: what to do with its stderr besides keeping the last 64 KiB: a callable, a logger, a file
         object, a path, or ``"inherit"`` for our own stderr, in which case nothing is kept.
-    :param line_limit: bytes that one message may have; default 16 MiB.
+    :param line_limit: bytes that one message may have in either direction; default 16 MiB.
     :param grace: seconds that the child has to exit after its stdin was closed; default 2.
     :raises TransportError: the child cannot be started.
     :raises TypeError: *command*, *env* or *stderr* is of a wrong type.

@@ -255,7 +255,8 @@ class ChunkedDecoder:
         if self._limit is not None:
             self._total += size
             if self._total > self._limit:
-                raise BadRequest(413, f"the body has more than {self._limit} bytes")
+                raise BadRequest(413, "send less in one message, or raise Limits.message_bytes of the server: the body has"
+                                      f" more than {self._limit} bytes")
             self._chunks += 1
             if self._chunks > _MOST_CHUNKS:
                 raise BadRequest(413, f"the body has more than {_MOST_CHUNKS} chunks")

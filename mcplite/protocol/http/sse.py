@@ -106,7 +106,7 @@ class EventParser:
 
     def _check(self, unfinished: int) -> None:
         if self._size + unfinished > self._limit:
-            raise ProtocolError(f"an event has more than {self._limit} bytes")
+            raise ProtocolError(f"an event has more than {self._limit} bytes (line_limit=)")
 
     def _line(self, begin: int, end: int) -> None:
         """Process the line at this place of the buffer."""

@@ -5,12 +5,13 @@
 
 import errno
 import os
+import select
 import sys
 import threading
 import time
 from typing import Tuple
 
-__all__ = ["PIPE_CLOSED", "cancel_read", "has_input", "make_pipe", "set_nonblocking", "write_piece"]
+__all__ = ["PIPE_CLOSED", "cancel_read", "has_input", "has_reader", "make_pipe", "set_nonblocking", "write_piece"]
 
 #: The number of the error of a write to a pipe or stream whose reader has closed it.
 PIPE_CLOSED = errno.EINVAL if os.name == "nt" else errno.EPIPE
@@ -55,6 +56,15 @@ def has_input(fd: int) -> bool:
         except OSError:  # it was broken off by the other side, and nothing is left in it
             return False
     raise NotImplementedError
+
+
+def has_reader(fd: int) -> bool:
+    """Return whether what is written to a pipe or a socket may still be read; where only a write tells, that is assumed."""
+    if sys.platform == "win32" or not hasattr(select, "poll"):
+        return True
+    poll = select.poll()
+    poll.register(fd, 0)
+    return not poll.poll(0)
 
 
 def make_pipe() -> Tuple[int, int]:

@@ -27,13 +27,13 @@ import threading
 import time
 from typing import Any, List, Optional, Tuple
 
-from ...errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError, nested_call
+from ...errors import ConnectionClosed, RequestTimeout, TransportError, nested_call
 from ...protocol.framing import LineBuffer
 from ..forks import foreign_error, new_event, new_rlock, on_fork, ownership, release
 from ..interfaces import Channel, Network
 from ..pending import Pending
 from ..tracing import FaultLog, get_logger
-from .descriptors import cancel_read, write_piece
+from .descriptors import cancel_read, has_reader, write_piece
 
 __all__ = ["PipeChannel", "PipeReader"]
 
@@ -62,19 +62,25 @@ class PipeChannel(Channel):
     :param read_fd: where messages come from.
     :param write_fd: where messages go; set non-blocking before, writes can time out.
     :param name: how errors name the peer.
-    :param line_limit: bytes that one incoming message may have.
+    :param line_limit: bytes that one message may have; of a longer line that comes, a :class:`~.framing.CutLine` is read.
     :param watch_fd: becomes readable when the other process ends (a pidfd); None for none.
+    :param end_unread: whether the connection is over as soon as the other side reads nothing more; else when it sends nothing
+        more.
     :raises TransportError: the system has no descriptors for it; those that were given stay open.
     """
 
     interruptible = True
 
     def __init__(self, read_fd: int, write_fd: int, *, name: str, line_limit: int,
-                 watch_fd: Optional[int] = None) -> None:
+                 watch_fd: Optional[int] = None, end_unread: bool = False) -> None:
         self.name = name
         self._read_fd, self._write_fd, self._watch_fd = read_fd, write_fd, watch_fd
         self._lines = LineBuffer(line_limit)
+        self.most_bytes = line_limit
         self._closed = False
+        self._end_unread = end_unread
+        #: Set when it was found that the other side reads nothing more.
+        self._unread_error: Optional[ConnectionClosed] = None
         #: Guards ``_closed``, ``_read_side`` and the wake-up pipe's write end; held for an assignment, for the one byte of a
         #: wake-up, and while that end is closed. A signal handler may wake in the middle of a wake-up, so it can be nested.
         self._close_lock = new_rlock()
@@ -118,6 +124,8 @@ class PipeChannel(Channel):
             for fd in (read_fd, self._wake_read, watch_fd):
                 if fd is not None:
                     poll.register(fd, select.POLLIN)
+            if self._end_unread and self._write_fd != read_fd:
+                poll.register(self._write_fd, 0)  # which tells when it has no reader any more
         except BaseException as error:
             for fd in ends:
                 os.close(fd)
@@ -155,16 +163,16 @@ class PipeChannel(Channel):
         try:
             while True:
                 line = lines.first()
-                if lines.noted and lines.take_oversize():
-                    raise ProtocolError(f"{self.name} sent a line of more than {lines.limit} bytes; it was dropped")
                 if line is not None:
                     return line
-                if lines.noted and lines.ended and self._ended is None:
+                if lines.ended and self._ended is None:
                     self._ended = self.closed_error()
                 if self._closed:
                     raise self._closed_here()
                 if self._ended is not None:
                     raise self._ended
+                if self._unread_error is not None:
+                    raise self._unread_error
                 try:
                     if self._poll is not None:
                         if timeout is not None:
@@ -184,6 +192,9 @@ class PipeChannel(Channel):
                                     continue
                                 self._drain_wake()
                                 return None
+                            if self._end_unread and self._write_fd in fds:
+                                self._unread_error = ConnectionClosed(f"{self.name} reads nothing more")
+                                continue
                             if self._read_fd not in fds:
                                 # The process has ended and its pipe is empty, though a grandchild may hold it open (REL-03).
                                 self._ended = self.closed_error()
@@ -268,7 +279,11 @@ class PipeChannel(Channel):
             except BlockingIOError:
                 self._wait_writable(self._pause(end, call))
             except OSError as error:
-                raise self._broken(error) from error
+                broken = self._broken(error)
+                if self._end_unread:
+                    self._unread_error = broken
+                    self.wake()
+                raise broken from error
 
     def _unreadable(self, error: OSError) -> ConnectionClosed:
         """Return the error for a read that failed."""
@@ -295,6 +310,9 @@ class PipeChannel(Channel):
             poll.poll(pause * 1000)
         else:
             time.sleep(min(pause, 0.01))
+
+    def still_read(self) -> bool:
+        return not self._closed and self._unread_error is None and has_reader(self._write_fd)
 
     def wake(self) -> None:
         if self._reader is not None:

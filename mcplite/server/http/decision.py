@@ -8,7 +8,7 @@ the body come before it is read.
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from ...errors import UNSUPPORTED_VERSION, RemoteError
+from ...errors import INVALID_REQUEST, UNSUPPORTED_VERSION, RemoteError
 from ...protocol import envelope as envelopes, jsonrpc
 from ...protocol.envelope import Envelope
 from ...protocol.http.headers import Headers, accepts, media_type
@@ -347,7 +347,8 @@ def unread(error: UnreadableBody) -> Rejection:
 
 def unreadable(invalid: jsonrpc.Invalid) -> Rejection:
     """Return the refusal of a body that is not a JSON-RPC message."""
-    return Rejection(413 if invalid.oversized else 400, invalid.message, invalid.code, None if invalid.answers else invalid.id)
+    status = 413 if invalid.oversized and invalid.code == INVALID_REQUEST else 400
+    return Rejection(status, invalid.message, invalid.code, None if invalid.answers else invalid.id)
 
 
 def _find_session(request: HTTPRequest, named: _Named, rules: Rules) -> Union[HTTPSession, Rejection]:

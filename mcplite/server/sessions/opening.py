@@ -81,7 +81,8 @@ def _peer(runtime: Runtime, channel: Channel, handler: MessageHandler, shared: b
     from ...rpc.tracing import trace_for  # with the first client
 
     return Peer(channel, handler, workers=runtime.workers, serving=True, trace=trace_for(runtime.debug, channel.name),
-                limits=runtime.json_limits, shared=shared, log=runtime.log)
+                limits=runtime.json_limits, shared=shared, log=runtime.log, most_bytes=runtime.limits.sent_bytes,
+                grace=runtime.limits.grace)
 
 
 class SessionlessHandler(MessageHandler):
@@ -215,6 +216,12 @@ class PipeHandler(SessionlessHandler):
             self._legacy.on_notification(message)
         else:
             super().on_notification(message)
+
+    def on_input_end(self) -> None:
+        subscriptions = self.runtime.subscriptions
+        if subscriptions:
+            # On a thread of its own: a client that does not read blocks it.
+            self.runtime.workers.spawn(lambda: subscriptions.end(self.peer))
 
     def on_close(self, error: Exception) -> None:
         self.runtime.cancel_waiting(self.peer, "the client has left")

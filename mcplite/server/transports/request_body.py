@@ -111,7 +111,8 @@ class RequestBody:
         """
         plan, client, head = self._plan, self._client, self._head
         if plan is not None and plan > limit:
-            raise UnreadableBody(413, f"the body has {plan} bytes; the limit is {limit}")
+            raise UnreadableBody(413, "send less in one message, or raise Limits.message_bytes of the server: the body has"
+                                      f" {plan} bytes, and the limit is {limit}")
         buffer = client.buffer
         whole = plan is not None and len(buffer) >= plan
         if plan is not None and whole and plan <= SMALL_BODY:

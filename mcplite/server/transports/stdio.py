@@ -8,10 +8,11 @@ for the end, so that signals are not delayed by a handler.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import threading
-from typing import Iterator, List, Optional, Tuple
+from typing import Any, BinaryIO, Iterator, List, Optional, Tuple, cast
 
 from ...errors import TransportError
 from ...rpc.deadline import Deadline
@@ -28,6 +29,37 @@ __all__ = ["own_streams", "serve_stdio"]
 _log = get_logger(__name__)
 #: Held by the server that uses descriptors 0 and 1, which exist once in a process.
 _CLAIM = threading.Lock()
+#: The part of ``Limits.grace`` that a cancelled handler has at least, if it had that time before it was cancelled.
+_LAST_PART = 0.25
+
+
+class _Output(io.RawIOBase):
+    """Takes what is printed while descriptor 1 is stderr.
+
+    ``print`` in a handler must not fail: neither since a handler has closed ``sys.stdout``, nor since stderr has no reader.
+    """
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 1
+
+    def isatty(self) -> bool:
+        return os.isatty(1)
+
+    def write(self, data: Any) -> int:
+        whole = memoryview(data).cast("B")
+        rest = whole
+        while rest:
+            try:
+                rest = rest[os.write(1, rest):]
+            except OSError:
+                break  # stderr is full, or its reader is gone: there is no other place to say so
+        return len(whole)
+
+    def close(self) -> None:
+        """Leave it open, since others print as well."""
 
 
 class _Saved:
@@ -45,29 +77,80 @@ class _Saved:
             release(fd)
 
 
+def _fill_descriptors() -> None:
+    """Make the null device what is closed of the descriptors 0 to 2.
+
+    Else the next file that is opened becomes one of them, such as the one that leads to the client.
+
+    :raises SystemExit: there is no stdin or no stdout, and so no client.
+    """
+    closed = []
+    for number, stream, name in ((0, sys.__stdin__, "stdin"), (1, sys.__stdout__, "stdout"), (2, sys.__stderr__, "stderr")):
+        try:
+            os.fstat(number)
+            if stream is not None:
+                continue  # else it is a file of the program, which was opened while the number was free
+        except OSError:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null == number:
+                os.set_inheritable(null, True)
+            else:
+                os.dup2(null, number)
+                os.close(null)
+        if number < 2:
+            closed.append(f"{name} (descriptor {number})")
+    if closed:
+        raise SystemExit(f"start the server with a pipe, a file or a terminal as its stdin and stdout: {' and '.join(closed)}"
+                         f" {'is' if len(closed) == 1 else 'are'} closed, so that no client can reach it")
+
+
+def _flush(stream: Any) -> None:
+    try:
+        stream.flush()
+    except (AttributeError, OSError, ValueError):
+        return  # there is none, its reader is gone, or it is closed: what was printed has no reader
+
+
+def _leads_to_descriptor(stream: Any) -> bool:
+    """Whether what is printed to this stream comes out at descriptor 1, or would do so if it were not closed."""
+    try:
+        return bool(stream.closed or stream.fileno() == 1)
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
 @contextlib.contextmanager
 def own_streams() -> Iterator[Tuple[int, int]]:
     """Move stdin and stdout to new descriptors, which only we use, within the block.
 
     :raises RuntimeError: another server in this process uses them.
+    :raises SystemExit: one of them is closed.
     """
     if not _CLAIM.acquire(blocking=False):
         raise RuntimeError("another server in this process already uses stdin and stdout")
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        _fill_descriptors()
+        printed = sys.stdout
+        _flush(printed)
         # Children do not inherit the duplicates; they inherit the replacements.
         read_fd, write_fd = os.dup(0), os.dup(1)
         saved = _Saved([os.dup(0), os.dup(1)])
-        null = os.open(os.devnull, os.O_RDONLY)
+        null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
+        os.dup2(null if sys.__stderr__ is None else 2, 1)
         os.close(null)
-        os.dup2(2, 1)
+        # Like stderr, it takes every character in every locale.
+        encoding = getattr(printed, "encoding", None) or "utf-8"
+        output = io.TextIOWrapper(cast("BinaryIO", _Output()), encoding, "backslashreplace", line_buffering=True)
+        if _leads_to_descriptor(printed):
+            sys.stdout = output
         try:
             yield read_fd, write_fd
         finally:
-            if sys.stdout is not None:
-                sys.stdout.flush()
+            for stream in (output, printed, sys.stdout):
+                _flush(stream)
+            if sys.stdout is output:
+                sys.stdout = printed
             while saved.fds:
                 kept = saved.fds.pop()
                 os.dup2(kept, len(saved.fds))
@@ -79,19 +162,22 @@ def own_streams() -> Iterator[Tuple[int, int]]:
 def serve_stdio(runtime: Runtime, *, streams: Optional[Tuple[int, int]] = None, received: bytes = b"") -> None:
     """Serve one client on stdin and stdout until it disconnects, or until SIGINT or SIGTERM.
 
-    At the end the tokens of running handlers are cancelled, and the handlers have ``Limits.grace`` seconds to return.
-    A handler that does not is logged and abandoned; its thread is a daemon.
+    At the end of stdin, what runs has ``Limits.grace`` seconds to be answered, while the client still reads stdout. Then, and
+    at once when it reads nothing more or on a signal, the tokens of running handlers are cancelled, and the handlers have that
+    long to return. A handler that does not is logged and abandoned; its thread is a daemon.
 
     :param runtime: of the server.
     :param streams: the descriptors, if the caller has already taken them with :func:`own_streams`.
     :param received: what the caller has read from these descriptors.
     :raises RuntimeError: another server in this process uses stdin and stdout.
+    :raises SystemExit: one of them is closed.
     """
     end = StopRequest()
     with contextlib.ExitStack() as stack:
         read_fd, write_fd = streams or stack.enter_context(own_streams())
         stack.enter_context(stop_signals(end.set))
-        channel = PipeChannel(read_fd, write_fd, name="the client", line_limit=runtime.limits.message_bytes)
+        channel = PipeChannel(read_fd, write_fd, name="the client", line_limit=runtime.limits.line_bytes,
+                              end_unread=True)
         if received:
             channel.put_back(received)
         workers = runtime.workers
@@ -107,6 +193,9 @@ def serve_stdio(runtime: Runtime, *, streams: Optional[Tuple[int, int]] = None, 
                 except TransportError as error:
                     _log.warning("the subscriptions end without a last message: %s", error)
             peer.cancel_all("the server is stopping")
-            if not workers.drain(Deadline(runtime.limits.grace)):
+            grace = runtime.limits.grace
+            if peer.ending is not None:
+                grace = max(peer.ending.remaining() or 0.0, _LAST_PART * grace)
+            if not workers.drain(Deadline(grace)):
                 workers.log_stuck(_log)
             runtime.close()

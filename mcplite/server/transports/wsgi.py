@@ -192,7 +192,8 @@ class _InputBody:
                 raise UnreadableBody(400, f"not a Content-Length: {length[:40]!r}")
             size = int(length)
             if size > limit:
-                raise UnreadableBody(413, f"the body has {size} bytes; the limit is {limit}")
+                raise UnreadableBody(413, "send less in one message, or raise Limits.message_bytes of the server: the body has"
+                                          f" {size} bytes, and the limit is {limit}")
             return self._read_length(source, size)
         if "HTTP_TRANSFER_ENCODING" not in self._environ:
             return b""
@@ -218,7 +219,8 @@ class _InputBody:
             if not piece:
                 return bytes(data)
             data += piece
-        raise UnreadableBody(413, f"the body has more than {limit} bytes")
+        raise UnreadableBody(413, "send less in one message, or raise Limits.message_bytes of the server: the body has more"
+                                  f" than {limit} bytes")
 
 
 def _read_piece(source: Any, size: int) -> bytes:

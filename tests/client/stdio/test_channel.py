@@ -5,6 +5,7 @@ import select
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 import warnings
@@ -15,7 +16,8 @@ import pytest
 import mcplite
 from mcplite.client.stdio import channel as channel_module
 from mcplite.client.stdio.channel import ChildChannel
-from mcplite.errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError
+from mcplite.errors import ConnectionClosed, RequestTimeout, TransportError
+from mcplite.protocol.framing import CutLine
 from tests.support import children
 from tests.support.systems import posix_only, wine_fault
 
@@ -143,9 +145,9 @@ while True:
     send(channel, 2 << 20)
     assert len(receive(channel)) == 2 << 20
     send(channel, 4 << 20)
-    with pytest.raises(ProtocolError, match="more than 3145728 bytes"):
-        while channel.read(LIMIT) is None:
-            pass
+    line = channel.read(LIMIT)
+    channel.consume()
+    assert type(line) is CutLine and line.size == (4 << 20) + 2
     send(channel, 10)
     assert receive(channel) == "x" * 10
 
@@ -159,12 +161,45 @@ say(read())
 sys.stdin.read()
 """, line_limit=1 << 20)
     before = psutil.Process().memory_info().rss
-    with pytest.raises(ProtocolError):
-        while channel.read(LIMIT) is None:
-            pass
+    assert channel.read(LIMIT).size == (64 << 20) + 2
+    channel.consume()
     assert psutil.Process().memory_info().rss - before < 32 << 20
     send(channel, "after")
     assert receive(channel) == "after"
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_a_message_over_the_limit_fails_its_call_alone(tmp_path, era):
+    (tmp_path / "server.py").write_text(textwrap.dedent("""
+        import mcplite
+        mcp = mcplite.Server("x", limits=mcplite.Limits(message_bytes=1 << 20))
+        kept = []
+
+        @mcp.tool()
+        def make(size: int) -> str:
+            kept.append(size)
+            return "x" * size
+
+        @mcp.tool()
+        def take(text: str) -> int:
+            return len(text)
+
+        @mcp.tool()
+        def count() -> int:
+            return len(kept)
+    """))
+    with mcplite.connect(str(tmp_path / "server.py"), era=era, line_limit=2 << 20, timeout=LIMIT) as client:
+        assert len(client.call_tool("make", {"size": 2_000_000}).text) == 2_000_000
+        with pytest.raises(mcplite.ProtocolError, match=r"'tools/call' .*line_limit=: it has 3000\d\d\d bytes, .* 2097152$"):
+            client.call_tool("make", {"size": 3_000_000})
+        with pytest.raises(mcplite.InternalError, match=r"the answer to 'tools/call' has 17000\d\d\d bytes, .* 16777216"):
+            client.call_tool("make", {"size": 17_000_000})
+        assert client.call_tool("take", {"text": "x" * 1_000_000}).data == 1_000_000
+        with pytest.raises(mcplite.RemoteError, match=r"Limits.message_bytes of the server: it has 1100\d\d\d .* 1048576"):
+            client.call_tool("take", {"text": "x" * 1_100_000})
+        with pytest.raises(mcplite.TransportError, match=r"has 3000\d\d\d bytes, and the limit is 2097152; it was not sent"):
+            client.call_tool("take", {"text": "x" * 3_000_000})
+        assert client.call_tool("count").data == 3, "it is still the first process"
 
 
 @posix_only

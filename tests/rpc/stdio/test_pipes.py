@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite.errors import Cancelled, ConnectionClosed, ProtocolError, RequestTimeout, TransportError
+from mcplite.errors import Cancelled, ConnectionClosed, RequestTimeout, TransportError
+from mcplite.protocol.framing import CutLine
 from mcplite.rpc.cancel import CancelToken
 from mcplite.rpc.incoming import MessageHandler
 from mcplite.rpc.peer import Peer
@@ -89,21 +90,37 @@ def test_a_message_stays_until_it_is_consumed(make):
     assert pair.channel.read(20) == b"two"
 
 
-def test_a_line_over_the_limit_is_dropped_and_reported(make):
+def test_a_line_over_the_limit_is_cut_and_read_at_its_end(make):
     pair = make(line_limit=10)
-    pair.say(b"x" * 50 + b"\nshort\n")
-    with pytest.raises(ProtocolError, match="more than 10 bytes"):
-        pair.channel.read(20)
+    assert pair.channel.most_bytes == 10
+    pair.say(b"first\n" + b"x" * 50)
+    assert take(pair.channel) == b"first" and pair.channel.read(0.01) is None
+    pair.say(b"y" * 50 + b"\nshort\n")
+    line = take(pair.channel)
+    assert type(line) is CutLine and line[:-1] == b"x" * 50 + b"y" * 50 and line.size == 100
     assert take(pair.channel) == b"short"
 
 
-def test_an_endless_line_is_reported_at_the_limit(make):
-    pair = make(line_limit=10)
-    pair.say(b"x" * 50)
-    with pytest.raises(ProtocolError, match="more than 10 bytes"):
+def test_a_reader_that_is_gone_is_noticed(make):
+    pair = make(end_unread=True)
+    pair.say(b"{}\n")
+    assert take(pair.channel) == b"{}" and pair.channel.read(0) is None
+    assert pair.channel.still_read()
+    os.close(pair.theirs_in)
+    assert not pair.channel.still_read()
+    with pytest.raises(ConnectionClosed, match="reads nothing more"):
         pair.channel.read(20)
-    pair.say(b"x" * 50 + b"\nshort\n")
-    assert take(pair.channel) == b"short"
+    assert not pair.channel.still_read()
+
+
+def test_a_write_without_a_reader_ends_the_reading(make):
+    pair = make(end_unread=True)
+    os.close(pair.theirs_in)
+    with pytest.raises(ConnectionClosed, match="writing to them failed"):
+        pair.channel.write(b"{}")
+    assert not pair.channel.still_read()
+    with pytest.raises(ConnectionClosed, match="writing to them failed|reads nothing more"):
+        pair.channel.read(20)
 
 
 def test_a_read_keeps_its_deadline_while_bytes_arrive_one_by_one(make):

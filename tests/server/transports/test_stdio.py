@@ -14,13 +14,14 @@ from mcplite.server import Server
 from mcplite.server.transports.stdio import own_streams, serve_stdio
 from tests.support import stateless
 from tests.support.interrupts import OPTIONS, STOPS, ask_to_stop
+from tests.support.systems import posix_only
 
 ROOT = Path(__file__).parents[3]
 SERVER = '''
 import ctypes, os, subprocess, sys, threading, time
 from mcplite.server import Context, Limits, Server
 
-mcp = Server("stdio", limits=Limits(grace=0.5, message_bytes=100_000))
+mcp = Server("stdio", limits=Limits(grace=float(os.environ.get("GRACE", "0.5")), message_bytes=100_000))
 
 @mcp.tool()
 def noisy() -> str:
@@ -64,6 +65,18 @@ def wait(ctx: Context) -> str:
 @mcp.tool()
 def echo(text: str) -> str:
     return text
+
+@mcp.tool()
+def soon(ctx: Context) -> str:
+    ctx.report_progress(1, message="soon")
+    ctx.sleep(0.1)
+    ctx.report_progress(2, message="now")
+    return "in time"
+
+@mcp.tool()
+def does(code: str) -> str:
+    exec(code)
+    return "done"
 
 if __name__ == "__main__":
     mcp.run()
@@ -126,7 +139,7 @@ class Process:
         """Wait for the process and return its status and what it wrote to stderr."""
         status = self.child.wait(timeout)
         self._pump.join(20)
-        return status, self.stderr.decode()
+        return status, self.stderr.decode(errors="replace")
 
     def close(self):
         if self.child.poll() is None:
@@ -194,8 +207,134 @@ def test_any_framing_of_the_input(process):
 def test_a_line_that_is_too_long_is_refused_and_the_next_one_served(process):
     server = process().initialize()
     server.write(b"x" * 200_000 + b"\n")
-    assert server.receive()["error"]["code"] == -32700
+    error = server.receive()
+    assert error["error"]["code"] == -32700 and error.get("id") is None
+    for text in ("x" * 100_000, "é" * 500_000):
+        answer = server.ask("tools/call", {"name": "echo", "arguments": {"text": text, "id": 7}})
+        assert answer["error"]["code"] == -32600 and "the limit is 100000" in answer["error"]["message"]
     assert server.ask("ping")["result"] == {}
+
+
+def hello(version):
+    return [{"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}},
+            {"jsonrpc": "2.0", "method": "notifications/initialized"}]
+
+
+def call(id, name, **arguments):
+    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {
+        "name": name, "arguments": arguments, "_meta": {"progressToken": id}}}
+
+
+@pytest.mark.parametrize("source", ["pipe", "file"])
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", None])
+def test_what_runs_at_the_end_of_stdin_is_answered(tmp_path, source, version):
+    path, messages = tmp_path / "server.py", [*hello(version)] if version else []
+    path.write_text(SERVER.replace('"0.5"', '"30"'))
+    for id in range(1, 101):
+        name = ("echo", "soon")[id % 2]
+        arguments = {"text": "x" * 50_000} if name == "echo" else {}
+        messages.append(call(id, name, **arguments) if version else stateless.message(
+            "tools/call", {"name": name, "arguments": arguments}, id=id, progressToken=id))
+    data = "".join(json.dumps(message) + "\n" for message in messages).encode()
+    (tmp_path / "messages").write_bytes(data)
+    with open(tmp_path / "messages", "rb") as file:
+        given = {"input": data} if source == "pipe" else {"stdin": file}
+        done = subprocess.run([sys.executable, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60,
+                              env={**os.environ, "PYTHONPATH": str(ROOT)}, **given)
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {one["id"] for one in said if "id" in one} == {one["id"] for one in messages if "id" in one}
+    assert all("result" in one for one in said if "id" in one)
+    assert sum(one.get("method") == "notifications/progress" for one in said) == 100
+    assert done.returncode == 0 and done.stderr.replace(b"\r", b"") == b"clean end\n"
+
+
+def test_a_subscription_does_not_delay_the_end_of_stdin(process):
+    server = process(GRACE="30")
+    server.send(stateless.message("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id="l"))
+    server.receive()
+    server.send(stateless.message("tools/call", {"name": "soon", "arguments": {}}, id="s", progressToken="s"))
+    server.child.stdin.close()
+    answers = [json.loads(line) for line in server.child.stdout.read().splitlines()]
+    assert {one["id"] for one in answers if "id" in one} == {"l", "s"}
+    assert server.end()[0] == 0
+
+
+@posix_only
+@pytest.mark.parametrize("messages", [[], hello("2025-06-18"), [*hello("2025-06-18"), call(1, "wait")]])
+def test_a_server_whose_reader_is_gone_ends(process, messages):
+    server = process(GRACE="30")
+    for message in messages:
+        server.send(message)
+    for _ in range(len(messages) > 0) if len(messages) < 3 else range(2):
+        server.receive()
+    server.child.stdout.close()
+    status, stderr = server.end()
+    assert status == 0 and "clean end" in stderr and "Traceback" not in stderr
+    assert ("told to stop" in stderr) == (len(messages) == 3)
+
+
+def test_a_server_that_cannot_write_ends(process):
+    server = process().initialize()
+    server.child.stdout.close()
+    server.start("ping")
+    status, stderr = server.end()
+    assert status == 0 and "clean end" in stderr and "Traceback" not in stderr
+
+
+@posix_only
+@pytest.mark.parametrize("closed", [(0,), (1,), (0, 1), (2,), (0, 2), (1, 2), (0, 1, 2)])
+@pytest.mark.parametrize("taken", [True, False])
+def test_closed_descriptors(tmp_path, closed, taken):
+    path, file = tmp_path / "server.py", tmp_path / "file"
+    path.write_text((f"import os\nos.open({str(file)!r}, os.O_RDWR | os.O_CREAT)\n" if taken else "")
+                    + "import mcplite\nmcp = mcplite.Server('x')\n@mcp.tool()\ndef f() -> str:\n    os.write(1, b'raw')\n"
+                      "    print('printed')\n    return 'f'\nimport os\nmcp.run()\n")
+    data = json.dumps(stateless.message("tools/call", {"name": "f", "arguments": {}}, id=1)).encode() + b"\n"
+    child = subprocess.Popen([sys.executable, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             env={**os.environ, "PYTHONPATH": str(ROOT)}, preexec_fn=lambda: [os.close(fd) for fd in closed])
+    stdout, stderr = child.communicate(None if 0 in closed else data, timeout=30)
+    if closed == (2,):
+        assert child.returncode == 0 and json.loads(stdout)["result"]["content"][0]["text"] == "f"
+    else:
+        assert child.returncode == 1 and not stdout
+        assert 2 in closed or all(f"(descriptor {fd})" in stderr.decode() for fd in set(closed) & {0, 1})
+        assert stderr.count(b"\n") == (2 not in closed)
+    assert not taken or file.read_bytes() == b""
+
+
+@pytest.mark.parametrize("environment", [
+    {"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "cp1252:strict"}, {"PYTHONUNBUFFERED": "1"},
+    {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}])
+def test_print_fails_in_no_locale(process, environment):
+    server = process(**environment).initialize()
+    assert server.call("does", code="print('漢 é \\udc80', flush=True); import sys; sys.stdout.write('é')") == "done"
+    server.child.stdin.close()
+    status, stderr = server.end()
+    assert status == 0 and "Traceback" not in stderr
+
+
+@pytest.mark.parametrize("code", [
+    "sys.stdout.close()", "sys.__stdout__.close()", "sys.stdout.buffer.close()", "sys.stdin.close()", "print(file=None)",
+"sys.stdout = None", "sys.stderr.close(); sys.stderr = None", "os.close(1)"])
+def test_a_handler_may_close_what_it_prints_to(process, code):
+    server = process().initialize()
+    assert server.call("does", code=f"import os, sys; {code}; print('after')") == "done"
+    assert server.call("does", code="print('later'); import sys; sys.stdout and sys.stdout.flush()") == "done"
+    server.child.stdin.close()
+    if "stderr" not in code:  # with which the server's last line fails
+        status, stderr = server.end()
+        assert status == 0 and "Traceback" not in stderr
+
+
+def test_print_does_not_fail_without_a_reader_of_stderr(process):
+    server = process().initialize()
+    # Its descriptor 1 becomes a pipe that has no reader, as it is when that of stderr has left.
+    assert server.call("does", code="import os; r, w = os.pipe(); os.dup2(w, 1); os.close(r); os.close(w)") == "done"
+    for _ in range(3):
+        assert server.call("does", code="print('x' * 100_000, flush=True)") == "done"
+    server.child.stdin.close()
+    assert server.end()[0] == 0
 
 
 def test_garbage_is_answered_and_logged_sparingly(process):
