@@ -9,9 +9,9 @@ from typing import Any, List
 
 from ..revisions import Revision
 from ..types import AudioContent, Content, ResourceLink, TextContent
-from ..types.codec import decode, decoder, encode
+from ..types.codec import decode, decode_own, decoder, encode
 
-__all__ = ["decode", "decoder", "downgrade", "encode"]
+__all__ = ["decode", "decode_own", "decoder", "downgrade", "encode"]
 
 
 def downgrade(content: "List[Content]", revision: Revision) -> "List[Content]":

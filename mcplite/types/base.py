@@ -54,9 +54,10 @@ class Model(Marked):
     def from_dict(cls: Type[M], wire: Dict[str, Any]) -> M:
         """Return the object that *wire* describes, in the form of any revision; the opposite of :meth:`to_dict`.
 
-        Members that the class has no field for are kept in :attr:`extra`.
+        Members that the class has no field for are kept in :attr:`extra`. A member that only decorates, such as a title, an
+        icon or ``_meta``, is dropped if it has a wrong type; an empty array stands for an empty object.
 
-        :raises ProtocolError: *wire* is not an object, lacks a required member, or a member has a wrong type; the text
-            names the class and the member.
+        :raises ProtocolError: *wire* is not an object, lacks a required member, or a member that means something has a wrong
+            type; the text names the class and the member.
         """
         return decode(cls, wire)

@@ -14,7 +14,7 @@ from ..revisions import Revision
 from .marks import NULL, Marked, wire_name
 from .records import MISSING, fields_of
 
-__all__ = ["decode", "decoder", "encode", "missing", "wrong"]
+__all__ = ["decode", "decode_own", "decoder", "encode", "missing", "own_decoder", "wrong"]
 
 M = TypeVar("M", bound=Marked)
 Convert = Callable[[Any], Any]
@@ -129,18 +129,40 @@ def _null(value: Any) -> Any:
 
 
 def decode(cls: Type[M], wire: Any) -> M:
-    """Return the instance that *wire* describes.
+    """Return the instance that *wire* describes, as another side sent it.
 
     Members without a field are kept in ``extra`` (RPC-20). Null counts as absent, except where it is
-    a value of its own, as in a log message's data.
+    a value of its own, as in a log message's data. A member that only decorates, such as a title or an icon, is dropped if
+    it has a wrong type. An empty array stands for an empty object, since PHP writes both in this way.
 
-    :raises ProtocolError: *wire* is not an object, lacks a required member, or a member has a wrong type; the text
-        names the class and the member.
+    :raises ProtocolError: *wire* is not an object, lacks a required member, or a member that means something has a wrong
+        type; the text names the class and the member.
     """
     return decoder(cls)(wire)  # type: ignore[no-any-return]
 
 
-def _compile_decoder(cls: Type[Marked]) -> Convert:
+def decode_own(cls: Type[M], wire: Any) -> M:
+    """Return the instance that *wire* describes, as an author of this side wrote it: no member may have a wrong type.
+
+    :raises ProtocolError: as for :func:`decode`, and a member that only decorates has a wrong type.
+    """
+    return own_decoder(cls)(wire)  # type: ignore[no-any-return]
+
+
+#: The optional members, by their names on the wire, that describe, show or hint: without them a message means what it means.
+_DECORATION = frozenset({
+    "_meta", "annotations", "audience", "cacheScope", "description", "destructiveHint", "execution", "experimental", "hasMore",
+    "icons", "idempotentHint", "instructions", "lastModified", "logger", "message", "mimeType", "openWorldHint", "outputSchema",
+    "pollIntervalMs", "priority", "readOnlyHint", "required", "size", "sizes", "statusMessage", "stopReason", "theme", "title",
+    "total", "ttlMs", "websiteUrl",
+})
+
+
+#: The members, by their names on the wire, that are JSON Schemas of objects.
+_SCHEMAS = frozenset({"inputSchema", "outputSchema", "requestedSchema"})
+
+
+def _compile_decoder(cls: Type[Marked], own: bool) -> Convert:
     if cls._kept_in is not None:
         return cls._read_any  # type: ignore[no-any-return]
     title, hints = cls.__name__, get_type_hints(cls)
@@ -153,7 +175,12 @@ def _compile_decoder(cls: Type[Marked]) -> Convert:
         hint, name = hints[field.name], wire_name(field)
         kept = _unwrap(hint)
         shape = dict if kept is Any else get_origin(kept) or kept
-        plan[name] = (field.name, shape if shape in (str, bool, dict) else None, _reader(hint, f"{title}.{name}"))
+        decorates = name in _DECORATION and field.default is None and not own
+        read = _reader(hint, f"{title}.{name}", own, decorates)
+        if name in _SCHEMAS and not own:
+            plan[name] = (field.name, None, _schema_reader(read))
+        else:
+            plan[name] = (field.name, shape if shape in (str, bool, dict) else None, read)
         if field.default_factory is not MISSING:
             factories[field.name] = field.default_factory
         elif field.default is not MISSING:
@@ -176,7 +203,7 @@ def _compile_decoder(cls: Type[Marked]) -> Convert:
 
     def run(wire: Any) -> Any:
         if type(wire) is not dict:
-            raise wrong(title, "an object", wire)
+            wire = _as_object(title, wire, own)
         if adapt is not None:
             wire = adapt(wire)
         instance = cls.__new__(cls)
@@ -204,18 +231,35 @@ def _compile_decoder(cls: Type[Marked]) -> Convert:
     return run
 
 
-#: Returns the function that reads one class.
-decoder: Callable[[Any], Convert] = functools.lru_cache(maxsize=None)(_compile_decoder)
+@functools.lru_cache(maxsize=None)
+def decoder(cls: Any) -> Convert:
+    """Return the function that reads one class, as another side sends it."""
+    return _compile_decoder(cls, False)
 
 
-def _reader(hint: Any, where: str) -> Convert:
-    """Return the function that checks a member's value, which is not null, and turns it into the field's value."""
+@functools.lru_cache(maxsize=None)
+def own_decoder(cls: Any) -> Convert:
+    """Return the function that reads one class, as an author of this side writes it."""
+    return _compile_decoder(cls, True)
+
+
+def _reader(hint: Any, where: str, own: bool, decorates: bool = False) -> Convert:
+    """Return the function that checks a member's value, which is not null, and turns it into the field's value.
+
+    :param own: whether it comes from an author of this side.
+    :param decorates: whether a value of a wrong type becomes None, and an item of one is left out.
+    """
     hint = _unwrap(hint)
+    if decorates:
+        if get_origin(hint) is list:
+            one = _spared(_reader(get_args(hint)[0], where, own))
+            return lambda value: [item for item in map(one, value) if item is not None] if type(value) is list else None
+        return _spared(_reader(hint, where, own))
     read_any = getattr(next(iter(get_args(hint)), None), "_read_any", None)
     if get_origin(hint) is Union and read_any is not None:
-        return read_any  # type: ignore[no-any-return]
+        return functools.partial(read_any, read=own_decoder) if own else read_any  # type: ignore[no-any-return]
     if get_origin(hint) is list:
-        each = _reader(get_args(hint)[0], where + "[]")
+        each = _reader(get_args(hint)[0], where + "[]", own)
 
         def many(value: Any) -> Any:
             if type(value) is not list:
@@ -224,7 +268,7 @@ def _reader(hint: Any, where: str) -> Convert:
 
         return many
     if get_origin(hint) is dict:
-        return _checked((dict,), "an object", where)
+        return lambda value: value if type(value) is dict else _as_object(where, value, own)
     if hint is str:
         return _checked((str,), "a string", where)
     if hint is bool:
@@ -234,8 +278,40 @@ def _reader(hint: Any, where: str) -> Convert:
     if hint is float:
         return _checked((int, float), "a number", where)
     if isinstance(hint, type) and issubclass(hint, Marked):
-        return decoder(hint)
+        return own_decoder(hint) if own else decoder(hint)
     return lambda value: value
+
+
+def _schema_reader(convert: Convert) -> Convert:
+    """Return the function that reads a schema; one without properties may have an empty array of them."""
+    def read(value: Any) -> Any:
+        if type(value) is dict and type(value.get("properties")) is not list:
+            return value
+        schema = convert(value)
+        return {**schema, "properties": {}} if schema and schema["properties"] == [] else schema
+
+    return read
+
+
+def _spared(convert: Convert) -> Convert:
+    """Return a function that reads as *convert* does, and gives None for a value of a wrong type."""
+    def read(value: Any) -> Any:
+        try:
+            return convert(value)
+        except ProtocolError:
+            return None
+
+    return read
+
+
+def _as_object(where: str, value: Any, own: bool) -> Dict[str, Any]:
+    """Return the object that a value which is none stands for: an empty one for an empty array.
+
+    :raises ProtocolError: it stands for none.
+    """
+    if value == [] and type(value) is list and not own:
+        return {}
+    raise wrong(where, "an object", value)
 
 
 def _checked(kinds: Tuple[type, ...], what: str, where: str) -> Convert:

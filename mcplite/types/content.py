@@ -1,6 +1,6 @@
 """Content: text, images, audio, resources and links to them, tool uses and their results; annotations, icons."""
 
-from typing import Any, Dict, List, Optional, Type, Union
+from typing import Any, Callable, Dict, List, Optional, Type, Union
 
 from ..revisions import JUNE_2025, NOVEMBER_2025
 from .base import Model
@@ -16,24 +16,27 @@ __all__ = [
 ]
 
 
-def _read_content(wire: Any) -> Any:
-    """Read content of any kind; an unknown one becomes :class:`UnknownContent` (TOOL-24)."""
+def _read_content(wire: Any, read: Callable[[Any], Callable[[Any], Any]] = decoder) -> Any:
+    """Read content of any kind; an unknown one becomes :class:`UnknownContent` (TOOL-24).
+
+    :param read: returns the function that reads one class.
+    """
     if type(wire) is not dict:
         raise wrong("content", "an object", wire)
     kind = wire.get("type")
     if type(kind) is not str:
         raise wrong("content.type", "a string", kind)
     cls = _KINDS.get(kind)
-    return UnknownContent(wire) if cls is None else decoder(cls)(wire)
+    return UnknownContent(wire) if cls is None else read(cls)(wire)
 
 
-def _read_contents(wire: Any) -> Any:
+def _read_contents(wire: Any, read: Callable[[Any], Callable[[Any], Any]] = decoder) -> Any:
     if type(wire) is not dict:
         raise wrong("resource contents", "an object", wire)
     if wire.get("text") is not None:
-        return decoder(TextResourceContents)(wire)
+        return read(TextResourceContents)(wire)
     if wire.get("blob") is not None:
-        return decoder(BlobResourceContents)(wire)
+        return read(BlobResourceContents)(wire)
     raise missing("resource contents", "'text' or 'blob'", wire)
 
 

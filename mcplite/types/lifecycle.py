@@ -76,10 +76,26 @@ class ServerCapabilities(Model):
     extensions: Flags = None
 
 
+def server_info(given: Any) -> Dict[str, Any]:
+    """Return what a server says of itself in a form that can be read: it is for people and logs, so it costs no connection.
+
+    A name or a version of a wrong type is empty, but a version that is a number is its text.
+    """
+    members: Dict[str, Any] = given if type(given) is dict else {}
+    name, version = members.get("name"), members.get("version")
+    return {**members, "name": name if type(name) is str else "",
+            "version": str(version) if type(version) in (str, int, float) else ""}
+
+
+def _adapt_initialize(wire: Dict[str, Any]) -> Dict[str, Any]:
+    return {**wire, "serverInfo": server_info(wire.get("serverInfo"))}
+
+
 @record
 class InitializeResult(Model):
     """A server's half of the handshake."""
 
+    _adapt = staticmethod(_adapt_initialize)
     protocol_version: str
     capabilities: ServerCapabilities
     server_info: Implementation

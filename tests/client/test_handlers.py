@@ -181,7 +181,7 @@ def test_a_handler_that_is_cancelled_cancels():
 
 @pytest.mark.parametrize("params", [
     {"requestedSchema": None}, {"requestedSchema": []}, {"requestedSchema": {"type": "object"}}, {"message": None},
-    {"requestedSchema": {"type": "object", "properties": []}},
+    {"requestedSchema": {"type": "object", "properties": ["a"]}},
 ])
 def test_an_invalid_form_is_refused(params):
     with pytest.raises(InvalidParams):

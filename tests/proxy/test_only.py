@@ -30,7 +30,7 @@ def test_the_client_is_read_from_its_first_message():
 
 @pytest.mark.parametrize("received", [
     b"", b"\n", b"no JSON\n", b"[]\n", b'{"method": "server/discover"}\n', b'{"method": "initialize"}\n',
-    first_message({}, clientInfo="one"), first_message([]), b"[" * 100_000])
+    first_message({}, clientInfo="one"), first_message(5), b"[" * 100_000])
 def test_other_messages_describe_no_client(received):
     assert client_of_handshake(received) is None
 

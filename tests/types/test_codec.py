@@ -18,6 +18,7 @@ from mcplite.types import (
     BlobResourceContents,
     CallToolResult,
     ClientCapabilities,
+    CompleteResult,
     Completion,
     CreateMessageRequest,
     CreateMessageResult,
@@ -26,15 +27,19 @@ from mcplite.types import (
     GetPromptResult,
     Icon,
     ImageContent,
+    Implementation,
     InitializeResult,
     ListToolsResult,
     LogMessage,
     Model,
     Progress,
+    Prompt,
+    PromptArgument,
     PromptMessage,
     ReadResourceResult,
     Resource,
     ResourceLink,
+    ResourceTemplate,
     Root,
     SamplingMessage,
     ServerCapabilities,
@@ -49,7 +54,8 @@ from mcplite.types import (
     marks,
     user,
 )
-from mcplite.types.codec import decode, encode
+from mcplite.types.codec import decode, decode_own, encode
+from mcplite.types.records import changed
 
 CLASSES = sorted((item for item in (getattr(types, name) for name in types.__all__)
                   if isinstance(item, type) and dataclasses.is_dataclass(item) and item is not UnknownContent),
@@ -292,22 +298,18 @@ def test_whole_numbers_may_come_as_floats():
 
 
 @pytest.mark.parametrize("cls, wire, message", [
-    (Tool, [], "Tool: expected an object, got an array"),
+    (Tool, [1], "Tool: expected an object, got an array"),
     (Tool, None, "Tool: expected an object, got null"),
     (Tool, "x", "Tool: expected an object, got 'x'"),
     (Tool, {}, "Tool: the member 'name' is missing"),
     (Tool, {"name": "t"}, "Tool: the member 'inputSchema' is missing"),
     (Tool, {"name": None, "inputSchema": {}}, "Tool: the member 'name' is missing"),
     (Tool, {"name": 5, "inputSchema": {}}, "Tool.name: expected a string, got 5"),
-    (Tool, {"name": "t", "inputSchema": []}, "Tool.inputSchema: expected an object, got an array"),
-    (Tool, {"name": "t", "inputSchema": {}, "_meta": 1}, "Tool._meta: expected an object, got 1"),
-    (Tool, {"name": "t", "inputSchema": {}, "icons": {}}, "Tool.icons: expected an array, got an object"),
-    (Tool, {"name": "t", "inputSchema": {}, "icons": [None]}, "Icon: expected an object, got null"),
-    (Tool, {"name": "t", "inputSchema": {}, "annotations": True}, "ToolAnnotations: expected an object, got True"),
-    (ToolAnnotations, {"readOnlyHint": "no"}, "ToolAnnotations.readOnlyHint: expected a boolean, got 'no'"),
-    (ToolAnnotations, {"readOnlyHint": 1}, "ToolAnnotations.readOnlyHint: expected a boolean, got 1"),
-    (Resource, {"uri": "a:b", "name": "n", "size": 1.5}, "Resource.size: expected an integer, got 1.5"),
-    (Resource, {"uri": "a:b", "name": "n", "size": True}, "Resource.size: expected an integer, got True"),
+    (Tool, {"name": "t", "inputSchema": [1]}, "Tool.inputSchema: expected an object, got an array"),
+    (Tool, {"name": [], "inputSchema": {"properties": {}}}, "Tool.name: expected a string, got an array"),
+    (ListToolsResult, {"tools": [], "nextCursor": 2}, "ListToolsResult.nextCursor: expected a string, got 2"),
+    (CallToolResult, {"content": [], "isError": "false"}, "CallToolResult.isError: expected a boolean, got 'false'"),
+    (ImageContent, {"data": "", "mimeType": 5}, "ImageContent.mimeType: expected a string, got 5"),
     (Progress, {"progress": "1"}, "Progress.progress: expected a number, got '1'"),
     (Progress, {"progress": False}, "Progress.progress: expected a number, got False"),
     (Completion, {"values": ["a", 5]}, r"Completion.values\[\]: expected a string, got 5"),
@@ -328,6 +330,78 @@ def test_a_wrong_shape_names_the_class_and_the_member(cls, wire, message):
     with pytest.raises(ProtocolError, match=message) as caught:
         decode(cls, wire)
     assert len(str(caught.value)) < 200
+
+
+OWN_ONLY = [
+    (Tool, {"name": "t", "inputSchema": []}, "Tool.inputSchema: expected an object, got an array"),
+    (Tool, {"name": "t", "inputSchema": {}, "_meta": 1}, "Tool._meta: expected an object, got 1"),
+    (Tool, {"name": "t", "inputSchema": {}, "icons": {}}, "Tool.icons: expected an array, got an object"),
+    (Tool, {"name": "t", "inputSchema": {}, "icons": [None]}, "Icon: expected an object, got null"),
+    (Tool, {"name": "t", "inputSchema": {}, "annotations": True}, "ToolAnnotations: expected an object, got True"),
+    (ToolAnnotations, {"readOnlyHint": "no"}, "ToolAnnotations.readOnlyHint: expected a boolean, got 'no'"),
+    (ToolAnnotations, {"readOnlyHint": 1}, "ToolAnnotations.readOnlyHint: expected a boolean, got 1"),
+    (Resource, {"uri": "a:b", "name": "n", "size": 1.5}, "Resource.size: expected an integer, got 1.5"),
+    (Resource, {"uri": "a:b", "name": "n", "size": True}, "Resource.size: expected an integer, got True"),
+    (PromptMessage, {"role": "user", "content": {"type": "text", "text": "x", "annotations": {"audience": "user"}}},
+     "Annotations.audience: expected an array, got 'user'"),
+]
+
+
+@pytest.mark.parametrize("cls, wire, message", OWN_ONLY)
+def test_a_wrong_shape_of_our_own_is_refused_and_that_of_another_side_read(cls, wire, message):
+    with pytest.raises(ProtocolError, match=message):
+        decode_own(cls, wire)
+    decode(cls, wire)
+
+
+ICON = {"src": "https://example.com/i.png"}
+TOOL = {"name": "t", "inputSchema": {}}
+TEXT = {"type": "text", "text": "x"}
+
+
+@pytest.mark.parametrize("cls, wire, given, read", [
+    (Implementation, {"name": "n", "version": "1"}, {"icons": [{**ICON, "sizes": "48x48"}]}, {"icons": [Icon(ICON["src"])]}),
+    (Implementation, {"name": "n", "version": "1"}, {"icons": [ICON["src"], ICON, {"mimeType": "image/png"}, {"src": 5}, []]},
+     {"icons": [Icon(ICON["src"])]}),
+    (Implementation, {"name": "n", "version": "1"}, {"icons": ICON, "title": 5, "description": [], "websiteUrl": {}}, {}),
+    (Tool, TOOL, {"title": 5, "description": {}, "icons": "x", "annotations": "x", "_meta": "x", "execution": True,
+                  "outputSchema": True}, {}),
+    (Tool, TOOL, {"annotations": {"title": 5, "readOnlyHint": "true", "openWorldHint": False}},
+     {"annotations": ToolAnnotations(open_world_hint=False)}),
+    (Tool, TOOL, {"annotations": [], "_meta": [], "outputSchema": [], "execution": []},
+     {"annotations": ToolAnnotations(), "meta": {}, "output_schema": {}, "execution": {}}),
+    (Tool, TOOL, {"icons": [{**ICON, "sizes": ["48x48", 5], "theme": 1}]}, {"icons": [Icon(ICON["src"], sizes=["48x48"])]}),
+    (Tool, TOOL, {"outputSchema": {"type": "object", "properties": []}},
+     {"output_schema": {"type": "object", "properties": {}}}),
+    (Resource, {"uri": "a:b", "name": "n"},
+     {"size": "12", "mimeType": 5, "annotations": {"priority": "high", "audience": "user"}}, {"annotations": Annotations()}),
+    (ResourceTemplate, {"uriTemplate": "a:{b}", "name": "n"}, {"title": ["x"], "icons": [5], "annotations": 0}, {"icons": []}),
+    (Prompt, {"name": "p"}, {"description": 1.5, "arguments": [{"name": "a", "required": "yes", "title": 2}]},
+     {"arguments": [PromptArgument("a")]}),
+    (TextContent, TEXT, {"annotations": {"audience": ["user", 5], "lastModified": 1760000000, "priority": 1}, "_meta": 5},
+     {"annotations": Annotations(["user"], 1)}),
+    (ResourceLink, {"type": "resource_link", "uri": "a:b", "name": "n"}, {"size": "12", "title": False, "icons": None}, {}),
+    (GetPromptResult, {"messages": []}, {"description": 5, "_meta": True}, {}),
+    (ListToolsResult, {"tools": []}, {"ttlMs": "long", "cacheScope": 5}, {}),
+    (CompleteResult, {"completion": {"values": []}}, {"completion": {"values": ["a"], "total": "1", "hasMore": "no"}},
+     {"completion": Completion(["a"])}),
+    (Progress, {"progress": 1}, {"total": "x", "message": 5}, {}),
+    (LogMessage, {"level": "info", "data": 1}, {"logger": 5}, {}),
+    (InitializeResult, {"protocolVersion": "x", "capabilities": [], "serverInfo": {"name": "n", "version": "1"}},
+     {"instructions": ["x"], "capabilities": {"tools": [], "experimental": "x"}},
+     {"capabilities": ServerCapabilities(tools={})}),
+])
+def test_what_only_decorates_costs_only_itself(cls, wire, given, read):
+    assert decode(cls, {**wire, **given}) == changed(decode(cls, wire), **read)
+
+
+@pytest.mark.parametrize("given, name, version", [
+    ({"name": "n", "version": 1.0}, "n", "1.0"), ({"name": "n", "version": 2}, "n", "2"), ({"name": 5}, "", ""),
+    ({"name": "n", "version": True}, "n", ""), ([], "", ""), (None, "", ""), ("n", "", ""), ({"version": ["1"]}, "", ""),
+])
+def test_what_a_server_says_of_itself_costs_no_connection(given, name, version):
+    found = decode(InitializeResult, {"protocolVersion": "x", "capabilities": {}, "serverInfo": given}).server_info
+    assert (found.name, found.version) == (name, version)
 
 
 def test_errors_quote_values_shortened():

@@ -27,6 +27,8 @@ class OutputSchema:
     def __init__(self, tool: str, schema: Dict[str, Any]) -> None:
         self._tool = tool
         self._schema = schema
+        #: Whether it describes an object.
+        self.of_object = schema.get("type") == "object"
         self._ready = False
         self._validator: "Optional[Validator]" = None
 
@@ -60,22 +62,16 @@ class OutputSchema:
                                 f" {'; '.join(problems[:3])}", value)
 
     def _compile(self, server: str) -> "Optional[Validator]":
-        """Return the validator; None where results cannot be checked.
-
-        :raises ProtocolError: the schema has a dialect or a reference that this package does not know (JSCH-04, JSCH-11).
-        """
+        """Return the validator; None where results cannot be checked, with a warning that says why (JSCH-04, JSCH-11)."""
         # Imported only now, since most clients never need the validator.
-        from ...protocol.schema.rules import ForeignSchema
         from ...protocol.schema.validation import Validator, check_schema
 
         try:
             check_schema(self._schema, what=f"tool {self._tool[:100]!r}: outputSchema", trusted=False)
             self._validator = Validator(self._schema, trusted=False)
-        except ForeignSchema as error:
-            raise ProtocolError(f"{server}: the result cannot be checked: {str(error)[:500]}; connect with"
-                                " validate=False to take results unchecked", self._schema) from error
         except RegistrationError as error:
-            # Valid, but not allowed in a server's schema, such as a pattern that could run for hours.
+            # The tool has run, so that its result counts: the schema is of another dialect, has a reference to nowhere, or is
+            # not allowed in a server's schema, such as a pattern that could run for hours.
             _log.warning("%s: results are not checked: %.500s", server, error)
         except ImportError as error:
             self._pass_unchecked(server, error)

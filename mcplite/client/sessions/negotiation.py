@@ -29,6 +29,7 @@ from ...rpc.deadline import wait_interruptibly
 from ...rpc.threads import Workers
 from ...rpc.tracing import get_logger
 from ...types import Implementation, ServerCapabilities
+from ...types.lifecycle import server_info
 from ...types.records import Record, record
 from .base import MODERN_ERRORS, ClientSession, SessionOptions
 from .connection import ServerConnection
@@ -237,12 +238,7 @@ class Negotiation:
 
         revision = choose(found.supported_versions, ours, self._connection.name)
         given = (found.meta or {}).get(SERVER_INFO)
-        info: Optional[Implementation] = None
-        if isinstance(given, dict):
-            try:
-                info = codec.decode(Implementation, given)
-            except ProtocolError as error:
-                _log.debug("%s: %s", self._connection.name, error)
+        info = None if given is None else codec.decode(Implementation, server_info(given))
         session.complete(revision, found.capabilities, found.instructions, info)
         return session
 

@@ -125,7 +125,7 @@ def decoded_icons(icons: Optional[Sequence[Union[types.Icon, Dict[str, Any]]]]) 
     """Return icons, given as objects or dicts, as objects."""
     if icons is None:
         return None
-    return [codec.decode(types.Icon, icon) if isinstance(icon, dict) else icon for icon in icons]
+    return [codec.decode_own(types.Icon, icon) if isinstance(icon, dict) else icon for icon in icons]
 
 
 def registered_scopes(scopes: Union[str, Iterable[str]], what: str) -> Tuple[str, ...]:

@@ -37,7 +37,7 @@ def tool_entry(function: Function, tool: types.Tool, timeout: Optional[float], s
     if timeout is not None and timeout <= 0:
         raise RegistrationError(f"{what}: timeout must be positive, not {timeout!r}")
     if isinstance(tool.annotations, dict):
-        tool.annotations = codec.decode(types.ToolAnnotations, tool.annotations)
+        tool.annotations = codec.decode_own(types.ToolAnnotations, tool.annotations)
     tool.icons, tool.meta = decoded_icons(tool.icons), checked_meta(tool.meta, what)
     if task not in ("forbidden", "optional", "required"):
         raise RegistrationError(f"{what}: task must be 'optional', 'required' or 'forbidden', not {task!r}")
@@ -59,7 +59,7 @@ def resource_entry(function: Function, resource: types.Resource, cache: "Optiona
     check_name("resource", resource.name)
     what = f"resource {uri!r}"
     if isinstance(resource.annotations, dict):
-        resource.annotations = codec.decode(types.Annotations, resource.annotations)
+        resource.annotations = codec.decode_own(types.Annotations, resource.annotations)
     resource.icons, resource.meta = decoded_icons(resource.icons), checked_meta(resource.meta, what)
     needed = registered_scopes(scopes, what)
     if "{" in uri:
@@ -157,7 +157,7 @@ def prompt_arguments(given: Optional[Sequence[Union[types.PromptArgument, Dict[s
     if given is None:
         return None, None
     try:
-        arguments = [codec.decode(types.PromptArgument, one) if isinstance(one, dict) else one for one in given]
+        arguments = [codec.decode_own(types.PromptArgument, one) if isinstance(one, dict) else one for one in given]
         names = [argument.name for argument in arguments]
     except (AttributeError, ProtocolError) as error:
         raise RegistrationError(f"prompt {name!r}: arguments= takes PromptArgument objects, or dicts with a 'name': {error}"

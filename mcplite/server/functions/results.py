@@ -260,6 +260,6 @@ def _decoded(wire: Dict[str, Any]) -> Any:
     from ...protocol import codec
 
     try:
-        return codec.decode(PromptMessage, {"role": "user", "content": wire}).content
+        return codec.decode_own(PromptMessage, {"role": "user", "content": wire}).content
     except ProtocolError as error:
         raise ValueError(f"a message's content is not valid: {error}") from error

@@ -169,6 +169,24 @@ def test_a_result_that_does_not_fit_is_an_error_that_names_the_tool(result, text
         client.call_tool("plain")
 
 
+@pytest.mark.parametrize("revision", [revision.name for revision in revisions.REVISIONS if revision.structured_output])
+@pytest.mark.parametrize("declared, anything", [
+    ({"type": "object", "properties": []}, {}), ({"type": "array"}, []), ({}, []), (None, [])])
+def test_an_empty_array_is_an_empty_object_where_an_object_is_due(declared, anything, revision):
+    # PHP writes both in this way.
+    known = revisions.find_revision(revision)
+    common = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "_meta": []}
+    empty = {"type": "object", "properties": []}
+    answers = {"tools/list": {**common, "tools": [{"name": "count", "inputSchema": empty, "outputSchema": declared}]},
+               "tools/call": {**common, "content": [], "structuredContent": []},
+               "server/discover": {**common, "supportedVersions": [revision], "capabilities": {"tools": []}}}
+    fitting = declared != {"type": "array"} or not known.object_output_only
+    with Fake(answers, version=revision) as fake, fake.connect(revision=revision, validate=fitting) as client:
+        assert client.list_tools()[0].input_schema == {"type": "object", "properties": {}}
+        assert client.call_tool("count").structured_content == ({} if known.object_output_only else anything)
+        assert client.call_tool("count").meta == {}
+
+
 def test_results_of_unlisted_tools_are_not_checked():
     with promising({"content": [], "structuredContent": {"n": "one"}}) as fake, fake.connect() as client:
         assert client.call_tool("count").structured_content == {"n": "one"}
