@@ -26,7 +26,7 @@ from .show import quoted
 __all__ = [
     "Batch", "DEFAULT_LIMITS", "Encoded", "Failure", "Id", "Invalid", "JSONLimits", "Message", "Notification",
     "Request", "Response", "describe", "dump", "dump_request", "dump_result", "estimate_memory",
-    "own_id", "parse",
+    "own_id", "parse", "whole",
 ]
 
 Id = Union[int, str]
@@ -34,13 +34,20 @@ Id = Union[int, str]
 _SHORT = 2 ** 63
 
 
+def whole(id: Any) -> Any:
+    """Return an id of the other side as it is looked up: JSON has one kind of number, and some languages write each as 1.0."""
+    return int(id) if type(id) is float and id.is_integer() else id
+
+
 def own_id(id: object) -> Optional[int]:
     """Return the number of a request of this side that *id* names; None if it cannot name one.
 
-    Some servers send numbers back as text, which the official SDKs accept.
+    Some servers send numbers back as text, which the official SDKs accept, or as 1.0, where a language has no integers.
     """
     if type(id) is int:
         return id
+    if type(id) is float:
+        return int(id) if id.is_integer() else None
     if isinstance(id, str) and len(id) < 20 and id.isdecimal() and id.isascii() and str(int(id)) == id:
         return int(id)
     return None
@@ -100,7 +107,7 @@ class Invalid:
     :param oversized: whether it was refused for its size or its depth alone.
     """
 
-    __slots__ = ("id", "code", "message", "answers", "oversized")
+    __slots__ = ("id", "code", "message", "answers", "oversized", "bare")
 
     def __init__(self, id: Optional[Id], code: int, message: str, answers: bool = False, oversized: bool = False) -> None:
         self.id = id
@@ -108,6 +115,8 @@ class Invalid:
         self.message = message
         self.answers = answers
         self.oversized = oversized
+        #: Whether it has an id, and neither a method nor a result nor an error: it may be meant as a response.
+        self.bare = False
 
 
 class Batch:
@@ -196,6 +205,9 @@ def _message(value: Any, limits: JSONLimits, size: int) -> "Union[Request, Notif
     # bool is a subclass of int, and True would equal the id 1 (SEC-28).
     if type(id) is int:
         readable = -_SHORT < id < _SHORT or len(str(id)) <= limits.id_length
+    elif type(id) is float and id.is_integer():
+        id = int(id)
+        readable = len(str(id)) <= limits.id_length
     else:
         readable = type(id) is str and len(id) <= limits.id_length
     if value.get("jsonrpc") != "2.0":
@@ -211,7 +223,9 @@ def _message(value: Any, limits: JSONLimits, size: int) -> "Union[Request, Notif
             return Invalid(id, INVALID_REQUEST, f"a method has at most {limits.method_length} characters", not has_id)
         params = value.get("params")
         if params is not None and type(params) is not dict:
-            return Invalid(id, INVALID_REQUEST, f"params must be an object, not {_kind(params)}", not has_id)
+            if params != []:
+                return Invalid(id, INVALID_REQUEST, f"params must be an object, not {_kind(params)}", not has_id)
+            params = {}  # as PHP writes an empty object
         return Request(id, method, params) if has_id else Notification(method, params, size)  # type: ignore[arg-type]
     if method is None and readable:
         result = value.get("result")
@@ -219,8 +233,10 @@ def _message(value: Any, limits: JSONLimits, size: int) -> "Union[Request, Notif
             return Response(id, result)  # type: ignore[arg-type]
     answers = "result" in value or "error" in value
     if not answers or method is not None:
-        return Invalid(id if readable else None, INVALID_REQUEST,
-                       "a message has a method, which is a string, or a result or an error", answers)
+        invalid = Invalid(id if readable else None, INVALID_REQUEST,
+                          "a message has a method, which is a string, or a result or an error", answers)
+        invalid.bare = readable and not answers and "method" not in value
+        return invalid
     # Some libraries write both members, as JSON-RPC 1 did, and null for the one that does not apply.
     error = value.get("error")
     if error is not None or "result" not in value:
@@ -233,6 +249,8 @@ def _message(value: Any, limits: JSONLimits, size: int) -> "Union[Request, Notif
         return Failure(id, error.get("code"), error.get("message"), error.get("data"))
     if not readable:
         return Invalid(None, INVALID_REQUEST, "an answer needs the id of its request", True)
+    if value["result"] == []:
+        return Response(id, {})  # type: ignore[arg-type]
     return Invalid(id, INVALID_REQUEST, f"a result must be an object, not {_kind(value['result'])}", True)
 
 

@@ -105,6 +105,7 @@ class Peer(Caller, MessageSink):
 
         :param id, reason: as the other side sent them, of any type.
         """
+        id = jsonrpc.whole(id)
         incoming = self._in_flight.get(id) if type(id) in (int, str) else None
         if incoming is None:
             return False
@@ -308,7 +309,7 @@ class Peer(Caller, MessageSink):
                 outlet: Optional[Outlet] = None) -> None:
         self.counters.refused += 1
         self._last_invalid = self._clock.now(), invalid.message
-        if invalid.answers:
+        if invalid.answers or invalid.bare:
             id = jsonrpc.own_id(invalid.id)
             pending = None if id is None else self._pending.get(id)
             if pending is not None:

@@ -53,7 +53,7 @@ def test_request_ids_keep_value_and_type(id):
         assert same(parse(dump(message)), message)
 
 
-@pytest.mark.parametrize("id", [None, True, False, 1.5, 1.0, [], {}, [1], "x" * 257, 10**256, -(10**255)])
+@pytest.mark.parametrize("id", [None, True, False, 1.5, -0.5, 1e256, [], {}, [1], "x" * 257, 10**256, -(10**255)])
 def test_invalid_ids_are_refused_and_not_taken_for_a_notification(id):
     # RPC-04, SEC-28
     message = parse(wire(id=id, method="m"))
@@ -61,6 +61,29 @@ def test_invalid_ids_are_refused_and_not_taken_for_a_notification(id):
     assert (message.id, message.code, message.answers) == (None, INVALID_REQUEST, False)
     answer = parse(wire(id=id, result={}))
     assert type(answer) is Invalid and answer.answers and answer.id is None
+
+
+@pytest.mark.parametrize("id, number", [(1.0, 1), (0.0, 0), (-0.0, 0), (-7.0, -7), (2.0**53, 2**53), (1e100, int(1e100))])
+def test_a_float_without_a_fraction_names_the_integer(id, number):
+    # as languages write it whose JSON knows only such numbers
+    for message in (parse(wire(id=id, method="m")), parse(wire(id=id, result={})),
+                    parse(wire(id=id, error={"code": 1, "message": "x"})), parse(wire(id=id, result=None))):
+        assert message.id == number and type(message.id) is int
+
+
+def test_an_empty_array_is_an_empty_object():
+    # as PHP writes it
+    assert parse(wire(id=1, result=[])).result == {} == parse(wire(id=1, method="m", params=[])).params
+    assert parse(wire(method="m", params=[])).params == {}
+
+
+@pytest.mark.parametrize("members, bare", [
+    ({"id": 3}, True), ({"id": 3.0, "content": []}, True), ({"id": "3"}, True), ({}, False), ({"id": None}, False),
+    ({"id": 3, "method": None}, False), ({"id": 3, "result": None}, False), ({"id": True}, False),
+])
+def test_a_message_with_an_id_alone_may_be_meant_as_an_answer(members, bare):
+    message = parse(wire(**members))
+    assert type(message) is Invalid and message.bare == bare
 
 
 def test_a_notification_has_no_id():
@@ -82,7 +105,7 @@ def test_params_may_be_absent_or_null():
     ({"jsonrpc": "1.0", "id": 3, "method": "m"}, 3),
     ({"jsonrpc": 2.0, "id": 3, "method": "m"}, 3),
     ({"jsonrpc": None, "id": "a", "method": "m"}, "a"),
-    ({"id": 3, "method": "m", "params": []}, 3),
+    ({"id": 3, "method": "m", "params": [1]}, 3),
     ({"id": 3, "method": "m", "params": 5}, 3),
     ({"id": 3, "method": "m", "params": "x"}, 3),
     ({"id": 3, "method": "m", "params": False}, 3),
@@ -108,7 +131,7 @@ def test_broken_envelopes(members, id):
 
 
 @pytest.mark.parametrize("members", [
-    {"method": "m", "params": []}, {"method": "m", "params": 5}, {"method": "m", "params": False}, {"method": "x" * 257},
+    {"method": "m", "params": [1]}, {"method": "m", "params": 5}, {"method": "m", "params": False}, {"method": "x" * 257},
 ])
 def test_a_broken_notification_is_not_answered(members):
     # RPC-15
@@ -139,7 +162,7 @@ def test_scalars_are_refused(text):
     # RPC-08, RPC-09, SEC-35: an answer that is none is never answered in turn
     ({"id": 1, "result": {}, "error": {"code": 1, "message": "x"}}, 1),
     ({"id": 1, "result": None}, 1),
-    ({"id": 1, "result": []}, 1),
+    ({"id": 1, "result": [1]}, 1),
     ({"id": 1, "result": 5}, 1),
     ({"id": 1, "result": True}, 1),
     ({"id": 1, "result": "x"}, 1),
@@ -168,7 +191,7 @@ def test_the_member_that_does_not_apply_may_be_null():
 
 @pytest.mark.parametrize("id, number", [
     (7, 7), ("7", 7), ("0", 0), ("-7", None), ("07", None), ("7.0", None), ("\u0667", None), ("", None), ("seven", None),
-    (True, None), (7.0, None), (None, None), ([7], None), ("9" * 5000, None)])
+    (True, None), (7.0, 7), (7.5, None), (float("inf"), None), (float("nan"), None), (None, None), ([7], None), ("9" * 5000, None)])
 def test_ids_of_this_side(id, number):
     assert own_id(id) == number
 

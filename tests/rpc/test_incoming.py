@@ -137,7 +137,7 @@ def test_a_token_created_after_cancelling_is_cancelled(talk):
     talk.handler.task = task
     talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
     assert inside.wait(20)
-    talk.peer.cancel_incoming(1, "early")
+    talk.peer.cancel_incoming(1.0, "early")
     talk.peer.cancel_incoming(1, "again")
     go.set()
     while talk.peer.in_flight:

@@ -34,7 +34,8 @@ def test_an_error_response_is_raised_with_code_message_and_data(talk, code, kind
 
 
 @pytest.mark.parametrize("answer", [
-    {"result": {}, "error": {"code": 1, "message": "x"}}, {"result": None}, {"result": 3}, {"error": "x"}, {"result": []},
+    {"result": {}, "error": {"code": 1, "message": "x"}}, {"result": None}, {"result": 3}, {"error": "x"}, {"result": [1]},
+    {}, {"content": []},
 ])
 def test_an_invalid_response_fails_its_call_and_no_other(talk, answer):
     outcome = talk.call("x")
@@ -76,6 +77,19 @@ def test_stray_late_and_wrong_responses_complete_no_call(talk, caplog):
     assert outcome() == {"second": True}
     assert talk.peer.counters.refused == 4
     assert "a response to no pending call" in caplog.text
+
+
+@pytest.mark.parametrize("result", [{"mine": True}, {}, []])
+def test_the_other_side_may_send_ids_back_as_floats(talk, result):
+    # from languages whose JSON has one kind of number
+    told = []
+    outcome = talk.call("x", on_progress=told.append)
+    request = talk.hear()
+    id = float(request["id"])
+    talk.say({"jsonrpc": "2.0", "id": id + 0.5, "result": {"mine": False}})
+    assert talk.peer.progress(id, {"progress": 1}) and not talk.peer.progress(id + 0.5, {"progress": 2})
+    talk.say({"jsonrpc": "2.0", "id": id, "result": result})
+    assert outcome() == (result or {}) and told == [{"progress": 1}]
 
 
 def test_the_other_side_may_send_ids_back_as_text(talk):

@@ -395,7 +395,7 @@ class SharedSessions(SessionTable):
 
     def _cancel(self, session: SharedSession, message: Any) -> None:
         params = message.params or {}
-        id, reason = params.get("requestId"), params.get("reason")
+        id, reason = jsonrpc.whole(params.get("requestId")), params.get("reason")
         if not session.peer.cancel_incoming(id, reason) and type(id) in (int, str):
             short = reason[:_MOST_REASON] if isinstance(reason, str) else None
             self._letters.broadcast(self._kind, {"id": session.id, "what": "cancelled", "request": id, "reason": short})
