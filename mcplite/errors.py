@@ -95,7 +95,7 @@ class RemoteError(MCPError):
     received = False
     #: The status of the HTTP response that carried it; None if the status was an ordinary one.
     http_status: Optional[int] = None
-    #: The seconds after which the server asks to try again, of a response with status 503; None if it did not.
+    #: The seconds after which the server asks to try again, of a response with status 429 or 503; None if it did not.
     retry_after: Optional[float] = None
 
     def __init__(self, message: str = "", *, code: Optional[int] = None, data: Any = None) -> None:
@@ -274,7 +274,7 @@ class HTTPStatusError(TransportError):
     :param body: the start of the body, as text.
     """
 
-    #: The seconds after which the server asks to try again, of a response with status 503; None if it did not.
+    #: The seconds after which the server asks to try again, of a response with status 429 or 503; None if it did not.
     retry_after: Optional[float] = None
 
     def __init__(self, message: str, *, status: int, body: str = "") -> None:

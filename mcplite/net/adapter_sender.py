@@ -106,6 +106,8 @@ class AdapterSender:
         if body is not None:
             request.body = body
             request.headers["Content-Length"] = str(len(body))
+        else:
+            request.headers.pop("Content-Length", None)  # that of a POST without content
         request.hooks = {name: list(hooks) for name, hooks in request.hooks.items()}
         if self._auth is not None:
             request = self._auth(request) or request

@@ -32,6 +32,8 @@ _PLAIN_TARGET = re.compile(r"/[A-Za-z0-9\-._~!$&'()*+,;=:@/?]*")
 _KEPT = re.compile(r"(?:^|[,; ])timeout ?= ?([0-9]{1,9})(?![0-9])")
 #: A connection is not used again when this many seconds, or half of those seconds, are left: the request would cross the end.
 _LEFT_SECONDS = 1.0
+#: Methods whose requests have no content, so that they do not say its length (RFC 9110, 8.6).
+_WITHOUT_CONTENT = frozenset({"DELETE", "GET", "HEAD"})
 _PERCENT = re.compile(r"%[0-9A-Fa-f]{2}")
 _SAFE = "!$&'()*+,;=:@/?"
 
@@ -153,7 +155,8 @@ class DirectSender:
         lines = self._lines.copy()
         for name, value in headers.items():
             lines[name.lower()] = f"{name}: {value}\r\n"
-        lines["content-length"] = f"Content-Length: {0 if body is None else len(body)}\r\n"
+        if body is not None or method not in _WITHOUT_CONTENT:
+            lines["content-length"] = f"Content-Length: {0 if body is None else len(body)}\r\n"
         head = f"{method} {target} HTTP/1.1\r\n{''.join(lines.values())}\r\n"
         if head.count("\n") != len(lines) + 2 or head.count("\r") != len(lines) + 2 or "\0" in head:
             raise ValueError("a header has a line break, and cannot be sent")

@@ -49,7 +49,7 @@ class Reply:
     :param headers: by name in lower case.
     """
 
-    __slots__ = ("_body", "_exchange", "_url", "status", "headers", "token", "address", "_over")
+    __slots__ = ("_body", "_exchange", "_url", "status", "headers", "token", "session", "address", "_over")
 
     def __init__(self, status: int, headers: Mapping[str, str], body: Body, exchange: Exchange, url: str) -> None:
         self._body = body
@@ -59,6 +59,8 @@ class Reply:
         self.headers = headers
         #: The token that the request was sent with, if a :class:`TokenSource` gave one.
         self.token: Optional[str] = None
+        #: The session of the server that the request named; empty for none.
+        self.session = ""
         #: The address that it came from; None when there is a proxy in between.
         self.address: Optional[str] = None
         exchange.answered = True

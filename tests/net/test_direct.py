@@ -65,7 +65,7 @@ def test_what_is_sent(script, sender):
     first, second = script.requests
     assert (first.method, first.path, first.body) == ("POST", "/mcp", b"hello")
     assert first.headers == {"host": f"127.0.0.1:{script.port}", "x-all": "2", "accept": "text/html", "content-length": "5"}
-    assert second.headers == {"host": f"127.0.0.1:{script.port}", "x-all": "1", "content-length": "0"}
+    assert second.headers == {"host": f"127.0.0.1:{script.port}", "x-all": "1"}, "RFC 9110, 8.6"
     assert script.connections == 1
 
 

@@ -57,7 +57,7 @@ class CaseServer(Listener):
                     first, *lines = head.decode("latin-1").split("\r\n")[:-2]
                     fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
                     assert len(fields) == len(lines)
-                    body = stream.read(int(fields["content-length"]))
+                    body = stream.read(int(fields.get("content-length", 0)))
                     self.requests.append((first, fields, body))
                     number = first.split(" ")[1].rpartition("/")[2].partition("?")[0]
                     case = self.cases[int(number) % len(self.cases) if number.isdigit() else 0]

@@ -191,7 +191,8 @@ def test_the_member_that_does_not_apply_may_be_null():
 
 @pytest.mark.parametrize("id, number", [
     (7, 7), ("7", 7), ("0", 0), ("-7", None), ("07", None), ("7.0", None), ("\u0667", None), ("", None), ("seven", None),
-    (True, None), (7.0, 7), (7.5, None), (float("inf"), None), (float("nan"), None), (None, None), ([7], None), ("9" * 5000, None)])
+    (True, None), (7.0, 7), (7.5, None), (float("inf"), None), (float("nan"), None), (None, None), ([7], None),
+    ("9" * 5000, None)])
 def test_ids_of_this_side(id, number):
     assert own_id(id) == number
 

@@ -4,6 +4,7 @@ The channel, its reading and the GET stream share one; it keeps the session id a
 """
 
 import re
+import time
 from typing import Callable, Dict, Mapping, Optional
 from urllib.parse import urlsplit
 
@@ -20,6 +21,10 @@ from ...rpc.interfaces import Network
 __all__ = ["HTTPEndpoint", "network_of"]
 
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,4096}")
+#: What servers say with 400 of a session that they do not know, such as those of the TypeScript SDK's examples.
+_NO_SESSION = re.compile(r"session|not (?:yet )?initiali[sz]ed", re.IGNORECASE)
+#: The statuses that ask for another attempt, by the header Retry-After; the request was not served.
+_BUSY = frozenset({429, 503})
 
 
 class HTTPEndpoint:
@@ -36,6 +41,9 @@ class HTTPEndpoint:
         self.line_limit = line_limit
         #: The server's name for the session; empty without one.
         self.session_id = ""
+        #: Whether a session was lost by a 400, and whether the one after it, which is the present one, has not answered yet: if
+        #: that is refused as well, the 400 means no loss.
+        self._refused = self._doubted = False
         #: The revision, when requests have to repeat it (HDR-01).
         self.version: Optional[str] = None
         #: Returns headers of each message in addition, on the thread that sends it.
@@ -58,11 +66,15 @@ class HTTPEndpoint:
         if self.added_headers is not None:
             headers = {**self.added_headers(), **headers}
         reply = self._client.send_authorized(exchange, "POST", None, headers, data)
-        if initialize and reply.status == 200:
+        reply.session = session
+        if initialize and 200 <= reply.status < 300:
             self.session_id = self._given_session_id(reply)
+            self._doubted, self._refused = self._refused, False
         elif reply.status == 404 and session:
             reply.close()
-            raise self._session_lost(session, unserved=True)
+            raise self.session_lost(session, unserved=True)
+        elif self._doubted and reply.status == 200 and session == self.session_id:
+            self._doubted = False
         return reply
 
     def get(self, exchange: Exchange, last_id: Optional[str]) -> Reply:
@@ -77,9 +89,10 @@ class HTTPEndpoint:
         if last_id is not None:
             headers["Last-Event-ID"] = last_id
         reply = self._client.send_authorized(exchange, "GET", None, headers)
+        reply.session = session
         if reply.status == 404 and session:
             reply.close()
-            raise self._session_lost(session, unserved=False)
+            raise self.session_lost(session, unserved=False)
         return reply
 
     def end_session(self, exchange: Exchange, id: str) -> None:
@@ -95,6 +108,7 @@ class HTTPEndpoint:
         :param what: the message, for errors.
         :param id: of the request, whose answer may be in the response all the same (HTTP-42).
         :param receive: takes that answer.
+        :raises SessionLost: the server does not know the session any more; it did not serve the message.
         :raises RemoteError: the server said why, in JSON-RPC.
         :raises HTTPStatusError: it did not.
         """
@@ -111,15 +125,24 @@ class HTTPEndpoint:
                 receive(text.encode("utf-8"))
                 return
             if isinstance(message, jsonrpc.Failure):
+                self._check_session(reply, str(message.message))
                 refusal = HTTPStatusError(f"{self.name} answered {what!r} with {status}: {str(message.message)[:500]}",
                                           status=status, body=text)
                 refusal.retry_after = after
                 raise refusal from remote_error(message.code, message.message, message.data)
+        self._check_session(reply, text)
         excerpt = " ".join(text.split())[:200]
         refusal = HTTPStatusError(f"{self.name} answered {what!r} with {status}{': ' + excerpt if excerpt else ''}",
                                   status=status, body=text)
         refusal.retry_after = after
         raise refusal
+
+    def _check_session(self, reply: Reply, text: str) -> None:
+        """Raise SessionLost for a 400 that says so; 404 would be right (SESS-07), but many servers answer with it."""
+        doubted = self._doubted and reply.session == self.session_id
+        if reply.status == 400 and says_no_session(reply, text) and not doubted:
+            self._refused = True
+            raise self.session_lost(reply.session, unserved=True, text=text)
 
     def close(self) -> None:
         """Close all idle connections."""
@@ -144,13 +167,43 @@ class HTTPEndpoint:
             raise ProtocolError(f"{self.name} gave a session id that cannot be sent back in a header")
         return session
 
-    def _session_lost(self, session: str, unserved: bool) -> SessionLost:
-        return SessionLost(f"{self.name} does not know our session any more", session=session, unserved=unserved)
+    def session_lost(self, session: str, unserved: bool, text: str = "") -> SessionLost:
+        """Return the error for a session that the server does not know any more.
+
+        :param unserved: whether it is certain that the message was not served.
+        :param text: what the server said.
+        """
+        said = " ".join(text.split())[:200]
+        return SessionLost(f"{self.name} does not know our session any more{': ' + said if said else ''}", session=session,
+                           unserved=unserved)
+
+
+def says_no_session(reply: Reply, text: str) -> bool:
+    """Whether a response with status 400 to a message of a session says that the server does not know the session."""
+    return bool(reply.session) and _NO_SESSION.search(text) is not None
 
 
 def _retry_after(reply: Reply) -> Optional[float]:
-    value = reply.headers.get("retry-after", "") if reply.status == 503 else ""
-    return float(value) if value.isascii() and value.isdigit() and len(value) < 10 else None
+    """Return the seconds after which a busy server asks to try again: a number, or until a date by the server's own clock."""
+    value = reply.headers.get("retry-after", "").strip() if reply.status in _BUSY else ""
+    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]*)?", value):
+        return float(value)
+    at = _seconds_of(value)
+    if at is None:
+        return None
+    now = _seconds_of(reply.headers.get("date", ""))
+    return max(0.0, at - (time.time() if now is None else now))
+
+
+def _seconds_of(date: str) -> Optional[float]:
+    """Return an HTTP date in seconds since 1970; None for what is none."""
+    from email.utils import mktime_tz, parsedate_tz  # for busy servers that write one
+
+    parts = parsedate_tz(date)
+    try:
+        return None if parts is None else float(mktime_tz(parts))
+    except (ValueError, OverflowError):
+        return None
 
 
 def network_of(url: str) -> Network:

@@ -12,7 +12,7 @@ from ...net.exchange import Exchange, Stopped
 from ...net.reply import Reply
 from ...rpc.threads import start_thread
 from ...rpc.tracing import FaultLog, get_logger
-from .endpoint import HTTPEndpoint
+from .endpoint import HTTPEndpoint, says_no_session
 from .resumption import ResumableStream
 
 __all__ = ["GetStream"]
@@ -23,8 +23,13 @@ _SLICE_SECONDS = 1.0
 #: Seconds without a byte, not even a comment, after which the server is taken for gone; servers send something far
 #: more often to keep a stream alive.
 _SILENT_SECONDS = 300.0
-#: Seconds that the beginning of a session waits for the stream.
-_START_SECONDS = 1.0
+#: Seconds that the beginning of a session waits for the stream: some servers begin their response with the first event only.
+_START_SECONDS = 0.2
+#: Seconds of a stream without a message after which its end shows no fault of the server.
+_STEADY_SECONDS = 5.0
+#: Seconds between two streams at least, and at most where a server ends each of them at once. One that says how long to wait
+#: may want to be polled, so it is: then the last is the longest pause of ours.
+_SHORTEST_PAUSE, _LONGEST_PAUSE, _LONGEST_POLL = 0.5, 30.0, 5.0
 #: Error codes that a new token would not cure.
 _FINAL_ERRORS = frozenset({"invalid_token", "insufficient_scope"})
 
@@ -50,6 +55,8 @@ class GetStream:
         self._may_log_in = True
         #: When the last data came; None while there is no stream.
         self._last_data_at: Optional[float] = None
+        #: How many streams in a row have ended soon and without a message.
+        self._ended_early = 0
         #: Whether there has been a stream.
         self._offered = False
         #: Set when the server has answered for the first time, in whatever way.
@@ -109,7 +116,12 @@ class GetStream:
             except Exception:
                 self._stream.failures += 1
                 self._faults.note("listening to %s failed", self._endpoint.name)
-            self._stop.wait(self._stream.delay())
+            self._stop.wait(self._delay())
+
+    def _delay(self) -> float:
+        """Return the seconds until the next attempt: as for every stream, and longer where the server ends each at once."""
+        longest = _LONGEST_PAUSE if self._stream.retry is None else _LONGEST_POLL
+        return max(min(_SHORTEST_PAUSE * 2.0 ** max(self._ended_early - 1, 0), longest), self._stream.delay())
 
     def _report_lost(self, error: SessionLost) -> None:
         try:
@@ -132,10 +144,11 @@ class GetStream:
             return False
         finally:
             self._answered.set()
-        if reply.status != 200 or reply.kind != "text/event-stream":
+        if not 200 <= reply.status < 300 or reply.kind != "text/event-stream":
             return self._may_retry(reply)
         self._stream.begin()
         self._offered = self._may_log_in = True
+        begun, useful = time.monotonic(), False
         try:
             reply.check_plain()
             while True:
@@ -144,18 +157,23 @@ class GetStream:
                 self._stream.failures = 0
                 if not data:
                     return True
-                self._stream.feed(data)
+                useful = self._stream.feed(data) or useful
         finally:
             self._last_data_at = None
+            steady = useful or time.monotonic() - begun >= _STEADY_SECONDS
+            self._ended_early = 0 if steady else self._ended_early + 1
             reply.close()
 
     def _may_retry(self, reply: Reply) -> bool:
         """Return whether to ask again after a response that is no stream.
 
+        :raises SessionLost: the server does not know the session any more.
         :raises TransportError: to ask again later, with backoff.
         """
-        status = reply.status
+        status, text = reply.status, reply.excerpt() if reply.status == 400 else ""
         reply.close()
+        if self._offered and says_no_session(reply, text):
+            raise self._endpoint.session_lost(reply.session, unserved=False, text=text)
         if status == 400 and self._stream.last_id is not None:
             self._stream.last_id = None  # the server has dropped those events: begin with what comes from now on
             return True

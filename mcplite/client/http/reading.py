@@ -96,7 +96,7 @@ class HTTPReading(Reading):
                 if not error.stale or pending.beside is not None:
                     raise
                 first = error
-        if reply.status == 200 and reply.kind == "text/event-stream":
+        if 200 <= reply.status < 300 and reply.kind == "text/event-stream":
             reply.check_plain()
             self._begin_stream(call, reply)
         elif 200 <= reply.status < 300 and reply.kind == "application/json":
@@ -167,7 +167,7 @@ class HTTPReading(Reading):
             call.stream.failures += 1
             call.broken = error
             return
-        if reply.status == 200 and reply.kind == "text/event-stream":
+        if 200 <= reply.status < 300 and reply.kind == "text/event-stream":
             call.stream.failures = 0
             self._begin_stream(call, reply)
         elif reply.status >= 500 or reply.status in (408, 409, 429):

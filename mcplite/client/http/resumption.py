@@ -4,6 +4,7 @@ The GET stream and the response of each call resume by the same rules, so the ru
 """
 
 import random
+import re
 from typing import Callable, Optional
 
 from ...protocol.http.sse import EventParser
@@ -27,33 +28,45 @@ class ResumableStream:
         self._limit = limit
         self._receive = receive
         self._parser = EventParser(limit)
-        #: Of the last event, to resume behind it (RES-04); None when there is nothing to resume from.
+        #: Of the last event, as a header has it, to resume behind it (RES-04); None when there is nothing to resume from.
         self.last_id: Optional[str] = None
         #: Attempts that have failed since the last one that succeeded.
         self.failures = 0
         #: Seconds that the server asks to wait (HTTP-17); None while it has not said.
-        self._retry: Optional[float] = None
+        self.retry: Optional[float] = None
 
     def begin(self) -> None:
         """Note that a new connection carries the stream from here; an unfinished event is dropped."""
         self._parser = EventParser(self._limit)
 
-    def feed(self, data: bytes) -> None:
-        """Parse what a connection has brought.
+    def feed(self, data: bytes) -> bool:
+        """Parse what a connection has brought; return whether there was a message in it.
 
         :raises ProtocolError: an event is too large.
         """
+        useful = False
         for event in self._parser.feed(data):
             if event.id is not None:
-                self.last_id = event.id
+                self.last_id = _as_header(event.id)
             if event.retry is not None:
-                self._retry = min(max(event.retry / 1000, _SHORTEST_RETRY), _LONGEST_RETRY)
+                self.retry = min(max(event.retry / 1000, _SHORTEST_RETRY), _LONGEST_RETRY)
             if event.data and event.event == "message":
+                useful = True
                 self._receive(event.data)
+        return useful
 
     def delay(self) -> float:
         """Return the seconds until the next attempt: what the server asks for, doubled with each failure, with jitter."""
-        if self._retry is not None and not self.failures:
-            return self._retry
-        backoff = min((self._retry or 1.0) * 2.0 ** max(self.failures - 1, 0), _LONGEST_DELAY)
-        return max(self._retry or 0.0, backoff * random.uniform(0.75, 1.25))
+        if self.retry is not None and not self.failures:
+            return self.retry
+        backoff = min((self.retry or 1.0) * 2.0 ** max(self.failures - 1, 0), _LONGEST_DELAY)
+        return max(self.retry or 0.0, backoff * random.uniform(0.75, 1.25))
+
+
+def _as_header(id: str) -> Optional[str]:
+    """Return an event's id as a header has it, which is sent as Latin-1: its bytes, as they came; None for an empty one.
+
+    Control characters cannot stand in a header.
+    """
+    written = id.encode("utf-8", "surrogateescape").decode("latin-1")
+    return re.sub(r"[\x00-\x1f\x7f]", "", written).strip(" ") or None

@@ -1,4 +1,4 @@
-"""Sends a request again when a busy server says so: after 503 with ``Retry-After``, if the request may run twice.
+"""Sends a request again when a busy server says so: after 429 or 503 with ``Retry-After``, if the request may run twice.
 
 The sessions of both eras use it when a message was refused.
 """
@@ -21,6 +21,8 @@ Refusal = Union[RemoteError, HTTPStatusError]
 _MOST_SECONDS = 60.0
 #: Seconds between two attempts at most; a server that asks for longer pauses is not asked again.
 _LONGEST_PAUSE_SECONDS = 10.0
+#: Seconds between two attempts at least, whatever the server asks for.
+_SHORTEST_PAUSE_SECONDS = 0.1
 #: These have attempts of their own, or decide with the first answer.
 _OTHERWISE = frozenset({"server/discover", "subscriptions/listen"})
 
@@ -43,7 +45,8 @@ def send_again(send: Callable[[Call], Dict[str, Any]], call: Call, error: Refusa
     while True:
         attempts += 1
         asked = error.retry_after
-        pause = None if asked is None else min(asked * attempts, max(asked, _LONGEST_PAUSE_SECONDS))
+        pause = None if asked is None else min(max(asked, _SHORTEST_PAUSE_SECONDS) * attempts,
+                                               max(asked, _LONGEST_PAUSE_SECONDS))
         if pause is None or pause > _LONGEST_PAUSE_SECONDS or time.monotonic() - begun + pause >= left:
             raise error
         _wait(pause, call.cancel)

@@ -128,7 +128,7 @@ class EventParser:
             self._event = value.decode("utf-8", "replace")
         elif name == b"id":
             if b"\0" not in value:
-                self._id = value.decode("utf-8", "replace")
+                self._id = value.decode("utf-8", "surrogateescape")  # it is sent back as the bytes that came
         elif name == b"retry" and value.isdigit() and len(value) < 12:
             self._retry = min(int(value), _MAX_RETRY)
 

@@ -579,10 +579,14 @@ def test_the_error_of_a_new_connection_that_was_closed_does_not_say_that_it_was_
 
 
 class Forgetful(WebScript):
-    """A server that forgets its session when told to."""
+    """A server that forgets its session when told to.
 
-    def __init__(self):
+    :param refuse: answers what is sent in a session that it does not know.
+    """
+
+    def __init__(self, refuse=lambda answer: answer.status(404)):
         super().__init__()
+        self._refuse = refuse
         self._lock = threading.Lock()
         self._count = 0
         self.forget()
@@ -595,7 +599,7 @@ class Forgetful(WebScript):
     def refuses(self, request, answer):
         lost = request.does != "initialize" and request.headers.get("mcp-session-id") != self.session
         if lost:
-            answer.status(404)
+            self._refuse(answer)
         return lost
 
 
@@ -616,6 +620,56 @@ def test_a_lost_session_is_reopened_once_for_all_threads():
         assert [r.message["params"] for r in script.wait_for("logging/setLevel")] == [{"level": "warning"}] * 2
         subscribed = [r for r in script.wait_for("resources/subscribe") if r.headers["mcp-session-id"] == "s2"]
         assert [r.message["params"]["uri"] for r in subscribed] == ["a://b"]
+
+
+def bad_request(text, **members):
+    body = json.dumps({"jsonrpc": "2.0", "error": {"code": -32000, "message": text}, **members})
+    return lambda answer: answer.status(400, body, Content_Type="application/json")
+
+
+@pytest.mark.parametrize("used", [True, False])
+@pytest.mark.parametrize("refuse", [
+    bad_request("Bad Request: No valid session ID provided", id=None), bad_request("Session not found"),
+    bad_request("Bad Request: Server not initialized", id=None), bad_request("Unknown session", id="server-error"),
+    lambda answer: answer.status(400, "Invalid session ID\n", Content_Type="text/plain; charset=utf-8"),
+    lambda answer: answer.status(400, "<h1>Session expired</h1>")])
+def test_400_means_a_lost_session_if_it_says_so(refuse, used):
+    # as the servers of the TypeScript SDK's examples say after they were restarted
+    with Forgetful(refuse) as script:
+        with connect(script) as client:
+            if used:
+                client.ping()
+            script.forget()
+            client.call_tool("t")
+            client.ping()
+            script.forget()
+            client.notify("notifications/roots/list_changed")
+        assert len(script.wait_for("initialize")) == 3
+        assert [r.headers["mcp-session-id"] for r in script.wait_for("tools/call")] == ["s1", "s2"]
+
+
+@pytest.mark.parametrize("refuse, kind, inits", [
+    (bad_request("arguments are too long", id=None), mcplite.HTTPStatusError, 1),
+    (lambda answer: answer.status(400), mcplite.HTTPStatusError, 1),
+    (lambda answer: answer.status(403, "no session"), mcplite.HTTPStatusError, 1),
+    (bad_request("No valid session ID provided", id=None), mcplite.HTTPStatusError, 2)])
+def test_another_400_is_an_error_and_so_is_one_in_the_new_session(refuse, kind, inits):
+    with WebScript() as script:
+        script.on_ping = lambda request, answer: refuse(answer)
+        with connect(script) as client:
+            for _ in range(2):
+                with pytest.raises(kind):
+                    client.request("ping")
+        assert len(script.wait_for("initialize")) == inits
+
+
+def test_a_400_that_answers_the_request_is_no_lost_session(script):
+    script.on_ping = lambda request, answer: bad_request("no such session", id=request.message["id"])(answer)
+    with connect(script) as client:
+        for _ in range(2):
+            with pytest.raises(mcplite.RemoteError, match="no such session"):
+                client.ping()
+    assert len(script.wait_for("initialize")) == 1
 
 
 def test_a_call_that_was_lost_while_it_was_served_is_not_sent_again():
@@ -714,6 +768,75 @@ def test_the_get_stream_restarts_when_its_events_are_gone(script):
         assert [request.headers.get("last-event-id") for request in script.wait_for("GET", 3)] == [None, "g-1", None]
 
 
+@pytest.mark.parametrize("first", ["", ": hello\n\n", "retry: 1\n\n", "id: a\nretry: 0\ndata:\n\n"])
+def test_a_get_stream_that_ends_at_once_is_asked_for_with_growing_pauses(script, first):
+    at = []
+
+    def listen(request, answer):
+        at.append(time.monotonic())
+        answer.events(first) if first else answer.events()
+        answer.end()
+
+    script.on_GET = listen
+    with connect(script):
+        script.wait_for("GET", 4)
+    pauses = [after - before for before, after in zip(at, at[1:])]
+    assert pauses[0] >= 0.5 and pauses[2] > 1.8
+
+
+def test_a_stream_that_brings_messages_is_followed_by_the_next_after_half_a_second(script):
+    at = []
+
+    def listen(request, answer):
+        at.append(time.monotonic())
+        answer.events("retry: 1\n\n", {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        answer.end()
+
+    script.on_GET = listen
+    with connect(script):
+        script.wait_for("GET", 4)
+    assert 1.5 <= at[3] - at[0]
+
+
+@pytest.mark.parametrize("id, sent", [
+    ("\u00e9v\u00e9nement-\u65e5\u672c", None), ("\U0001f600", None), ("a\x01b\x7fc", "abc"), ("  a b ", "a b"),
+    ("\xff", None)])
+def test_ids_of_events_go_back_as_the_bytes_that_came(script, id, sent):
+    def call(request, answer):
+        answer.events(f"id: {id}\nretry: 5\ndata:\n\n")
+        answer.cut()
+
+    def listen(request, answer):
+        if "last-event-id" not in request.headers:
+            answer.events(f"id: {id}\nretry: 5\ndata:\n\n")
+            return answer.cut()
+        called = [r for r in script.requests if r.does == "tools/call"]
+        return answer.events(*(script.text(r, "resumed") for r in called)) or answer.hold()
+
+    script.on_tools_call, script.on_GET = call, listen
+    with connect(script) as client:
+        assert client.call_tool("t").text == "resumed"
+        seen = {r.headers.get("last-event-id") for r in script.wait_for("GET", 3)} - {None}
+    assert seen == {id.encode().decode("latin-1") if sent is None else sent}
+
+
+def test_a_server_that_begins_its_stream_with_the_first_event_delays_nothing(script):
+    script.on_GET = lambda request, answer: answer.hold()
+    begun = time.monotonic()
+    with connect(script) as client:
+        took = time.monotonic() - begun
+        client.ping()
+    assert took < 1
+
+
+def test_a_request_without_content_names_no_length(script):
+    # RFC 9110, 8.6
+    with connect(script):
+        pass
+    for does in ("GET", "DELETE"):
+        assert "content-length" not in script.wait_for(does)[0].headers
+
+
 def test_a_silent_stream_is_opened_again(script, monkeypatch):
     # A peer that is gone without a word: nothing breaks, and nothing comes.
     monkeypatch.setattr(get_stream, "_SILENT_SECONDS", 0.5)
@@ -732,6 +855,20 @@ def test_the_get_stream_reopens_a_lost_session():
         def listen(request, answer):
             if request.headers["mcp-session-id"] == "s1":
                 answer.events("retry: 5\ndata:\n\n")
+                script.forget()
+                return answer.cut()
+            return answer.hold()
+
+        script.on_GET = listen
+        with connect(script):
+            script.wait_for("initialize", 2)
+
+
+def test_the_get_stream_reopens_a_session_that_is_lost_with_400():
+    with Forgetful(bad_request("Session not found", id=None)) as script:
+        def listen(request, answer):
+            if request.headers["mcp-session-id"] == "s1":
+                answer.events("id: g-1\nretry: 5\ndata:\n\n")
                 script.forget()
                 return answer.cut()
             return answer.hold()

@@ -1,5 +1,6 @@
 """Requests to a server that is busy for a while."""
 
+import email.utils
 import secrets
 import threading
 import time
@@ -137,6 +138,45 @@ def test_the_answer_of_a_user_outlives_an_outage_of_the_servers_store():
         assert client.call_tool("ask").text == "accept"
     back.join(PATIENCE)
     assert asked == ["Sure?"], "the user is asked once"
+
+
+def http_date(seconds):
+    return email.utils.formatdate(seconds, usegmt=True)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("headers, asked", [
+    ({"Retry_After": "7"}, 7.0), ({"Retry_After": " 0 "}, 0.0), ({"Retry_After": "1.5"}, 1.5),
+    ({"Retry_After": http_date(1e9 + 5), "Date": http_date(1e9)}, 5.0),  # by the server's own clock
+    ({"Retry_After": "Sunday, 09-Sep-01 01:46:45 GMT", "Date": http_date(1e9)}, 5.0),
+    ({"Retry_After": "Sun Sep  9 01:46:45 2001", "Date": http_date(1e9)}, 5.0),
+    ({"Retry_After": http_date(1e9)}, 0.0), ({"Retry_After": http_date(1e9), "Date": "now"}, 0.0),
+    ({"Retry_After": "soon"}, None), ({"Retry_After": "-1"}, None), ({"Retry_After": "9" * 400}, None),
+    ({"Retry_After": "Sun, 99 Sep 99999 99:46:45 GMT"}, None), ({}, None)])
+def test_the_error_of_a_busy_server_says_when_to_try_again(status, headers, asked):
+    with WebScript() as script:
+        script.on_tools_call = lambda request, answer: answer.status(status, "slow down", **headers)
+        with mcplite.connect(script.url, era="legacy", timeout=PATIENCE) as client:
+            with pytest.raises(HTTPStatusError, match=f"{status}: slow down") as caught:
+                client.call_tool("t")
+        assert caught.value.retry_after == asked and len(script.wait_for("tools/call")) == 1
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("after", ["0", "1", http_date(1e9)])
+def test_what_only_reads_is_asked_for_again(status, after):
+    refused = []
+
+    def list_tools(request, answer):
+        if len(refused) < 2:
+            refused.append(request)
+            return answer.status(status, Retry_After=after)
+        return answer.json(script.result(request, {"tools": []}))
+
+    with WebScript() as script:
+        script.on_tools_list = list_tools
+        with mcplite.connect(script.url, era="legacy", timeout=PATIENCE) as client:
+            assert client.list_tools() == []
 
 
 @pytest.mark.parametrize("limit, text", [("timeout", r"1\.5 s \(timeout\)"), ("max_timeout", r"1\.5 s in all \(max_timeout\)")])
