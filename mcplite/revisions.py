@@ -199,6 +199,8 @@ REVISIONS: Tuple[Revision, ...] = (NOVEMBER_2024, MARCH_2025, JUNE_2025, NOVEMBE
 LEGACY: Tuple[Revision, ...] = tuple(revision for revision in REVISIONS if not revision.modern)
 NEWEST = REVISIONS[-1]
 NEWEST_LEGACY = LEGACY[-1]
+#: What a server is offered that refuses the newest one with an error, and names none that it knows.
+WIDESPREAD_LEGACY = JUNE_2025
 #: The revision of an HTTP request that names none (HDR-03).
 DEFAULT_HTTP = MARCH_2025
 _BY_NAME: Dict[str, Revision] = {revision.name: revision for revision in REVISIONS}

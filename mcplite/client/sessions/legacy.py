@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional, Tuple, Union
 
 from ...errors import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     SERVER_BUSY,
+    UNSUPPORTED_VERSION,
     HTTPStatusError,
     ProtocolError,
     RemoteError,
@@ -23,7 +24,7 @@ from ...protocol import codec
 from ...protocol.envelope import checked_trace
 from ...protocol.jsonio import memory_size
 from ...protocol.methods import REPEATABLE
-from ...revisions import LEGACY, Revision, find_revision
+from ...revisions import LEGACY, REVISIONS, WIDESPREAD_LEGACY, Revision, find_revision
 from ...rpc.cancel import CancelToken
 from ...rpc.forks import new_event, new_lock
 from ...rpc.incoming import Incoming
@@ -52,6 +53,8 @@ _log = get_logger(__name__)
 _RENEWALS = 3
 #: The requests that change the state of a session.
 _STATEFUL = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+#: Characters of a refused handshake that are searched for a revision.
+_MOST_SAID = 2000
 #: How long a question that overtook the answer to ``initialize`` waits for it.
 _HANDSHAKE_SECONDS = 30.0
 #: Bytes that the questions which wait for a handler may take in memory, unless one alone takes more.
@@ -161,7 +164,7 @@ class LegacySession(ClientSession):
 
     def open(self, wanted: Revision, pinned: bool, timeout: float, cancel: Optional[CancelToken] = None,
              left: Optional[float] = None) -> InitializeResult:
-        """Do the handshake.
+        """Do the handshake; once more, with another revision, if the server refuses the one that is offered (LIFE-19).
 
         :param wanted: the revision to offer.
         :param pinned: whether any other answer is an error.
@@ -175,7 +178,21 @@ class LegacySession(ClientSession):
         :raises ConnectionClosed, RemoteError: as for every call.
         """
         self._handshake = lambda waiting: self._shake(wanted, pinned, timeout, waiting.cancel, waiting.least(timeout))
-        return self._shake(wanted, pinned, timeout, cancel, left)
+        end = self.peer.now() + (timeout if left is None else left)
+        try:
+            return self._shake(wanted, pinned, timeout, cancel, left)
+        except (RemoteError, HTTPStatusError) as error:
+            other = None if pinned else _other_revision(error, wanted)
+            if other is None:
+                raise
+            _log.info("%s refuses %s; it is offered %s (%s)", self.peer.name, wanted, other, error)
+            refused, wanted = wanted, other  # for renewals, too
+            try:
+                return self._shake(other, pinned, timeout, cancel, max(0.001, end - self.peer.now()))
+            except (RemoteError, HTTPStatusError) as again:
+                _log.info("%s refuses %s as well (%s)", self.peer.name, other, again)
+                wanted = refused
+                raise error
 
     def _shake(self, wanted: Revision, pinned: bool, timeout: float, cancel: Optional[CancelToken] = None,
                left: Optional[float] = None) -> InitializeResult:
@@ -461,3 +478,22 @@ class LegacySession(ClientSession):
 
     def on_cancelled(self, params: Dict[str, Any]) -> None:
         self.peer.cancel_incoming(params.get("requestId"), params.get("reason"))
+
+
+def _other_revision(error: Union[RemoteError, HTTPStatusError], wanted: Revision) -> Optional[Revision]:
+    """Return the revision to offer after *wanted* was refused; None if the error shows no other that both sides may know."""
+    said: BaseException = error
+    if isinstance(error, HTTPStatusError):
+        if isinstance(error.__cause__, RemoteError):
+            said = error.__cause__
+        elif error.status != 400:
+            return None
+    data = getattr(said, "data", None)
+    listed = data.get("supported") if isinstance(data, dict) else None
+    text = f"{said} {data}"[:_MOST_SAID]
+    named = listed if isinstance(listed, list) and listed else [one.name for one in REVISIONS if one.name in text]
+    theirs = [one for one in map(find_revision, named) if one not in (None, wanted)]
+    if theirs or listed:
+        return next((one for one in reversed(LEGACY) if one in theirs), None)
+    about_version = "version" in text.lower() or wanted.name in text or getattr(said, "code", None) == UNSUPPORTED_VERSION
+    return WIDESPREAD_LEGACY if about_version and wanted is not WIDESPREAD_LEGACY else None

@@ -663,6 +663,21 @@ def test_another_400_is_an_error_and_so_is_one_in_the_new_session(refuse, kind, 
         assert len(script.wait_for("initialize")) == inits
 
 
+@pytest.mark.parametrize("refuse", [
+    bad_request("Bad Request: Unsupported protocol version (supported versions: 2025-06-18, 2025-03-26)", id=None),
+    lambda answer: answer.status(400, "Unsupported protocol version")])
+def test_after_a_400_about_the_revision_another_one_is_offered_by_renewals_too(refuse):
+    with Forgetful() as script:
+        script.version = "2025-06-18"
+        script.on_initialize = lambda request, answer: (
+            NotImplemented if request.message["params"]["protocolVersion"] == script.version else refuse(answer))
+        with connect(script) as client:
+            assert client.protocol_version == "2025-06-18"
+            script.forget()
+            client.ping()
+        assert len(script.wait_for("initialize")) == 3
+
+
 def test_a_400_that_answers_the_request_is_no_lost_session(script):
     script.on_ping = lambda request, answer: bad_request("no such session", id=request.message["id"])(answer)
     with connect(script) as client:

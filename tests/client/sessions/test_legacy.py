@@ -69,6 +69,43 @@ def test_a_refused_revision_is_an_unsupported_version(refusal):
     assert caught.value.supported == ["2024-11-05"]  # LIFE-19
 
 
+OLDER = LEGACY[:-1]
+
+
+@pytest.mark.parametrize("refusal, known, offered", [
+    (Refusal(-32602, "Unsupported protocol version", {"supported": OLDER, "requested": LEGACY[-1]}), OLDER, OLDER[-1:]),
+    (Refusal(-32022, "no", {"supported": [*OLDER, LEGACY[-1], "2099-01-01"]}), OLDER, OLDER[-1:]),
+    (Refusal(-32602, "x", {"supported": LEGACY[:1]}), LEGACY[:1], LEGACY[:1]),
+    (Refusal(-32602, "x", {"supported": [5, None, LEGACY[1], "1999-01-01"]}), LEGACY[:2], LEGACY[1:2]),
+    (Refusal(-32602, "unsupported protocol version: " + LEGACY[-1]), OLDER, OLDER[-1:]),
+    (Refusal(-32600, "Bad Version"), OLDER, OLDER[-1:]), (Refusal(-32022, "no"), OLDER, OLDER[-1:]),
+    (Refusal(-32000, f"protocol versions: {LEGACY[0]}, {LEGACY[1]}"), LEGACY[:2], LEGACY[1:2]),
+    (Refusal(-32602, "version?", {"supportedVersions": LEGACY[:1]}), LEGACY[:1], LEGACY[:1]),
+    (Refusal(-32602, "version?", {"supported": []}), OLDER, OLDER[-1:]),
+    (Refusal(-32602, "Unsupported protocol version"), [], OLDER[-1:]),
+    (Refusal(-32602, "Unsupported protocol version", {"supported": ["1999-01-01"]}), [], []),
+    (Refusal(-32602, "version", {"supported": [revisions.NEWEST.name, LEGACY[-1]]}), [], []),
+    (Refusal(-32603, "the database is down"), [], []),
+])
+def test_a_server_that_refuses_the_newest_is_offered_one_that_it_knows(refusal, known, offered):
+    def initialize(params):
+        if params["protocolVersion"] not in known:
+            raise refusal
+        return {"protocolVersion": params["protocolVersion"], "capabilities": {}, "serverInfo": {"name": "f", "version": "1"}}
+
+    with Fake(handshake=initialize) as fake:
+        client = fake.connect()
+        if known:
+            with client:
+                assert client.protocol_version == offered[0]
+                client.ping()
+        else:
+            with pytest.raises(mcplite.RemoteError, match=refusal.error["message"]):
+                client.open()
+        versions = [message["params"]["protocolVersion"] for message in fake.sent if message["method"] == "initialize"]
+        assert versions == [LEGACY[-1], *offered]
+
+
 def test_other_errors_of_the_handshake_are_raised_unchanged():
     with Fake(handshake=Refusal(-32602, "go away")) as fake, pytest.raises(mcplite.InvalidParams, match="go away"):
         fake.connect().open()
