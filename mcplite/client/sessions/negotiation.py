@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Union
 
 from ...errors import (
@@ -49,6 +50,8 @@ _LEGACY_STATUSES = frozenset({400, 404, 405, 406, 415, 422})
 _FAILURE_STATUSES = frozenset({500, 501})
 _MODERN = [revision for revision in REVISIONS if revision.modern]
 _PROBE = "server/discover"
+#: Seconds that the answer to a handshake may come behind a late one to the probe: the longer the probe took, the more.
+_SHORTEST_GRACE, _LONGEST_GRACE = 1.0, 5.0
 _TRACEBACK = "Traceback (most recent call last)"
 
 
@@ -178,7 +181,7 @@ class Negotiation:
         both = self.era is None
         session = self._modern(self._pinned or _MODERN[-1])
         self._probing = both
-        probe = _Probe(lambda cancel: self._discover(session, cancel))
+        probe = _Probe(lambda cancel: self._discover(session, cancel), self.remaining)
         try:
             if both and not http:
                 probe.start(self._connection.workers)
@@ -198,7 +201,7 @@ class Negotiation:
         except (Cancelled, RemoteError, HTTPStatusError) as refusal:
             self._refused = isinstance(refusal, RemoteError) and refusal.code not in MODERN_ERRORS
             if silent and not isinstance(refusal, HTTPStatusError):
-                # A late answer to the probe counts, unless the handshake succeeded first (ERA-06).
+                # A late answer to the probe counts, unless the handshake succeeds (ERA-06).
                 _log.info("%s was slow, and needs no handshake (%s)", self._connection.name, refusal)
                 self._connection.session = session
                 seconds = self._timeout()
@@ -265,26 +268,33 @@ class _Probe:
     """Sends the probe to a server on a pipe, from a thread of its own, since a server of the handshake era may not answer.
 
     :param ask: sends it and waits for the answer, until its token is cancelled.
+    :param remaining: returns the seconds that are left for opening.
     """
 
-    def __init__(self, ask: Callable[[CancelToken], DiscoverResult]) -> None:
+    def __init__(self, ask: Callable[[CancelToken], DiscoverResult], remaining: Callable[[], float]) -> None:
         self._ask = ask
+        self._remaining = remaining
         self._over = CancelToken()
         #: Not an Event, whose lock an interrupt of the main thread could leave held.
         self._outcome: "queue.SimpleQueue[Union[DiscoverResult, BaseException]]" = queue.SimpleQueue()
-        #: Cancelled when the answer has arrived.
+        #: Cancelled when the answer has arrived, and no answer to the handshake behind it.
         self.answered = CancelToken()
 
     def start(self, workers: Workers) -> None:
-        """Start the thread, which ends with the answer or with :meth:`abandon`."""
+        """Start the thread, which ends with :meth:`abandon`, or soon after the answer."""
         workers.spawn(self._run)
 
     def _run(self) -> None:
+        begun = time.monotonic()
         try:
             self._outcome.put(self._ask(self._over))
         except BaseException as error:  # SystemExit of a user's hook as well: the caller waits for it
             self._outcome.put(error)
-        else:
+            return
+        # A server of both eras that was slow finds the handshake behind the probe, and once it accepts that, the connection is
+        # one of the handshake era for it. So the answer to the handshake decides, if it comes soon.
+        slow = min(max(_SHORTEST_GRACE, (time.monotonic() - begun) / 4), _LONGEST_GRACE)
+        if not self._over.wait(min(slow, self._remaining() / 2)):
             self.answered.cancel("the server has answered without a handshake")
 
     def wait(self, timeout: float) -> DiscoverResult:
