@@ -222,6 +222,30 @@ run(react)"""
     assert child.saw == ["start", "server/discover", "initialize", "tools/call"]
 
 
+@pytest.mark.parametrize("pause, probe_timeout", [(0, 0.2), (0.5, 0.2), (0, 1)])
+def test_the_answer_to_the_handshake_decides_for_a_slow_server_of_both_eras(child, pause, probe_timeout):
+    # As one of the official TypeScript SDK, for which the connection is of the handshake era once it has accepted that.
+    body = """
+import time
+held, begun = [], []
+def react(message):
+    if message["method"] == "server/discover" and not begun:
+        held.append(message)
+    elif message["method"] == "initialize":
+        modern(held[0])
+        time.sleep(given["pause"])
+        begun.append(message)
+        legacy(message)
+    elif begun and message["method"] != "server/discover":
+        legacy(message)
+    else:
+        refuse(message, -32601)
+run(react)"""
+    with child.connect(body, {"discovered": discovered(), "pause": pause}, probe_timeout=probe_timeout) as client:
+        assert works(client) and client.era == "legacy"  # ERA-06
+    assert child.saw == ["start", "server/discover", *HANDSHAKE, "tools/call"]
+
+
 def test_the_refusal_of_the_handshake_is_raised_unchanged(child):
     with pytest.raises(mcplite.MethodNotFound):
         child.connect("run(lambda message: refuse(message, -32601))").open()
