@@ -175,7 +175,7 @@ def _compile_decoder(cls: Type[Marked], own: bool) -> Convert:
         hint, name = hints[field.name], wire_name(field)
         kept = _unwrap(hint)
         shape = dict if kept is Any else get_origin(kept) or kept
-        decorates = name in _DECORATION and field.default is None and not own
+        decorates = name in _DECORATION and name not in cls._meant and field.default is None and not own
         read = _reader(hint, f"{title}.{name}", own, decorates)
         if name in _SCHEMAS and not own:
             plan[name] = (field.name, None, _schema_reader(read))

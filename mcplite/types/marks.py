@@ -4,7 +4,7 @@ A field without a mark exists in all revisions under its camelCase name; ``wire(
 :mod:`.base`, since the codec reads the marks and the base class uses the codec.
 """
 
-from typing import Any, ClassVar, Optional
+from typing import Any, ClassVar, FrozenSet, Optional
 
 from ..revisions import Revision
 from .records import MISSING, Record, RecordField
@@ -20,6 +20,8 @@ class Marked(Record):
 
     #: Called with a revision, the attributes of an instance and its JSON object, which it changes.
     _finish: ClassVar[Any] = None
+    #: Members, by their names on the wire, that mean something in this class, and only hint in others.
+    _meant: ClassVar[FrozenSet[str]] = frozenset()
     #: Called with a JSON object; returns the one to read in its place.
     _adapt: ClassVar[Any] = None
     #: Called with a JSON object; reads it as one of the classes of a union, of which this is the first.

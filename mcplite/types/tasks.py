@@ -73,6 +73,7 @@ class DetailedTask(Model):
     """
 
     _finish = staticmethod(_finish_task)
+    _meant = frozenset({"ttlMs"})  # None says that the task is kept without limit
     _adapt = staticmethod(_adapt_task)
     task_id: str
     status: str

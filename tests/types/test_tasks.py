@@ -66,7 +66,7 @@ def test_a_result_says_whether_the_request_became_a_task():
 
 @pytest.mark.parametrize("wire, message", [
     ({}, "CreateTaskResult: the member 'task' is missing"), ({"task": {}}, "DetailedTask: the member 'taskId' is missing"),
-    ({"task": {**OLD, "createdAt": 5}}, "DetailedTask.createdAt: expected a string"),
+    ({"task": {**OLD, "ttl": "x"}}, "DetailedTask.ttlMs: expected an integer"),
     ({**NEW, "status": 5}, "DetailedTask.status"),
 ])
 def test_what_is_no_task_is_named(wire, message):

@@ -115,6 +115,8 @@ class InputRounds:
 
     def _read(self, result: Dict[str, Any], method: str, revision: Revision) -> Any:
         requests, state = result.get("inputRequests"), result.get("requestState")
+        if requests == []:
+            requests = None  # as PHP writes an empty object
         if method not in revision.asking_methods:
             raise ProtocolError(f"{self._name} answered {method!r} with questions, which are allowed only"
                                 f" for {', '.join(sorted(revision.asking_methods))}", result)
@@ -135,8 +137,8 @@ class InputRounds:
         :raises ProtocolError: one is not.
         """
         for key, request in requests.items():
-            if not isinstance(request, dict) or not isinstance(request.get("method"), str) or not isinstance(
-                    request.get("params", {}), dict):
+            if not isinstance(request, dict) or not isinstance(request.get("method"), str) or type(
+                    request.get("params", {})) is not dict and request["params"] != []:  # as PHP writes an empty object
                 raise ProtocolError(f"{self._name} gave an input request {key[:100]!r} that is not a request", raw)
 
     def answers(self, requests: Mapping[str, Any], revision: Revision, cancel: Optional[CancelToken]) -> Dict[str, Any]:
@@ -165,7 +167,8 @@ class InputRounds:
                 token.check()  # no further handler runs after a failure or a cancellation
                 # With the caller's context variables, as if the caller answered. Handlers that run at the same time need
                 # a copy each.
-                outcomes[key] = context.copy().run(self._answer, request["method"], request.get("params", {}), revision, token)
+                params = request.get("params") or {}
+                outcomes[key] = context.copy().run(self._answer, request["method"], params, revision, token)
             except Exception as error:
                 outcomes[key] = error
                 token.cancel("another answer is missing")

@@ -83,6 +83,14 @@ def test_a_state_is_returned_unchanged(state):
         assert script.calls[1]["requestState"] == state  # MRTR-24, MRTR-25
 
 
+def test_an_empty_array_is_an_empty_object():
+    # as PHP writes it
+    asked = {"q": {"method": "roots/list", "params": []}}
+    with Script(asking([], "s1"), asking(asked), DONE) as script, script.connect(roots=[]) as client:
+        assert call(client).text == "done"
+        assert [one.get("inputResponses") for one in script.calls][2] == {"q": {"roots": []}}
+
+
 def test_without_a_state_none_is_returned():
     with Script(asking({"q": elicit()}, "s1"), asking({"r": elicit()}), DONE) as script:
         with script.connect(elicitation_handler=named) as client:
@@ -146,7 +154,7 @@ def test_questions_of_other_methods_are_errors(use):
     asking([elicit()]), asking(3),
     asking({"q": None}), asking({"q": "elicit"}), asking({"q": []}), asking({"q": {}}), asking({"q": {"params": {}}}),
     asking({"q": {"method": 3}}), asking({"q": {"method": "roots/list", "params": None}}),
-    asking({"q": {"method": "roots/list", "params": []}}), asking({"q": elicit(), "r": 1}),
+    asking({"q": {"method": "roots/list", "params": [1]}}), asking({"q": elicit(), "r": 1}),
     asking(state=3), asking(state={}), asking({"q": elicit()}, ["s1"]), asking(state=False),
 ], ids=repr)
 def test_malformed_questions_are_errors(result):
