@@ -231,16 +231,9 @@ def _compile_decoder(cls: Type[Marked], own: bool) -> Convert:
     return run
 
 
-@functools.lru_cache(maxsize=None)
-def decoder(cls: Any) -> Convert:
-    """Return the function that reads one class, as another side sends it."""
-    return _compile_decoder(cls, False)
-
-
-@functools.lru_cache(maxsize=None)
-def own_decoder(cls: Any) -> Convert:
-    """Return the function that reads one class, as an author of this side writes it."""
-    return _compile_decoder(cls, True)
+#: Return the function that reads one class: as another side sends it, and as an author of this side writes it.
+decoder: Callable[[Any], Convert] = functools.lru_cache(maxsize=None)(functools.partial(_compile_decoder, own=False))
+own_decoder: Callable[[Any], Convert] = functools.lru_cache(maxsize=None)(functools.partial(_compile_decoder, own=True))
 
 
 def _reader(hint: Any, where: str, own: bool, decorates: bool = False) -> Convert:
@@ -257,7 +250,7 @@ def _reader(hint: Any, where: str, own: bool, decorates: bool = False) -> Conver
         return _spared(_reader(hint, where, own))
     read_any = getattr(next(iter(get_args(hint)), None), "_read_any", None)
     if get_origin(hint) is Union and read_any is not None:
-        return functools.partial(read_any, read=own_decoder) if own else read_any  # type: ignore[no-any-return]
+        return functools.partial(read_any, read=own_decoder) if own else read_any
     if get_origin(hint) is list:
         each = _reader(get_args(hint)[0], where + "[]", own)
 
