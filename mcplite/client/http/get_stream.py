@@ -24,7 +24,7 @@ _SLICE_SECONDS = 1.0
 #: more often to keep a stream alive.
 _SILENT_SECONDS = 300.0
 #: Seconds that the beginning of a session waits for the stream: some servers begin their response with the first event only.
-_START_SECONDS = 0.2
+_START_SECONDS = 0.1
 #: Seconds of a stream without a message after which its end shows no fault of the server.
 _STEADY_SECONDS = 5.0
 #: Seconds between two streams at least, and at most where a server ends each of them at once. One that says how long to wait
