@@ -6,16 +6,19 @@ on which thread a handler runs.
 
 from __future__ import annotations
 
+import copy
 import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union, get_args
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from .. import types
 from ..errors import USER_REJECTED, Cancelled, InternalError, InvalidParams, MethodNotFound, ProtocolError, RemoteError
 from ..protocol import codec
 from ..protocol.methods import RESOURCE_UPDATED
+from ..protocol.show import quoted
 from ..revisions import Revision
 from ..rpc.forks import new_lock
 from ..rpc.tracing import ERROR, WARNING, PeerLog, get_logger
+from ..types.content import as_block
 
 # What answers a question is loaded with the first one.
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ _Notify = Optional[Callable[[Dict[str, Any]], object]]
 _MAX_EXPECTED = 1000
 #: Characters of the id of a URL question; a longer one is not remembered.
 _MAX_IDENTITY = 1024
+_ACTIONS = ("accept", "decline", "cancel")
 
 
 class Handlers:
@@ -207,17 +211,12 @@ class Handlers:
         answer = self._run("sampling", lambda: sample(request))
         if answer is None or (isinstance(answer, types.ElicitResult) and answer.action != "accept"):
             raise RemoteError("User rejected sampling request", code=USER_REJECTED)  # SAMP-16
-        if isinstance(answer, str):
-            answer = types.TextContent(answer)
-        if isinstance(answer, (types.PromptMessage, types.SamplingMessage)):
-            answer = types.CreateMessageResult(role=answer.role, content=answer.content, model="unknown")
-        elif _is_content(answer):
-            answer = types.CreateMessageResult(role="assistant", content=answer, model="unknown")
-        if not isinstance(answer, types.CreateMessageResult):
-            self._failures.log(_log, ERROR, "the sampling handler returned %s; use CreateMessageResult, content or a str",
-                               type(answer).__name__)
-            raise InternalError("the client's sampling handler failed")
-        return codec.encode(answer, revision)  # type: ignore[no-any-return]
+        try:
+            return codec.encode(_sampled(answer), revision)  # type: ignore[no-any-return]
+        except (ProtocolError, TypeError) as error:
+            self._failures.log(_log, ERROR, "the sampling handler returned %s: %s; use CreateMessageResult, content or a str",
+                               type(answer).__name__, error)
+            raise InternalError("the client's sampling handler failed") from error
 
     def roots(self) -> List[types.Root]:
         """Return the current roots.
@@ -312,9 +311,15 @@ class Handlers:
             return types.ElicitResult("cancel")
         if isinstance(answer, Mapping):
             return types.ElicitResult("accept", dict(answer))
-        if not isinstance(answer, types.ElicitResult) or answer.action not in ("accept", "decline", "cancel"):
+        if isinstance(answer, str) and answer in _ACTIONS:
+            return types.ElicitResult(answer)
+        if not isinstance(answer, types.ElicitResult) or answer.action not in _ACTIONS:
             self._failures.log(_log, ERROR, "the elicitation handler returned %s; use accept(...), decline() or cancel()",
                                type(answer).__name__)
+            raise InternalError("the client's elicitation handler failed")
+        if answer.content is not None and not isinstance(answer.content, Mapping):
+            self._failures.log(_log, ERROR, "the elicitation handler returned accept(%s); use accept({...}), a dict with the"
+                               " fields of the form", quoted(answer.content))
             raise InternalError("the client's elicitation handler failed")
         return answer
 
@@ -349,10 +354,37 @@ class Handlers:
             raise InternalError(f"the client's {what} handler failed") from error
 
 
-def _is_content(answer: Any) -> bool:
-    kinds = get_args(types.Content)
-    items = answer if isinstance(answer, (list, tuple)) else [answer]
-    return bool(items) and all(isinstance(item, kinds) for item in items)
+def _sampled(answer: Any) -> types.CreateMessageResult:
+    """Return the result that a sampling handler returned: itself, a message, content, or the JSON object of one of them.
+
+    :raises ProtocolError, TypeError: it is none of these, or not valid.
+    """
+    if isinstance(answer, dict) and "role" in answer and "content" in answer:
+        members = dict(answer)
+        result = types.CreateMessageResult(members.pop("role"), members.pop("content"), members.pop("model", "unknown"))
+        rest = codec.decode_own(types.CreateMessageResult, {"role": "", "content": [], "model": "", **members})
+        result.stop_reason, result.meta = rest.stop_reason, rest.meta
+    elif isinstance(answer, types.CreateMessageResult):
+        result = copy.copy(answer)
+    elif isinstance(answer, (types.PromptMessage, types.SamplingMessage)):
+        result = types.CreateMessageResult(answer.role, answer.content, "unknown")
+    else:
+        result = types.CreateMessageResult("assistant", answer, "unknown")
+    given: Any = result.content
+    result.content = [_block(item) for item in (given if isinstance(given, (list, tuple)) else [given])]
+    if not result.content:
+        raise TypeError("it has no content")
+    for member, value in (("role", result.role), ("model", result.model)):
+        if not isinstance(value, str):
+            raise TypeError(f"its {member} must be a text, not {quoted(value)}")
+    return result
+
+
+def _block(item: Any) -> Any:
+    block = as_block(item)
+    if block is None:
+        raise TypeError(f"{quoted(item)} is no content")
+    return block
 
 
 def _content_problem(messages: Sequence[types.SamplingMessage]) -> Optional[str]:
@@ -380,21 +412,35 @@ def _check_url(request: types.ElicitRequest) -> None:
         raise InvalidParams("only absolute http and https URLs can be shown to the user")
 
 
-def checked_roots(roots: Sequence[Union[str, "os.PathLike[str]", types.Root]]) -> List[types.Root]:
+def checked_roots(roots: Any) -> List[types.Root]:
     """Return roots as objects.
 
-    :raises TypeError: they are one string.
+    :param roots: paths, URIs, :class:`Root` objects or their JSON objects, in a list; or a whole ``ListRootsResult``.
+    :raises TypeError: they are no list, or one of them is none of these.
     :raises ValueError: one is not a file.
     """
-    if isinstance(roots, (str, bytes)):
-        raise TypeError("roots is a list of paths or file:// URIs, not one string")
+    if isinstance(roots, types.ListRootsResult):
+        roots = roots.roots
+    if isinstance(roots, (str, bytes, os.PathLike, types.Root, Mapping)) or not isinstance(roots, Iterable):
+        raise TypeError(f"roots is a list of paths or file:// URIs, not one {_ONE_ROOT.get(type(roots), 'value')}: write"
+                        f" roots=[{quoted(roots)}]")
     from ..protocol.paths import check_root_uri, file_uri
 
     checked: List[types.Root] = []
     for root in roots:
+        if isinstance(root, Mapping):
+            try:
+                root = codec.decode_own(types.Root, dict(root))
+            except ProtocolError as error:
+                raise TypeError(f"a root is a path, a file:// URI or a Root: {error}") from error
         if not isinstance(root, types.Root):
-            text = os.fspath(root)
+            if not isinstance(root, (str, bytes, os.PathLike)):
+                raise TypeError(f"a root is a path, a file:// URI or a Root, not {quoted(root)}")
+            text = os.fsdecode(root)
             root = types.Root(uri=text if "://" in text else file_uri(text))
         check_root_uri(root.uri)
         checked.append(root)
     return checked
+
+
+_ONE_ROOT = {str: "string", bytes: "string", types.Root: "root"}

@@ -9,8 +9,11 @@ import re
 import reprlib
 from typing import Any, List, Mapping, Optional, Tuple
 
-__all__ = ["Option", "OptionText", "abridged", "one_line", "printable", "quoted", "shown", "worded"]
+__all__ = ["Option", "OptionText", "abridged", "json_words", "one_line", "printable", "quoted", "shown", "worded"]
 
+_WORDS = {"True": "true", "False": "false", "None": "null"}
+#: A string in a repr, which may be cut off, or a whole word.
+_QUOTED_OR_WORD = r"""'(?:[^'\\]|\\.)*(?:'|\Z)|"(?:[^"\\]|\\.)*(?:"|\Z)|\w+"""
 _UNPRINTABLE = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]"
 
 
@@ -18,6 +21,16 @@ def quoted(value: Any, most: int = 80) -> str:
     """Return a value as errors quote it: its ``repr``, of at most *most* characters."""
     text = repr(value[:most] if type(value) is str else value)
     return text if len(text) <= most else text[:most - 3] + "..."
+
+
+def json_words(text: str) -> str:
+    """Return the text of an error for a model with JSON's words for Python's: ``true`` for ``True``, ``null`` for ``None``.
+
+    :param text: quotes values by their ``repr``; what stands in quotation marks there is left as it is.
+    """
+    if "True" not in text and "False" not in text and "None" not in text:
+        return text
+    return re.sub(_QUOTED_OR_WORD, lambda found: _WORDS.get(found.group(), found.group()), text)
 
 
 def abridged(value: Any) -> str:

@@ -18,6 +18,8 @@ def mount(hub: Server, other: Any, prefix: str = "", tool: Optional[Callable[[st
 
     :raises RegistrationError: it cannot be mounted.
     """
+    if not isinstance(prefix, str) or tool is not None and not callable(tool):
+        raise RegistrationError(f"mount takes prefix= as a text and tool= as a function, not {prefix!r} and {tool!r}")
     providers = hub.registry.providers
     if prefix and any(getattr(provider, "names").prefix == prefix for provider in providers):
         raise RegistrationError(f"another server is mounted with prefix={prefix!r} already; choose another one")

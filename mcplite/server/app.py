@@ -28,7 +28,19 @@ from ..rpc.peer import Peer
 from ..version import __version__
 from .catalog.capabilities import read_capabilities
 from .catalog.catalog import Catalog, Description
-from .catalog.checks import bearer_auth, check_options, checked_extensions, checked_hints, decoded_icons
+from .catalog.checks import (
+    bearer_auth,
+    check_options,
+    checked_extensions,
+    checked_function,
+    checked_hints,
+    checked_icons,
+    checked_list,
+    checked_middleware,
+    checked_object,
+    checked_text,
+    checked_uri,
+)
 from .catalog.entries import completer, directory_entries, prompt_arguments, prompt_entry, resource_entry, tool_entry
 from .catalog.provider import MountableClient
 from .catalog.registry import Registry, TemplateEntry, check_name
@@ -135,19 +147,24 @@ class Server:
                  auth: "Union[None, BearerAuth, Verifier]" = None, trusted_patterns: bool = False, on_duplicate: str = "error",
                  debug: Union[None, bool, str] = None, capabilities: Optional[Mapping[str, Any]] = None,
                  tasks: "Optional[TaskRunner]" = None, on_subscribe: Optional[Callable[[str, int], object]] = None) -> None:
-        check_name("server", name)
-        check_options(page_size, era, on_duplicate)
+        name = check_name("server", checked_text(name, "the server", "name"))
+        what = f"server {name!r}"
+        check_options(what, page_size, era, on_duplicate, limits, cache, lifespan, tasks, on_roots_changed=on_roots_changed,
+                      on_subscribe=on_subscribe)
         #: The registered tools, resources, prompts, completions and methods.
         self.registry = Registry(lambda kind: self.runtime.list_changed(kind, always=False), on_duplicate)
         flags, named = read_capabilities(capabilities)
         described = Description(
-            types.Implementation(name=name, version=version or __version__, title=title, description=description,
-                           website_url=website_url, icons=decoded_icons(icons)),
-            instructions, experimental, checked_extensions(extensions), flags)
+            types.Implementation(
+                name=name, version=checked_text(version, what, "version") or __version__,
+                title=checked_text(title, what, "title"), description=checked_text(description, what, "description"),
+                website_url=checked_text(website_url, what, "website_url"), icons=checked_icons(icons, what)),
+            checked_text(instructions, what, "instructions"), checked_object(experimental, what, "experimental"),
+            checked_extensions(extensions, what), flags)
         spoken = [revision for revision in REVISIONS if era is None or revision.modern == (era == "modern")]
         limits = limits or Limits()
-        catalog = Catalog(self.registry, described, spoken, page_size, limits.uri, middleware, cache,
-                          checked_hints(cache_lists or {}))
+        catalog = Catalog(self.registry, described, spoken, page_size, limits.uri,
+                          checked_middleware(middleware, what), cache, checked_hints(cache_lists or {}))
         #: What sessions, endpoints and transports share.
         self.runtime = Runtime(
             catalog, limits, None if lifespan is None else functools.partial(lifespan, self),
@@ -155,7 +172,7 @@ class Server:
         self._trusted_patterns, self.runtime.task_runner = trusted_patterns, tasks
         if on_subscribe is not None:
             self.runtime.count_subscriptions(on_subscribe)
-        for kind in (*declare, *named):
+        for kind in (*checked_list(declare, what, "declare", "['tools']"), *named):
             self.registry.declare(kind)
 
     @property
@@ -175,7 +192,7 @@ class Server:
 
     @instructions.setter
     def instructions(self, text: Optional[str]) -> None:
-        self.runtime.catalog.change_description(instructions=text)
+        self.runtime.catalog.change_description(instructions=checked_text(text, f"server {self.name!r}", "instructions"))
 
     @property
     def limits(self) -> Limits:
@@ -325,9 +342,10 @@ class Server:
         :param scopes: required of callers over HTTP to read it, or to be notified of its changes.
         :raises RegistrationError: the URI is not valid or taken, or its variables are not the function's parameters.
         """
+        uri = checked_uri(uri, "add_resource")
         compiled = compile_function(function, name=name, description=description, kind="resource",
                                     trusted_patterns=self._trusted_patterns)
-        resource = types.Resource(uri=uri, name=name or compiled.name, title=title, description=compiled.description, size=size,
+        resource = types.Resource(uri=uri, name=compiled.name, title=title, description=compiled.description, size=size,
                             mime_type=mime_type, annotations=annotations, icons=icons, meta=meta)  # type: ignore[arg-type]
         entry = resource_entry(compiled, resource, cache, scopes)
         self.registry.add("templates" if isinstance(entry, TemplateEntry) else "resources", entry.name, entry)
@@ -364,9 +382,10 @@ class Server:
         """
         from .catalog.directory import Directory
 
+        uri = checked_uri(uri, "add_directory")
         directory = Directory(uri, path, self.limits.file_bytes, list_files, watch, hidden)
-        template = types.ResourceTemplate(uri_template="", name=name or directory.name, title=title,
-                                    description=description or f"Files below {uri}")
+        template = types.ResourceTemplate(uri_template="", name=directory.name if name is None else name, title=title,
+                                    description=f"Files below {uri}" if description is None else description)
         for entry in directory_entries(directory, template, list_files > 0, scopes):
             self.registry.add("templates" if isinstance(entry, TemplateEntry) else "resources", entry.name, entry)
         if watch:
@@ -419,6 +438,7 @@ class Server:
         :param scopes: required of callers over HTTP to get it.
         :raises RegistrationError: the function cannot be served, or the name is taken.
         """
+        name = checked_text(name, "a prompt", "name")
         declared, schema = prompt_arguments(arguments, name or name_of(function))
         compiled = compile_function(function, name=name, description=description, input_schema=schema, kind="prompt",
                                     trusted_patterns=self._trusted_patterns)
@@ -444,6 +464,9 @@ class Server:
         :param resource: the template, as it was registered; None for a prompt.
         :raises RegistrationError: not exactly one of *prompt* and *resource*, or there is a completer already.
         """
+        for member, value in (("argument", argument), ("prompt", prompt), ("resource", resource)):
+            if value is not None and not isinstance(value, str) or value is argument and not value:
+                raise RegistrationError(f"completion: {member}= must be a text, not {value!r}")
         if (prompt is None) == (resource is None):
             raise RegistrationError("completion needs prompt='name' or resource='template', not both")
 
@@ -507,19 +530,22 @@ class Server:
 
         :param method: of the protocol, or an extension's.
         :param handler: gets the params as JSON and the context; None as its result is sent as an empty object.
-        :raises RegistrationError: *method* is not a text, or part of the handshake.
+        :raises RegistrationError: *method* is not a text, or part of the handshake, or the handler cannot be called.
         """
         if not isinstance(method, str) or not method or method in ("initialize", "ping"):
             raise RegistrationError(f"{method!r} cannot be handled: 'initialize' and 'ping' belong to the library")
-        self.registry.add_method(method, handler)
+        self.registry.add_method(method, checked_function(handler, f"the method {method!r}"))
 
     def add_notification(self, method: str, handler: Callable[[Dict[str, Any], Optional[LegacySession]], object]) -> None:
         """Call ``handler(params, session)`` on a worker thread for each notification *method*.
 
         :param method: of the notification.
         :param handler: gets the params as JSON, and the session; None for a notification outside of a session.
+        :raises RegistrationError: *method* is not a text, or the handler cannot be called.
         """
-        self.registry.add_notification(method, handler)
+        if not isinstance(method, str) or not method:
+            raise RegistrationError(f"add_notification needs the name of a notification, a text, not {method!r}")
+        self.registry.add_notification(method, checked_function(handler, f"the notification {method!r}"))
 
     def logging_handler(self, level: int = 0) -> "logging.Handler":
         """Return a ``logging.Handler`` that forwards Python log records to the client.

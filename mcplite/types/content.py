@@ -246,3 +246,25 @@ _KINDS: Dict[str, Type[Model]] = {
     for cls in (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource, ToolUseContent,
                 ToolResultContent)
 }
+
+
+def as_block(value: Any) -> Any:
+    """Return the content block that *value* is or stands for: a text, an Image or Audio, or the JSON object of a block.
+
+    :returns: None if it stands for none, such as an object whose ``type`` is of no kind of content.
+    :raises ProtocolError: it is the JSON object of a kind of content, and not valid.
+    """
+    if isinstance(value, Model):
+        return value if isinstance(value, _BLOCKS) else None
+    if isinstance(value, str):
+        return TextContent(value)
+    if isinstance(value, dict):
+        kind = value.get("type")
+        cls = _KINDS.get(kind) if isinstance(kind, str) else None
+        return None if cls is None else decoder(cls)(value)
+    make = getattr(type(value), "content", None)
+    made = make(value) if callable(make) else None
+    return made if isinstance(made, _BLOCKS) else None
+
+
+_BLOCKS = (*_KINDS.values(), UnknownContent)

@@ -1,10 +1,10 @@
 """Prompts, their messages, and completion."""
 
-from typing import Any, Dict, List, Optional, Protocol, Union
+from typing import Any, Dict, List, Optional, Protocol, Sequence, Union
 
 from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
 from .base import Model
-from .content import AudioContent, Content, Icon, ImageContent, TextContent
+from .content import AudioContent, Content, Icon, ImageContent, as_block
 from .display import Displayed, plain_text
 from .marks import wire
 from .records import record
@@ -105,21 +105,28 @@ class Media(Protocol):
         """Return the content block."""
 
 
-def user(content: Union[str, Content, Media]) -> PromptMessage:
+def user(content: "Union[str, Content, Media, Dict[str, Any], Sequence[Union[str, Content, Media, Dict[str, Any]]]]"
+         ) -> PromptMessage:
     """Return a message of the user, for prompts and for sampling.
 
-    :param content: a text, a content block, or an ``mcplite.Image`` or ``mcplite.Audio``.
+    :param content: a text, a content block or its JSON object, or an ``mcplite.Image`` or ``mcplite.Audio``; or a list of
+        those, which becomes one message for each in a prompt.
+    :raises ProtocolError: a JSON object is of a kind of content, and not valid.
     """
     return PromptMessage("user", _block(content))
 
 
-def assistant(content: Union[str, Content, Media]) -> PromptMessage:
-    """Return a message of the assistant, for prompts and for sampling; see :func:`user`."""
+def assistant(content: "Union[str, Content, Media, Dict[str, Any], Sequence[Union[str, Content, Media, Dict[str, Any]]]]"
+              ) -> PromptMessage:
+    """Return a message of the assistant, for prompts and for sampling; see :func:`user`.
+
+    :raises ProtocolError: as for :func:`user`.
+    """
     return PromptMessage("assistant", _block(content))
 
 
 def _block(content: Any) -> Any:
-    if isinstance(content, str):
-        return TextContent(content)
-    media = getattr(content, "content", None)  # blocks with a member of this name have data in it
-    return media() if callable(media) else content
+    if isinstance(content, (list, tuple)):
+        return [_block(item) for item in content]
+    block = as_block(content)
+    return content if block is None else block

@@ -1,4 +1,5 @@
 import logging
+import pathlib
 import threading
 
 import pytest
@@ -14,6 +15,7 @@ from mcplite.types import (
     ElicitResult,
     ImageContent,
     Implementation,
+    ListRootsResult,
     Root,
     SamplingMessage,
     TextContent,
@@ -112,7 +114,7 @@ def test_a_question_of_another_revision_is_an_unknown_method(revision):
     ({"name": "Ada", "age": None}, {"action": "accept", "content": {"name": "Ada"}}),
     (mcplite.decline(), {"action": "decline"}),
     (mcplite.cancel(), {"action": "cancel"}),
-    (None, {"action": "cancel"}),
+    (None, {"action": "cancel"}), ("decline", {"action": "decline"}),
     (ElicitResult("decline", {"name": "secret"}), {"action": "decline"}),
 ])
 def test_results_of_a_form_handler(returned, sent):
@@ -144,7 +146,7 @@ def test_all_defaults_are_filled_in():
 
 @pytest.mark.parametrize("returned", [
     {"age": 3}, {"name": 3}, {"name": "Ada", "age": "old"}, {"name": "Ada", "age": True}, 3, "Ada", ["Ada"],
-    ElicitResult("maybe"),
+    ElicitResult("maybe"), mcplite.accept("Ada"), mcplite.accept([("name", "Ada")]), mcplite.accept(5), True,
 ])
 def test_a_bad_answer_is_logged_and_not_sent(returned, caplog):
     with pytest.raises(InternalError) as caught:
@@ -305,6 +307,10 @@ TEXT = {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model":
     (mcplite.assistant("hi"), TEXT),
     (SamplingMessage("assistant", TextContent("hi")), TEXT),
     (CreateMessageResult("assistant", TextContent("hi"), "gpt", "endTurn"), {**TEXT, "model": "gpt", "stopReason": "endTurn"}),
+    (["hi"], TEXT), ({"type": "text", "text": "hi"}, TEXT), ({"role": "assistant", "content": "hi"}, TEXT),
+    ({**TEXT, "model": "gpt"}, {**TEXT, "model": "gpt"}), (mcplite.assistant([{"type": "text", "text": "hi"}]), TEXT),
+    (CreateMessageResult("assistant", "hi", "unknown"), TEXT), (CreateMessageResult("assistant", ["hi"], "unknown"), TEXT),
+    (mcplite.Image(b"GIF8"), {**TEXT, "content": {"type": "image", "data": "R0lGOA==", "mimeType": "image/gif"}}),
     (ImageContent("aGk=", "image/png"),
      {**TEXT, "content": {"type": "image", "data": "aGk=", "mimeType": "image/png"}}),
     ([TextContent("a"), TextContent("b")],
@@ -380,7 +386,10 @@ def test_a_model_may_use_tools():
     assert sent["content"] == {"type": "tool_use", "id": "1", "name": "t", "input": {}}
 
 
-@pytest.mark.parametrize("returned", [3, {"role": "assistant"}, [], [3], mcplite.accept({})])
+@pytest.mark.parametrize("returned", [
+    3, {"role": "assistant"}, [], [3], mcplite.accept({}), {"type": "text"}, {"type": "else"}, b"hi", True,
+    CreateMessageResult(5, "hi", "m"), CreateMessageResult("assistant", "hi", None), CreateMessageResult("assistant", 5, "m"),
+])
 def test_an_invalid_result_of_a_sampling_handler_is_logged(returned, caplog):
     with pytest.raises(InternalError):
         sample(lambda request: returned)
@@ -419,9 +428,19 @@ def test_other_roots_are_refused_at_once(root):
         roots(lambda: [root])
 
 
-def test_a_single_string_is_not_a_list_of_roots():
-    with pytest.raises(TypeError, match="list"):
-        Handlers(roots="file:///a")
+@pytest.mark.parametrize("given", [
+    "file:///a", b"/a", pathlib.PurePosixPath("/a"), Root("file:///a"), {"uri": "file:///a"}, 5, [5], [{"uri": 5}],
+])
+def test_one_value_is_not_a_list_of_roots(given):
+    with pytest.raises(TypeError, match="list|path"):
+        Handlers(roots=given)
+    with pytest.raises(InternalError):
+        roots(lambda: given)
+
+
+@pytest.mark.parametrize("given", [[b"/a"], [{"uri": "file:///a"}], ListRootsResult([Root("file:///a")]), {"file:///a"}])
+def test_other_forms_of_roots(given):
+    assert roots(given) == roots(lambda: given) == [{"uri": "file:///a"}]
 
 
 def test_a_function_of_roots_that_fails_is_an_internal_error(caplog):

@@ -2,7 +2,7 @@ import pickle
 
 import pytest
 
-from mcplite.protocol.show import Option, OptionText, printable, shown, worded
+from mcplite.protocol.show import Option, OptionText, json_words, printable, shown, worded
 
 
 @pytest.mark.parametrize("url, text", [
@@ -30,3 +30,15 @@ def test_options_are_named_as_python_and_as_a_command_line_spell_them():
     assert worded(ValueError(text), names) == "give --issuer x: see --redirect-uri or unknown="
     assert worded(pickle.loads(pickle.dumps(ValueError(text))), {}) == str(text)
     assert worded(ValueError("issuer= is bad"), names) == "issuer= is bad" and worded(ValueError(), names) == ""
+
+
+@pytest.mark.parametrize("text, words", [
+    ("True is not one of 1, 'b', None", "true is not one of 1, 'b', null"), ("{'a': False}", "{'a': false}"),
+    ("plain", "plain"),
+    ("'None' is not None", "'None' is not null"),
+    ('"True\'s" and \'it\\\'s True\' or True', '"True\'s" and \'it\\\'s True\' or true'),
+    ("Nones, _True, xFalse", "Nones, _True, xFalse"), ("'cut off None", "'cut off None"),
+    ("[None, {'x': True}]", "[null, {'x': true}]"),
+])
+def test_models_read_the_words_of_json(text, words):
+    assert json_words(text) == words

@@ -204,3 +204,88 @@ def test_registering_from_many_threads_while_lists_are_read(connect, server):
         thread.join(20)
     assert sizes == sorted(sizes)
     assert len(client.result("tools/list")["tools"]) == 101
+
+
+# --- options are checked ------------------------------------------------------------------------------
+
+
+class Lazy:
+    def __str__(self):
+        return "text"
+
+
+def plain(server):
+    yield 1
+
+
+@contextlib.asynccontextmanager
+async def needs_a_loop(server):
+    yield 1
+
+
+@contextlib.contextmanager
+def fine(server):
+    yield 1
+
+
+@pytest.mark.parametrize("given, reason", [
+    ({"version": 1.0}, r"server 'x': version= must be a text, not 1.0; write version='1.0'"), ({"version": 2}, "version="),
+    ({"title": 5}, "title="), ({"description": b"x"}, "description="), ({"instructions": 5}, "instructions="),
+    ({"website_url": 5}, "website_url="), ({"icons": "https://x/i.png"}, "icons= takes a list"),
+    ({"icons": {"src": "x"}}, "icons="),
+    ({"experimental": "x"}, "experimental= must be a dict"),
+    ({"experimental": {"a": {1}}}, r"experimental\['a'\]: \{1\} is not"),
+    ({"extensions": ["com.example/x"]}, "extensions= must be a dict"),
+    ({"extensions": {"com.example/x": {"a": object()}}}, "is not JSON"),
+    ({"middleware": lambda context, proceed: proceed()}, r"middleware= takes a list: write middleware=\[function\]"),
+    ({"middleware": [5]}, r"middleware\[0\] must be a function, not 5"),
+    ({"declare": "tools"}, r"declare= takes a list: write decl"),
+    ({"lifespan": plain}, "decorate the function of lifespan= with @contextlib.contextmanager"),
+    ({"lifespan": needs_a_loop}, "no event loop"), ({"lifespan": needs_a_loop.__wrapped__}, "no event loop"),
+    ({"lifespan": fine(None)}, "give the function itself, without calling it"),
+    ({"lifespan": 5}, "lifespan= must be a function"),
+    ({"page_size": "5"}, "page_size must be at least 1"), ({"page_size": True}, "page_size"),
+    ({"limits": {}}, "limits= must be Limits"),
+    ({"cache": 60}, "cache= must be a CacheHint"), ({"cache_lists": 60}, "cache_lists must be a dict"),
+    ({"capabilities": "tools"}, "capabilities must be a dict"),
+    ({"on_roots_changed": 5}, "on_roots_changed= must be a function"),
+    ({"on_subscribe": "x"}, "on_subscribe= must be a function"), ({"tasks": object()}, "tasks= must have a method submit"),
+    ({"state_keys": "x" * 20}, r"write state_keys=\[secret\]"), ({"state_keys": [5]}, "state_keys takes a list of secrets"),
+])
+def test_options_of_a_wrong_type_are_refused_by_name(given, reason):
+    with pytest.raises(RegistrationError, match=reason):
+        Server("x", **given)
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"])
+def test_lazy_texts_of_a_server_are_made_at_once(revision):
+    server = Server(Lazy(), version=Lazy(), title=Lazy(), description=Lazy(), instructions=Lazy(), website_url=Lazy())
+    server.add_tool(lambda: 1, name="f")
+    with mcplite.connect(server, revision=revision) as client:
+        client.list_tools()
+        assert (client.server_info.name, client.server_info.version) == ("text", "text")
+    server.instructions = Lazy()
+    assert server.instructions == "text"
+    with pytest.raises(RegistrationError, match="server 'text': instructions= must be a text, not 5"):
+        server.instructions = 5
+
+
+def test_a_lifespan_that_returns_no_context_manager_says_so():
+    server = Server("x", lifespan=lambda server: plain(server))
+    with pytest.raises(TypeError,
+    match="decorate the function of lifespan= with @contextlib.contextmanager: it returned generator"):
+        server.runtime.enter()
+
+
+@pytest.mark.parametrize("register", [
+    lambda server: server.add_method("com.example/x", 5), lambda server: server.add_notification("x", 5),
+    lambda server: server.add_notification(5, print), lambda server: server.add_resource(5, lambda: "x", name="x"),
+    lambda server: server.add_resource(None, lambda: "x", name="x"), lambda server: server.add_directory(5, "."),
+    lambda server: server.add_directory("file:///x", 5), lambda server: server.add_directory("file:///x", ".", watch="5"),
+    lambda server: server.completion(argument=5, prompt="p"), lambda server: server.completion(argument="a", prompt=5),
+    lambda server: server.mount(Server("y"), prefix=5), lambda server: server.mount(Server("y"), tool=5),
+    lambda server: server.add_directory("file:///x", ".", title=5),
+])
+def test_other_registrations_are_checked_too(register):
+    with pytest.raises(RegistrationError):
+        register(Server("x"))

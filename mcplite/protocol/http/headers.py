@@ -77,6 +77,13 @@ class Headers:
         """The names, in lower case, each once."""
         return iter(self._first)
 
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def keys(self) -> List[str]:
+        """Return the names, in lower case, each once; so ``dict(headers)`` has each with its value."""
+        return list(self._first)
+
     def items(self) -> List[Tuple[str, str]]:
         """Return the names, in lower case, and the values."""
         return list(self._pairs)

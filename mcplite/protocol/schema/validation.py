@@ -11,6 +11,7 @@ import re
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ...errors import RegistrationError
+from ..show import json_words
 from .budget import Budget, BudgetExceeded, check_names, counted, name_patterns
 from .ecma import python_pattern
 from .patterns import MAX_SUBJECT, longest_own_subject, longest_subject, unsafe_repeat
@@ -126,10 +127,10 @@ def _sentence(error: Any, name: str) -> str:
             path += f".{step[:100]}" if path else step[:100]
         else:
             path += f"[{step!r:.100}]"
-    text = _cut(error.message)
+    text = _cut(json_words(error.message))
     if error.context:
         # "Not valid under any of the given schemas" alone does not say what to do.
-        text += f" ({'; or '.join(_cut(inner.message, 100) for inner in error.context[:3])})"
+        text += f" ({'; or '.join(_cut(json_words(inner.message), 100) for inner in error.context[:3])})"
     return f"{path}: {text}" if path else text
 
 

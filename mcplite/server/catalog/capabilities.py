@@ -37,7 +37,10 @@ def read_capabilities(given: Optional[Mapping[str, Any]]) -> Tuple[CapabilityFla
     :param given: in the form of the protocol: ``{"resources": {"subscribe": False}, "logging": False}``.
     :raises RegistrationError: a capability or a flag is unknown, or has another type.
     """
-    given = given or {}
+    given = {} if given is None else given
+    if not isinstance(given, Mapping):
+        raise RegistrationError(f"capabilities must be a dict of dicts, such as {{'tools': {{'listChanged': False}}}}, not"
+                                f" {given!r}")
     for name, value in given.items():
         _check(name, value)
     objects: Dict[str, Dict[str, bool]] = {name: value for name, value in given.items() if isinstance(value, dict)}

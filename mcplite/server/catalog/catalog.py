@@ -4,13 +4,14 @@ Sessions, the HTTP endpoint and the dispatcher use it; :class:`mcplite.Server` f
 """
 
 import copy
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Set, Tuple
 
 from ...protocol import codec, jsonrpc, paging
 from ...protocol.envelope import SERVER_INFO
 from ...protocol.jsonio import encode_json
 from ...revisions import REVISIONS, Revision
 from ...rpc.forks import new_lock
+from ...rpc.tracing import get_logger
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
 from ...types.records import Record, changed, record
 from .capabilities import CapabilityFlags
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Catalog", "Description"]
 
+_log = get_logger(__name__)
 #: How many encoded pages of lists are cached.
 _MOST_PAGES = 256
+#: Entries that cannot be listed and are logged; their names come from providers, too.
+_MOST_LEFT_OUT = 1000
 #: The kinds of entries that requests name.
 _KINDS = {"tools/call": "tools", "prompts/get": "prompts"}
 _TASK_METHODS = frozenset().union(*(revision.task_requests for revision in REVISIONS))
@@ -80,6 +84,8 @@ class Catalog:
         self._page_sizes: Dict[str, int] = {}
         self._pages: Dict[Tuple[str, Optional[str], str, int, bool], Any] = {}
         self._identities: Dict[str, Dict[str, Any]] = {}
+        #: Entries that cannot be listed, of which the log has a line.
+        self._left_out: Set[Tuple[str, str]] = set()
         #: By revision; both threads that miss one make the same.
         self._result_ends: Dict[Revision, str] = {}
 
@@ -225,12 +231,40 @@ class Catalog:
               ) -> jsonrpc.Encoded:
         chosen, after = paging.page(list(entries.items()), cursor, self._page_sizes.get(kind, self.page_size), kind,
                                     key=lambda item: str(item[0]))
-        result: Dict[str, Any] = {key: [codec.encode(entry.listed(revision), revision) for _, entry in chosen]}
+        listed: Dict[str, Any] = {}
+        for name, entry in chosen:
+            try:
+                listed[name] = codec.encode(entry.listed(revision), revision)
+            except Exception as error:  # a provider, or an object that its author has changed, can raise anything
+                self._leave_out(kind, name, error)
+        result = self._finished_page({key: list(listed.values())}, after, kind, revision)
+        page = jsonrpc.Encoded(result)
+        try:
+            page.text  # noqa: B018 - written now, so that one entry that is not JSON does not take the page with it
+        except (TypeError, ValueError):
+            kept = [definition for name, definition in listed.items() if self._can_be_sent(kind, name, definition)]
+            page = jsonrpc.Encoded(self._finished_page({key: kept}, after, kind, revision))
+        return page
+
+    def _finished_page(self, result: Dict[str, Any], after: Optional[str], kind: str, revision: Revision) -> Dict[str, Any]:
         if after is not None:
             result["nextCursor"] = after
-        if revision.modern:
-            result = self.stamp({**result, **self._hint(kind)}, revision)
-        return jsonrpc.Encoded(result)
+        return self.stamp({**result, **self._hint(kind)}, revision) if revision.modern else result
+
+    def _can_be_sent(self, kind: str, name: str, definition: Any) -> bool:
+        try:
+            encode_json(definition)
+        except (TypeError, ValueError) as error:
+            self._leave_out(kind, name, error)
+            return False
+        return True
+
+    def _leave_out(self, kind: str, name: str, error: Exception) -> None:
+        """Log that an entry is not listed, once for each."""
+        if (kind, name) not in self._left_out and len(self._left_out) < _MOST_LEFT_OUT:
+            self._left_out.add((kind, name))
+            _log.error("the %s %.200r is left out of the list, since its definition cannot be sent: %s: %s", kind[:-1], name,
+                       type(error).__name__, error)
 
     # --- targets ------------------------------------------------------------------------------------------
 

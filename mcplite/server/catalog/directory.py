@@ -47,6 +47,11 @@ class Directory:
 
     def __init__(self, uri: str, path: str, limit: int, most: int = 1000, seconds: Optional[float] = None,
                  hidden: bool = False) -> None:
+        numbers = [most] if seconds is None else [most, seconds]
+        usable = isinstance(path, (str, os.PathLike)) and all(type(number) in (int, float) for number in numbers)
+        if not usable:
+            raise RegistrationError(f"add_directory({uri!r}): path= must be a path, and list_files= and watch= numbers, not"
+                                    f" {path!r}, {most!r} and {seconds!r}")
         if most < 0 or (seconds is not None and (seconds <= 0 or not most)):
             raise RegistrationError(f"add_directory({uri!r}): list_files= is 0 or more, and watch= a positive number of seconds"
                                     " for the files that are listed")

@@ -8,11 +8,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 from ... import types
-from ...errors import ProtocolError, RegistrationError
-from ...protocol import codec
+from ...errors import RegistrationError
 from ..functions.function import Function, compile_function
-from .checks import decoded_icons, find_marks, registered_scopes
-from .registry import PromptEntry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta
+from .checks import (
+    check_hint,
+    checked_icons,
+    checked_list,
+    checked_meta,
+    checked_record,
+    checked_size,
+    checked_text,
+    checked_timeout,
+    find_marks,
+    registered_scopes,
+)
+from .registry import PromptEntry, ResourceEntry, TemplateEntry, ToolEntry, check_name
 
 if TYPE_CHECKING:
     from ...protocol.uritemplate import Template
@@ -34,11 +44,16 @@ def tool_entry(function: Function, tool: types.Tool, timeout: Optional[float], s
     :raises RegistrationError: a part of it cannot be used.
     """
     what = f"tool {check_name('tool', tool.name)!r}"
-    if timeout is not None and timeout <= 0:
-        raise RegistrationError(f"{what}: timeout must be positive, not {timeout!r}")
-    if isinstance(tool.annotations, dict):
-        tool.annotations = codec.decode_own(types.ToolAnnotations, tool.annotations)
-    tool.icons, tool.meta = decoded_icons(tool.icons), checked_meta(tool.meta, what)
+    if timeout is not None:
+        timeout = checked_timeout(timeout, what)
+    if tool.title is not None:
+        tool.title = checked_text(tool.title, what, "title")
+    if tool.annotations is not None:
+        tool.annotations = checked_record(types.ToolAnnotations, tool.annotations, what, "annotations")
+    if tool.icons is not None:
+        tool.icons = checked_icons(tool.icons, what)
+    if tool.meta is not None:
+        tool.meta = checked_meta(tool.meta, what)
     if task not in ("forbidden", "optional", "required"):
         raise RegistrationError(f"{what}: task must be 'optional', 'required' or 'forbidden', not {task!r}")
     if task != "forbidden":
@@ -58,9 +73,13 @@ def resource_entry(function: Function, resource: types.Resource, cache: "Optiona
     uri = resource.uri = resource_uri(resource.uri)
     check_name("resource", resource.name)
     what = f"resource {uri!r}"
-    if isinstance(resource.annotations, dict):
-        resource.annotations = codec.decode_own(types.Annotations, resource.annotations)
-    resource.icons, resource.meta = decoded_icons(resource.icons), checked_meta(resource.meta, what)
+    resource.title = checked_text(resource.title, what, "title")
+    resource.mime_type, resource.size = checked_text(resource.mime_type, what, "mime_type"), checked_size(resource.size, what)
+    if resource.annotations is not None:
+        resource.annotations = checked_record(types.Annotations, resource.annotations, what, "annotations")
+    resource.icons, resource.meta = checked_icons(resource.icons, what), checked_meta(resource.meta, what)
+    if cache is not None:
+        check_hint(cache, f"{what}: cache=")
     needed = registered_scopes(scopes, what)
     if "{" in uri:
         pattern = _pattern(function, uri, what)
@@ -114,9 +133,12 @@ def directory_entries(directory: "Directory", template: types.ResourceTemplate, 
     from ...protocol.uris import normal_uri
     from ...protocol.uritemplate import Template
 
+    what = f"directory {directory.uri!r}"
     pattern = Template(directory.uri + "{+path}")
     template.uri_template = pattern.text
-    needed = registered_scopes(scopes, f"directory {directory.uri!r}")
+    for member in ("name", "title", "description"):
+        setattr(template, member, checked_text(getattr(template, member), what, member))
+    needed = registered_scopes(scopes, what)
     root = compile_function(directory.read_root, name=template.name, kind="resource")
     reader = compile_function(directory.read, name=template.name, kind="resource")
     entries: List[Union[ResourceEntry, TemplateEntry]] = [
@@ -138,11 +160,14 @@ def prompt_entry(function: Function, prompt: types.Prompt, scopes: Scopes) -> Pr
     """
     what = f"prompt {check_name('prompt', prompt.name)!r}"
     if prompt.arguments is None:
-        titles = function.titles()
-        prompt.arguments = [types.PromptArgument(name=parameter, required=required, description=text, title=titles[parameter])
-                            for parameter, required, text in function.parameters]
+        titles, said = function.titles(), function.written_as_json()
+        prompt.arguments = [
+            types.PromptArgument(name=parameter, required=required, title=titles[parameter],
+                                 description=" ".join(filter(None, (text, said.get(parameter)))) or None)
+            for parameter, required, text in function.parameters]
     prompt.description, prompt.arguments = function.description, prompt.arguments or None
-    prompt.icons, prompt.meta = decoded_icons(prompt.icons), checked_meta(prompt.meta, what)
+    prompt.title = checked_text(prompt.title, what, "title")
+    prompt.icons, prompt.meta = checked_icons(prompt.icons, what), checked_meta(prompt.meta, what)
     return PromptEntry(prompt, function, registered_scopes(scopes, what))
 
 
@@ -156,12 +181,10 @@ def prompt_arguments(given: Optional[Sequence[Union[types.PromptArgument, Dict[s
     """
     if given is None:
         return None, None
-    try:
-        arguments = [codec.decode_own(types.PromptArgument, one) if isinstance(one, dict) else one for one in given]
-        names = [argument.name for argument in arguments]
-    except (AttributeError, ProtocolError) as error:
-        raise RegistrationError(f"prompt {name!r}: arguments= takes PromptArgument objects, or dicts with a 'name': {error}"
-                                ) from error
+    what = f"prompt {name!r}"
+    listed = checked_list(given, what, "arguments", "[PromptArgument('city')], or dicts with a 'name'")
+    arguments = [checked_record(types.PromptArgument, one, what, f"arguments[{at}]") for at, one in enumerate(listed)]
+    names = [argument.name for argument in arguments]
     if len(set(names)) < len(names):
         raise RegistrationError(f"prompt {name!r}: two of its arguments have the same name: {', '.join(names)}")
     return arguments, {"type": "object", "properties": {one: {"type": "string"} for one in names},

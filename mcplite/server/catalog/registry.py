@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...errors import RegistrationError
-from ...protocol.envelope import check_meta
 from ...rpc.forks import new_lock
 from ...rpc.tracing import get_logger
 from ...types.records import changed
@@ -472,19 +471,6 @@ def check_name(kind: str, name: Any) -> str:
     if kind == "tool" and (len(name) > 128 or not _NAME_CHARACTERS.issuperset(name)):  # TOOL-11, TOOL-12
         _log.warning("the tool name %.200r should have 1 to 128 characters from A-Z a-z 0-9 _ - .", name)
     return name
-
-
-def checked_meta(meta: Optional[Dict[str, Any]], what: str) -> Optional[Dict[str, Any]]:
-    """Return *meta* if its keys may be used.
-
-    :raises RegistrationError: a key breaks the rules or is reserved (META-01 to META-03).
-    """
-    if meta is not None:
-        try:
-            check_meta(meta)
-        except ValueError as error:
-            raise RegistrationError(f"{what}: {error}") from error
-    return meta
 
 
 def suggestions(name: str, known: List[str]) -> str:

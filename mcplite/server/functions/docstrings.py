@@ -1,19 +1,29 @@
-"""Parses docstrings in Google, NumPy and reST style: the description of a function and of its parameters."""
+"""Parses docstrings in Google, NumPy and reST style: the description of a function and of its parameters.
+
+What is not understood stays in the description: an author's text is for the model, wherever it stands.
+"""
 
 import re
-from typing import Dict, List, NamedTuple, Optional
+from typing import AbstractSet, Any, Dict, List, NamedTuple, Optional, Tuple
 
 __all__ = ["Documentation", "parse"]
 
 _SECTIONS = ("args", "arguments", "parameters", "params", "keyword args", "keyword arguments", "other parameters",
              "attributes")
-#: Sections that are left out, since they do not describe how to call the function.
-_ENDS = ("returns", "return", "yields", "yield", "raises", "raise", "except", "exceptions")
-_GOOGLE_ITEM = r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*)|$)"
-_NUMPY_ITEM = r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$"
-_REST_ITEM = r":(?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)"
+_MARKS = r"[`'\"*]*"
+_NAMES = rf"{_MARKS}\w+{_MARKS}(?:\s*,\s*{_MARKS}\w+{_MARKS})*"
+#: A bullet, names, a type in brackets, a colon or a dash, and a text.
+_GOOGLE_ITEM = (rf"(?:[-+*\u2022]\s+)?({_NAMES})\s*(?:\(.*?\){_MARKS})?"
+                rf"(?:\s*:{_MARKS}|\s+(?:-{{1,3}}|[\u2013\u2014]))(?:\s+(.*)|$)")
+#: What begins an item, although it is not understood, such as ``options.depth: ...`` or ``- ...``.
+_LIKE_AN_ITEM = rf"[-+*\u2022]\s|{_MARKS}[\w.\[\]<>]+{_MARKS}\s*(?:\(.*?\))?\s*(?:[:=]|\s-)"
+_NUMPY_ITEM = rf"({_NAMES})\s*(?::\s*(.*))?$"
+_REST_ITEM = r"[:@](?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)"
 #: Does not match a role, such as :class:`X`, which is part of the text.
-_REST_FIELD = r":\w+[^:`]*:(?=\s|$)"
+_REST_FIELD = r"[:@]\w+[^:`]*:(?=\s|$)"
+#: The schema has the types.
+_REST_TYPE = r"[:@](?:type|rtype|kwtype)\b"
+_FENCES = ("```", "~~~")
 
 
 class Documentation(NamedTuple):
@@ -23,34 +33,56 @@ class Documentation(NamedTuple):
     parameters: Dict[str, str]
 
 
-def parse(docstring: Optional[str]) -> Documentation:
-    """Return the parsed *docstring*. Sections about results and exceptions are dropped; unknown sections stay text."""
-    if not docstring or not isinstance(docstring, str):
+def parse(docstring: Any, names: Optional[AbstractSet[str]] = None) -> Documentation:
+    """Return the parsed *docstring*: the descriptions of the parameters *names*, and everything else as its text.
+
+    :param names: what is described elsewhere than in the text; None for all that the docstring describes.
+    """
+    if docstring is not None and not isinstance(docstring, str):
+        from .jsonable import as_text  # for the few that are lazy translations
+
+        docstring = as_text(docstring)
+    if not docstring:
         return Documentation(None, {})
     line = docstring.strip()
-    if line.isprintable() and line[:1] != ":" != line[-1:]:  # one line, and nothing but text
+    if line.isprintable() and line[:1] not in ":@" and line[-1:] != ":":  # one line, and nothing but text
         return Documentation(line or None, {})
     lines = _dedent(docstring)
     text: List[str] = []
     parameters: Dict[str, str] = {}
     at = 0
+    fence = ""
     while at < len(lines):
         line = lines[at]
-        title = line.strip().rstrip(":").lower()
         underlined = at + 1 < len(lines) and set(lines[at + 1].strip()) == {"-"}
-        if title in _SECTIONS + _ENDS and line == line.lstrip() and (line.rstrip().endswith(":") or underlined):
-            body, at = _section(lines, at + (2 if underlined else 1), underlined)
-            if title in _SECTIONS:
-                parameters.update(_numpy(body) if underlined else _google(body))
-        elif line.startswith(":") and re.match(_REST_FIELD, line):
-            field, at = _field(lines, at)
+        if fence or line.lstrip()[:3] in _FENCES:
+            mark = line.lstrip()[:3]
+            fence = "" if mark == fence else fence or mark
+            text.append(line)
+            at += 1
+        elif line.rstrip(": ").lower() in _SECTIONS and (line.endswith(":") or underlined):
+            heading = lines[at:at + (2 if underlined else 1)]
+            body, at = _section(lines, at + len(heading), underlined)
+            found, kept = (_numpy if underlined else _google)(body, names)
+            parameters.update(found)
+            if any(kept):
+                text.extend([*heading, *kept])
+        elif line.startswith((":", "@")) and re.match(_REST_FIELD, line):
+            field, after = _field(lines, at)
             match = re.match(_REST_ITEM, field)
-            if match:
+            if match and _known(match.group(1), names):
                 parameters[match.group(1)] = match.group(2).strip()
+            elif not re.match(_REST_TYPE, line):
+                text.extend(lines[at:after])
+            at = after
         else:
             text.append(line)
             at += 1
     return Documentation("\n".join(text).strip() or None, parameters)
+
+
+def _known(name: str, names: Optional[AbstractSet[str]]) -> bool:
+    return names is None or name in names
 
 
 def _dedent(docstring: str) -> List[str]:
@@ -59,12 +91,12 @@ def _dedent(docstring: str) -> List[str]:
     margin = min(margins) if margins else 0
     # If the first line is a section title, indent the following lines, so that they belong to the section.
     first = lines[0].strip()
-    titled = first.endswith(":") and first[:-1].lower() in _SECTIONS + _ENDS
+    titled = first.endswith(":") and first[:-1].lower() in _SECTIONS
     inside = " " if titled and margins and margins[0] == margin else ""
     return [first] + [(inside + line[margin:]).rstrip() for line in lines[1:]]
 
 
-def _section(lines: List[str], at: int, underlined: bool) -> "tuple[List[str], int]":
+def _section(lines: List[str], at: int, underlined: bool) -> "Tuple[List[str], int]":
     body: List[str] = []
     while at < len(lines):
         line = lines[at]
@@ -77,34 +109,61 @@ def _section(lines: List[str], at: int, underlined: bool) -> "tuple[List[str], i
     return body, at
 
 
-def _google(body: List[str]) -> Dict[str, str]:
+def _named(text: str, names: Optional[AbstractSet[str]]) -> List[str]:
+    """Return the parameters that an item names; none if one of its names is not a parameter."""
+    found = [text] if text.isidentifier() else re.findall(r"\w+", text)
+    return found if names is None or all(map(names.__contains__, found)) else []
+
+
+def _google(body: List[str], names: Optional[AbstractSet[str]]) -> "Tuple[Dict[str, str], List[str]]":
     margin = min((len(line) - len(line.lstrip()) for line in body if line.strip()), default=0)
+    item = re.compile(_GOOGLE_ITEM).match
     found: Dict[str, List[str]] = {}
+    kept: List[str] = []
+    #: The lines of the present parameter; None if what is read is none.
     current: Optional[List[str]] = None
+    blank = False
     for line in body:
-        match = re.match(_GOOGLE_ITEM, line[margin:]) if line[margin:margin + 1].strip() else None
-        if match:
-            current = found[match.group(1)] = [(match.group(2) or "").strip()]
-        elif current is not None and line.strip():
-            current.append(line.strip())
-    return {name: " ".join(parts).strip() for name, parts in found.items()}
+        text = line[margin:]
+        begins = text and not text[0].isspace()
+        match = item(text) if begins else None
+        named = _named(match.group(1), names) if match else []
+        if match and named:
+            current = [(match.group(2) or "").strip()]
+            found.update(dict.fromkeys(named, current))
+        elif current is None or begins and (blank or re.match(_LIKE_AN_ITEM, text)):
+            current = None
+            kept.append(line)
+        elif text:
+            current.append(text.strip())
+        blank = not text
+    return {name: " ".join(parts).strip() for name, parts in found.items()}, kept
 
 
-def _numpy(body: List[str]) -> Dict[str, str]:
+def _numpy(body: List[str], names: Optional[AbstractSet[str]]) -> "Tuple[Dict[str, str], List[str]]":
+    item = re.compile(_NUMPY_ITEM).match
     found: Dict[str, List[str]] = {}
+    said: Dict[str, str] = {}
+    kept: List[str] = []
     current: Optional[List[str]] = None
     for line in body:
-        if line and line == line.lstrip():
-            match = re.match(_NUMPY_ITEM, line)
+        begins = line and not line[0].isspace()
+        match = item(line) if begins else None
+        named = _named(match.group(1), names) if match else []
+        if match and named:
             current = []
-            for name in match.group(1).split(",") if match else ():
-                found[name.strip(" *")] = current
-        elif current is not None and line.strip():
+            found.update(dict.fromkeys(named, current))
+            said.update(dict.fromkeys(named, match.group(2) or ""))
+        elif begins or current is None:
+            current = None
+            kept.append(line)
+        elif line:
             current.append(line.strip())
-    return {name: " ".join(parts) for name, parts in found.items()}
+    # The text behind the colon is the type, which the schema has, unless it is all that is said.
+    return {name: " ".join(parts) or said[name] for name, parts in found.items()}, kept
 
 
-def _field(lines: List[str], at: int) -> "tuple[str, int]":
+def _field(lines: List[str], at: int) -> "Tuple[str, int]":
     parts = [lines[at].strip()]
     at += 1
     while at < len(lines) and lines[at][:1].isspace() and lines[at].strip():

@@ -6,18 +6,19 @@ request then uses :meth:`Function.bind` and calls ``Function.function``.
 
 import collections.abc
 import typing
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from ...errors import RegistrationError
-from ...protocol.jsonio import load
+from ...protocol.jsonio import encode_json, load
 from ...rpc.tracing import get_logger
 from ...types.records import Record, record
 from .docstrings import parse
 from .members import NOTHING, is_dataclass, with_metadata
 from .nodes import Mismatch, Node, kinds_of
-from .returns import Output, StructuredOutput, compile_output
+from .returns import Output, StructuredOutput, compile_output, written_schema
 from .scalars import SIMPLE
-from .schemas import Schemas, as_default, described_schema, only_ours, unwrap_annotated
+from .schemas import Schemas, as_default, described_schema, description_of, only_ours, unwrap_annotated
 from .signature import (
     BY_NAME,
     MISSING,
@@ -128,11 +129,15 @@ class Function:
 
     ``wants_context`` names the parameter that gets the context, ``questions`` the parameters with a declared
     question; neither is part of the schema.
+
+    :param documented: the parameters whose descriptions clients get elsewhere than in the description of the function; None for
+        those that the caller fills in.
     """
 
     def __init__(self, function: Callable[..., Any], name: str, description: Optional[str], plan: _Plan,
-                 given: Optional[_GivenSchema], output: Output) -> None:
+                 given: Optional[_GivenSchema], output: Output, documented: Optional[FrozenSet[str]]) -> None:
         self.function = function
+        self._documented = documented
         self.name = name
         self.wants_context = plan.context
         self.questions = plan.questions
@@ -153,9 +158,13 @@ class Function:
     def documentation(self) -> "Documentation":
         """The parsed docstring; parsed on first use."""
         if self._documentation is None:
-            self._documentation = parse(getattr(target_of(self.function), "__doc__", None)
-                                        or getattr(inner_of(self.function), "__doc__", None))
+            docstring = (getattr(target_of(self.function), "__doc__", None)
+                         or getattr(inner_of(self.function), "__doc__", None))
+            self._documentation = self._parse(docstring)
         return self._documentation
+
+    def _parse(self, docstring: Any) -> "Documentation":
+        return parse(docstring, self._arguments.keys() if self._documented is None else self._documented)
 
     @property
     def description(self) -> Optional[str]:
@@ -166,12 +175,22 @@ class Function:
     def parameters(self) -> List[Tuple[str, bool, Optional[str]]]:
         """The name, whether it is required, and the description of each parameter that the caller fills in."""
         described = self.documentation.parameters
-        return [(name, name not in self._defaults, node.schema.get("description") or described.get(name))
+        return [(name, name not in self._defaults, description_of(node.schema, described.get(name)))
                 for name, node in self._arguments.items()]
 
     def titles(self) -> Dict[str, Optional[str]]:
         """Return the titles of the parameters that the caller fills in, from their annotations; None for no title."""
         return {name: node.schema.get("title") for name, node in self._arguments.items()}
+
+    def written_as_json(self) -> Dict[str, str]:
+        """Return the parameters whose texts are the JSON of a list or an object, with a sentence for those who fill them in."""
+        said: Dict[str, str] = {}
+        for name, node in self._arguments.items():
+            kinds = kinds_of(node.schema)
+            if kinds & {"array", "object"} and "string" not in kinds:
+                schema = encode_json({key: value for key, value in node.schema.items() if key not in ("title", "description")})
+                said[name] = f"As JSON of this schema: {schema}" if len(schema) <= 300 else "As JSON"
+        return said
 
     @property
     def input_schema(self) -> Dict[str, Any]:
@@ -280,10 +299,17 @@ class _FieldFunction(Function):
     """
 
     def __init__(self, function: Callable[..., Any], name: str, description: Optional[str], plan: _Plan,
-                 given: Optional[_GivenSchema], output: Output) -> None:
-        super().__init__(function, name, description, plan, given, output)
+                 given: Optional[_GivenSchema], output: Output, documented: Optional[FrozenSet[str]]) -> None:
+        super().__init__(function, name, description, plan, given, output, documented)
         self._makes = [(parameter, field.make) for parameter, field in plan.fields.items() if field.make is not None]
         self._aliases = {field.alias: parameter for parameter, field in plan.fields.items() if field.alias is not None}
+
+    def _parse(self, docstring: Any) -> "Documentation":
+        found = parse(docstring, {*(self._documented or ()), *self._arguments, *self._aliases.values()})
+        for alias, parameter in self._aliases.items():
+            if parameter in found.parameters:
+                found.parameters.setdefault(alias, found.parameters.pop(parameter))
+        return found
 
     def bind(self, arguments: Mapping[str, Any]) -> Dict[str, Any]:
         aliases = self._aliases
@@ -322,16 +348,25 @@ def compile_function(function: Callable[..., Any], *, name: Optional[str] = None
     if not callable(function):
         advice = "; register the method of the finished class" if isinstance(function, classmethod) else ""
         raise RegistrationError(f"a {kind} must be a function, not {function!r}{advice}")
+    if name is not None and type(name) is not str:
+        from .jsonable import definition_text
+
+        name = definition_text(name, f"a {kind}", "name")
     label = name or name_of(function)
     if label == "<lambda>":
         raise RegistrationError("a lambda has no name; give it one: name='...'")
     where = f"{kind} {label!r}"
+    if description is not None and type(description) is not str:
+        from .jsonable import definition_text
+
+        description = definition_text(description, where, "description")
     refuse_async(function, where)
     signature = read_signature(function, where)
-    schemas = Schemas(where)
+    owner = signature.owner
+    schemas = Schemas(where, owner=owner)
     plan = _plan(signature, schemas, kind, raw=input_schema is not None)
     given = None if input_schema is None else _given_schema(plan, signature, input_schema, where)
-    output = (compile_output(signature.returns, output_schema, structured_output, where) if kind == "tool"
+    output = (compile_output(signature.returns, output_schema, structured_output, where, owner) if kind == "tool"
               else Output())
     validators = schemas.validators
     if given is not None:
@@ -341,7 +376,27 @@ def compile_function(function: Callable[..., Any], *, name: Optional[str] = None
     for validator in validators:
         _judge_patterns(validator, where, trusted_patterns)
     make = _FieldFunction if plan.fields else Function
-    return make(function, label, description, plan, given, output)
+    # Of an ordinary tool the caller fills in all parameters, and their descriptions are in its schema.
+    ordinary = (given is None and kind == "tool" and plan.context is None and not plan.questions
+                and type(function) is FunctionType)
+    return make(function, label, description, plan, given, output,
+                None if ordinary else _documented(signature, plan, given, kind))
+
+
+def _documented(signature: Signature, plan: _Plan, given: Optional[_GivenSchema], kind: str) -> FrozenSet[str]:
+    """Return the parameters whose descriptions need not be in the text: they are in the schema, or not the caller's."""
+    code = getattr(signature.owner, "__code__", None)
+    every = () if code is None else code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
+    # Others have their values already, as those that functools.partial binds.
+    hidden = [*plan.questions, *(name for name in every if name not in signature.kinds)]
+    if plan.context is not None:
+        hidden.append(plan.context)
+    if given is not None:
+        properties = given.schema.get("properties") or {}
+        return frozenset([*hidden, *(name for name, schema in properties.items()
+                                     if isinstance(schema, dict) and "description" in schema)])
+    # A template of resources has no place for the descriptions of its variables.
+    return frozenset(hidden if kind == "resource" else [*hidden, *plan.arguments])
 
 
 def _judge_patterns(validator: "Validator", where: str, trusted: bool) -> None:
@@ -463,6 +518,7 @@ def _check_default(name: str, node: Node, default: Any, schemas: Schemas) -> Non
 def _given_schema(plan: _Plan, signature: Signature, schema: Dict[str, Any], where: str) -> _GivenSchema:
     from ...protocol.schema.validation import Validator, check_schema
 
+    schema = written_schema(schema, f"{where}: input_schema")
     check_schema(schema, what=f"{where}: input_schema")
     if schema.get("type") != "object":  # TOOL-08
         raise RegistrationError(f"{where}: input_schema must have \"type\": \"object\"")

@@ -9,6 +9,7 @@ from ...errors import RegistrationError
 from ...protocol.jsonio import encode_json
 from ...protocol.schema.ecma import problem_of
 from ...protocol.schema.validation import Validator, check_schema
+from .jsonable import definition_json
 from .nodes import Mismatch, Node
 
 __all__ = ["add_keywords"]
@@ -50,8 +51,9 @@ def add_keywords(node: Node, given: Mapping[str, Any], what: str, validators: Li
     :raises RegistrationError: the keywords are not JSON, not valid JSON Schema, or refer to other schemas.
     """
     try:
-        text = encode_json(dict(given))
-    except (TypeError, ValueError, RecursionError) as error:
+        given = definition_json(given)
+        text = encode_json(given)
+    except (TypeError, ValueError) as error:
         raise RegistrationError(f"{what} has keywords in Annotated that are not JSON: {error}") from error
     found = [name for name in _ANCHORED if f'"{name}":' in text]
     if found:

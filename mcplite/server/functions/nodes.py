@@ -5,7 +5,7 @@ Used by every module here that compiles annotations; a module of its own, so tha
 
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence, Set, Tuple, Union
 
-from ...protocol.show import quoted
+from ...protocol.show import json_words, quoted
 
 __all__ = ["Convert", "Mismatch", "Node", "expect", "from_text", "kinds_of", "reason_of", "summary"]
 
@@ -46,10 +46,10 @@ class Node(NamedTuple):
 
 
 def summary(value: Any) -> str:
-    """Return a JSON value as errors quote it; of a large list or object the size alone."""
+    """Return a JSON value as errors for models quote it; of a large list or object the size alone."""
     if type(value) in (list, dict) and len(value) > 20:
         return f"{'a list' if type(value) is list else 'an object'} of {len(value)}"
-    return quoted(value)
+    return json_words(quoted(value))
 
 
 def expect(kind: type, what: str) -> Convert:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import collections.abc
 import copy
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional
 
 from ...errors import ProtocolError
 from ...protocol.jsonio import LONG, encode_json, encode_string
@@ -16,23 +17,30 @@ from ...types import (
     AudioContent,
     BlobResourceContents,
     CallToolResult,
+    CompleteResult,
+    Completion,
+    CreateMessageResult,
     EmbeddedResource,
     ImageContent,
     PromptMessage,
+    ReadResourceResult,
     Resource,
     ResourceLink,
+    SamplingMessage,
     TextContent,
     TextResourceContents,
     ToolResultContent,
     ToolUseContent,
     UnknownContent,
 )
+from ...types.content import as_block
 from .function import Function
-from .jsonable import SCALARS, jsonable
+from .jsonable import SCALARS, as_text, jsonable, string_of
 from .media import Audio, Image
 from .returns import Output
 
-__all__ = ["BadOutput", "Write", "content_items", "prompt_messages", "resource_contents", "result_writer", "tool_result"]
+__all__ = ["BadOutput", "Write", "completion_of", "content_items", "prompt_messages", "resource_contents", "resource_result",
+           "result_writer", "tool_result"]
 
 #: Takes what a tool returned; see :func:`result_writer`.
 Write = Callable[[Any, str], Optional[Encoded]]
@@ -41,6 +49,11 @@ _CONTENT = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResou
             UnknownContent)
 _BYTES = (bytes, bytearray, memoryview)
 _CONTENTS = (TextResourceContents, BlobResourceContents)
+_MEDIA = (Image, Audio)
+#: What makes a list one of content, and not of data.
+_PARTS = (*_CONTENT, *_CONTENTS, *_MEDIA, Resource, PromptMessage, SamplingMessage, *_BYTES)
+#: What makes a list one of contents of a resource, and not of data.
+_RESOURCE_PARTS = (*_CONTENT, *_CONTENTS, *_MEDIA)
 
 
 class BadOutput(ValueError):
@@ -145,6 +158,10 @@ def _copied(result: CallToolResult) -> CallToolResult:
     # The handler may return the same object again, so encoding it for an older client must not change it.
     result = copy.copy(result)
     result.content = content_items(result.content)
+    if not isinstance(result.is_error, bool):
+        raise TypeError(f"is_error of a CallToolResult is True or False, not {quoted(result.is_error)}")
+    if result.meta is not None:
+        result.meta = _meta(result.meta, "CallToolResult")
     structured = result.structured_content
     if structured is not None and structured is not NULL:
         result.structured_content = jsonable(structured)
@@ -153,16 +170,54 @@ def _copied(result: CallToolResult) -> CallToolResult:
     return result
 
 
-def content_items(items: Sequence[Any]) -> List[Any]:
-    """Return the content blocks of a list of strings, images, content and data.
+def _meta(meta: Any, owner: str) -> Dict[str, Any]:
+    if not isinstance(meta, collections.abc.Mapping):
+        raise TypeError(f"meta of a {owner} is a dict, not {quoted(meta)}")
+    return jsonable(meta)  # type: ignore[no-any-return]
 
+
+def content_items(given: Any, data: bool = True) -> List[Any]:
+    """Return the content blocks of a list of strings, images, content, JSON objects of content, and data; or of one of those.
+
+    :param data: whether other objects become the text of their JSON; otherwise they are refused.
     :raises TypeError, ValueError: an item cannot be sent.
     """
+    if given is None and data:
+        return []
+    if isinstance(given, collections.abc.Iterator):
+        given = list(given)
     flat: List[Any] = []
-    for item in items:
-        content = [TextContent(text=item)] if isinstance(item, str) else _as_content(item)
-        flat.extend([_json_text(jsonable(item))] if content is None else content)
+    for item in given if isinstance(given, (list, tuple)) and not hasattr(given, "_fields") else [given]:
+        content = _as_content(item)
+        if content is None:
+            where = "the content" if data else "a message's content"
+            try:
+                block = as_block(item)
+            except ProtocolError as error:
+                raise ValueError(f"{where} is not valid: {error}") from error
+            if block is None and isinstance(item, dict) and not data:
+                raise ValueError(f"{where} is not valid: {quoted(item)} is of no kind that the protocol has; write"
+                                 ' {"type": "text", "text": ...}, or another kind with its members')
+            text = None if data else as_text(item)
+            if item is None and not data:
+                raise TypeError("a message needs content: a text, content, or a list of them, not None")
+            content = [block or (_json_text(jsonable(item)) if text is None else TextContent(text=text))]
+        for block in content:
+            if type(block) is TextContent and type(block.text) is not str:
+                content = [_with_text(block) for block in content]
+        flat.extend(content)
     return flat
+
+
+def _with_text(block: Any) -> Any:
+    if type(block) is not TextContent or type(block.text) is str:
+        return block
+    text = as_text(block.text)
+    if text is None:
+        raise TypeError(f"TextContent takes a text, not {quoted(block.text)}; return data itself, without a block around it")
+    block = copy.copy(block)
+    block.text = text
+    return block
 
 
 def _check(structured: Any, output: Output) -> None:
@@ -179,7 +234,7 @@ def _as_content(value: Any) -> Optional[List[Any]]:
     """Return the content blocks of a value; None if it is plain data."""
     if isinstance(value, _CONTENT):
         return [value]
-    if isinstance(value, (Image, Audio)):
+    if isinstance(value, _MEDIA):
         return [value.content()]
     if isinstance(value, Resource):
         return [ResourceLink(uri=value.uri, name=value.name, title=value.title, description=value.description,
@@ -192,17 +247,48 @@ def _as_content(value: Any) -> Optional[List[Any]]:
         blob = base64.b64encode(value).decode("ascii")
         return [EmbeddedResource(resource=BlobResourceContents(uri="data:application/octet-stream", blob=blob,
                                                                mime_type="application/octet-stream"))]
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields") and \
-            any(isinstance(item, (*_CONTENT, *_CONTENTS, Image, Audio, Resource, *_BYTES)) for item in value):
+    if isinstance(value, (CreateMessageResult, SamplingMessage, PromptMessage)):
+        return content_items(value.content)
+    if isinstance(value, ReadResourceResult):
+        return [EmbeddedResource(resource=item) for item in value.contents]
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields") and any(isinstance(item, _PARTS) for item in value):
         return content_items(value)
     return None
+
+
+def resource_result(value: Any, uri: str, mime_type: Optional[str]) -> ReadResourceResult:
+    """Return the result of reading a resource, with the contents of :func:`resource_contents`.
+
+    :param value: what the resource's function returned; a whole result is copied.
+    :raises TypeError, ValueError: the value cannot be sent.
+    """
+    if not isinstance(value, ReadResourceResult):
+        return ReadResourceResult(contents=resource_contents(value, uri, mime_type))
+    result = copy.copy(value)
+    given = value.contents if isinstance(value.contents, (list, tuple)) else [value.contents]
+    result.contents = [one for item in given for one in resource_contents(_read(item), uri, mime_type)]
+    if result.meta is not None:
+        result.meta = _meta(result.meta, "ReadResourceResult")
+    return result
+
+
+def _read(item: Any) -> Any:
+    """Return contents for their JSON object, and any other item itself."""
+    if not isinstance(item, dict) or not item.keys() & {"text", "blob"}:
+        return item
+    from ...protocol import codec
+
+    try:
+        return codec.decode_own(ReadResourceResult, {"contents": [item]}).contents[0]
+    except ProtocolError as error:
+        raise ValueError(f"the contents of the resource are not valid: {error}") from error
 
 
 def resource_contents(value: Any, uri: str, mime_type: Optional[str]) -> List[Any]:
     """Return the contents of a resource.
 
-    A string becomes text, bytes become base64, data becomes JSON. Contents objects are passed on, also in a list.
-    None becomes an empty list.
+    A string becomes text, bytes become base64, data becomes JSON. Contents objects are passed on, and content becomes
+    contents, also in a list. None becomes an empty list.
 
     :param value: what the resource's function returned.
     :raises TypeError, ValueError: the value cannot be sent.
@@ -211,14 +297,20 @@ def resource_contents(value: Any, uri: str, mime_type: Optional[str]) -> List[An
         return []
     if isinstance(value, _CONTENTS):
         return [value]
-    if isinstance(value, (list, tuple)) and value and all(isinstance(item, (*_CONTENTS, EmbeddedResource)) for item in value):
-        return [item.resource if isinstance(item, EmbeddedResource) else item for item in value]
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields") and \
+            any(isinstance(item, _RESOURCE_PARTS) for item in value):
+        return [one for item in value for one in resource_contents(item, uri, mime_type)]
     if isinstance(value, EmbeddedResource):
-        return [value.resource]
-    if isinstance(value, str):
-        return [TextResourceContents(uri=uri, text=value, mime_type=mime_type or "text/plain")]
-    if isinstance(value, (Image, Audio)):
-        return [BlobResourceContents(uri=uri, blob=value.content().data, mime_type=mime_type or value.mime_type)]
+        return resource_contents(value.resource, uri, mime_type)
+    if isinstance(value, TextContent):
+        value = _with_text(value).text
+    text = string_of(value)
+    if text is not None:
+        return [TextResourceContents(uri=uri, text=text, mime_type=mime_type or "text/plain")]
+    if isinstance(value, _MEDIA):
+        value = value.content()
+    if isinstance(value, (ImageContent, AudioContent)):
+        return [BlobResourceContents(uri=uri, blob=value.data, mime_type=mime_type or value.mime_type)]
     if isinstance(value, _BYTES):
         return [BlobResourceContents(uri=uri, blob=base64.b64encode(value).decode("ascii"),
                                      mime_type=mime_type or "application/octet-stream")]
@@ -228,8 +320,8 @@ def resource_contents(value: Any, uri: str, mime_type: Optional[str]) -> List[An
 def prompt_messages(value: Any) -> List[PromptMessage]:
     """Return the messages of a prompt.
 
-    A message may also be written as ``{"role": ..., "content": ...}``. Strings and content without a role get the
-    role "user". A message with a list of content becomes one message for each item.
+    A message may also be written as ``{"role": ..., "content": ...}``, and content as its JSON object. Strings and content
+    without a role get the role "user". A message with a list of content becomes one message for each item.
 
     :param value: what the prompt returned: a string, a message, content, or a list of those.
     :raises TypeError, ValueError: the value has another type, or cannot be sent.
@@ -238,28 +330,63 @@ def prompt_messages(value: Any) -> List[PromptMessage]:
         return []
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         return [message for item in value for message in prompt_messages(item)]
-    if isinstance(value, PromptMessage):
+    if isinstance(value, (PromptMessage, SamplingMessage)):
         return _messages(value.role, value.content)
-    if isinstance(value, dict) and set(value) == {"role", "content"}:
-        return _messages(value["role"], value["content"])
-    if isinstance(value, (str, *_CONTENT, *_CONTENTS, *_BYTES, Image, Audio, Resource)):
-        return _messages("user", value)
+    if isinstance(value, dict):
+        if value.keys() == {"role", "content"}:
+            return _messages(value["role"], value["content"])
+        if "type" in value:
+            return _messages("user", value)
+        raise TypeError(f"a prompt returns strings, messages and content, not dict; a message has the members role and"
+                        f" content alone, and this has {', '.join(map(quoted, value)) or 'none'}")
+    text = as_text(value)
+    if text is not None or isinstance(value, _PARTS):
+        return _messages("user", value if text is None else text)
     raise TypeError(f"a prompt returns strings, messages and content, not {type(value).__name__}")
 
 
 def _messages(role: Any, content: Any) -> List[PromptMessage]:
     if role not in ("user", "assistant"):
         raise ValueError(f"a message's role is 'user' or 'assistant', not {quoted(role)}")
-    if isinstance(content, dict):
-        content = _decoded(content)
-    return [PromptMessage(role, item) for item in content_items(content if isinstance(content, (list, tuple)) else [content])]
+    return [PromptMessage(role, item) for item in content_items(content, data=False)]
 
 
-def _decoded(wire: Dict[str, Any]) -> Any:
-    """Return the content block for its wire form, such as ``{"type": "text", "text": ...}``."""
-    from ...protocol import codec
+def completion_of(value: Any) -> Completion:
+    """Return the completion that a completer returned: a list of texts, one text, or a whole result.
 
-    try:
-        return codec.decode_own(PromptMessage, {"role": "user", "content": wire}).content
-    except ProtocolError as error:
-        raise ValueError(f"a message's content is not valid: {error}") from error
+    :raises TypeError: it is something else.
+    """
+    if isinstance(value, CompleteResult):
+        value = value.completion
+    if isinstance(value, collections.abc.Mapping):
+        wire = value.get("completion", value)
+        if not isinstance(wire, collections.abc.Mapping) or "values" not in wire:
+            raise TypeError(f"a completer returns a list of texts, not the dict {quoted(value)}; return list(...) of its keys")
+        value = Completion(values=wire["values"], total=wire.get("total"), has_more=wire.get("hasMore"))
+    if not isinstance(value, Completion):
+        value = Completion(values=value)
+    if value.total is not None and (not isinstance(value.total, int) or isinstance(value.total, bool)):
+        raise TypeError(f"total of a Completion is a whole number, not {quoted(value.total)}")
+    return Completion(_choices(value.values), value.total, None if value.has_more is None else bool(value.has_more))
+
+
+def _choices(given: Any) -> List[str]:
+    if given is None:
+        return []
+    text = as_text(given)
+    if text is not None:
+        return [text]
+    if isinstance(given, (collections.abc.Mapping, *_BYTES, PromptMessage, *_CONTENT)) or \
+            not isinstance(given, collections.abc.Iterable):
+        raise TypeError(f"a completer returns a list of texts, not {quoted(given)}")
+    return [_choice(item) for item in given]
+
+
+def _choice(item: Any) -> str:
+    text = as_text(item)
+    if text is None and not isinstance(item, _BYTES):
+        data = jsonable(item)
+        text = data if isinstance(data, str) else encode_json(data) if type(data) in (int, float, bool) else None
+    if text is None:
+        raise TypeError(f"a completer returns a list of texts, and {quoted(item)} is none")
+    return text

@@ -8,10 +8,11 @@ import typing
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Literal, Optional, Union
 
 from ...errors import RegistrationError
+from ...protocol.jsonio import encode_json
 from ...revisions import Revision
 from ...types import NULL, Model
 from .scalars import SIMPLE
-from .schemas import UNIONS, Schemas, unwrap_annotated
+from .schemas import UNIONS, ImpossibleKey, Schemas, unwrap_annotated
 from .signature import MISSING
 
 # What a start and a list do not need is imported by the functions that use it.
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ...protocol.jsonrpc import Encoded
     from ...protocol.schema.validation import Validator
 
-__all__ = ["Output", "StructuredOutput", "compile_output"]
+__all__ = ["Output", "StructuredOutput", "compile_output", "written_schema"]
 
 #: What ``structured_output=`` of a tool may be.
 StructuredOutput = Union[None, bool, Literal["bare"]]
@@ -80,13 +81,33 @@ class Output:
         return [] if validator is None else validator.problems(structured)
 
 
-def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured: StructuredOutput, where: str) -> Output:
+def written_schema(schema: Any, what: str) -> Any:
+    """Return a schema that an author wrote as JSON: itself, or a copy with the texts of objects that stand for texts.
+
+    :param what: names it in errors, such as "tool 'add': input_schema".
+    :raises RegistrationError: it is not JSON.
+    """
+    try:
+        encode_json(schema)
+        return schema
+    except (TypeError, ValueError):
+        from .jsonable import definition_json  # for those that have more in it
+
+    try:
+        return definition_json(schema)
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(f"{what}{error}") from error
+
+
+def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured: StructuredOutput, where: str,
+                   owner: Any = None) -> Output:
     """Return the output that a return annotation, or *schema* instead of it, declares.
 
     :param structured: None decides by the annotation: objects and plain data are structured, text and content are
         not. True requires a schema, False switches structured content off. "bare" is True, and does not wrap a value
         that is not an object, in the revisions that allow that.
     :param where: names the tool in errors.
+    :param owner: the function, whose module and variables have the names in the annotation.
     :raises RegistrationError: the schema is not valid, or *structured* is True and the annotation declares none.
     """
     if structured not in (None, True, False, "bare"):
@@ -99,6 +120,7 @@ def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured
     if schema is not None:
         from ...protocol.schema.validation import check_schema
 
+        schema = written_schema(schema, f"{where}: output_schema")
         check_schema(schema, what=f"{where}: output_schema")
         from ...protocol.schema.wrapping import as_object, in_result
 
@@ -114,9 +136,11 @@ def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured
     if structured and (base is MISSING or _has_content(base)):
         raise RegistrationError(f"{where}: structured_output={structured!r} needs a return annotation of plain data, such as a"
                                 f" dataclass, or output_schema=")
-    schemas = Schemas(where, returned=True)
+    schemas = Schemas(where, returned=True, owner=owner)
     try:
         node = schemas.compile(annotation, "")
+    except ImpossibleKey:
+        raise  # each call would fail
     except RegistrationError:
         if structured:
             raise

@@ -14,17 +14,21 @@ import typing
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple, Union, get_args, get_origin
 
 from ...errors import RegistrationError
+from ...protocol.jsonio import load
+from ...protocol.show import json_words
 from ...types.records import changed
 from .docstrings import parse
-from .members import NOTHING, Field, Unresolved, is_named, is_typed_dict, members, with_arguments
-from .nodes import Convert, Mismatch, Node, expect, from_text, reason_of, summary
+from .members import NOTHING, Field, Unresolved, is_named, is_typed_dict, members, resolve, type_arguments, with_arguments
+from .nodes import Convert, Mismatch, Node, expect, from_text, kinds_of, reason_of, summary
 from .scalars import SIMPLE, simple
 
 # What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
     from ...protocol.schema.validation import Validator
 
-__all__ = ["UNIONS", "Schemas", "as_default", "described_schema", "only_ours", "unwrap_annotated"]
+__all__ = [
+    "ImpossibleKey", "UNIONS", "Schemas", "as_default", "described_schema", "description_of", "only_ours", "unwrap_annotated",
+]
 
 _ARRAYS: Dict[Any, Callable[[List[Any]], Any]] = {
     list: list, collections.abc.Sequence: list, collections.abc.Iterable: list, collections.abc.Collection: list,
@@ -39,6 +43,8 @@ _VALIDATING = ("__pydantic_validator__", "__get_pydantic_core_schema__")
 _TAGGED = ("__pydantic_validator__", "__struct_fields__")
 #: Classes whose values are JSON data as they are.
 _PLAIN = frozenset({str, int, bool, type(None)})
+#: Begins the description that a class of flags has of itself; a text of the author's comes before it.
+_SUM_OF = "A sum of "
 _KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
 
@@ -78,15 +84,23 @@ def _is_hashable(annotation: Any) -> bool:
     return True
 
 
+class ImpossibleKey(RegistrationError):
+    """The keys of a mapping have no text in JSON, so that no value with such keys can ever be sent."""
+
+
 class Schemas:
     """Compiles the annotations of one function; the schemas of recursive classes are in ``definitions``.
 
     :param where: names the function in errors, such as "tool 'add'".
     :param returned: whether the annotations describe a return value. Objects then allow additional members.
+    :param owner: the function, whose module and variables have the names in its annotations.
     """
 
-    def __init__(self, where: str, *, returned: bool = False) -> None:
+    def __init__(self, where: str, *, returned: bool = False, owner: Any = None) -> None:
         self._where = where
+        #: The function, and the classes and aliases that are being compiled, the innermost last; with what their type
+        #: variables stand for.
+        self._owners: List[Tuple[Any, Dict[Any, Any]]] = [] if owner is None else [(owner, {})]
         self.returned = returned
         self.definitions: Dict[str, Any] = {}
         #: Of the keywords in ``Annotated``.
@@ -134,11 +148,10 @@ class Schemas:
         if isinstance(annotation, typing.TypeVar):
             return self.compile(Union[annotation.__constraints__] if annotation.__constraints__
                                 else annotation.__bound__ or Any, name)
-        if type(annotation).__name__ == "TypeAliasType":
+        if type(origin or annotation).__name__ == "TypeAliasType":
             return self._alias(annotation, name)
         if isinstance(annotation, (str, typing.ForwardRef)):
-            raise self.refuse(name, f"is annotated with the name {annotation!r}, which is not defined where the"
-                                    f" function is; define it at module level before it is registered")
+            return self._forward(annotation, name)
         raise self._unknown(annotation, name)
 
     def _unknown(self, annotation: Any, name: str) -> RegistrationError:
@@ -153,22 +166,51 @@ class Schemas:
         node = self.compile(base, name)
         for extra in extras:
             if isinstance(extra, str):
-                node = Node({**node.schema, "description": extra}, node.convert)
+                node = Node({**node.schema, "description": _joined(node.schema, extra)}, node.convert)
             elif isinstance(extra, Mapping):
                 from .keywords import add_keywords
 
                 node = add_keywords(node, extra, self.place(name), self.validators)
         return node
 
-    def _alias(self, alias: Any, name: str) -> Node:
-        if alias in self._open:
-            raise self.refuse(name, f"is annotated with {alias.__name__}, an alias that contains itself;"
-                                    f" use a dataclass or a TypedDict")
-        self._open[alias] = alias.__name__
+    def _alias(self, annotation: Any, name: str) -> Node:
+        """Return the node of a type alias, as ``type X = ...`` and TypeAliasType make it, or of one with arguments."""
+        seen = self._seen(annotation, {})
+        if seen is not None:
+            return seen
+        alias = get_origin(annotation) or annotation
+        if alias.__module__.partition(".")[0] == "pydantic":  # JsonValue, which has marks that only pydantic reads
+            node = self._foreign_alias(alias, name)
+            if node is not None:
+                return node
+        chosen = dict(zip(alias.__type_params__, get_args(annotation)))
+        self._owners.append((alias, chosen))
         try:
-            return self.compile(alias.__value__, name)
+            value = with_arguments(alias.__value__, chosen)
+            return self._opened(annotation, alias.__name__, {}, name, lambda: self.compile(value, name))
+        except NameError as error:  # the value of ``type X = ...`` is evaluated here
+            raise self.refuse(name, f"is annotated with {alias.__name__}, whose value has a name that is not defined ({error});"
+                                    " define it before the function is registered") from error
         finally:
-            del self._open[alias]
+            self._owners.pop()
+
+    def _forward(self, reference: Any, name: str) -> Node:
+        """Return the node of a name within an annotation, which often is that of the annotation itself."""
+        text = reference if isinstance(reference, str) else reference.__forward_arg__
+        for owner, chosen in reversed(self._owners):
+            key = (text, id(owner), repr(chosen))
+            seen = self._seen(key, {})
+            if seen is not None:
+                return seen
+            try:
+                meant = with_arguments(resolve(text, owner), chosen)
+            except Unresolved:
+                continue
+            if not isinstance(meant, (str, typing.ForwardRef)):
+                return self._opened(key, text if text.isidentifier() else "Alias", {}, name,
+                                    lambda found=meant: self.compile(found, name))  # type: ignore[misc]
+        raise self.refuse(name, f"is annotated with the name {text!r}, which is not defined where the"
+                                f" function is; define it at module level before it is registered")
 
     def _union(self, parts: Tuple[Any, ...], name: str) -> Node:
         if len(parts) > 2 or type(None) not in parts:
@@ -198,6 +240,9 @@ class Schemas:
                     failures.append(error)
             if len(real) == 1:
                 raise failures[real[0]]
+            told = self._tagged(value, [node.schema for node in nodes], failures)
+            if told is not None:
+                raise told
             deepest = max(failures, key=lambda error: len(error.path))
             if deepest.path:
                 raise deepest
@@ -209,6 +254,35 @@ class Schemas:
             schema["anyOf"] = [{key: text for key, text in item.items() if key != "description"} for item in schemas]
             schema["description"] = nodes[real[0]].schema["description"]
         return Node(schema, convert)
+
+    def _tagged(self, value: Any, schemas: List[Dict[str, Any]], failures: List[Mismatch]) -> Optional[Mismatch]:
+        """Return why a value fits none of several classes that a tag tells apart: the failure of that whose tag it has.
+
+        :param schemas: of the classes; a tag is a member whose choices differ from class to class.
+        :param failures: of the same classes.
+        """
+        if type(value) is not dict:
+            return None
+        choices = [_choices(self._definition(schema)) for schema in schemas]
+        for tag in dict.fromkeys(member for found in choices for member in found):
+            places = [at for at, found in enumerate(choices) if tag in found]
+            every = [choice for at in places for choice in choices[at][tag]]
+            if len(places) < 2 or len(set(every)) < len(every):
+                continue
+            if tag not in value:
+                needed = all(tag in self._definition(schemas[at]).get("required", ()) for at in places)
+                if needed and len(places) == len([found for found in choices if found]):
+                    return Mismatch(f"is required; it is {_one_of(every)}", (tag,))
+                return None
+            given = value[tag]
+            fitting = [at for at in places if type(given) in (str, int) and given in choices[at][tag]]
+            return failures[fitting[0]] if fitting else Mismatch(f"{summary(given)} is not {_one_of(every)}", (tag,))
+        return None
+
+    def _definition(self, schema: Dict[str, Any]) -> Dict[str, Any]:
+        """Return a schema, or what it refers to."""
+        found: Dict[str, Any] = self.definitions.get(str(schema.get("$ref")).rpartition("/")[2], schema)
+        return found
 
     def _enumeration(self, values: List[Any], name: str) -> Node:
         flat: List[Any] = []
@@ -228,10 +302,29 @@ class Schemas:
         def convert(value: Any) -> Any:
             if type(value) in _KINDS and (type(value) is bool, value) in choices:
                 return choices[type(value) is bool, value]
-            listed = ", ".join(map(repr, flat[:20])) + (", ..." if len(flat) > 20 else "")
-            raise Mismatch(f"{summary(value)} is not {'one of ' if len(flat) > 1 else ''}{listed}")
+            raise Mismatch(f"{summary(value)} is not {_one_of(flat)}")
 
         return Node({"type": kinds[0] if len(kinds) == 1 else kinds, "enum": flat}, convert)
+
+    def _flags(self, cls: Any, name: str) -> Node:
+        """Return the node of a class of flags, whose values are sums of its members' values."""
+        named = {key: member.value for key, member in cls.__members__.items()}
+        if not named or any(type(value) is not int or value < 0 for value in named.values()):
+            raise self.refuse(name, f"is of the flags {cls.__name__}, which have"
+                                    f" {'other values than 0, 1, 2, 4, ...' if named else 'no members'}; correct them")
+        every = 0
+        for value in named.values():
+            every |= value
+        whole = SIMPLE[int].convert
+
+        def convert(value: Any) -> Any:
+            number = whole(value)
+            if number & ~every or number < 0:
+                raise Mismatch(f"{summary(value)} is not a sum of {shown}")
+            return cls(number)
+
+        shown = ", ".join(f"{value} ({key})" for key, value in named.items())
+        return Node({"type": "integer", "minimum": 0, "maximum": every, "description": f"{_SUM_OF}{shown}"}, convert)
 
     def _array(self, origin: Any, arguments: Tuple[Any, ...], empty: bool, name: str) -> Node:
         build = _ARRAYS[origin]
@@ -290,11 +383,9 @@ class Schemas:
     def _mapping(self, arguments: Tuple[Any, ...], name: str) -> Node:
         if not arguments:
             return Node({"type": "object"}, expect(dict, "an object"))
-        key, _ = unwrap_annotated(arguments[0])
-        if key is not str and key is not Any:
-            raise self.refuse(name, f"is a mapping with keys of {key!r}, but JSON's keys are strings; use Dict[str, ...]")
-        item = self.compile(arguments[1], name)
         schema: Dict[str, Any] = {"type": "object"}
+        key = None if arguments[0] in (str, Any) else self._key(arguments[0], name, schema)
+        item = self.compile(arguments[1], name)
         if item.schema:
             schema["additionalProperties"] = item.schema
 
@@ -304,24 +395,64 @@ class Schemas:
             result = {}
             for step, child in value.items():
                 try:
-                    result[step] = item.convert(child)
+                    made = item.convert(child)
                 except Mismatch as error:
                     raise error.below(step) from None
+                try:
+                    result[step if key is None else key(step)] = made
+                except Mismatch as error:
+                    raise Mismatch(f"its key {error.message}") from None
+            if len(result) < len(value):
+                raise Mismatch("two of its keys mean one and the same value")
             return result
 
         return Node(schema, convert)
 
+    def _key(self, annotation: Any, name: str, schema: Dict[str, Any]) -> Convert:
+        """Return the converter of the keys of a mapping, which are texts in JSON; add to *schema* what it says of them.
+
+        :raises ImpossibleKey: they have no text.
+        """
+        node = self.compile(annotation, name)
+        kinds = kinds_of(node.schema)
+        if kinds & {"array", "object"} or not kinds and "$ref" in node.schema:
+            raise ImpossibleKey(f"{self.place(name)} is a mapping with keys of {annotation!r}, but JSON's keys are strings; use"
+                                " keys that are strings or numbers, or a list of pairs")
+        if kinds <= {"string"}:
+            if node.schema.keys() - {"type"}:
+                schema["propertyNames"] = node.schema
+            return node.convert
+        if "enum" in node.schema:
+            from .jsonable import key_text
+
+            schema["propertyNames"] = {"enum": list(map(key_text, node.schema["enum"]))}
+        elif kinds == {"integer"}:
+            schema["propertyNames"] = {"pattern": "^-?[0-9]+$"}
+
+        def convert(text: str) -> Any:
+            if "string" in kinds:
+                try:
+                    return node.convert(text)
+                except Mismatch:
+                    pass  # the text of a number, or of another scalar
+            try:
+                value = load(text.encode("utf-8"))
+            except ValueError:
+                value = text  # the converter reports what is wrong with it
+            return node.convert(value)
+
+        return convert
+
     def _class(self, annotation: Any, name: str) -> Node:
         """Return the node of a class, or of the alias of a generic one, such as ``Box[int]``."""
         cls = get_origin(annotation) or annotation
+        if issubclass(cls, enum.Flag):
+            return self._flags(cls, name)
         if issubclass(cls, enum.Enum):
             return self._enumeration(list(cls), name)
-        if annotation in self._done:
-            return self._done[annotation]
-        if annotation in self._open:
-            label = self._recursive.setdefault(annotation, self._open[annotation])
-            # The type is repeated for form builders, which do not follow references (NS-38).
-            return Node({"type": "object", "$ref": f"#/$defs/{label}"}, lambda value: self._done[annotation].convert(value))
+        seen = self._seen(annotation, {"type": "object"})
+        if seen is not None:
+            return seen
         foreign = self._foreign(annotation, name) if any(hasattr(cls, mark) for mark in _VALIDATING) else None
         if foreign is not None:
             self._done[annotation] = foreign
@@ -332,15 +463,35 @@ class Schemas:
             raise self.refuse(name, f"is of the class {cls.__name__}, which is annotated with {error}") from error
         if fields is None:
             return self._based(annotation, cls, name)
-        self._open[annotation] = self.free_label(cls.__name__)
+        self._owners.append((cls, {}))
         try:
-            node = self._object(cls, fields, name)
+            return self._opened(annotation, cls.__name__, {"type": "object"}, name, lambda: self._object(cls, fields, name))
         finally:
-            label = self._open.pop(annotation)
-        if annotation in self._recursive:
+            self._owners.pop()
+
+    def _seen(self, key: Any, known: Dict[str, Any]) -> Optional[Node]:
+        """Return the node of a class or alias that was compiled, or a reference to it while it is; None otherwise.
+
+        :param known: keywords beside the reference. The type is repeated for form builders, which do not follow it (NS-38).
+        """
+        if key in self._open:
+            label = self._recursive.setdefault(key, self._open[key])
+            return Node({**known, "$ref": f"#/$defs/{label}"}, lambda value: self._done[key].convert(value))
+        return self._done.get(key)
+
+    def _opened(self, key: Any, label: str, known: Dict[str, Any], name: str, make: Callable[[], Node]) -> Node:
+        """Return the node of a class or alias that *make* compiles, in ``definitions`` if it contains itself."""
+        self._open[key] = self.free_label(label)
+        try:
+            node = make()
+        finally:
+            label = self._open.pop(key)
+        if key in self._recursive:
+            if node.schema.get("$ref") == f"#/$defs/{label}":
+                raise self.refuse(name, "is annotated with an alias that stands for itself alone; name the types that it has")
             self.definitions[label] = node.schema
-            node = Node({"type": "object", "$ref": f"#/$defs/{label}"}, node.convert)
-        self._done[annotation] = node
+            node = Node({**known, "$ref": f"#/$defs/{label}"}, node.convert)
+        self._done[key] = node
         return node
 
     def _members(self, annotation: Any, cls: Any) -> Optional[List[Field]]:
@@ -349,15 +500,21 @@ class Schemas:
             from .foreign.attrs_classes import attrs_members  # for those that use attrs
 
             fields = attrs_members(cls, returned=self.returned)
-        if fields is not None and annotation is not cls:
-            chosen = dict(zip(getattr(cls, "__parameters__", ()), get_args(annotation)))
-            fields = [changed(field, annotation=with_arguments(field.annotation, chosen)) for field in fields]
+        if fields is not None and (annotation is not cls or hasattr(cls, "__orig_bases__")):
+            chosen = type_arguments(annotation)
+            fields = [changed(field, annotation=with_arguments(field.annotation, chosen.get(field.name, {})))
+                      for field in fields]
         return fields
 
     def _foreign(self, annotation: Any, name: str) -> Optional[Node]:
         from .foreign.classes import foreign_node  # for classes that no rule here knows
 
         return foreign_node(annotation, name, self)
+
+    def _foreign_alias(self, alias: Any, name: str) -> Optional[Node]:
+        from .foreign.models import adapter_node  # for those that use an alias of pydantic
+
+        return adapter_node(alias, name, self)
 
     def _foreign_union(self, parts: Tuple[Any, ...], name: str) -> Optional[Node]:
         from .foreign.classes import foreign_union  # for those that have several models or structs in a union
@@ -438,14 +595,40 @@ class Schemas:
         return Node(schema, convert)
 
 
+def _one_of(choices: List[Any]) -> str:
+    listed = json_words(", ".join(map(repr, choices[:20]))) + (", ..." if len(choices) > 20 else "")
+    return f"{'one of ' if len(choices) > 1 else ''}{listed}"
+
+
+def _choices(schema: Mapping[str, Any]) -> Dict[str, List[Any]]:
+    """Return the members of an object that have few values, such as a Literal, with these values."""
+    found: Dict[str, List[Any]] = {}
+    for name, member in schema.get("properties", {}).items():
+        values = [member["const"]] if "const" in member else member.get("enum")
+        if isinstance(values, list) and all(type(value) in (str, int) for value in values):
+            found[name] = values
+    return found
+
+
+def _joined(schema: Mapping[str, Any], text: str) -> str:
+    own = schema.get("description", "")
+    return f"{text} ({own})" if own.startswith(_SUM_OF) else text
+
+
+def description_of(schema: Mapping[str, Any], text: Optional[str]) -> Optional[str]:
+    """Return the description of a member: that in its annotation, or else *text*, which its docstring has."""
+    own: Optional[str] = schema.get("description")
+    return own if own and not own.startswith(_SUM_OF) else _joined(schema, text) if text else own
+
+
 def described_schema(node: Node, description: Optional[str], default: Any) -> Dict[str, Any]:
     """Return the schema of one member, with its description unless it has one, and with its default if that fits.
 
     :param default: NOTHING if the member has no default.
     """
     schema = dict(node.schema)
-    if description and "description" not in schema:
-        schema["description"] = description
+    if description:
+        schema["description"] = description_of(schema, description)
     value = NOTHING if default is NOTHING else as_default(default)
     if value is not NOTHING:
         try:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import inspect
 
 __all__ = [
-    "BY_NAME", "MISSING", "POSITIONAL_ONLY", "Signature", "VAR_KEYWORD", "VAR_POSITIONAL", "decorated", "inner_of", "name_of",
-    "read_signature", "refuse_async", "target_of",
+    "BY_NAME", "MISSING", "POSITIONAL_ONLY", "Signature", "VAR_KEYWORD", "VAR_POSITIONAL", "decorated", "inner_of",
+    "is_generator", "name_of", "read_signature", "refuse_async", "target_of",
 ]
 
 #: Stands for "no annotation" and "no default".
@@ -32,6 +32,7 @@ BY_NAME = frozenset({_NAMED, _KEYWORD_ONLY})
 #: CO_VARKEYWORDS; CO_COROUTINE, CO_ASYNC_GENERATOR.
 _VARIADIC = 0x4 | 0x8
 _ASYNC = 0x80 | 0x200
+_GENERATOR = 0x20
 _CALLED = (type, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 
 
@@ -42,13 +43,16 @@ class Signature:
     :param annotations: of the parameters that have one.
     :param defaults: of the parameters that have one.
     :param returns: the return annotation; MISSING if there is none.
+    :param owner: the function that has the annotations.
     """
 
-    def __init__(self, kinds: Dict[str, int], annotations: Dict[str, Any], defaults: Dict[str, Any], returns: Any) -> None:
+    def __init__(self, kinds: Dict[str, int], annotations: Dict[str, Any], defaults: Dict[str, Any], returns: Any,
+                 owner: Any = None) -> None:
         self.kinds = kinds
         self.annotations = annotations
         self.defaults = defaults
         self.returns = returns
+        self.owner = owner
 
 
 def inner_of(function: Any) -> Any:
@@ -93,6 +97,21 @@ def refuse_async(function: Any, where: str) -> None:
                                 f" blocking calls are fine, each handler has a thread of its own")
 
 
+def is_generator(function: Any) -> str:
+    """Return "plain" if a call of *function* makes a generator, "async" if what it makes needs an event loop, else "".
+
+    A function that ``contextlib.contextmanager`` has decorated makes no generator.
+    """
+    function = inner_of(function)
+    flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
+    wrapped = function
+    while hasattr(wrapped, "__wrapped__"):
+        wrapped = wrapped.__wrapped__
+    if getattr(getattr(wrapped, "__code__", None), "co_flags", 0) & _ASYNC:
+        return "async"
+    return "plain" if flags & _GENERATOR else ""
+
+
 def read_signature(function: Callable[..., Any], where: str) -> Signature:
     """Return the signature of a handler.
 
@@ -119,12 +138,15 @@ def _simple(function: Any, where: str) -> Optional[Signature]:
                        if name in names or name == "return"}
     given = function.__defaults__ or ()
     return Signature(dict.fromkeys(names, _NAMED), annotations, dict(zip(names[len(names) - len(given):], given)),
-                     annotations.get("return", MISSING))
+                     annotations.get("return", MISSING), function)
 
 
 def _full(function: Any, where: str) -> Signature:
     import inspect
 
+    if hasattr(function, "register") and getattr(function, "__globals__", {}).get("__name__") == "functools":
+        raise RegistrationError(f"{where}: functools.singledispatch takes its first argument by position, but arguments come by"
+                                " name; register a plain def that calls it")
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError) as error:
@@ -146,7 +168,7 @@ def _full(function: Any, where: str) -> Signature:
             defaults[name] = item.default
     returns = signature.return_annotation
     return Signature(kinds, annotations, defaults,
-                     MISSING if returns is signature.empty else _resolved(returns, owner, where, "return"))
+                     MISSING if returns is signature.empty else _resolved(returns, owner, where, "return"), owner)
 
 
 def _refuse_unbound(owner: Any, function: Any, signature: "inspect.Signature", where: str) -> None:

@@ -314,10 +314,12 @@ def _roots(answer: Dict[str, Any]) -> List[Root]:
 
 
 def _sampling_message(item: Any) -> SamplingMessage:
-    if isinstance(item, SamplingMessage):
-        return SamplingMessage(role=item.role, content=content_items(item.content), meta=item.meta)
-    role, content = (item.role, item.content) if isinstance(item, PromptMessage) else ("user", item)
-    return SamplingMessage(role=role, content=content_items(content if isinstance(content, list) else [content]))
+    if isinstance(item, (SamplingMessage, PromptMessage)):
+        return SamplingMessage(role=item.role, content=content_items(item.content, data=False),
+                               meta=getattr(item, "meta", None))
+    if isinstance(item, dict) and item.keys() == {"role", "content"}:
+        return SamplingMessage(role=item["role"], content=content_items(item["content"], data=False))
+    return SamplingMessage(role="user", content=content_items(item, data=False))
 
 
 def _random_id() -> str:

@@ -7,10 +7,13 @@ loop that reports progress.
 from __future__ import annotations
 
 import contextvars
+import math
+import operator
 import threading
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Union
 
+from ...protocol.show import quoted
 from .session import RequestFacts, Session, Throttle, check_own_notification
 
 # What a start and a list do not need is imported by the functions that use it.
@@ -23,9 +26,7 @@ if TYPE_CHECKING:
         Implementation,
         ModelPreferences,
         Progress,
-        PromptMessage,
         Root,
-        SamplingMessage,
         Tool,
         ToolChoice,
     )
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
     from ..runtime.runtime import Runtime
     from .asker import Asker  # it loads forms and sampling, which only handlers that ask need
     from .http_request import HTTPRequest
-    from .questions import Elicited, Question
+    from .questions import Elicited, Messages, Question
     from .timeout import Timeout
 
-__all__ = ["CURRENT", "Context", "LEVELS"]
+__all__ = ["CURRENT", "Context", "LEVELS", "progress_number"]
 
 #: The syslog levels, least urgent first (LOG-02).
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -222,20 +223,26 @@ class Context:
         (PROG-05). Beyond ``Limits.messages_per_second`` only the latest value is kept; it is sent
         before the result at the latest.
 
-        :param progress: a number that rises; any unit.
+        :param progress: a number that rises; any unit. Decimals, fractions and numbers of numpy are numbers, too; NaN and
+            infinities are not sent.
         :param total: the final value, if it is known.
         :param message: a text for the user.
+        :raises TypeError: *progress* or *total* is no number.
         :raises Cancelled: the request was cancelled.
         """
         self.check_cancelled()
+        if type(progress) is not int:
+            progress = progress_number(progress, "progress")
+        if total is not None and type(total) is not int:
+            total = progress_number(total, "total")
         token = self.meta.get("progressToken")
-        if type(token) is not int and type(token) is not str:
+        if type(token) is not int and type(token) is not str or progress is None:
             return
         params: Dict[str, Any] = {"progressToken": token, "progress": progress}
         if total is not None:
             params["total"] = total
         if message is not None and self.session.revision.progress_message:
-            params["message"] = message
+            params["message"] = message if type(message) is str else str(message)
         with self._lock:
             if self._last is not None and progress <= self._last:
                 return
@@ -392,8 +399,7 @@ class Context:
         """
         self.session.elicitation_complete(elicitation_id)
 
-    def sample(self,
-               messages: "Union[str, PromptMessage, SamplingMessage, Sequence[Union[str, PromptMessage, SamplingMessage]]]", *,
+    def sample(self, messages: "Messages", *,
                max_tokens: int = 1000, system_prompt: Optional[str] = None, temperature: Optional[float] = None,
                stop_sequences: Optional[List[str]] = None, include_context: Optional[str] = None,
                model_preferences: "Optional[ModelPreferences]" = None, metadata: Optional[Dict[str, Any]] = None,
@@ -401,7 +407,8 @@ class Context:
                task: bool = False, on_progress: "Optional[Callable[[Progress], object]]" = None) -> "CreateMessageResult":
         """Ask the client's language model, and wait for its answer.
 
-        :param messages: texts or messages, as from ``mcplite.user(...)`` and ``mcplite.assistant(...)``; or a single one.
+        :param messages: texts, messages, as from ``mcplite.user(...)`` and ``mcplite.assistant(...)``, or content, such as
+            an ``mcplite.Image``; or a single one of them.
         :param max_tokens: the most tokens that the model may write; default 1000.
         :param system_prompt: instructions for the model, which the client may change or leave out.
         :param temperature: the randomness, usually 0 to 1; None leaves it to the client.
@@ -418,10 +425,6 @@ class Context:
         :raises RemoteError: the client answered with an error; code -1 means that its user refused.
         :raises RequestTimeout, Cancelled: as for :meth:`elicit`.
         """
-        from ...types import PromptMessage, SamplingMessage  # for handlers that ask
-
-        if isinstance(messages, (str, PromptMessage, SamplingMessage)):
-            messages = [messages]
         from .questions import Sample
 
         question = Sample(messages, max_tokens=max_tokens, system_prompt=system_prompt, temperature=temperature,
@@ -488,6 +491,29 @@ class Context:
             return self._get_asker().ask(questions, named)
         with self._timeout.paused():
             return self._get_asker().ask(questions, named)
+
+
+def progress_number(value: Any, what: str) -> Any:
+    """Return a number as JSON has it; None for one that JSON has not.
+
+    :raises TypeError: it is no number.
+    """
+    if type(value) is float:
+        return value if math.isfinite(value) else None
+    kind = type(value)
+    if isinstance(value, (str, bytes, bytearray, bool)) or kind.__name__ in ("bool_", "bool") or not hasattr(kind, "__float__"):
+        raise TypeError(f"{what} must be a number, not {quoted(value)}")
+    try:
+        return operator.index(value)
+    except TypeError:
+        pass  # no whole number, or none at all
+    try:
+        made = float(value)
+    except (ValueError, ArithmeticError):
+        return None  # a signalling NaN, or a number that is too large
+    except TypeError as error:
+        raise TypeError(f"{what} must be a number, not {quoted(value)}") from error
+    return made if math.isfinite(made) else None
 
 
 def log_params(level: str, data: Any, logger: Optional[str]) -> Dict[str, Any]:

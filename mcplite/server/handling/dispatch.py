@@ -120,13 +120,20 @@ def _handle(context: RequestContext, target: Target) -> Result:
 def _own(context: RequestContext, target: Target) -> Result:
     own = target.custom_handler
     assert own is not None
-    result = _guarded(context, context.method, functools.partial(own, context.params, context))
+    result = _guarded(context, context.method, functools.partial(_answered, own, context))
     if isinstance(getattr(own, "__self__", None), ProvidedEntry):
         size = _characters(result)
         if size >= COSTLY:
             context.begin_turn(size)
         return result  # type: ignore[no-any-return]  # the provider has encoded it
     return {} if result is None else codec.encode(result, context.session.revision)
+
+
+def _answered(own: Callable[..., Any], context: RequestContext) -> Any:
+    result = own(context.params, context)
+    if result is not None and not isinstance(result, (dict, types.Model, Encoded)):
+        raise TypeError(f"the handler of {context.method!r} returns a dict or None, not {type(result).__name__}")
+    return result
 
 
 def _characters(result: Any) -> int:
@@ -195,12 +202,12 @@ def _read_resource(context: RequestContext, target: Target) -> Result:
     uri = _uri(context)
     if target.entry is None:
         raise _missing(context, uri)
-    from ..functions.results import resource_contents
+    from ..functions.results import resource_result
     from .tools import call_until_complete
 
     found = target.entry
 
-    def read() -> List[Any]:
+    def read() -> types.ReadResourceResult:
         kwargs = _bind_arguments(context, found.function, found.values)
         size = 0 if found.size is None else found.size(**kwargs)
         if size >= COSTLY:
@@ -208,18 +215,19 @@ def _read_resource(context: RequestContext, target: Target) -> Result:
         value = call_until_complete(context, found.function, kwargs)
         if isinstance(value, (str, bytes)) and len(value) >= COSTLY:
             context.begin_turn(len(value))
-        return resource_contents(value, uri, found.mime_type)
+        return resource_result(value, uri, found.mime_type)
 
     try:
-        contents = _guarded(context, f"resource {uri[:200]!r}", read)
+        result = _guarded(context, f"resource {uri[:200]!r}", read)
     except ResourceNotFound as error:
         if error.data is not None:
             raise
         raise ResourceNotFound(error.message, code=error.code, data={"uri": uri}) from error  # RSRC-15
-    if not contents:
+    if not result.contents:
         # RSRC-19: an empty list would mean that the resource exists and is empty.
         raise _missing(context, uri)
-    result = types.ReadResourceResult(contents=contents, ttl_ms=found.cache.milliseconds, cache_scope=found.cache.scope)
+    if result.ttl_ms is None and result.cache_scope is None:
+        result.ttl_ms, result.cache_scope = found.cache.milliseconds, found.cache.scope
     return codec.encode(result, context.session.revision)  # type: ignore[no-any-return]
 
 
@@ -276,7 +284,9 @@ def _get_prompt(context: RequestContext, target: Target) -> Result:
     def get() -> types.GetPromptResult:
         value = call_until_complete(context, entry.function, kwargs)
         if isinstance(value, types.GetPromptResult):
-            return copy.copy(value)
+            value = copy.copy(value)
+            value.messages = prompt_messages(value.messages)
+            return value
         return types.GetPromptResult(messages=prompt_messages(value), description=entry.prompt.description)
 
     result = _guarded(context, f"prompt {name!r}", get)
@@ -320,19 +330,15 @@ def _complete(context: RequestContext, _: Target) -> Result:
         kwargs[names[1]] = filled
     if function.wants_context:
         kwargs[function.wants_context] = context
-    answer = _guarded(context, f"completion of {named!r}", lambda: function.function(**kwargs))
+    from ..functions.results import completion_of
+
+    answer = _guarded(context, f"completion of {named!r}", lambda: completion_of(function.function(**kwargs)))
     return codec.encode(types.CompleteResult(completion=_capped(answer, context.session.limits.completions)),  # type: ignore[no-any-return]
                         context.session.revision)
 
 
-def _capped(answer: Any, most: int) -> types.Completion:
+def _capped(completion: types.Completion, most: int) -> types.Completion:
     """Return at most *most* values, and whether there were more (COMP-04)."""
-    if answer is None:
-        return types.Completion(values=[], has_more=False)
-    if isinstance(answer, types.Completion):
-        completion = answer
-    else:
-        completion = types.Completion(values=[str(value) for value in answer])
     if len(completion.values) > most:
         total = completion.total if completion.total is not None else len(completion.values)
         return types.Completion(values=completion.values[:most], total=total, has_more=True)

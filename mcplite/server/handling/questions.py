@@ -6,11 +6,16 @@ the askers, which need forms and sampling.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, Generic, List, Mapping, Optional, Sequence, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Generic, Iterator, List, Mapping, Optional, Sequence, TypeVar, Union
 
 if TYPE_CHECKING:
     from ...rpc.cancel import CancelToken
-    from ...types import ModelPreferences, Progress, PromptMessage, SamplingMessage, Tool, ToolChoice
+    from ...types import Content, ModelPreferences, Progress, PromptMessage, SamplingMessage, Tool, ToolChoice
+    from ...types.prompts import Media
+
+    #: One message of a question to the model, or what stands for one; and several of them.
+    Message = Union[str, PromptMessage, SamplingMessage, Content, Media, Dict[str, Any]]
+    Messages = Union[Message, Sequence[Message], Iterator[Message]]
 
 __all__ = ["Elicit", "Elicited", "InputRequired", "ListRoots", "Question", "Relayed", "Sample"]
 
@@ -61,7 +66,8 @@ class Elicit(Question):
 class Sample(Question):
     """A request to the client's language model, as by ``ctx.sample``.
 
-    :param messages: texts or messages, as from ``mcplite.user(...)`` and ``mcplite.assistant(...)``.
+    :param messages: texts, messages, as from ``mcplite.user(...)`` and ``mcplite.assistant(...)``, or content, such as an
+        ``mcplite.Image``; or a single one of them.
     :param max_tokens: the most tokens that the model may write; default 1000.
     :param system_prompt: instructions for the model, which the client may change or leave out.
     :param temperature: the randomness, usually 0 to 1; None leaves it to the client.
@@ -76,13 +82,14 @@ class Sample(Question):
     :param on_progress: gets the client's progress, as for :class:`Elicit`.
     """
 
-    def __init__(self, messages: "Sequence[Union[str, PromptMessage, SamplingMessage]]", *, max_tokens: int = 1000,
+    def __init__(self, messages: "Messages", *, max_tokens: int = 1000,
                  system_prompt: Optional[str] = None, temperature: Optional[float] = None,
                  stop_sequences: Optional[List[str]] = None, include_context: Optional[str] = None,
                  model_preferences: "Optional[ModelPreferences]" = None, metadata: Optional[Dict[str, Any]] = None,
                  tools: "Optional[List[Tool]]" = None, tool_choice: "Optional[ToolChoice]" = None,
                  task: bool = False, on_progress: "Optional[Callable[[Progress], object]]" = None) -> None:
-        self.messages = list(messages)
+        # A single one, such as an Image, is no sequence of messages; a text is one of characters.
+        self.messages: List[Any] = list(messages) if isinstance(messages, (list, tuple, Iterator)) else [messages]
         self.task = task
         self.on_progress = on_progress
         self.max_tokens = max_tokens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import TYPE_CHECKING, List, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Iterable, List, Mapping, Optional, Sequence, Union
 
 from ...errors import RegistrationError
 from ...protocol.show import Option, OptionText
@@ -39,6 +39,8 @@ def read_keys(keys: Sequence[Union[str, bytes]], environ: Mapping[str, str]) -> 
 
     :raises RegistrationError: a key can be guessed.
     """
+    if isinstance(keys, (str, bytes)) or not isinstance(keys, Iterable):
+        raise RegistrationError("state_keys takes a list of secrets: write state_keys=[secret]")
     named = [part.strip() for part in environ.get("MCPLITE_STATE_KEYS", "").split(",") if part.strip()]
     return [checked_key(key) for key in keys or named]
 

@@ -229,7 +229,11 @@ class Runtime:
                 return
             stack = contextlib.ExitStack()
             try:
-                self.lifespan_value = stack.enter_context(self._lifespan())
+                entered = self._lifespan()
+                if not hasattr(type(entered), "__enter__"):
+                    raise TypeError(f"decorate the function of lifespan= with @contextlib.contextmanager: it returned"
+                                    f" {type(entered).__name__}, which is no context manager")
+                self.lifespan_value = stack.enter_context(entered)
             except BaseException:
                 self._users -= 1
                 if not self._users:

@@ -15,6 +15,7 @@ from ...types.records import from_members
 from ...types.tasks import related_task
 from ..auth.principals import Principal
 from ..handling.asker import Asker
+from ..handling.context import progress_number
 from ..handling.request_context import RequestContext
 from ..handling.session import Session
 from ..runtime.runtime import Runtime
@@ -156,7 +157,9 @@ class TaskContext(RequestContext):
 
     def report_progress(self, progress: float, total: Optional[float] = None, message: Optional[str] = None) -> None:
         super().report_progress(progress, total, message)
-        self._control.say(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
+        done, whole = progress_number(progress, "progress"), None if total is None else progress_number(total, "total")
+        if message or done is not None:
+            self._control.say(str(message) if message else f"{done:g}" if whole is None else f"{done:g} of {whole:g}")
 
     def once(self, key: str, action: Callable[[], Any]) -> Any:
         if self._once_results is not None and key in self._once_results:

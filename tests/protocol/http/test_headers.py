@@ -14,6 +14,7 @@ def test_fields_are_found_whatever_their_case():
     assert "accept" in headers and "missing" not in headers
     assert headers.items() == [("accept", "text/html"), ("x-a", "1"), ("x-a", "2")]
     assert headers["ACCEPT"] == "text/html" and headers.get("X-a") == "1, 2" and list(headers) == ["accept", "x-a"]
+    assert dict(headers) == {"accept": "text/html", "x-a": "1, 2"} == {**headers} and len(headers) == 2
     with pytest.raises(KeyError, match="'Missing'"):
         headers["Missing"]
 

@@ -4,7 +4,9 @@ import pytest
 
 import mcplite
 from mcplite.revisions import NEWEST, NEWEST_LEGACY
+from mcplite.server.catalog.provider import ProvidedEntry, Provider
 from mcplite.server.catalog.targets import Target
+from mcplite.types import Tool
 
 
 @pytest.fixture
@@ -106,3 +108,45 @@ def test_only_the_pages_of_one_version_are_kept():
     mcp.remove_tool("tool0")
     catalog.listing("tools", "tools", None, NEWEST)
     assert len(catalog._pages) == 1
+
+
+class Odd(Provider):
+    """A provider of which one entry cannot be sent, and one cannot even be made."""
+
+    name = "odd"
+
+    def listed(self, entry, revision):
+        if entry.own == "raises":
+            raise RuntimeError("not today")
+        return Tool(entry.seen, {"type": "object"}, description=object() if entry.own == "odd" else entry.own)
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("middleware", [[], [lambda context, proceed: proceed()]])
+def test_an_entry_that_cannot_be_sent_does_not_take_the_list_away(revision, middleware, caplog):
+    mcp = mcplite.Server("shop", middleware=middleware)
+    mcp.add_tool(lambda: 1, name="good")
+    mcp.add_tool(lambda: 1, name="changed", meta={"a": 1})
+    mcp.add_prompt(lambda: "x", name="good")
+    mcp.registry.get("tools", "changed").tool.meta["a"] = {1}  # by its author, after the registration
+    odd, entries = Odd(), {}
+    for name in ("odd", "raises", "fine"):
+        entries[name] = ProvidedEntry(odd, name)
+        entries[name].seen = name
+    mcp.registry.provide(odd, "tools", entries)
+    with mcplite.connect(mcp, revision=revision) as client:
+        for _ in range(3):
+            assert [tool.name for tool in client.list_tools()] == ["good", "fine"]
+            client.call_tool("good")
+        assert [prompt.name for prompt in client.list_prompts()] == ["good"]
+    lines = [record.getMessage() for record in caplog.records if "is left out of the list" in record.getMessage()]
+    assert [line.split("'")[1] for line in lines] == ["raises", "changed", "odd"]
+
+
+def test_a_page_of_which_nothing_can_be_sent_has_a_next_one():
+    mcp = mcplite.Server("shop", page_size=1)
+    for name in ("bad", "good"):
+        mcp.add_tool(lambda: 1, name=name, meta={"a": 1})
+    mcp.registry.get("tools", "bad").tool.meta["a"] = object()
+    with mcplite.connect(mcp) as client:
+        assert [tool.name for tool in client.list_tools()] == ["good"]

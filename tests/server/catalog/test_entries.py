@@ -1,7 +1,7 @@
 """Entries: URIs of resources in one form, and arguments of prompts with titles or with names that are no identifiers."""
 
 import re
-from typing import Annotated, Dict
+from typing import Annotated, Dict, List, Union
 
 import pytest
 
@@ -64,8 +64,8 @@ def test_declared_arguments_are_completed():
 
 
 @pytest.mark.parametrize("arguments, text", [
-    ([{"name": "a"}, {"name": "a"}], "same name: a, a"), ([{"title": "A"}], "dicts with a 'name'"),
-    (["a"], "PromptArgument objects"), ([{"name": "not-taken"}], "which the function does not take"),
+    ([{"name": "a"}, {"name": "a"}], "same name: a, a"), ([{"title": "A"}], "the member 'name' is missing"),
+    (["a"], r"must be PromptArgument\(...\) or a dict, not 'a'"), ([{"name": "not-taken"}], "which the function does not take"),
 ])
 def test_declared_arguments_that_cannot_be_are_refused(arguments, text):
     with pytest.raises(RegistrationError, match=text):
@@ -134,3 +134,112 @@ def test_two_forms_of_one_uri_are_registered_twice():
         mcp.add_resource(first, read, name="n")
         with pytest.raises(RegistrationError, match="registered already"):
             mcp.add_resource(second, read, name="n")
+
+
+# --- definitions are checked and copied ---------------------------------------------------------------
+
+
+class Lazy:
+    """As a lazy translation."""
+
+    def __str__(self):
+        return "a translated text"
+
+
+def registered(kind, **given):
+    mcp = mcplite.Server("x")
+    if kind == "tool":
+        mcp.add_tool(lambda: 1, name="bad", **given)
+    elif kind == "prompt":
+        mcp.add_prompt(lambda: "x", name="bad", **given)
+    elif kind == "template":
+        mcp.add_resource("a://{b}", lambda b: b, name="bad", **given)
+    else:
+        mcp.add_resource("a://b", lambda: "x", name="bad", **given)
+    return mcp
+
+
+def listed(mcp, kind, revision="2026-07-28"):
+    with mcplite.connect(mcp, revision=revision) as client:
+        member = {"template": "resourceTemplates"}.get(kind, kind + "s")
+        method = "resources/templates/list" if kind == "template" else f"{kind}s/list"
+        return client.request(method, {})[member][0]
+
+
+KINDS = pytest.mark.parametrize("kind", ["tool", "prompt", "resource", "template"])
+
+
+@KINDS
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", "2026-07-28"])
+def test_lazy_texts_are_made_when_they_are_registered(kind, revision):
+    icons = [{"src": Lazy(), "mime_type": "image/png"}, mcplite.types.Icon("https://x", sizes=("48x48",))]
+    meta = {"a": [Lazy()]}
+    found = listed(registered(kind, title=Lazy(), description=Lazy(), icons=icons, meta=meta), kind, revision)
+    assert found["description"] == "a translated text" and found["_meta"] == {"a": ["a translated text"]}
+    if revision != "2024-11-05":
+        assert found["title"] == "a translated text"
+    if revision == "2026-07-28":
+        assert found["icons"] == [{"src": "a translated text", "mimeType": "image/png"},
+        {"src": "https://x", "sizes": ["48x48"]}]
+    meta["a"].append({1})  # what the author keeps is no part of it
+
+
+@KINDS
+@pytest.mark.parametrize("given, reason", [
+    ({"title": 5}, "title= must be a text, not 5; write title='5'"), ({"title": b"x"}, "title= must be a text"),
+    ({"description": b"x"}, "description= must be a text"), ({"description": []}, "description= must be a text"),
+    ({"icons": "https://x/i.png"}, r"icons= takes a list: write icons=\[Icon"),
+    ({"icons": {"src": "x"}}, "icons= takes a list"),
+    ({"icons": ["x"]}, r"icons\[0\] must be Icon\(...\) or a dict, not 'x'"),
+    ({"icons": [{"src": 5}]}, r"icons\[0\]: Icon.src: exp"),
+    ({"icons": [mcplite.types.Icon("x", sizes="48x48")]}, r"icons\[0\]: Icon.sizes: expected an array, got '48x48'"),
+    ({"icons": 5}, "icons= takes a list"), ({"icons": [{"title": "x"}]}, r"icons\[0\]: Icon: the member 'src' is missing"),
+    ({"meta": "x"}, "meta= must be a dict, not 'x'"), ({"meta": {"a": float("nan")}}, r"meta\['a'\]: nan is not a JSON number"),
+    ({"meta": {"a": {1}}}, r"meta\['a'\]: \{1\} is not JSON"), ({"meta": {1: 2}}, "meta: the key 1 must be a text"),
+    ({"meta": {"io.modelcontextprotocol/key": 1}}, "META|reserved|the _meta key"), ({"scopes": 5}, "scopes= takes a list"),
+    ({"scopes": {"a": 1}}, "scopes= takes a list"), ({"scopes": [5]}, "5 is not a scope"),
+])
+def test_values_of_a_wrong_type_are_refused_by_name(kind, given, reason):
+    with pytest.raises(RegistrationError, match=f"^{'resource' if kind == 'template' else kind} .*({reason})"):
+        registered(kind, **given)
+
+
+@pytest.mark.parametrize("kind, given, reason", [
+    ("tool", {"annotations": "x"}, r"annotations must be ToolAnnotations\(...\) or a dict, not 'x'"),
+    ("tool", {"annotations": {"readOnlyHint": "yes"}}, "annotations: ToolAnnotations.readOnlyHint: expected a boolean"),
+    ("tool", {"annotations": mcplite.types.Annotations()}, "annotations must be ToolAnnotations"),
+    ("resource", {"annotations": {"audience": "user"}}, "annotations: Annotations.audience: expected an array, got 'user'"),
+    ("template", {"annotations": {"priority": "high"}}, "annotations: Annotations.priority: expected a number"),
+    ("tool", {"timeout": "5"}, "timeout= must be a positive number of seconds"), ("tool", {"timeout": True}, "timeout="),
+    ("tool", {"timeout": float("nan")}, "timeout="), ("tool", {"timeout": float("inf")}, "timeout="),
+    ("resource", {"size": "5"}, "size= must be a number of bytes"), ("resource", {"size": -1}, "size="),
+    ("resource", {"mime_type": 5}, "mime_type= must be a text"), ("resource", {"cache": 5}, "cache= must be a CacheHint"),
+    ("prompt", {"arguments": "city"}, r"arguments= takes a list: write arguments=\[PromptArgument"),
+    ("prompt", {"arguments": [PromptArgument(5)]}, r"arguments\[0\]: PromptArgument.name: expected a string, got 5"),
+    ("tool", {"input_schema": {"type": "object", "title": b"x"}}, r"input_schema\['title'\]: b'x' is not JSON"),
+    ("tool", {"output_schema": {"type": "object", "default": {1}}}, r"output_schema\['default'\]: \{1\} is not JSON"),
+])
+def test_other_members_are_checked_too(kind, given, reason):
+    with pytest.raises(RegistrationError, match=f"^{'resource' if kind == 'template' else kind} .*{reason}"):
+        registered(kind, **given)
+
+
+def test_hints_may_have_the_names_of_the_attributes():
+    found = listed(registered("tool", annotations={"read_only_hint": True, "title": Lazy()}), "tool")
+    assert found["annotations"] == {"readOnlyHint": True, "title": "a translated text"}
+
+
+def test_lists_of_a_prompt_are_written_as_json():
+    mcp = mcplite.Server("x")
+
+    @mcp.prompt
+    def plan(cities: List[str], days: int, names: Dict[str, int], either: Union[str, List[str]] = "x"):
+        """Plan.
+
+        Args:
+            cities: Where to go.
+        """
+
+    told = [argument.get("description") for argument in listed(mcp, "prompt")["arguments"]]
+    assert told == ['Where to go. As JSON of this schema: {"type":"array","items":{"type":"string"}}', None,
+                    'As JSON of this schema: {"type":"object","additionalProperties":{"type":"integer"}}', None]

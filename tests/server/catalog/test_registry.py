@@ -16,7 +16,6 @@ from mcplite.server.catalog.registry import (
     TemplateEntry,
     ToolEntry,
     check_name,
-    checked_meta,
     suggestions,
 )
 from mcplite.server.functions.function import compile_function
@@ -249,13 +248,6 @@ def test_invalid_names_are_refused(name):
     with pytest.raises(RegistrationError) as caught:
         check_name("prompt", name)
     assert str(caught.value) == f"a prompt needs a name; give name='...' (got {name!r})"
-
-
-def test_meta_is_checked():
-    assert checked_meta(None, "tool 'a'") is None
-    assert checked_meta({"com.example/key": 1}, "tool 'a'") == {"com.example/key": 1}
-    with pytest.raises(RegistrationError, match="^tool 'a': "):
-        checked_meta({"io.modelcontextprotocol/key": 1}, "tool 'a'")
 
 
 def test_suggestions():

@@ -143,7 +143,7 @@ def test_a_given_schema_is_copied():
 
 @pytest.mark.parametrize("wanted, content, reason", [
     (Confirm, {}, "is required"), (Confirm, {"ok": "yes"}, "'yes' is not true or false"),
-    (int, {"value": "5"}, "not an integer"), (int, {}, "None is not an integer"),
+    (int, {"value": "5"}, "not an integer"), (int, {}, "null is not an integer"),
     (datetime.date, {"value": "soon"}, "is not a date"),
 ])
 def test_an_answer_that_does_not_fit_is_refused(wanted, content, reason):

@@ -94,7 +94,7 @@ def test_arguments_are_bound_by_name(arguments, result):
 @pytest.mark.parametrize("arguments, expected", [
     ({}, ["a: is required"]),
     ({"a": "1"}, ["a: '1' is not an integer"]),
-    ({"a": None, "b": True}, ["a: None is not an integer", "b: True is not an integer"]),
+    ({"a": None, "b": True}, ["a: null is not an integer", "b: true is not an integer"]),
     ({"a": 1, "bb": 1}, ["unknown argument 'bb'; did you mean 'b'?"]),
     ({"a": 1, "zebra": 1}, ["unknown argument 'zebra'; there are: a, b"]),
     ({"zebra": 1}, ["a: is required", "unknown argument 'zebra'; there are: a, b"]),
@@ -245,7 +245,7 @@ def test_a_default_of_none_does_not_change_the_annotation(from_space):
     # Before 3.11 typing.get_type_hints made Optional of it.
     it = from_space("from __future__ import annotations\ndef it(a: int = None): ...")
     assert compile_function(it).input_schema["properties"]["a"] == INTEGER
-    assert problems(it, {"a": None}) == ["a: None is not an integer"]
+    assert problems(it, {"a": None}) == ["a: null is not an integer"]
 
 
 # --- callables of every kind ----------------------------------------------------------------------------
@@ -455,7 +455,8 @@ class Plain:
 REFUSED = [
     (Plain, 0, "is of the class Plain, which has no form in JSON; make it a dataclass or TypedDict, or take its parts as"
                " parameters"),
-    (Dict[int, str], 0, "is a mapping with keys of <class 'int'>, but JSON's keys are strings; use Dict[str, ...]"),
+    (Dict[Tuple[int], str], 0, "is a mapping with keys of typing.Tuple[int], but JSON's keys are strings; use keys that are"
+     " strings or numbers, or a list of pairs"),
     (typing.Callable[[], int], 0, f"is annotated with {typing.Callable[[], int]!r}, which has no form in JSON; use builtins,"
                                   " dataclasses, TypedDict, Literal or Enum"),
     (Annotated[int, {"minimum": "x"}], 0, "has 'minimum' in Annotated with 'x', which is not a number; correct it"),
@@ -788,3 +789,44 @@ def test_valid_arguments_are_refused_only_when_they_cannot_be_converted(call):
     for arguments, found, fits in verdicts(*call):
         assert fits or found, (call[0].input_schema, arguments)
         assert not fits or all(problem.endswith(CONVERSION) for problem in found), (call[0].input_schema, arguments, found)
+
+
+@pytest.mark.parametrize("options, kept", [({}, False), ({"input_schema": {"type": "object", "properties": {"a": {}}}}, True),
+                                           ({"input_schema": {"type": "object", "properties": {"a": {"description": "A."}}}},
+                                           False),
+                                           ({"kind": "resource"}, True), ({"kind": "prompt"}, False)])
+def test_descriptions_of_parameters_that_have_no_other_place_stay_in_the_text(options, kept):
+    def it(a="", ctx: Context = None):
+        """Do it.
+
+        Args:
+            a: The first.
+            ctx: The context.
+            **rest: More.
+        """
+
+    text = compile_function(it, **options).description
+    assert ("The first." in text) is kept and "The context" not in text and "**rest: More." in text
+
+
+def test_classes_of_a_function_are_found():
+    def made():
+        class Local(typing.TypedDict):
+            x: int
+
+        def it(a: "Local", b: "List[Local]" = ()) -> "Dict[str, Local]":
+            return {"a": a}
+
+        return compile_function(it), it
+
+    compiled, it = made()
+    assert compiled.input_schema["properties"]["a"]["properties"] == {"x": INTEGER}
+    assert compiled.output_schema["additionalProperties"]["properties"] == {"x": INTEGER}
+    assert "'Local' is not defined" in refusal(it)  # its function has ended, and it keeps nothing of it
+
+
+def test_a_dispatching_function_is_refused():
+    @functools.singledispatch
+    def it(a): ...
+
+    assert "singledispatch takes its first argument by position" in refusal(it)

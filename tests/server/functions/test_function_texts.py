@@ -53,10 +53,10 @@ def test_text_is_converted_to_the_annotated_type(annotation, text, value):
 
 @pytest.mark.parametrize("annotation, text, reason", [
     (int, "five", "'five' is not an integer"), (int, "", "'' is not an integer"), (int, "5.5", "5.5 is not an integer"),
-    (int, "true", "True is not an integer"), (int, "007", "'007' is not an integer"), (int, "9" * 9999, "is not an integer"),
+    (int, "true", "true is not an integer"), (int, "007", "'007' is not an integer"), (int, "9" * 9999, "is not an integer"),
     (float, "NaN", "'NaN' is not a number"), (float, "Infinity", "'Infinity' is not a number"),
     (float, "1e999", "'1e999' is not"), (float, "1,5", "'1,5' is not a number"), (float, "\ud800", "is not a number"),
-    (bool, "maybe", "'maybe' is not true or false"), (bool, "null", "None is not true or false"),
+    (bool, "maybe", "'maybe' is not true or false"), (bool, "null", "null is not true or false"),
     (Literal[1, 2], "3", "3 is not one of 1, 2"), (Color, "blue", "'blue' is not 'red'"), (List[int], "1", "1 is not a list"),
     (List[int], ["1", "x"], "'x' is not an integer"), (List[int], "[" * 5000, "is not a list"),
     (Dict[str, int], '{"a": 1, "a": 2}', "is not an object"), (datetime.date, "today", "'today' is not a date"),

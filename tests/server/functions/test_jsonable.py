@@ -3,6 +3,7 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import fractions
 import inspect
 import json
 import math
@@ -14,7 +15,10 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given, strategies as st
 
-from mcplite.server.functions.jsonable import jsonable
+from mcplite.errors import RegistrationError
+from mcplite.server import Image
+from mcplite.server.functions.jsonable import as_text, definition_json, definition_text, jsonable
+from mcplite.types import CallToolResult, Root, TextContent, Tool
 
 
 class Color(enum.Enum):
@@ -66,6 +70,10 @@ ID = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
     ({2, 1}, [1, 2]), (frozenset("ba"), ["a", "b"]), ({1, "a"}, [1, "a"]),
     (Color.RED, "red"), (Level.LOW, 1), (Name.A, "a"), (Loud("a"), "a"), (Odd(3), 3), (Ratio(0.5), 0.5),
     (Pair(1, Color.RED), {"left": 1, "right": "red"}), ({Color.RED: 1}, {"red": 1}), ({Loud("a"): 1}, {"a": 1}),
+    ({1: 2, 0.5: 3, None: 4}, {"1": 2, "0.5": 3, "null": 4}), ({False: {Level.LOW: Odd(3)}}, {"false": {"1": 3}}),
+    ({uuid.UUID(ID): 1, datetime.date(2024, 5, 6): 2, Name.A: 3}, {ID: 1, "2024-05-06": 2, "a": 3}),
+    (Root("file:///x"), {"uri": "file:///x"}), ([Tool("t", {})], [{"name": "t", "inputSchema": {}}]),
+    (collections.UserString("lazy"), "lazy"),
     (Day(datetime.date(2024, 5, 6)), {"date": "2024-05-06", "high": 1.5, "total": 7}),
     (datetime.datetime(2024, 5, 6, 7, 8), "2024-05-06T07:08:00"), (datetime.time(7, 8), "07:08:00"),
     (datetime.timedelta(1, 1), "P1DT1S"), (uuid.UUID(ID), ID), (decimal.Decimal("1.10"), "1.10"),
@@ -100,8 +108,11 @@ def numbers():
     (Opaque(), TypeError, "class Opaque cannot be sent as JSON; return a dict, a dataclass or a string"),
     ([{"a": Opaque}], TypeError, "class type cannot be sent"), (1j, TypeError, "class complex cannot be sent"),
     (Day, TypeError, "class type cannot be sent"),
-    ({1: 2}, TypeError, "the key 1 is not a string"), ({None: 2}, TypeError, "the key None is not a string"),
-    ({Level.LOW: 2}, TypeError, "the key 1 is not a string"),
+    ({(1, 2): 3}, TypeError, r"the key \(1, 2\) has no text in JSON"), ({Day: 2}, TypeError, "class type cannot be sent"),
+    ({1: 2, "1": 3}, ValueError, "two keys are the same text in JSON"), ({math.nan: 2}, ValueError, "nan is not a JSON number"),
+    ({"a": TextContent("x")}, TypeError, r"TextContent cannot be sent inside of data, .*such as \[data, TextContent"),
+    ([Image(b"GIF8")], TypeError, "class Image cannot be sent inside of data"),
+    ([CallToolResult()], TypeError, "return the CallToolResult alone"),
     (numbers(), TypeError, "a generator cannot be sent"), (map(str, [1]), TypeError, "class map cannot be sent"),
     (range(3), TypeError, "class range"),
 ], ids=lambda value: repr(value)[:30])
@@ -131,3 +142,84 @@ def test_a_refused_coroutine_is_closed_without_a_warning():
                     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=10))
 def test_json_data_is_unchanged(value):
     assert jsonable(value) == value
+
+
+class Lazy:
+    """As lazy translations are: no string, with a text of its own."""
+
+    def __init__(self, text="lazy"):
+        self.text = text
+
+    def __str__(self):
+        return self.text
+
+
+class LikeAString(Lazy):
+    """As those that pass on all methods of the string."""
+
+    def __iter__(self):
+        return iter(self.text)
+
+    def __len__(self):
+        return len(self.text)
+
+    def __getattr__(self, name):
+        return getattr(self.text, name)
+
+
+class Disguised(Lazy):
+    """As a proxy that says that it is a string."""
+
+    __class__ = str
+
+
+@pytest.mark.parametrize("value, text", [
+    ("a", "a"), (Loud("a"), "a"), (Lazy(), "lazy"), (LikeAString(), "lazy"), (Disguised(), "lazy"), (Name.A, "a"),
+    (Color.RED, "red"), (collections.UserString("u"), "u"), ("", ""),
+], ids=lambda value: type(value).__name__)
+def test_texts_and_what_stands_for_them(value, text):
+    assert as_text(value) == text and type(as_text(value)) is str
+    assert definition_text(value, "tool 'a'", "title") == text
+    assert definition_json({"a": [value]}) == {"a": [text]}
+
+
+@pytest.mark.parametrize("value", [
+    5, 1.5, True, 1j, b"a", bytearray(b"a"), [], {}, (), {1}, range(3), decimal.Decimal(1), fractions.Fraction(1), object(),
+    datetime.date(2024, 5, 6), uuid.UUID(ID), pathlib.PurePath("a"), ValueError("a"), int, print, Level.LOW,
+], ids=lambda value: type(value).__name__)
+def test_other_values_are_no_texts(value):
+    assert as_text(value) is None
+    with pytest.raises(RegistrationError, match="^tool 'a': title= must be a text, not "):
+        definition_text(value, "tool 'a'", "title")
+
+
+def test_a_text_that_cannot_be_made_is_refused():
+    class Early:
+        def __str__(self):
+            raise RuntimeError("no translation is active")
+
+    with pytest.raises(RegistrationError, match=r"tool 'a': title= has no text now: str\(\) of it raised RuntimeError: no tr"):
+        definition_text(Early(), "tool 'a'", "title")
+
+
+def test_json_of_definitions_is_a_copy():
+    given = {"a": [1, 1.5, None, True, ("b",)], "c": {"d": Level.LOW}}
+    made = definition_json(given)
+    assert made == {"a": [1, 1.5, None, True, ["b"]], "c": {"d": 1}} and made is not given and made["a"] is not given["a"]
+
+
+@pytest.mark.parametrize("value, kind, reason", [
+    ({"a": {1}}, TypeError, r"^meta\['a'\]: \{1\} is not JSON"), ({"a": [b"x"]}, TypeError, r"^meta\['a'\]\[0\]: b'x' is not"),
+    ({1: 2}, TypeError, "^meta: the key 1 must be a text"), ({"a": math.nan}, ValueError, r"^meta\['a'\]: nan is not a JSON"),
+    ({"a": datetime.date(2024, 5, 6)}, TypeError, r"^meta\['a'\]: datetime.date"), ({"a": Day}, TypeError, "is not JSON"),
+])
+def test_what_is_no_json_is_refused_with_its_place(value, kind, reason):
+    with pytest.raises(kind, match=reason):
+        definition_json(value, "meta")
+
+
+def test_a_definition_that_contains_itself_is_refused():
+    loop = {}
+    loop["a"] = loop
+    with pytest.raises(ValueError, match="nested too deeply, or contains itself"):
+        definition_json(loop)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import collections
 import dataclasses
 import typing
-from typing import Annotated, Any, ClassVar, List, NamedTuple, Optional, TypedDict
+from typing import Annotated, Any, ClassVar, Generic, List, NamedTuple, Optional, TypedDict, TypeVar
 
 import pytest
 
-from mcplite.server.functions.members import NOTHING, Unresolved, members
+from mcplite.server.functions.members import NOTHING, Unresolved, members, resolve, type_arguments
 
 
 @dataclasses.dataclass
@@ -85,7 +85,7 @@ def test_names_are_resolved_in_the_module():
     assert names(members(Nested.Data)) == [("x", Nested.Inner, True, NOTHING)]
 
 
-def test_undefined_names_are_explained():
+def local_classes():
     @dataclasses.dataclass
     class Sibling:
         x: int
@@ -95,5 +95,50 @@ def test_undefined_names_are_explained():
         x: Sibling
         y: Local
 
+    assert names(members(Local)) == [("x", Sibling, True, NOTHING), ("y", Local, True, NOTHING)]
+    return Local
+
+
+def test_names_are_found_in_the_functions_that_run_around_a_class():
     with pytest.raises(Unresolved, match="a name that is not defined at module level .*'Sibling'.*; define it there"):
-        members(Local)
+        members(local_classes())
+
+
+def test_names_are_found_in_the_closure_of_a_function():
+    def made():
+        @dataclasses.dataclass
+        class Kept:
+            x: int
+
+        def function(kept: Kept, other: List[Kept]) -> object:
+            return Kept(kept.x)
+
+        return function, Kept
+
+    function, kept = made()
+    assert resolve("Kept", function) is kept and resolve("List[Kept]", function) == List[kept]
+    with pytest.raises(Unresolved, match="'NoSuchName'"):
+        resolve("NoSuchName", function)
+
+
+T = TypeVar("T")
+
+
+class Box(Generic[T]):
+    value: T
+
+
+class Whole(Box[int]):
+    more: str
+
+
+class Both(Box[List[T]], Generic[T]):
+    other: T
+
+
+@pytest.mark.parametrize("annotation, expected", [
+    (Box, {"value": {}}), (Box[str], {"value": {T: str}}), (Whole, {"more": {}, "value": {T: int}}),
+    (Both[str], {"other": {T: str}, "value": {T: List[str]}}), (int, {}),
+])
+def test_type_arguments_are_those_of_the_class_that_has_the_member(annotation, expected):
+    assert type_arguments(annotation) == expected

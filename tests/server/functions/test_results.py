@@ -14,22 +14,38 @@ from hypothesis import given, strategies as st
 
 from mcplite.server import Audio, Image
 from mcplite.server.functions.function import compile_function
-from mcplite.server.functions.results import BadOutput, content_items, prompt_messages, resource_contents, tool_result
+from mcplite.server.functions.results import (
+    BadOutput,
+    completion_of,
+    content_items,
+    prompt_messages,
+    resource_contents,
+    resource_result,
+    tool_result,
+)
 from mcplite.types import (
     NULL,
     AudioContent,
     BlobResourceContents,
     CallToolResult,
+    CompleteResult,
+    Completion,
+    CreateMessageResult,
     EmbeddedResource,
+    GetPromptResult,
     ImageContent,
     PromptMessage,
+    ReadResourceResult,
     Resource,
     ResourceLink,
+    SamplingMessage,
     TextContent,
     TextResourceContents,
+    Tool,
     ToolResultContent,
     ToolUseContent,
     UnknownContent,
+    user as user_message,
 )
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -247,8 +263,8 @@ UNSENDABLE = [
     (CYCLIC, ValueError, "nested too deeply, or contains itself"), (LOOP, ValueError, "nested too deeply, or contains itself"),
     (object(), TypeError, "a value of the class object cannot be sent as JSON; return a dict, a dataclass or a string"),
     ((n for n in ()), TypeError, "a generator cannot be sent; return a list"),
-    ({1: "a"}, TypeError, "the key 1 is not a string, which JSON requires; convert it"),
-    ({"a": Image(PNG)}, TypeError, "a value of the class Image cannot be sent"),
+    ({(1,): "a"}, TypeError, r"the key \(1,\) has no text in JSON"),
+    ({"a": Image(PNG)}, TypeError, r"a value of the class Image cannot be sent inside of data.*such as \[data, Image\("),
     ([Image(PNG), object()], TypeError, "a value of the class object"),
     ({object()}, TypeError, "a value of the class object"), (1j, TypeError, "complex"), (Day, TypeError, "class type"),
     (CallToolResult(structured_content={"a": object()}), TypeError, "class object"),
@@ -344,7 +360,7 @@ def test_the_declared_mime_type_is_used(value):
     assert [item.mime_type for item in resource_contents(value, URI, "x/y")] == ["x/y"]
 
 
-@pytest.mark.parametrize("value", [object(), float("nan"), CYCLIC, {1: 2}], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("value", [object(), float("nan"), CYCLIC, {(1,): 2}], ids=lambda value: type(value).__name__)
 def test_contents_that_cannot_be_sent_are_refused(value):
     with pytest.raises((TypeError, ValueError)):
         resource_contents(value, URI, None)
@@ -428,3 +444,113 @@ def test_values_of_the_annotated_type_fit_the_schema_and_round_trip(annotation, 
         assert result.text == data if isinstance(data, str) else json.loads(result.text) == data
 
     check()
+
+
+# --- values in the wrong place ------------------------------------------------------------------------
+
+GIF = {"type": "image", "data": "R0lGODlh", "mimeType": "image/gif"}
+WORDS = {"type": "text", "text": "a"}
+
+
+@pytest.mark.parametrize("content, kinds", [
+    ("hello", ["text"]), (TextContent("a"), ["text"]), (WORDS, ["text"]), ([WORDS, GIF, "b"], ["text", "image", "text"]),
+    (Image(PNG), ["image"]), (("a", "b"), ["text", "text"]), (iter(["a"]), ["text"]), (None, []), (5, ["text"]),
+    (b"x", ["resource"]), (PromptMessage("user", TextContent("a")), ["text"]), ({"a": 1}, ["text"]),
+    (CreateMessageResult("assistant", [TextContent("a"), TextContent("b")], "m"), ["text", "text"]),
+])
+def test_content_that_is_no_list_is_not_taken_apart(content, kinds):
+    result = result_of(CallToolResult(content=content))
+    assert [block.wire_type for block in result.content] == kinds
+    if content == "hello":
+        assert result.content[0].text == "hello"
+
+
+@pytest.mark.parametrize("value, reason", [
+    (CallToolResult(content={"type": "text"}), "^the content is not valid: TextContent: the member 'text' is missing"),
+    (CallToolResult(content=[CallToolResult()]), "return the CallToolResult alone"),
+    (CallToolResult(content=[TextContent(5)]), "^TextContent takes a text, not 5"),
+    (CallToolResult(is_error="yes"), "^is_error of a CallToolResult is True or False, not 'yes'"),
+    (CallToolResult(meta=5), "^meta of a CallToolResult is a dict, not 5"), ([CallToolResult()], "return the CallToolResult"),
+    ({"a": TextContent("x")}, "cannot be sent inside of data"), ([[TextContent("x")]], "cannot be sent inside of data"),
+])
+def test_values_in_the_wrong_place_are_refused(value, reason):
+    with pytest.raises((TypeError, ValueError), match=reason):
+        result_of(value)
+
+
+def test_results_of_other_requests_are_understood():
+    contents = TextResourceContents("a://b", "x")
+    assert result_of(ReadResourceResult(contents=[contents])).content == [EmbeddedResource(contents)]
+    assert [block.text for block in result_of([PromptMessage("user", TextContent("a")), "b"]).content] == ["a", "b"]
+    assert result_of(Tool("t", {})).structured_content == {"name": "t", "inputSchema": {}}
+
+
+@pytest.mark.parametrize("value, expected", [
+    ({"role": "user", "content": [WORDS]}, [("user", "text")]),
+    ({"role": "user", "content": [WORDS, GIF]}, [("user", "text"), ("user", "image")]),
+    ([{"role": "assistant", "content": (WORDS,)}], [("assistant", "text")]),
+    ([WORDS, GIF], [("user", "text"), ("user", "image")]),
+    (WORDS, [("user", "text")]), (user_message([WORDS, Image(PNG), "x"]), [("user", "text"), ("user", "image"),
+    ("user", "text")]),
+    (SamplingMessage("assistant", [TextContent("a"), TextContent("b")]), [("assistant", "text"), ("assistant", "text")]),
+    (collections.UserString("lazy"), [("user", "text")]),
+])
+def test_messages_with_several_contents(value, expected):
+    assert [(message.role, message.content.wire_type) for message in prompt_messages(value)] == expected
+
+
+@pytest.mark.parametrize("value", [
+    {"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}, {"role": "user", "content": [{"a": 1}]},
+    {"role": "user", "content": None}, {"role": "user", "content": [WORDS], "name": "x"}, {"role": "user"}, {},
+    [GetPromptResult(messages=[])], CallToolResult(content=["x"]), {"messages": []}, ReadResourceResult(contents=[]),
+])
+def test_messages_of_other_forms_are_refused(value):
+    with pytest.raises((TypeError, ValueError)):
+        prompt_messages(value)
+
+
+@pytest.mark.parametrize("contents, texts", [
+    ([TextResourceContents("a://b", "x")], ["x"]), (TextResourceContents("a://b", "x"), ["x"]), ("x", ["x"]),
+    (["x", "y"], ["x", "y"]), ({"uri": "a://b", "text": "x"}, ["x"]), ([{"uri": "a://b", "blob": "eA=="}], ["eA=="]),
+    (b"x", ["eA=="]), (None, []), ([], []),
+    (EmbeddedResource(TextResourceContents("a://b", "x")), ["x"]), ([TextContent("x"), {"a": 1}], ["x", '{"a":1}']),
+])
+def test_a_resource_may_return_its_whole_result(contents, texts):
+    given = ReadResourceResult(contents=contents, meta={"a": 1}, ttl_ms=5)
+    result = resource_result(given, "a://b", None)
+    assert [getattr(item, "text", getattr(item, "blob", None)) for item in result.contents] == texts
+    assert (result.meta, result.ttl_ms, given.contents) == ({"a": 1}, 5, contents)
+
+
+@pytest.mark.parametrize("value", [
+    CallToolResult(content=["x"]), [CallToolResult()], ReadResourceResult(contents=[{"uri": 5, "text": "x"}]),
+    ReadResourceResult(contents=["x"], meta=5), ResourceLink("a://b", "n"), [ReadResourceResult(contents=["x"])],
+    GetPromptResult(messages=[]), TextContent(5), {"a": TextResourceContents("a://b", "x")},
+])
+def test_other_results_are_no_contents(value):
+    with pytest.raises((TypeError, ValueError)):
+        resource_result(value, "a://b", None)
+
+
+def test_content_in_a_list_becomes_contents():
+    found = resource_contents([TextContent("x"), Image(PNG), TextResourceContents("a://c", "y"), "z"], "a://b", None)
+    assert [item.uri for item in found] == ["a://b", "a://b", "a://c", "a://b"] and found[0].text == "x"
+
+
+@pytest.mark.parametrize("value, values", [
+    ("Rome", ["Rome"]), (Completion("Rome"), ["Rome"]), (CompleteResult(Completion("Rome")), ["Rome"]), (None, []), ([], []),
+    ({"values": ["a"]}, ["a"]), ({"completion": {"values": "a"}}, ["a"]), (["a", 5, True, 1.5], ["a", "5", "true", "1.5"]),
+    (iter("ab"), ["a", "b"]), ({"a": 1}.keys(), ["a"]), ([Color.RED], ["red"]), (Color.RED, ["red"]), (range(2), ["0", "1"]),
+    (collections.UserString("lazy"), ["lazy"]), ([datetime.date(2024, 5, 6)], ["2024-05-06"]),
+])
+def test_completions(value, values):
+    assert completion_of(value).values == values
+
+
+@pytest.mark.parametrize("value", [
+    5, True, b"a", [b"a"], {"a": 1}, [["a"]], [{"a": 1}], [None], TextContent("a"), [TextContent("a")], object(),
+    Completion(["a"], total="5"), {"values": 5}, user_message("x"),
+], ids=repr)
+def test_other_values_are_no_completions(value):
+    with pytest.raises(TypeError):
+        completion_of(value)

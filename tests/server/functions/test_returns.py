@@ -3,12 +3,15 @@
 import collections.abc
 import dataclasses
 import datetime
+import enum
 import typing
+import uuid
 from typing import (
     Annotated,
     Any,
     Callable,
     Dict,
+    FrozenSet,
     Generator,
     Iterable,
     List,
@@ -132,7 +135,7 @@ def test_other_data_is_wrapped(annotation, schema):
     Annotated[Image, "a chart"], CallToolResult, TextContent, List[TextContent], List[Union[str, ResourceLink]],
     Dict[str, EmbeddedResource], Tuple[Image, ...], InputRequired, Union[Day, InputRequired], Optional[bytes], List[bytes],
     Optional[list], Optional[Any], Union[str, List[Any]],
-    Plain, Callable[[], int], Generator[int, None, None], Dict[int, str], List[Plain]], ids=lambda value: str(value)[:40])
+    Plain, Callable[[], int], Generator[int, None, None], List[Plain]], ids=lambda value: str(value)[:40])
 def test_text_content_and_other_types_declare_no_schema(annotation):
     compiled = output(annotation)
     assert (compiled.schema, compiled.wrapped, compiled.off) == (None, False, False)
@@ -224,7 +227,27 @@ def test_required_structured_content_needs_a_suitable_annotation(annotation, str
 
 def test_structured_output_true_reports_the_reason():
     assert refusal(Plain, structured=True).startswith("tool 'it': the returned value is of the class Plain, which has no form")
-    assert refusal(Dict[int, str], structured=True).startswith("tool 'it': the returned value is a mapping with keys of")
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+@pytest.mark.parametrize("structured", [None, True, "bare"])
+@pytest.mark.parametrize("annotation", [
+    Dict[Tuple[int, int], str], List[Dict[FrozenSet[int], str]], Optional[Dict[Day, int]], Dict[List[int], int]], ids=str)
+def test_keys_that_have_no_text_are_refused_at_once(annotation, structured):
+    assert "is a mapping with keys of" in refusal(annotation, structured=structured)
+
+
+@pytest.mark.parametrize("annotation, names", [
+    (Dict[int, str], {"pattern": "^-?[0-9]+$"}), (Dict[float, str], None), (Dict[bool, str], None), (Dict[Any, str], None),
+    (Dict[uuid.UUID, str], {"type": "string", "format": "uuid"}), (Dict[Literal[1, "b"], str], {"enum": ["1", "b"]}),
+    (Dict[Level, str], {"enum": ["1"]}),
+])
+def test_keys_have_the_schema_of_their_texts(annotation, names):
+    expected = {"type": "object", "additionalProperties": {"type": "string"}}
+    assert output(annotation).schema == (expected if names is None else {**expected, "propertyNames": names})
 
 
 OWN = {"type": "object", "properties": {"n": INTEGER}, "required": ["n"]}

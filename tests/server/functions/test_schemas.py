@@ -19,6 +19,7 @@ from typing import (
     Collection,
     Dict,
     FrozenSet,
+    Generic,
     Iterable,
     List,
     Literal,
@@ -38,6 +39,7 @@ from typing import (
 import jsonschema
 import pytest
 from hypothesis import given, settings, strategies as st
+from typing_extensions import TypeAliasType
 
 from mcplite.errors import RegistrationError
 from mcplite.protocol.schema.validation import check_schema
@@ -537,8 +539,8 @@ def test_schemas_of_return_values_have_computed_members_and_are_open():
 
 MESSAGES = [
     (int, "5", "a: '5' is not an integer"),
-    (int, True, "a: True is not an integer"),
-    (float, None, "a: None is not a number"),
+    (int, True, "a: true is not an integer"),
+    (float, None, "a: null is not a number"),
     (float, 10 ** 400, "a: the number is too large"),
     (str, 5, "a: 5 is not a string"),
     (bool, 1, "a: 1 is not true or false"),
@@ -549,7 +551,7 @@ MESSAGES = [
     (Union[Point, List[int]], {"x": "s"}, "a.x: 's' is not an integer"),
     (Literal["a", "b"], "c", "a: 'c' is not one of 'a', 'b'"),
     (Literal["a"], "c", "a: 'c' is not 'a'"),
-    (Color, None, "a: None is not one of 'red', 'blue'"),
+    (Color, None, "a: null is not one of 'red', 'blue'"),
     (List[int], 5, "a: 5 is not a list"),
     (List[List[int]], [[1], [2, "3"]], "a[1][1]: '3' is not an integer"),
     (Set[int], [1, 1], "a: an item occurs more than once"),
@@ -618,7 +620,7 @@ REFUSED = [
     (complex, "'arg' is of the class complex, which has no form in JSON"),
     (Holding, "'arg.it' is of the class Plain"),
     (List[Plain], "'arg' is of the class Plain"),
-    (Dict[int, str], r"'arg' is a mapping with keys of <class 'int'>, but JSON's keys are strings; use Dict\[str, ...\]"),
+    (Dict[Tuple[int], str], r"'arg' is a mapping with keys of typing.Tuple\[int\], but JSON's keys are strings; use keys that"),
     (Binary, "'arg' has the choice b'x', which is not a JSON value; use strings or numbers"),
     (Literal[b"x"], "'arg' has the choice b'x'"),
     (Nan, "'arg' has the choice nan"),
@@ -856,3 +858,204 @@ def test_arguments_are_bound_when_jsonschema_accepts_them(given_pair):
         assert not verdict or error.problems == ["the number is too large"], (compiled.input_schema, error.problems)
     else:
         assert verdict and bound.keys() == arguments.keys(), compiled.input_schema
+
+
+# --- flags, keys, aliases, generic classes, tags ------------------------------------------------------
+
+
+class Access(enum.Flag):
+    READ = 1
+    WRITE = 2
+    RUN = 8
+
+
+class Mode(enum.IntFlag):
+    NONE = 0
+    A = 1
+    B = 2
+    AB = 3
+
+
+def test_flags_are_sums():
+    node, schema = compiled(Access)
+    assert schema == {"type": "integer", "minimum": 0, "maximum": 11, "description": "A sum of 1 (READ), 2 (WRITE), 8 (RUN)"}
+    assert [node.convert(value) for value in (0, 1, 3, 11, 9.0)] == [
+        Access(0), Access.READ, Access.READ | Access.WRITE, Access(11), Access.READ | Access.RUN]
+    assert compiled(Mode)[0].convert(3) is Mode.AB
+
+
+@pytest.mark.parametrize("value", [4, 16, -1, 1.5, "READ", True, None, [1]])
+def test_other_values_are_no_flags(value):
+    with pytest.raises(Mismatch):
+        compiled(Access)[0].convert(value)
+
+
+def test_the_texts_of_an_author_stand_before_those_of_flags():
+    assert compiled(Annotated[Access, "Who may."])[1]["description"] == "Who may. (A sum of 1 (READ), 2 (WRITE), 8 (RUN))"
+
+    def it(access: Access = Access.READ | Access.WRITE):
+        """Do it.
+
+        Args:
+            access: Who may.
+        """
+
+    described = compile_function(it).input_schema["properties"]["access"]
+    assert (described["default"], described["description"]) == (3, "Who may. (A sum of 1 (READ), 2 (WRITE), 8 (RUN))")
+
+
+def test_flags_without_members_are_refused():
+    with pytest.raises(RegistrationError, match="flags Empty, which have no members"):
+        compiled(enum.Flag("Empty", []))
+
+
+@pytest.mark.parametrize("annotation, given, made", [
+    (Dict[int, str], {"1": "x", "-2": "y"}, {1: "x", -2: "y"}), (Dict[float, int], {"0.5": 1, "1": 2}, {0.5: 1, 1.0: 2}),
+    (Dict[bool, int], {"true": 1}, {True: 1}), (Dict[None, int], {"null": 1}, {None: 1}),
+    (Dict[Color, int], {"red": 1}, {Color.RED: 1}),
+    (Dict[Level, int], {"2": 1}, {Level.HIGH: 1}), (Dict[Mixed, int], {"a": 1, "1": 2}, {Mixed.TEXT: 1, Mixed.NUMBER: 2}),
+    (Dict[uuid.UUID, int], {ID: 1}, {uuid.UUID(ID): 1}), (Dict[Access, int], {"3": 1}, {Access.READ | Access.WRITE: 1}),
+    (Dict[Optional[int], int], {"1": 1, "null": 2}, {1: 1, None: 2}), (Dict[Union[int, str], int], {"1": 1}, {"1": 1}),
+    (Dict[Annotated[str, {"pattern": "^a"}], int], {"ab": 1}, {"ab": 1}),
+    (Dict[str, Dict[int, int]], {"a": {"1": 2}}, {"a": {1: 2}}),
+    (Dict[decimal.Decimal, int], {"1.5": 1}, {decimal.Decimal("1.5"): 1}), (Dict[Any, int], {"1": 1}, {"1": 1}),
+])
+def test_keys_are_converted(annotation, given, made):
+    converted = compiled(annotation)[0].convert(given)
+    assert converted == made and list(map(type, converted)) == list(map(type, made))
+
+
+@pytest.mark.parametrize("annotation, given, reason", [
+    (Dict[int, str], {"a": "x"}, "its key 'a' is not an integer"),
+    (Dict[int, str], {"01": "x"}, "its key '01' is not an integer"),
+    (Dict[int, str], {"1": "x", "1.0": "y"}, "two of its keys mean one and the same value"),
+    (Dict[int, str], {"": "x"}, "its key"),
+    (Dict[Level, int], {"3": 1}, "its key 3 is not one of 1, 2"), (Dict[uuid.UUID, int], {"x": 1}, "its key 'x' is not a UUID"),
+    (Dict[Annotated[str, {"pattern": "^a"}], int], {"b": 1}, "its key 'b' does not match"),
+    (Dict[bool, int], {"1": 1}, "its key 1"),
+])
+def test_keys_that_do_not_fit_are_refused(annotation, given, reason):
+    with pytest.raises(Mismatch, match=f"^{reason}"):
+        compiled(annotation)[0].convert(given)
+
+
+T = TypeVar("T")
+Json = Union[None, bool, int, float, str, List["Json"], Dict[str, "Json"]]
+First, Second = List["Second"], Union[int, "First"]
+
+
+def aliases():
+    made = TypeAliasType("Twigs", Union[int, List["Twigs"]])
+    nested = TypeAliasType("Nested", Union[T, List["Nested[T]"]], type_params=(T,))
+    pairs = TypeAliasType("Pairs", List[Tuple[T, T]], type_params=(T,))
+    alone = TypeAliasType("Alone", "Alone")
+    return made, nested, pairs, alone
+
+
+Twigs, Nested, Pairs, Alone = aliases()
+
+
+@pytest.mark.parametrize("annotation, good, bad", [
+    (Json, [1, [2, {"a": None}]], None), (Dict[str, Json], {"a": [{"b": 1.5}]}, [1]), (First, [1, [2]], ["x"]),
+    (Twigs, [1, [2, [3]]], [1, ["x"]]), (Dict[str, Twigs], {"a": [1]}, {"a": "x"}), (Nested[int], [1, [2]], [1, ["x"]]),
+    (Nested[str], ["a", ["b"]], ["a", [1]]), (Optional[Nested[int]], None, "x"),
+])
+def test_aliases_that_contain_themselves(annotation, good, bad):
+    schemas = Schemas("tool 'it'", owner=aliases)
+    node = schemas.compile(annotation, "arg")
+    assert node.convert(good) == good
+    check_schema({**node.schema, "$defs": schemas.definitions}, what="it")
+    jsonschema.Draft202012Validator({**node.schema, "$defs": schemas.definitions}).validate(good)
+    if bad is not None:
+        with pytest.raises(Mismatch):
+            node.convert(bad)
+
+
+def test_other_aliases():
+    assert compiled(Pairs[int])[0].convert([[1, 2]]) == [(1, 2)]
+    with pytest.raises(RegistrationError, match="'arg' is annotated with an alias that stands for itself alone"):
+        compiled(Alone)
+
+
+def test_json_of_pydantic_is_any_json():
+    pydantic = pytest.importorskip("pydantic", minversion="2.5")
+    node, schema = compiled(Dict[str, pydantic.JsonValue])
+    assert schema == {"type": "object"} and node.convert({"a": [1, None]}) == {"a": [1, None]}
+
+
+@dataclasses.dataclass
+class Box(Generic[T]):
+    value: T
+
+
+@dataclasses.dataclass
+class IntBox(Box[int]):
+    pass
+
+
+@dataclasses.dataclass
+class Labelled(Box[int], Generic[T]):
+    label: T
+
+
+@dataclasses.dataclass
+class Deep(Labelled[str]):
+    more: bool = False
+
+
+@dataclasses.dataclass
+class ListBox(Box[List[T]]):
+    pass
+
+
+@pytest.mark.parametrize("annotation, properties", [
+    (IntBox, {"value": INTEGER}), (Box[str], {"value": STRING}), (Box, {"value": {}}),
+    (Labelled[str], {"value": INTEGER, "label": STRING}),
+    (Deep, {"value": INTEGER, "label": STRING, "more": {**BOOLEAN, "default": False}}),
+    (ListBox[int], {"value": {"type": "array", "items": INTEGER}}),
+])
+def test_generic_classes_have_their_parameters_filled_in(annotation, properties):
+    assert compiled(annotation)[1]["properties"] == properties
+
+
+@dataclasses.dataclass
+class Circle:
+    radius: float
+    kind: Literal["circle"] = "circle"
+
+
+@dataclasses.dataclass
+class Square:
+    side: float
+    kind: Literal["square", "box"]
+    size: Literal["s", "m"] = "s"
+
+
+class Group(TypedDict):
+    kind: Literal["group"]
+    parts: List["Shape"]
+    size: Literal["s", "m"]
+
+
+Shape = Union[Circle, Square, Group]
+
+
+@pytest.mark.parametrize("value, message", [
+    ({"kind": "circle", "radius": "x"}, "a.radius: 'x' is not a number"), ({"kind": "box"}, "a.side: is required"),
+    ({"kind": "square", "side": 1, "radius": 1}, "a.radius: is not a member of Square"),
+    ({"kind": "square", "side": 1, "size": "x"}, "a.size: 'x' is not one of 's', 'm'"),
+    ({"kind": "line"}, "a.kind: 'line' is not one of 'circle', 'square', 'box', 'group'"),
+    ({"kind": None}, "a.kind: null is not one of 'circle', 'square', 'box', 'group'"),
+    ({"kind": "group", "size": "s", "parts": [{"kind": "circle", "radius": None}]}, "a.parts[0].radius: null is not a number"),
+    (5, "a: 5 does not fit any of the 3 possible types"),
+])
+def test_errors_speak_of_the_class_whose_tag_fits(value, message):
+    with pytest.raises(Mismatch) as caught:
+        compiled(Shape)[0].convert(value)
+    assert caught.value.sentence("a") == message
+
+
+def test_a_missing_tag_is_named():
+    with pytest.raises(Mismatch) as caught:
+        compiled(Union[Square, Group])[0].convert({"side": 1})
+    assert caught.value.sentence("a") == "a.kind: is required; it is one of 'square', 'box', 'group'"

@@ -1,12 +1,15 @@
 """What a handler may ask of its request: progress, logs, cancellation, facts."""
 
+import decimal
+import fractions
+import math
 import threading
 
 import pytest
 
 from mcplite.errors import Cancelled
 from mcplite.server import Context, Limits, Server
-from mcplite.server.handling.context import LEVELS
+from mcplite.server.handling.context import LEVELS, progress_number
 
 
 def progress_of(client, id):
@@ -223,3 +226,41 @@ def test_the_facts_of_a_request(connect):
     assert entered == ["in"]
     second.close()
     assert entered == ["in", "out"]
+
+
+@pytest.mark.parametrize("progress, total, sent", [
+    (decimal.Decimal("0.5"), fractions.Fraction(3), {"progress": 0.5, "total": 3.0}), (1, math.nan, {"progress": 1}),
+    (1, math.inf, {"progress": 1}), (math.nan, None, None), (-math.inf, 5, None), (decimal.Decimal("sNaN"), None, None),
+    (10 ** 400, None, {"progress": 10 ** 400}), (fractions.Fraction(10 ** 400), None, None),
+])
+def test_other_numbers_are_progress_too(connect, server, progress, total, sent):
+    @server.tool()
+    def work(ctx: Context) -> str:
+        ctx.report_progress(progress, total)
+        return "done"
+
+    client = connect(server)
+    id = client.start("tools/call", {"name": "work", "_meta": {"progressToken": 1}})
+    assert progress_of(client, id) == ([] if sent is None else [{"progressToken": 1, **sent}])
+
+
+def test_numbers_of_numpy_are_progress_too():
+    numpy = pytest.importorskip("numpy")
+    assert progress_number(numpy.int64(3), "progress") == 3 and type(progress_number(numpy.int64(3), "progress")) is int
+    assert progress_number(numpy.float32(0.5), "progress") == 0.5 == progress_number(numpy.array(0.5), "progress")
+    assert progress_number(numpy.float64("nan"), "progress") is None
+    for wrong in (numpy.bool_(True), numpy.array([1, 2])):
+        with pytest.raises(TypeError, match="^progress must be a number, not "):
+            progress_number(wrong, "progress")
+
+
+@pytest.mark.parametrize("given", [("half",), (True,), (None,), (1, "x"), (1, False), ([1],), (1j,), (b"1",), (object(),)])
+@pytest.mark.parametrize("meta", [{}, {"progressToken": 1}])
+def test_what_is_no_number_is_no_progress(connect, server, given, meta):
+    @server.tool()
+    def work(ctx: Context) -> str:
+        with pytest.raises(TypeError, match="^(progress|total) must be a number, not "):
+            ctx.report_progress(*given)
+        return "done"
+
+    assert connect(server).ask("tools/call", {"name": "work", "_meta": meta})["result"]["content"][0]["text"] == "done"

@@ -181,7 +181,7 @@ def test_a_required_url_is_an_error_only_in_revisions_that_have_it(connect, serv
         assert answer["result"]["isError"] is True
 
 
-@pytest.mark.parametrize("value", [float("nan"), object(), {1, object()}, (n for n in [1]), {"a": {1: 2}}])
+@pytest.mark.parametrize("value", [float("nan"), object(), {1, object()}, (n for n in [1]), {"a": {(1,): 2}}])
 def test_a_result_that_cannot_be_sent_fails_only_its_call(connect, server, value):
     @server.tool()
     def odd() -> Any:

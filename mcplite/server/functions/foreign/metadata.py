@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 from ....protocol.schema.ecma import problem_of
 from ....protocol.schema.quickkeywords import is_multiple
 from ....protocol.schema.validation import Validator
+from ..jsonable import definition_json, jsonable
 from ..keywords import add_keywords
 from ..members import with_metadata
 from ..nodes import Mismatch, Node, kinds_of, summary
@@ -322,6 +323,14 @@ def _noted(node: Node, found: _Found, name: str, compiler: Compiler) -> Node:
         schema["description"] = f"{schema['description']} (in {unit})" if "description" in schema else f"in {unit}"
     for change in found.changes:
         change(schema)
+    if notes or found.changes:
+        try:
+            if "examples" in notes:
+                schema["examples"] = jsonable(notes["examples"])
+            schema = definition_json(schema)
+        except (TypeError, ValueError) as error:
+            raise compiler.refuse(name, f"has a title, a description or examples in Annotated that are not JSON: {error}"
+                                  ) from error
     node = Node(schema, node.convert)
     for extra in found.extra:
         node = add_keywords(node, extra, compiler.place(name), compiler.validators)
