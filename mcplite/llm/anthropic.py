@@ -44,7 +44,7 @@ class AnthropicKit(Kit):
         return [Runnable(entry) for entry in self._list()]
 
     def _declare(self, entry: Entry) -> Dict[str, Any]:
-        return {"name": entry.name, "description": entry.tool.description or entry.tool.display_name,
+        return {"name": entry.name, "description": entry.description,
                 "input_schema": entry.schema}
 
     def _uses(self, reply: Any) -> List[Any]:

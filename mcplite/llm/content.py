@@ -3,10 +3,13 @@
 Each API takes some of them in a tool's result; the rest is told in words, so that a model knows what it does not see.
 """
 
+import base64
 import json
 import re
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type
+from urllib.parse import unquote
 
+from ..protocol.show import well_formed
 from ..types import (
     NULL,
     AudioContent,
@@ -22,7 +25,20 @@ __all__ = ["FAILED", "Part", "file_name", "never", "parts_of", "split", "text_of
 
 #: For a result that says nothing, since APIs refuse an error without a text.
 FAILED = "The tool failed without a message."
-_BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
+#: The types of pictures and documents by their first bytes. An API refuses one that is declared as another, and every later
+#: request with it.
+_SIGNATURES = (
+    ("image/png", rb"\x89PNG"), ("image/jpeg", rb"\xff\xd8\xff"), ("image/gif", rb"GIF8[79]a"),
+    ("image/webp", rb"RIFF....WEBP"), ("image/heic", rb"....ftyp(?:hei|hev)[cxms]"), ("image/heif", rb"....ftypm[is]f1"),
+    ("application/pdf", rb"(?:\xef\xbb\xbf)?\s*%PDF"))
+_RECOGNIZED = {mime_type for mime_type, _ in _SIGNATURES}
+_ALIASES = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png", "image/x-webp": "image/webp",
+            "application/x-pdf": "application/pdf"}
+_CHARACTERS = re.compile("[A-Za-z0-9+/]*")
+#: The alphabet for URLs, in that of the standard.
+_STANDARD = str.maketrans("-_", "+/")
+#: As much base64 as has the first bytes.
+_BEGIN = 64
 
 
 class Part(NamedTuple):
@@ -55,8 +71,9 @@ def parts_of(result: CallToolResult) -> List[Part]:
     structured = result.structured_content
     if structured is not None and not _said(structured, [part.text for part in parts if part.kind == "text"]):
         parts.append(Part("text", json.dumps(None if structured is NULL else structured, ensure_ascii=False)))
-    # Anthropic's API refuses texts of white space.
-    return [part for part in parts if part.kind != "text" or part.text.strip()]
+    # Anthropic's API refuses texts of white space, and every one what is not UTF-8.
+    return [part._replace(text=well_formed(part.text), name=well_formed(part.name)) for part in parts
+            if part.kind != "text" or part.text.strip()]
 
 
 def never(part: Part) -> bool:
@@ -129,9 +146,9 @@ def _resource(item: EmbeddedResource) -> List[Part]:
 
 def _decoded(contents: BlobResourceContents) -> Optional[str]:
     try:
-        return contents.bytes.decode("utf-8")
+        return base64.b64decode(_base64(contents.blob) or "?").decode("utf-8")
     except ValueError:
-        return None  # not base64, or another encoding: a file like any other
+        return None  # not base64, empty, or another encoding: a file like any other
 
 
 def _labelled(uri: str, mime_type: str, text: str) -> Part:
@@ -151,13 +168,36 @@ def _unknown(item: Any) -> List[Part]:
 
 
 def _media(kind: str, data: str, mime_type: str, name: str = "") -> Part:
-    # Line breaks are common in base64, and APIs refuse them.
-    data = "".join(data.split())
-    if len(data) % 4 or not _BASE64.fullmatch(data):
-        named = f" {name}" if name else ""
-        return Part("text", f"[{kind}{named} ({mime_type}) is left out: its data is not base64]")
-    mime_type = mime_type.partition(";")[0].strip().lower()
-    return Part(kind, "", data, "image/jpeg" if mime_type == "image/jpg" else mime_type, name)
+    said = well_formed(mime_type).partition(";")[0].strip().lower()
+    said = _ALIASES.get(said, said)
+    encoded = _base64(data)
+    found = None
+    if not encoded:
+        fault = "its data is not base64" if encoded is None else "it is empty"
+    elif kind == "audio":
+        return Part(kind, "", encoded, said, name)
+    else:
+        begin = base64.b64decode(encoded[:_BEGIN])
+        found = next((one for one, signature in _SIGNATURES if re.match(signature, begin, re.DOTALL)), None)
+        fault = "" if found or said not in _RECOGNIZED else "its data is of another type"
+    if fault:
+        return Part("text", f"[{kind}{f' {name}' if name else ''} ({mime_type}) is left out: {fault}]")
+    if found:
+        kind = "image" if found.startswith("image/") else "file"
+    return Part(kind, "", encoded or "", found or said, name)
+
+
+def _base64(data: str) -> Optional[str]:
+    """Return data as APIs take it: without line breaks, in the standard alphabet, padded; None if it is not base64."""
+    if data[:5].lower() == "data:":
+        head, _, data = data.partition(",")
+        if not head.lower().endswith(";base64"):
+            return None
+        data = unquote(data)
+    data = "".join(data.split()).translate(_STANDARD).rstrip("=")
+    if len(data) % 4 == 1 or not _CHARACTERS.fullmatch(data):
+        return None
+    return data + "=" * (-len(data) % 4)
 
 
 _CONVERTERS: Dict[Type[Any], Callable[[Any], List[Part]]] = {

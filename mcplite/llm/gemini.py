@@ -13,6 +13,7 @@ __all__ = ["GeminiKit"]
 
 #: What a function's response may hold; other media go beside it.
 _INSIDE = ("image/png", "image/jpeg", "image/webp", "application/pdf")
+_BESIDE = (*_INSIDE, "image/heic", "image/heif")
 
 
 class GeminiKit(Kit):
@@ -38,7 +39,7 @@ class GeminiKit(Kit):
         return [{"functionDeclarations": functions}] if functions else []
 
     def _declare(self, entry: Entry) -> Dict[str, Any]:
-        declared = {"name": entry.name, "description": entry.tool.description or entry.tool.display_name}
+        declared = {"name": entry.name, "description": entry.description}
         # An object without members is refused.
         return {**declared, "parameters": gemini_schema(entry.schema)} if entry.schema["properties"] else declared
 
@@ -72,7 +73,7 @@ class GeminiKit(Kit):
         return _like(given, {"functionResponse": response}), rest
 
     def _follows(self, part: Part) -> bool:
-        return part.kind in ("image", "audio") or part.mime_type in _INSIDE
+        return part.kind == "audio" or part.mime_type in _BESIDE
 
     def _messages(self, answers: List[Any], rest: List[Part]) -> List[Any]:
         media = [_like(answers[0], _inline(part)) for part in rest]

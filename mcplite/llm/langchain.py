@@ -22,7 +22,7 @@ class LangChainTools(Toolset):
     def _declare(self, entry: Entry) -> Any:
         from langchain_core.tools import StructuredTool
 
-        return StructuredTool(name=entry.name, description=entry.tool.description or entry.tool.display_name,
+        return StructuredTool(name=entry.name, description=entry.description,
                               args_schema={"title": entry.name, **entry.schema}, func=self._runner(entry),
                               response_format="content_and_artifact", handle_tool_error=_error_content)
 

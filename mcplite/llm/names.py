@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections import Counter
 from typing import Dict, Iterable, Optional, Pattern
 
 __all__ = ["NameMap", "PARAMETERS", "PARAMETERS_OF_GEMINI", "TOOLS", "TOOLS_OF_GEMINI"]
@@ -37,16 +38,21 @@ class NameMap:
         """Assign a name to each of *names* that has none yet."""
         new = sorted({name for name in names if name not in self._shown})
         plain = {name: self._plain(name) for name in new}
+        times = Counter(plain.values())
         # Names that need no change come first, so that none of them is given to another.
         for name in sorted(new, key=lambda name: plain[name] != name):
             wanted = plain[name]
             # Where two changed names would be equal, none of them gets it: an order decides nothing.
-            shared = wanted != name and list(plain.values()).count(wanted) > 1
+            shared = wanted != name and times[wanted] > 1
             count = 0
             while shared or not self._allowed.fullmatch(wanted) or wanted in self._own:
                 wanted, shared, count = self._with_digits(name, plain[name], count), False, count + 1
             self._shown[name] = wanted
             self._own[wanted] = name
+
+    def has(self, name: str) -> bool:
+        """Tell whether the server's *name* was added."""
+        return name in self._shown
 
     def shown(self, name: str) -> str:
         """Return the model's name for the server's *name*, which must have been added."""

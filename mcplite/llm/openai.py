@@ -55,7 +55,7 @@ class OpenAIKit(StrictKit):
 
     def _declare(self, entry: Entry) -> Dict[str, Any]:
         schema, strict = self._parameters(entry)
-        description = entry.tool.description or entry.tool.display_name
+        description = entry.description
         if len(description) > _MOST_DESCRIBED:
             description = description[:_MOST_DESCRIBED - 1] + "…"
         function = {"name": entry.name, "description": description, "parameters": schema}

@@ -31,7 +31,7 @@ class ResponsesKit(StrictKit):
     def _declare(self, entry: Entry) -> Dict[str, Any]:
         schema, strict = self._parameters(entry)
         # The API takes a missing "strict" for true.
-        return {"type": "function", "name": entry.name, "description": entry.tool.description or entry.tool.display_name,
+        return {"type": "function", "name": entry.name, "description": entry.description,
                 "parameters": schema, "strict": strict}
 
     def _uses(self, reply: Any) -> List[Any]:

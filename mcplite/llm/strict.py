@@ -4,9 +4,9 @@ Every member is required and nothing else is allowed, so that an optional parame
 :func:`without_nulls` takes these nulls out of the arguments again.
 """
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Set
 
-from .schemas import Schema, resolve
+from .schemas import Schema, nullable, resolve, types_of
 
 __all__ = ["strict_schema", "without_nulls"]
 
@@ -44,16 +44,16 @@ def without_nulls(value: Any, schema: Schema, root: Schema) -> Any:
     :param root: the portable schema of the arguments as a whole, for references.
     """
     if isinstance(value, list):
-        items = [form["items"] for form in _forms(schema, root, 8) if isinstance(form.get("items"), dict)]
+        items = [form["items"] for form in _forms(schema, root) if isinstance(form.get("items"), dict)]
         return [without_nulls(item, items[0], root) for item in value] if items else value
     if not isinstance(value, dict):
         return value
-    fitting = [form for form in _forms(schema, root, 8) if set(value) <= set(form.get("properties", {}))]
+    fitting = [form for form in _forms(schema, root) if set(value) <= set(form.get("properties", {}))]
     if not fitting:
         return value
     properties, required = fitting[0].get("properties", {}), fitting[0].get("required", [])
     return {name: without_nulls(item, properties[name], root) for name, item in value.items()
-            if item is not None or name in required or _may_be_null(properties[name], root, 8)}
+            if item is not None or name in required or _may_be_null(properties[name], root)}
 
 
 def _empty(schema: Schema) -> Schema:
@@ -69,19 +69,17 @@ def _strict(schema: Schema, counts: Dict[str, int], depth: int) -> Schema:
     found: Schema = {key: value for key, value in schema.items() if key in _KEPT}
     if schema.get("format") in _FORMATS:
         found["format"] = schema["format"]
-    if "(?" in found.get("pattern", ""):
-        del found["pattern"]  # a look-ahead or the like
     if "const" in schema:
         found["enum"] = [schema["const"]]
     counts["values"] += len(found.get("enum", ()))
     variants = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
     if variants:
-        if "anyOf" in schema and "oneOf" in schema:
-            raise _NotStrict
+        if "anyOf" in schema and "oneOf" in schema or "properties" in schema or "items" in schema:
+            raise _NotStrict  # what stands beside alternatives would be lost
         found["anyOf"] = [_strict(variant, counts, depth) for variant in variants]
         found.pop("type", None)
         return found
-    types = _types(found)
+    types = types_of(found)
     if not types and "enum" not in found:
         raise _NotStrict
     if "object" in types:
@@ -102,42 +100,34 @@ def _close(schema: Schema, found: Schema, counts: Dict[str, int], depth: int) ->
     found["properties"] = {}
     for name, one in properties.items():
         strict = _strict(one, counts, depth + 1)
-        found["properties"][name] = strict if name in schema.get("required", ()) else _nullable(strict)
+        found["properties"][name] = strict if name in schema.get("required", ()) else nullable(strict)
     found["required"] = list(properties)
     found["additionalProperties"] = False
 
 
-def _nullable(schema: Schema) -> Schema:
-    if "$ref" in schema:
-        return {"anyOf": [schema, {"type": "null"}]}
-    if "anyOf" in schema:
-        variants = schema["anyOf"]
-        return schema if {"type": "null"} in variants else {**schema, "anyOf": [*variants, {"type": "null"}]}
-    nullable = dict(schema)
-    if _types(schema):
-        nullable["type"] = list(dict.fromkeys([*_types(schema), "null"]))
-    if "enum" in schema and None not in schema["enum"]:
-        nullable["enum"] = [*schema["enum"], None]
-    return nullable
+def _forms(schema: Schema, root: Schema) -> List[Schema]:
+    """Return a schema without references, and each of its alternatives; each definition once."""
+    forms: List[Schema] = []
+    seen: Set[str] = set()
+    waiting = [schema]
+    while waiting:
+        one = waiting.pop()
+        reference = one.get("$ref")
+        variants = [*one.get("anyOf", ()), *one.get("oneOf", ())]
+        if reference is None:
+            # The last is taken next, and the order decides.
+            waiting += reversed(variants)
+            forms += [] if variants else [one]
+        elif reference not in seen:
+            seen.add(reference)
+            target = resolve(root, reference)
+            waiting += [] if target is None else [target]
+    return forms
 
 
-def _forms(schema: Schema, root: Schema, left: int) -> List[Schema]:
-    """Return a schema without references, and each of its alternatives."""
-    target = resolve(root, schema["$ref"]) if "$ref" in schema else None
-    if target is not None:
-        return _forms(target, root, left - 1) if left else []
-    variants = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
-    return [form for variant in variants for form in (_forms(variant, root, left - 1) if left else [])] or [schema]
-
-
-def _may_be_null(schema: Schema, root: Schema, left: int) -> bool:
-    for form in _forms(schema, root, left):
-        types = _types(form)
+def _may_be_null(schema: Schema, root: Schema) -> bool:
+    for form in _forms(schema, root):
+        types = types_of(form)
         if "null" in types or (not types and None in form.get("enum", [form.get("const", None)])):
             return True
     return False
-
-
-def _types(schema: Schema) -> List[str]:
-    types = schema.get("type", [])
-    return [types] if isinstance(types, str) else types

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, NamedTupl
 
 from ..client.features.call import DEFAULT, OnProgress
 from ..errors import Cancelled, ConnectionClosed, MCPError, ToolError, TransportError
-from ..protocol.show import one_line
+from ..protocol.show import one_line, well_formed
 from ..rpc.cancel import CancelToken
 from ..rpc.forks import new_lock
 from ..rpc.tracing import get_logger
@@ -58,6 +58,8 @@ class Entry(NamedTuple):
     tool: Tool
     #: The name that the model is told.
     name: str
+    #: What the model reads about it.
+    description: str
     #: The portable schema, with the names of parameters that the API takes.
     schema: Schema
     #: The server's names of those parameters that have another one.
@@ -136,12 +138,14 @@ class Toolset(ABC):
         schema = portable(tool.input_schema)
         names = NameMap(self._parameter_names)
         names.add(schema["properties"])
-        renamed = {names.shown(own): own for own in schema["properties"] if names.shown(own) != own}
+        raw = {well_formed(name): name for name in _members(tool.input_schema)}
+        renamed = {names.shown(own): raw.get(own, own) for own in schema["properties"] if names.shown(own) != own}
         if renamed:
             schema["properties"] = {names.shown(own): one for own, one in schema["properties"].items()}
             if "required" in schema:
                 schema["required"] = [names.shown(own) for own in schema["required"]]
-        return Entry(tool, name, schema, renamed)
+        text = tool.description if tool.description and tool.description.strip() else tool.display_name
+        return Entry(tool, name, well_formed(text), schema, renamed)
 
     def _warn_of_unknown(self, listed: Set[str]) -> None:
         wanted = {name for chooser in (self._only, self._exclude) for name in chooser.names or ()}
@@ -210,6 +214,11 @@ class Toolset(ABC):
         close = difflib.get_close_matches(name, names, 3)
         there = f"Did you mean {' or '.join(close)}?" if close else f"There is: {', '.join(names[:_MOST_LISTED]) or 'none'}."
         return Outcome([Part("text", f"There is no tool {one_line(name, 100)}. {there}")], True)
+
+
+def _members(schema: Any) -> List[str]:
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return list(properties) if isinstance(properties, dict) else []
 
 
 class _BadArguments(Exception):

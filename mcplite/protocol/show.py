@@ -9,12 +9,13 @@ import re
 import reprlib
 from typing import Any, List, Mapping, Optional, Tuple
 
-__all__ = ["Option", "OptionText", "abridged", "json_words", "one_line", "printable", "quoted", "shown", "worded"]
+__all__ = ["Option", "OptionText", "abridged", "json_words", "one_line", "printable", "quoted", "shown", "well_formed",
+           "worded"]
 
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 #: A string in a repr, which may be cut off, or a whole word.
 _QUOTED_OR_WORD = r"""'(?:[^'\\]|\\.)*(?:'|\Z)|"(?:[^"\\]|\\.)*(?:"|\Z)|\w+"""
-_UNPRINTABLE = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]"
+_UNPRINTABLE = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 
 
 def quoted(value: Any, most: int = 80) -> str:
@@ -47,8 +48,13 @@ def shown(url: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return *text* with its control characters spelled out, so that it cannot steer a terminal or a log."""
+    """Return *text* with control characters and lone surrogates spelled out: it can steer no terminal or log, and is UTF-8."""
     return re.sub(_UNPRINTABLE, lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
+
+
+def well_formed(text: str) -> str:
+    """Return *text* with a replacement character for each lone surrogate, which JSON can say and UTF-8 cannot."""
+    return text if text.isascii() else re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 def one_line(text: str, most: Optional[int] = None) -> str:

@@ -1,3 +1,5 @@
+import base64
+
 import pytest
 
 from mcplite.llm.content import FAILED, Part, file_name, parts_of, split, text_of
@@ -36,11 +38,43 @@ def test_empty_texts_are_left_out():
 
 
 def test_base64_and_media_types_as_apis_take_them():
-    (part,) = parts_of(CallToolResult([ImageContent("iVBO\r\nRw==\n", "IMAGE/JPG; q=1")]))
-    assert part == Part("image", "", "iVBORw==", "image/jpeg")
+    for data in ("/9j/\r\n4AA=\n", "_9j_4AA=", "_9j_4AA", "data:image/jpeg;base64,/9j/4AA=", "data:;base64,%2F9j%2F4AA%3D"):
+        (part,) = parts_of(CallToolResult([ImageContent(data, "IMAGE/JPG; q=1")]))
+        assert part == Part("image", "", "/9j/4AA=", "image/jpeg")
 
 
-@pytest.mark.parametrize("data", ["äöü=", "abc", "a===", "no base64!!!"])
+SIGNED = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff\xe0", "image/gif": b"GIF89a",
+          "image/webp": b"RIFF\x04\0\0\0WEBPVP8 ", "image/heic": b"\0\0\0\x18ftypheic", "application/pdf": b"\n%PDF-1.4"}
+
+
+@pytest.mark.parametrize("said", [*SIGNED, "image/x-png", "image/svg+xml", "", "application/octet-stream"])
+@pytest.mark.parametrize("real", SIGNED)
+def test_the_type_of_a_picture_is_that_of_its_first_bytes(said, real):
+    data = base64.b64encode(SIGNED[real] + bytes(80)).decode()
+    for item in (ImageContent(data, said), blob(data, said)):
+        (part,) = parts_of(CallToolResult([item]))
+        assert (part.kind, part.data, part.mime_type) == ("file" if real == "application/pdf" else "image", data, real)
+
+
+@pytest.mark.parametrize("said", [*SIGNED, "image/jpg", "image/x-png"])
+@pytest.mark.parametrize("data, why", [
+    ("", "it is empty"), (" \n", "it is empty"), ("====", "it is empty"), ("data:image/png;base64,", "it is empty"),
+    ("PGh0bWw+", "its data is of another type"), ("AAAA", "its data is of another type"), ("#", "its data is not base64"),
+    ("data:image/png,x", "its data is not base64")])
+def test_pictures_that_are_none_are_told_in_words(said, data, why):
+    kind = "file" if said == "application/pdf" else "image"
+    assert texts(blob(data, said)) == [f"[{kind} file:///a/b.bin ({said}) is left out: {why}]"]
+
+
+def test_lone_surrogates_are_replaced():
+    link = ResourceLink("x://\udfff", "\ud800", description="\udc00")
+    embedded = EmbeddedResource(TextResourceContents("x://y", "\ud83d", "text/\ud800"))
+    found = texts(TextContent("a\ud800b"), link, embedded, ImageContent("", "image/\ud800"), structured={"\ud800": "\udfff"})
+    assert found[0] == "a\ufffdb" and len(found) == 5
+    assert all(text.encode() for text in found)
+
+
+@pytest.mark.parametrize("data", ["äöü=", "a", "a===", "no base64!!!"])
 def test_data_that_is_no_base64(data):
     assert texts(ImageContent(data, "image/png")) == ["[image (image/png) is left out: its data is not base64]"]
 

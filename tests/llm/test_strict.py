@@ -16,9 +16,10 @@ def test_every_member_is_required_and_optional_ones_may_be_null():
                    "tags": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]},
                    "kind": {"const": "a"}}, required=["city", "kind"]) == {
         "type": "object", "additionalProperties": False, "required": ["city", "days", "unit", "tags", "kind"], "properties": {
-            "city": {"type": "string"}, "days": {"type": ["integer", "null"]}, "unit": {"enum": ["c", "f", None]},
+            "city": {"type": "string"}, "days": {"type": ["integer", "null"]},
+            "unit": {"type": ["string", "null"], "enum": ["c", "f", None]},
             "tags": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}, {"type": "null"}]},
-            "kind": {"enum": ["a"]}}}
+            "kind": {"type": "string", "enum": ["a"]}}}
 
 
 def test_no_parameters():

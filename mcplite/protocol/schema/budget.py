@@ -1,4 +1,4 @@
-"""A work budget for one validation against a JSON Schema: each keyword counts its steps (SEC-76).
+"""Limits of work: the steps of one validation against a JSON Schema (SEC-76), and the extent of what is built from one.
 
 A schema of a few hundred bytes can double the work with each level, and an ordinary one can meet a value that was
 made to be slow. A step takes about 15 microseconds.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterator, List
 
-__all__ = ["Budget", "BudgetExceeded", "check_names", "counted", "name_patterns"]
+__all__ = ["Budget", "BudgetExceeded", "Extent", "check_names", "counted", "name_patterns"]
 
 _MAX_STEPS = 50_000
 _MAX_LEVELS = 200
@@ -110,3 +110,32 @@ def check_names(instance: Any, most: int) -> None:
             waiting.extend(item.values())
         elif isinstance(item, list):
             waiting.extend(item)
+
+
+class Extent:
+    """How much may still be built from a foreign schema or text: nodes, and characters of texts.
+
+    References multiply what they refer to with each level, so that a schema of a few kilobytes could describe more than any
+    memory holds. A schema that a person or a model can use is far below both limits.
+
+    :param nodes: subschemas, values, rows.
+    :param characters: of names, values and texts.
+    """
+
+    __slots__ = ("_characters", "_nodes")
+
+    def __init__(self, nodes: int = 5000, characters: int = 200_000) -> None:
+        self._nodes = nodes
+        self._characters = characters
+
+    def take(self, nodes: int = 1, characters: int = 0) -> bool:
+        """Count what is about to be built; return whether it still may be."""
+        self._nodes -= nodes
+        self._characters -= characters
+        return (not nodes or self._nodes >= 0) and (not characters or self._characters >= 0)
+
+    def cut(self, text: str) -> str:
+        """Count a text, and return it; what is too much of it is replaced by "..."."""
+        left = max(0, self._characters)
+        self._characters -= len(text)
+        return text if len(text) <= left else text[:left] + "..."

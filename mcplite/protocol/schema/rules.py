@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 from ...errors import RegistrationError
 from .ecma import problem_of, python_pattern
 from .patterns import MAX_PATTERN, longest_subject
+from .references import BadURI, Outside, References, below, rebuilt
 
-__all__ = ["MAPS", "ForeignSchema", "check_rules", "is_draft7", "patterns_in", "target_of", "with_names"]
+__all__ = ["ForeignSchema", "check_rules", "is_draft7", "patterns_in", "target_of", "with_names"]
 
 
 class ForeignSchema(RegistrationError):
@@ -29,11 +30,6 @@ _NEWEST = "https://json-schema.org/draft/2020-12/schema"
 _DRAFT7 = "http://json-schema.org/draft-07/schema"
 _DIALECT = r"https?://json-schema\.org/(?:draft/2020-12|(draft-07))/schema#?"
 
-#: Keywords with subschemas: as their value, in a list, or in an object.
-_ONE = frozenset({"additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",
-                  "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"})
-_LISTS = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
-MAPS = frozenset({"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"})
 
 
 def is_draft7(schema: Mapping[str, Any], what: str = "schema") -> bool:
@@ -104,61 +100,28 @@ class _Rules:
         self._what = what
         self._draft7 = draft7
         self._trusted = trusted
-        #: The targets of references: resources by URI, and parts of them by URI and anchor.
-        self._resources: Dict[str, Any] = {}
-        self._anchors: Dict[Tuple[str, str], Any] = {}
+        self._references: References
         self._seen: Dict[int, Any] = {}
         #: Schemas that are not checked yet, each with the base URI of its references.
         self._waiting: List[Tuple[Any, str]] = []
         self._properties = 0
 
     def check(self) -> None:
-        self._index()
-        self._waiting = [(self._root, "")]
-        while self._waiting:
-            node, base = self._waiting.pop()
-            if isinstance(node, dict) and id(node) not in self._seen:
-                self._seen[id(node)] = node
-                base = self._base(node, base)
-                self._check_node(node, base)
-                self._waiting.extend((child, base) for child in _below(node))
+        try:
+            self._references = References(self._root, self._draft7, self._draft7)
+            self._waiting = [(self._root, "")]
+            while self._waiting:
+                node, base = self._waiting.pop()
+                if isinstance(node, dict) and id(node) not in self._seen:
+                    self._seen[id(node)] = node
+                    base = self._references.base(node, base)
+                    self._check_node(node, base)
+                    self._waiting.extend((child, base) for child in below(node))
+        except BadURI as error:
+            raise self._refuse(str(error)) from error
 
     def _refuse(self, reason: str) -> RegistrationError:
         return RegistrationError(f"{self._what}: {reason}")
-
-    def _index(self) -> None:
-        waiting: List[Tuple[Any, str]] = [(self._root, "")]
-        self._resources[""] = self._root
-        while waiting:
-            node, base = waiting.pop()
-            if not isinstance(node, dict):
-                continue
-            inner = self._base(node, base)
-            if inner != base:
-                self._resources.setdefault(inner, node)
-            for keyword in ("$anchor", "$dynamicAnchor"):
-                if isinstance(node.get(keyword), str):
-                    self._anchors.setdefault((inner, node[keyword]), node)
-            own = node.get("$id")
-            if self._draft7 and isinstance(own, str) and own.startswith("#"):
-                self._anchors.setdefault((inner, own[1:]), node)
-            waiting.extend((child, inner) for child in _below(node))
-
-    def _base(self, node: Dict[str, Any], base: str) -> str:
-        own = node.get("$id")
-        if not isinstance(own, str) or self._draft7 and "$ref" in node:
-            return base
-        return self._join(base, own)[0]
-
-    def _join(self, base: str, reference: str) -> Tuple[str, str]:
-        """Return the absolute URI of a reference, and its fragment."""
-        from urllib.parse import unquote, urldefrag, urljoin  # few schemas have references
-
-        try:
-            uri, fragment = urldefrag(reference)
-            return (urljoin(base, uri) if uri else base), unquote(fragment)
-        except ValueError as error:
-            raise self._refuse(f"{reference[:200]!r} is not a URI: {error}") from error
 
     def _check_node(self, node: Dict[str, Any], base: str) -> None:
         if "$schema" in node and is_draft7(node, self._what) != self._draft7:
@@ -177,43 +140,28 @@ class _Rules:
 
         :raises RegistrationError: it refers to nothing here.
         """
-        self._index()
-        base = self._base(self._root, "")
-        self._resolve(reference, base)
+        try:
+            self._references = References(self._root, self._draft7, self._draft7)
+            base = self._references.base(self._root, "")
+            self._resolve(reference, base)
+        except BadURI as error:
+            raise self._refuse(str(error)) from error
         if not self._waiting:
             return None, False
         target, found = self._waiting.pop()
         return target, found in ("", base)
 
     def _resolve(self, reference: str, base: str) -> None:
-        uri, fragment = self._join(base, reference)
-        resource = self._resources.get(uri)
-        if resource is None:
-            if uri in (_NEWEST, _DRAFT7) and not fragment:
+        try:
+            target, base = self._references.find(reference, base)
+        except Outside as error:
+            if error.uri in (_NEWEST, _DRAFT7) and not error.fragment:
                 return  # the validator has it with it
             raise ForeignSchema(f"{self._what}: {reference[:200]!r} refers to something outside the schema, which is"
-                                f" never fetched; put it under $defs")
-        target: Optional[Any] = resource
-        base = uri
-        if fragment.startswith("/"):
-            target, base = self._follow(resource, fragment, uri)
-        elif fragment:
-            target = self._anchors.get((uri, fragment))
+                                f" never fetched; put it under $defs") from None
         if not isinstance(target, (dict, bool)):
             raise ForeignSchema(f"{self._what}: {reference[:200]!r} refers to no part of the schema")
         self._waiting.append((target, base))
-
-    def _follow(self, target: Any, pointer: str, base: str) -> Tuple[Any, str]:
-        for count, step in enumerate(pointer[1:].split("/")):
-            step = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(target, dict) and step in target:
-                base = self._base(target, base) if count else base
-                target = target[step]
-            elif isinstance(target, list) and step.isdecimal() and int(step[:9]) < len(target):
-                target = target[int(step[:9])]
-            else:
-                return None, base
-        return target, base
 
     def _check_pattern(self, pattern: str) -> None:
         if self._trusted:
@@ -245,7 +193,7 @@ def patterns_in(schema: Any) -> List[str]:
                 found.append(node["pattern"])
             if isinstance(node.get("patternProperties"), dict):
                 found.extend(node["patternProperties"])
-            waiting.extend(_below(node))
+            waiting.extend(below(node))
     return found
 
 
@@ -262,32 +210,14 @@ def target_of(schema: Dict[str, Any], reference: Any) -> Tuple[Any, bool]:
 
 
 def with_names(schema: Any, translate: Callable[[str], str]) -> Any:
-    """Return *schema* with the patterns of ``patternProperties`` as *translate* returns them.
+    """Return a copy of *schema* with the patterns of ``patternProperties`` as *translate* returns them.
 
-    A copy, except where nothing changes. Parts that only references reach keep theirs.
+    Parts that only references reach keep theirs.
     """
-    if isinstance(schema, list):
-        return [with_names(item, translate) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    made: Dict[str, Any] = {}
-    for keyword, value in schema.items():
-        if keyword in MAPS and isinstance(value, dict):
-            named = keyword == "patternProperties"
-            value = {translate(name) if named else name: with_names(item, translate) for name, item in value.items()}
-        elif keyword in _ONE or keyword in _LISTS:
-            value = with_names(value, translate)
-        made[keyword] = value
-    return made
+    def renamed(node: Dict[str, Any]) -> Dict[str, Any]:
+        named = node.get("patternProperties")
+        if isinstance(named, dict):
+            node["patternProperties"] = {translate(name): part for name, part in named.items()}
+        return node
 
-
-def _below(node: Dict[str, Any]) -> Iterator[Any]:
-    """Yield the schemas that are direct parts of a schema."""
-    for keyword, value in node.items():
-        if isinstance(value, dict):
-            if keyword in MAPS:
-                yield from value.values()
-            elif keyword in _ONE:
-                yield value
-        elif isinstance(value, list) and keyword in _LISTS:
-            yield from value
+    return rebuilt(schema, renamed)

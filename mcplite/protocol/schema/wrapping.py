@@ -6,7 +6,8 @@ from typing import Any, Dict, Optional
 from urllib.parse import unquote
 
 from ...errors import RegistrationError
-from .rules import MAPS, is_draft7, target_of
+from .references import MAPS
+from .rules import is_draft7, target_of
 
 __all__ = ["as_object", "in_result"]
 

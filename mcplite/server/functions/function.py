@@ -44,7 +44,19 @@ __all__ = ["BadArguments", "Function", "compile_function", "textual"]
 _log = get_logger(__name__)
 #: Types of defaults that are no ``Field(...)`` and no objects of another library; MISSING is an object itself.
 _PLAIN_DEFAULTS = frozenset({object, type, type(None), bool, int, float, str, tuple, list, dict})
+#: The schemas of parameters that contain no other, if there is no other keyword.
+_SCALARS = ("string", "integer", "number", "boolean", "null")
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def _with_items(schema: Dict[str, Any]) -> Dict[str, Any]:
+    """Return a schema whose list has ``items``: several clients and models' APIs refuse a tool without, also for tuples."""
+    kinds = schema.get("type")
+    if "items" in schema or kinds != "array" and not (isinstance(kinds, list) and "array" in kinds):
+        return schema
+    first = schema.get("prefixItems") or [{}]
+    closed = schema.get("maxItems") == len(first) and all(one == first[0] for one in first)
+    return {**schema, "items": first[0] if closed else {}}
 
 
 def textual(node: Node) -> Node:
@@ -234,6 +246,10 @@ class Function:
             built["propertyNames"] = {"not": {"enum": self._hidden()}}
         if self._definitions:
             built["$defs"] = self._definitions
+        if self._definitions or any(len(one) > 1 or one.get("type") not in _SCALARS for one, _ in self._arguments.values()):
+            from ...protocol.schema.references import rebuilt
+
+            built = rebuilt(built, _with_items)
         return built
 
     def _hidden(self) -> List[str]:

@@ -160,6 +160,25 @@ def test_the_function_gets_its_own_default_object():
     assert compiled.bind({"a": 1}) == {"a": 1}, "Python fills in the default"
 
 
+INTEGER, STRING = {"type": "integer"}, {"type": "string"}
+
+
+@pytest.mark.parametrize("annotation, items", [
+    (list, {}), (List[int], INTEGER), (List[Any], {}), (tuple, {}), (Tuple[()], {}), (Tuple[int, int], INTEGER),
+    (Tuple[int, str], {}), (Tuple[int, ...], INTEGER), (Optional[List[Any]], {}), (Dict[str, Tuple[str, str]], STRING),
+    (List[List[Any]], {}),
+    (Annotated[Any, {"type": ["array", "null"]}], {}), (Annotated[Any, {"type": "array", "items": False}], False),
+])
+def test_lists_have_items(annotation, items):
+    def f(x: annotation) -> None: ...
+
+    schema = compile_function(f).input_schema["properties"]["x"]
+    if "anyOf" in schema or "additionalProperties" in schema:
+        schema = schema.get("additionalProperties") or schema["anyOf"][0]
+    schema = schema["items"] if annotation is List[List[Any]] else schema
+    assert schema["items"] == items
+
+
 def test_kwargs_take_additional_arguments():
     def collect(a: int, **rest: int):
         return a, rest
