@@ -7,7 +7,6 @@ import contextlib
 import json
 import shutil
 import sys
-import textwrap
 import threading
 import unicodedata
 from typing import Any, Iterable, Iterator, List, Optional, Sequence, TextIO, Tuple
@@ -28,7 +27,7 @@ from ..types import (
 )
 
 __all__ = ["ProgressBar", "as_json", "clean", "first_binary", "clean_line", "is_unread", "print_content", "print_result",
-           "table"]
+           "table", "wrapped"]
 
 #: Control characters, lone surrogates, line separators, and invisible characters such as those for the direction.
 _STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -63,6 +62,30 @@ def as_json(value: Any) -> str:
     return "".join(json.dumps(c)[1:-1] if c != "\n" and _steers(c) else c for c in text)
 
 
+def wrapped(text: str, width: int, longest: Optional[int] = None) -> List[str]:
+    """Return the words of a text as lines of at most *width* characters.
+
+    A server may send words of megabytes, so that each is cut in one pass.
+
+    :param longest: characters of a word that is left whole although it is longer; None for none.
+    """
+    lines: List[str] = []
+    line: List[str] = []
+    room = 0  # in the line
+    for word in text.split():
+        if line and len(word) < room:
+            line.append(word)
+            room -= len(word) + 1
+            continue
+        if line:
+            lines.append(" ".join(line))
+        whole = len(word) <= max(width, longest or 0)
+        parts = [word] if whole else [word[at:at + width] for at in range(0, len(word), width)]
+        lines += parts[:-1]
+        line, room = parts[-1:], width - len(parts[-1])
+    return [*lines, " ".join(line)]
+
+
 def table(rows: Iterable[Sequence[str]], *, indent: str = "  ") -> str:
     """Return rows of a name and a text; the text is wrapped beside the names."""
     pairs: List[Tuple[str, str]] = [(clean_line(row[0]), clean_line(row[1])) for row in rows]
@@ -70,10 +93,10 @@ def table(rows: Iterable[Sequence[str]], *, indent: str = "  ") -> str:
     names = min(max((len(name) for name, _ in pairs), default=0), width // 3)
     lines: List[str] = []
     for name, text in pairs:
-        wrapped = textwrap.wrap(text, width - names - len(indent) - 2) or [""]
+        texts = wrapped(text, width - names - len(indent) - 2)
         first = name if len(name) <= names else name + "\n" + indent + " " * names
-        lines.append(f"{indent}{first:<{names}}  {wrapped[0]}".rstrip())
-        lines.extend(f"{indent}{'':<{names}}  {line}" for line in wrapped[1:])
+        lines.append(f"{indent}{first:<{names}}  {texts[0]}".rstrip())
+        lines.extend(f"{indent}{'':<{names}}  {line}" for line in texts[1:])
     return "\n".join(lines)
 
 

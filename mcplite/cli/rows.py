@@ -1,19 +1,24 @@
 """Rows of a tool's result as a table of text, for ``call --table``."""
 
 import json
-import textwrap
 from typing import Any, Dict, List, Optional
 
-from .printing import clean_line
+from ..protocol.schema.budget import Extent
+from .printing import clean_line, wrapped
 
 __all__ = ["row_table", "rows_of"]
 
 #: The narrowest that a column becomes on a terminal.
 _NARROW = 8
+#: A table of more cannot be read; its JSON is shown.
+_MOST_CELLS, _MOST_CHARACTERS = 200_000, 20_000_000
 
 
 def rows_of(value: Any) -> Optional[List[Dict[str, Any]]]:
-    """Return the rows of a value: a list of flat objects, its JSON, or an object with nothing but that list."""
+    """Return the rows of a value: a list of flat objects, its JSON, or an object with nothing but that list.
+
+    None for anything else, and for what is too large.
+    """
     if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
         try:
             value = json.loads(value)
@@ -23,8 +28,15 @@ def rows_of(value: Any) -> Optional[List[Dict[str, Any]]]:
         value = next(iter(value.values()))
     if not isinstance(value, list) or not value:
         return None
-    return value if all(isinstance(row, dict) and row and not any(isinstance(cell, (dict, list)) for cell in row.values())
-                        for row in value) else None
+    longest: Dict[str, int] = {}
+    for row in value:
+        if not isinstance(row, dict) or not row or any(isinstance(cell, (dict, list)) for cell in row.values()):
+            return None
+        for name, cell in row.items():
+            longest[name] = max(longest.get(name, len(name)), len(cell) if isinstance(cell, str) else 1)
+    # Each row has a cell of each name, as wide as the widest of them.
+    fits = Extent(_MOST_CELLS, _MOST_CHARACTERS).take(len(value) * len(longest), len(value) * sum(longest.values()))
+    return value if fits else None
 
 
 def row_table(rows: List[Dict[str, Any]], width: Optional[int]) -> str:
@@ -35,8 +47,14 @@ def row_table(rows: List[Dict[str, Any]], width: Optional[int]) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row))
     cells = [[clean_line(name) for name in names], *([_cell(row.get(name)) for name in names] for row in rows)]
     widths = [max(1, *(len(line[column]) for line in cells)) for column in range(len(names))]
-    while width is not None and sum(widths) + 2 * (len(widths) - 1) > width and max(widths) > _NARROW:
-        widths[widths.index(max(widths))] -= 1
+    if width is not None:
+        room = width - 2 * (len(widths) - 1)
+        most = max(widths)
+        if sum(widths) > room:
+            # The widest columns give way until the rest fits.
+            fitting = (one for one in range(min(most, width), _NARROW, -1) if sum(min(own, one) for own in widths) <= room)
+            most = next(fitting, min(most, _NARROW))
+        widths = [min(one, most) for one in widths]
     right = [all(row.get(name) is None or _is_number(row[name]) for row in rows) for name in names]
     lines: List[str] = []
     for number, line in enumerate(cells):
@@ -47,7 +65,7 @@ def row_table(rows: List[Dict[str, Any]], width: Optional[int]) -> str:
 
 
 def _wrapped(cells: List[str], widths: List[int], right: List[bool]) -> List[str]:
-    parts = [textwrap.wrap(cell, width) or [""] for cell, width in zip(cells, widths)]
+    parts = [wrapped(cell, width) for cell, width in zip(cells, widths)]
     lines = []
     for number in range(max(map(len, parts))):
         line = [part[number] if number < len(part) else "" for part in parts]

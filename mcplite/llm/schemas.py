@@ -10,7 +10,7 @@ import math
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from ..protocol.schema.budget import Extent
-from ..protocol.schema.references import BadURI, Outside, References
+from ..protocol.schema.references import LenientReferences
 from ..protocol.show import well_formed
 from .names import PARAMETERS, NameMap
 from .patterns import is_portable
@@ -31,7 +31,7 @@ def portable(schema: Any) -> Schema:
     References point into ``$defs`` at the top. Each schema says its type, as far as its keywords tell it. What is beyond the
     :class:`Extent` is left open.
     """
-    return _Writer(schema if isinstance(schema, dict) else {}).whole()
+    return _PortableForm(schema if isinstance(schema, dict) else {}).whole()
 
 
 def resolve(root: Schema, reference: str) -> Optional[Schema]:
@@ -133,16 +133,13 @@ class _Unsayable(Exception):
     """A value has no JSON that an API takes."""
 
 
-class _Writer:
+class _PortableForm:
     """Writes one schema, and the definitions that it refers to."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
         self._extent = Extent()
-        try:
-            self._references: Optional[References] = References(root, False, True)
-        except BadURI:
-            self._references = None  # an odd $id, which takes the meaning of all references with it
+        self._references = LenientReferences(root)
         #: How often something was left out that restricts a value; the opposite of what contains it would say too much.
         self._lost = 0
         self._names = NameMap(PARAMETERS)
@@ -185,20 +182,10 @@ class _Writer:
 
     # --- references ---
 
-    def _find(self, reference: str, base: str) -> Tuple[Any, str]:
-        if self._references is None:
-            return None, base
-        try:
-            found = self._references.find(reference, base)
-            # Names with percent signs are often written as they are.
-            return found if found[0] is not None else self._references.find(reference.replace("%", "%25"), base)
-        except (BadURI, Outside):
-            return None, base
-
     def _reference(self, reference: str, schema: Schema, base: str, left: int, types: List[str]) -> Schema:
         """Return the portable form of a schema with a reference."""
         beside = {key: value for key, value in schema.items() if key not in _REFERENCES}
-        target, around = self._find(reference, base)
+        target, around = self._references.find(reference, base)
         if target is False:
             return {"not": {}}
         if not isinstance(target, dict):
@@ -253,10 +240,7 @@ class _Writer:
         if left <= 0 or not self._extent.take():
             self._lost += 1
             return {}
-        try:
-            base = base if self._references is None else self._references.base(schema, base)
-        except BadURI:
-            pass  # of a part that only a reference reaches
+        base = self._references.base(schema, base)
         reference = next((schema[key] for key in _REFERENCES if isinstance(schema.get(key), str)), None)
         found = (self._keywords(schema, base, left, types or []) if reference is None
                  else self._reference(reference, schema, base, left, types or []))

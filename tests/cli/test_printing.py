@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mcplite.cli import printing
-from mcplite.cli.printing import ProgressBar, as_json, clean, clean_line, first_binary, print_content, print_result, table
+from mcplite.cli.printing import (
+    ProgressBar,
+    as_json,
+    clean,
+    clean_line,
+    first_binary,
+    print_content,
+    print_result,
+    table,
+    wrapped,
+)
 from mcplite.errors import ProtocolError
 from mcplite.types import (
     AudioContent,
@@ -79,6 +89,19 @@ def test_json_is_readable():
 
 
 # --- tables ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text, lines", [
+    ("", [""]), (" one  two three ", ["one two", "three"]), ("a" * 20, ["aaaaaaaa", "aaaaaaaa", "aaaa"]), ("ab-cd ef", ["ab-cd ef"]),
+    ("x aaaaaaaaaa y", ["x", "aaaaaaaa", "aa y"]), ("12345678 1", ["12345678", "1"]),
+])
+def test_lines_of_words(text, lines):
+    assert wrapped(text, 8) == lines
+    assert wrapped("a" * 9 + " b " + "c" * 11, 8, 10) == ["a" * 9, "b", "c" * 8, "c" * 3]
+
+
+def test_words_of_megabytes_are_cut_in_one_pass():
+    assert sum(map(len, wrapped("x" * 3_000_000 + "-" * 1_000_000, 40))) == 4_000_000
 
 
 def test_a_table_wraps_texts_beside_their_names(columns):

@@ -24,6 +24,12 @@ def test_numbers_are_at_the_right_and_null_is_empty():
         "Riga\\x1b X        3  true\n")
 
 
+def test_what_is_too_large_is_no_table():
+    assert rows_of([{str(number): 1} for number in range(2000)]) is None
+    assert rows_of([{"a": "x" * 10_000_000}, {"b": 1}, {"c": 1}]) is None
+    assert row_table([{"a": "x" * 200_000, "b": "y"}], 40).count("x") == 200_000
+
+
 def test_long_cells_are_wrapped_on_a_terminal_and_nothing_is_lost():
     rows = [{"name": "a" * 30, "text": "one two three four five six seven"}]
     table = row_table(rows, 30)

@@ -6,12 +6,11 @@ Every line of a server's text is indented, so that it cannot pass for a heading 
 import difflib
 import inspect
 import shutil
-import textwrap
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ...protocol.schema.words import result_of
 from ..arguments import UsageError
-from ..printing import clean, clean_line, table
+from ..printing import clean, clean_line, table, wrapped
 from .examples import argument_words, example_uri, pasted, prompt_words
 from .parameters import members_of
 
@@ -19,6 +18,8 @@ __all__ = ["Found", "chosen", "described", "examples_of", "offered_by", "server_
 
 #: By kind: the lists of definitions.
 Found = Dict[str, List[Any]]
+#: Characters of a word, such as a URL, that is not broken.
+_LONGEST_WORD = 2000
 #: By hint of a tool, what true and false mean.
 _HINTS = {"read_only_hint": ("only reads", "changes something"),
           "destructive_hint": ("may delete or overwrite", "deletes and overwrites nothing"),
@@ -168,6 +169,5 @@ def _paragraphs(text: str, indent: str = "  ") -> str:
     lines: List[str] = []
     for line in clean(inspect.cleandoc(text)).split("\n"):
         own = indent + line[:len(line) - len(line.lstrip())]
-        lines += textwrap.wrap(line.strip(), width, initial_indent=own, subsequent_indent=own,
-                               break_long_words=False, break_on_hyphens=False) or [""]
+        lines += [own + part for part in wrapped(line, max(1, width - len(own)), _LONGEST_WORD)] if line.strip() else [""]
     return "\n".join(lines).rstrip()

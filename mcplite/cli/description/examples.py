@@ -4,6 +4,8 @@ import json
 import shlex
 from typing import Any, Callable, Dict, List, Mapping, Sequence
 
+from ...protocol.schema.budget import Extent
+from ...protocol.schema.references import LenientReferences, References
 from ...protocol.uritemplate import Template
 from .parameters import resolved
 
@@ -33,9 +35,10 @@ def argument_words(schema: Mapping[str, Any]) -> List[str]:
     properties, required = schema.get("properties"), schema.get("required")
     if not isinstance(properties, Mapping) or not isinstance(required, list):
         return []
-    values = {name: example_of(properties[name], schema) for name in required
+    root, extent = LenientReferences(schema), Extent()
+    values = {name: _example(properties[name], root, _DEPTH, extent) for name in required
               if isinstance(name, str) and name in properties}
-    return _written(values, lambda name: resolved(properties[name], schema).get("type", "string") == "string")
+    return _written(values, lambda name: resolved(properties[name], root).get("type", "string") == "string")
 
 
 def prompt_words(names: Sequence[str]) -> List[str]:
@@ -55,11 +58,17 @@ def _written(values: Mapping[str, Any], is_text: Callable[[str], bool]) -> List[
             else f"{name}:={json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
 
 
-def example_of(schema: Any, root: Any, depth: int = _DEPTH) -> Any:
+def example_of(schema: Any, root: Any) -> Any:
     """Return a value that the schema takes, as far as one can be made up: a pattern is not followed.
 
     :param root: the whole schema, in which references are looked up.
     """
+    return _example(schema, LenientReferences(root), _DEPTH, Extent())
+
+
+def _example(schema: Any, root: References, depth: int, extent: Extent) -> Any:
+    if not extent.take(1, 1):
+        return None
     found = resolved(schema, root)
     own = schema if isinstance(schema, Mapping) else {}
     for one in (own, found):
@@ -77,19 +86,22 @@ def example_of(schema: Any, root: Any, depth: int = _DEPTH) -> Any:
         return True
     if kind == "array":
         count = max(1, min(_MOST, _whole(found.get("minItems")))) if depth else 0
-        return [example_of(found.get("items"), root, depth - 1)] * count
+        item = _example(found.get("items"), root, depth - 1, extent)
+        # A list in each item of a list is soon a text that no command line takes.
+        return [item] * (count if extent.take(0, len(json.dumps(item)) * count) else min(1, count))
     if kind == "object" or "properties" in found:
-        return _object(found, root, depth)
+        return _object(found, root, depth, extent)
     text = _FORMATS.get(str(found.get("format")), "text")
     return text + "t" * (min(_MOST, _whole(found.get("minLength"))) - len(text))
 
 
-def _object(schema: Mapping[str, Any], root: Any, depth: int) -> Dict[str, Any]:
+def _object(schema: Mapping[str, Any], root: References, depth: int, extent: Extent) -> Dict[str, Any]:
     properties, required = schema.get("properties"), schema.get("required")
     if not depth or not isinstance(properties, Mapping):
         return {}
-    names = required if isinstance(required, list) else []
-    return {name: example_of(one, root, depth - 1) for name, one in properties.items() if name in names}
+    names = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
+    return {name: _example(one, root, depth - 1, extent) for name, one in properties.items()
+            if name in names and extent.take(1, len(name))}
 
 
 def _number(schema: Mapping[str, Any]) -> Any:

@@ -6,13 +6,15 @@
 import json
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
+from ...protocol.schema.budget import Extent
+from ...protocol.schema.references import LenientReferences, References
 from ...protocol.schema.words import arguments_of
 
 __all__ = ["limits_of", "members_of", "resolved"]
 
 #: Levels of objects whose members are shown.
 _DEPTH = 4
-#: Characters of a pattern.
+#: Characters of a pattern and of an example.
 _LONGEST = 60
 
 
@@ -21,14 +23,18 @@ def members_of(schema: Any) -> List[Tuple[str, str]]:
 
     Members of inner objects follow their object, as ``filter.city``, and those of a list's items as ``points[].x``.
     """
-    return list(_members(schema, schema, "", _DEPTH))
+    extent = Extent()
+    rows = list(_members(schema, LenientReferences(schema), "", _DEPTH, extent))
+    return rows if extent.take(1, 1) else [*rows, ("...", "this schema has more than fits here; see list --json")]
 
 
-def _members(schema: Any, root: Any, place: str, depth: int) -> Iterator[Tuple[str, str]]:
+def _members(schema: Any, root: References, place: str, depth: int, extent: Extent) -> Iterator[Tuple[str, str]]:
     found = resolved(schema, root)
     properties = found.get("properties")
+    if not isinstance(properties, Mapping) or not extent.take(len(properties), 1):
+        return
     for argument in arguments_of(found):
-        one = properties[argument.name] if isinstance(properties, Mapping) else {}
+        one = properties[argument.name]
         inner = resolved(one, root)
         label = f"{place}{argument.name}: {argument.words}"
         parts = [] if argument.required else [f"default {argument.default}" if argument.default else "optional"]
@@ -36,36 +42,32 @@ def _members(schema: Any, root: Any, place: str, depth: int) -> Iterator[Tuple[s
         own = one if isinstance(one, Mapping) else {}
         parts += limits_of({**inner, **own})
         text = own.get("description") or inner.get("description") or own.get("title") or ""
-        yield label, "; ".join(filter(None, [str(text).strip().rstrip("."), *parts]))
+        row = "; ".join(filter(None, [str(text).strip().rstrip("."), *parts]))
+        extent.take(0, len(label) + len(row))
+        yield label, row
         if depth > 1:
             items = resolved(inner.get("items"), root)
-            yield from _members(inner, root, f"{place}{argument.name}.", depth - 1)
-            yield from _members(items, root, f"{place}{argument.name}[].", depth - 1)
+            yield from _members(inner, root, f"{place}{argument.name}.", depth - 1, extent)
+            yield from _members(items, root, f"{place}{argument.name}[].", depth - 1, extent)
 
 
-def resolved(schema: Any, root: Any) -> Dict[str, Any]:
-    """Return the schema that counts: that of a local reference, or the first alternative that is not null."""
+def resolved(schema: Any, root: References) -> Dict[str, Any]:
+    """Return the schema that counts: that of a local reference, or the first alternative that is not null.
+
+    :param root: finds what a reference refers to.
+    """
     for _ in range(_DEPTH):
         if not isinstance(schema, Mapping):
             return {}
         reference = schema.get("$ref")
         options = schema.get("anyOf") or schema.get("oneOf")
-        if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
-            schema = _at(root, reference.split("/")[1:])
+        if isinstance(reference, str):
+            schema, _ = root.find(reference, "")
         elif isinstance(options, list):
             schema = next((one for one in options if not (isinstance(one, Mapping) and one.get("type") == "null")), {})
         else:
             return dict(schema)
     return {}
-
-
-def _at(root: Any, path: List[str]) -> Any:
-    for part in path:
-        part = part.replace("~1", "/").replace("~0", "~")
-        if not isinstance(root, Mapping) or part not in root:
-            return {}
-        root = root[part]
-    return root
 
 
 def limits_of(schema: Mapping[str, Any]) -> List[str]:
@@ -87,12 +89,15 @@ def limits_of(schema: Mapping[str, Any]) -> List[str]:
     if isinstance(schema.get("format"), str):
         found.append(f"format {schema['format']}")
     if isinstance(schema.get("pattern"), str):
-        pattern = schema["pattern"]
-        found.append(f"matches {pattern if len(pattern) <= _LONGEST else pattern[:_LONGEST] + '...'}")
+        found.append(f"matches {_cut(schema['pattern'])}")
     examples = schema.get("examples")
     if isinstance(examples, list) and examples:
-        found.append(f"for example {json.dumps(examples[0], ensure_ascii=False)}")
+        found.append(f"for example {_cut(json.dumps(examples[0], ensure_ascii=False))}")
     return found
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
 
 
 def _number(value: Any) -> bool:

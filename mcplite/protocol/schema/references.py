@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
-__all__ = ["MAPS", "BadURI", "Outside", "References", "below", "rebuilt"]
+__all__ = ["MAPS", "BadURI", "LenientReferences", "Outside", "References", "below", "rebuilt"]
 
 #: Keywords with subschemas: as their value, in a list, or in an object.
 _ONE = frozenset({"additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",
@@ -103,6 +103,30 @@ class References:
             else:
                 return None, base
         return target, base
+
+
+class LenientReferences(References):
+    """The references of a foreign schema that is shown, but not checked: what is none refers to nothing."""
+
+    def __init__(self, root: Any) -> None:
+        super().__init__(root if isinstance(root, dict) else {}, False, True)
+
+    def base(self, node: Dict[str, Any], base: str) -> str:
+        try:
+            return super().base(node, base)
+        except BadURI:
+            return base
+
+    def find(self, reference: str, base: str) -> Tuple[Any, str]:
+        """Return what a reference refers to, and the base URI around it; None for nothing."""
+        for written in (reference, reference.replace("%", "%25")):  # names with percent signs are often written as they are
+            try:
+                found = super().find(written, base)
+            except (BadURI, Outside):
+                break
+            if found[0] is not None:
+                return found
+        return None, base
 
 
 def below(node: Dict[str, Any]) -> Iterator[Any]:

@@ -14,6 +14,8 @@ _TYPES = {"integer": "int", "number": "float", "string": "str", "boolean": "bool
 _DEPTH = 3
 _ALTERNATIVES = 8
 _MOST = 80
+#: Alternatives that are read; of those that are equal one is described.
+_READ = 100
 
 
 class Argument(NamedTuple):
@@ -69,12 +71,12 @@ def _words(schema: Any, depth: int) -> str:
     if not isinstance(schema, Mapping) or not depth:
         return "any"
     if isinstance(schema.get("enum"), list):
-        return _union([_literal(value) for value in schema["enum"]])
+        return _union([_literal(value) for value in schema["enum"][:_READ]])
     if "const" in schema:
         return _literal(schema["const"])
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
-            return _union([_words(one, depth - 1) for one in schema[key]])
+            return _union([_words(one, depth - 1) for one in schema[key][:_READ]])
     if isinstance(schema.get("$ref"), str):
         return str(schema["$ref"]).rpartition("/")[2] or "any"
     kind = schema.get("type")

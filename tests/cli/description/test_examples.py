@@ -12,6 +12,16 @@ from mcplite.cli.parser import parse
 POINT = {"type": "object", "properties": {"x": {"type": "number", "exclusiveMinimum": 0}}, "required": ["x"]}
 
 
+def test_references_that_multiply_are_bounded():
+    names = [f"p{number}" for number in range(100)]
+    members = {"properties": {name: {"$ref": "#/$defs/a"} for name in names}, "required": names}
+    lists = {"type": "array", "minItems": 20}
+    for _ in range(4):
+        lists = {"type": "array", "minItems": 20, "items": lists}
+    for schema in ({**members, "$defs": {"a": members}}, {"properties": {"a": lists}, "required": ["a"]}):
+        assert sum(map(len, argument_words(schema))) < 1_000_000
+
+
 @pytest.mark.parametrize("schema", [
     {"type": "string"}, {"type": "string", "minLength": 9}, {"enum": ["a b", "c"]}, {"const": 5}, {"type": "boolean"},
     {"type": "integer", "minimum": 7}, {"type": "integer", "maximum": -3}, {"type": "number", "exclusiveMaximum": 0},

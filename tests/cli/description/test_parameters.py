@@ -3,6 +3,7 @@
 import pytest
 
 from mcplite.cli.description.parameters import limits_of, members_of, resolved
+from mcplite.protocol.schema.references import LenientReferences
 
 
 @pytest.mark.parametrize("schema, words", [
@@ -43,7 +44,20 @@ def test_schemas_that_refer_to_themselves_end():
     assert [row[0] for row in members_of(schema)] == [
         "node: Node", "node.next: Node", "node.next.next: Node", "node.next.next.next: Node"]
     circle = {"$defs": {"a": {"$ref": "#/$defs/a"}}}
-    assert resolved({"$ref": "#/$defs/a"}, circle) == {}
+    assert resolved({"$ref": "#/$defs/a"}, LenientReferences(circle)) == {}
+
+
+@pytest.mark.parametrize("reference, name", [("#/$defs/A%20B", "A B"), ("#a", "x"), ("#/properties/o", "x")])
+def test_references_of_all_kinds(reference, name):
+    schema = {"$defs": {name: {"$anchor": "a", "type": "string", "minLength": 2}}, "properties": {
+        "p": {"$ref": reference}, "o": {"minLength": 2}}}
+    assert members_of(schema)[0][1] == "optional; at least 2 characters"
+
+
+def test_references_that_multiply_are_bounded():
+    members = {f"p{number}": {"$ref": "#/$defs/a"} for number in range(300)}
+    rows = members_of({"$defs": {"a": {"properties": members}}, "properties": members})
+    assert 300 < len(rows) < 10_000 and rows[-1][0] == "..."
 
 
 @pytest.mark.parametrize("schema", [None, True, [], {"properties": []}, {"properties": {"a": 5}}, {"$ref": "#/nowhere"}])
