@@ -92,7 +92,8 @@ def test_json_is_readable():
 
 
 @pytest.mark.parametrize("text, lines", [
-    ("", [""]), (" one  two three ", ["one two", "three"]), ("a" * 20, ["aaaaaaaa", "aaaaaaaa", "aaaa"]), ("ab-cd ef", ["ab-cd ef"]),
+    ("", [""]), (" one  two three ", ["one two", "three"]), ("a" * 20, ["aaaaaaaa", "aaaaaaaa", "aaaa"]),
+    ("ab-cd ef", ["ab-cd ef"]),
     ("x aaaaaaaaaa y", ["x", "aaaaaaaa", "aa y"]), ("12345678 1", ["12345678", "1"]),
 ])
 def test_lines_of_words(text, lines):
