@@ -9,6 +9,7 @@ import errno
 import os
 import sqlite3
 import stat
+import sys
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, TypeVar
 
@@ -319,7 +320,7 @@ class SQLiteBackend(Backend):
             os.close(made)
         if not stat.S_ISREG(state.st_mode):
             raise BackendError(f"give another path than {self._path} for the backend: this is no regular file")
-        if os.name != "posix":
+        if sys.platform == "win32":
             return  # access is not a matter of the mode there
         if state.st_uid != os.geteuid():
             raise BackendError(f"give another path than {self._path} for the backend, or change the owner of this file: it"

@@ -327,7 +327,7 @@ def _open_own(path: str, flags: int) -> int:
         state = os.fstat(opened)
         if not stat.S_ISREG(state.st_mode):
             raise OSError(errno.EINVAL, "a trace goes into a regular file (debug=True shows it on stderr)")
-        if os.name == "posix" and state.st_mode & 0o077:
+        if sys.platform != "win32" and state.st_mode & 0o077:
             os.fchmod(opened, 0o600)  # of another user's file this fails
     except BaseException:
         os.close(opened)
