@@ -261,8 +261,12 @@ class SessionLost(ConnectionClosed):
     :param unserved: whether it is certain that the call was not served.
     """
 
+    #: Ends the message: what the server's author may have to do.
+    _HINT = ("; the server has restarted or has ended the session, or is it one of several workers? An mcplite server shares"
+             " its sessions among them with backend= or the variable MCPLITE_BACKEND")
+
     def __init__(self, message: str, *, session: str = "", unserved: bool = False) -> None:
-        super().__init__(message)
+        super().__init__(message if message.endswith(self._HINT) else message + self._HINT)
         self.session = session
         self.unserved = unserved
 

@@ -53,6 +53,9 @@ class ChannelHooks:
     open_timeout: Optional[float] = None
     #: How many of them ``open`` took to wait for the other side, without the time in which a user logged in.
     open_seconds = 0.0
+    #: After how many seconds the other side wants to be asked again, as it said on the lasting call that it ended last; None
+    #: if it did not say.
+    ask_again_seconds: Optional[float] = None
 
     def open(self) -> None:
         """Connect, if that may take so long that another thread closes the channel meanwhile.
@@ -219,6 +222,9 @@ class Outlet:
 
     def handler_started(self) -> None:
         """Called when the handler starts to run; until then the request waits for a place."""
+
+    def awaits_answer(self, waits: bool) -> None:
+        """Called before the handler waits for the peer's answer to a question on this outlet, and with False after."""
 
     def close_connection(self, retry: Optional[float]) -> bool:
         """Close the response's connection and have the peer reconnect; False if that is not possible."""

@@ -10,6 +10,13 @@ __all__ = ["Limits"]
 _LINE_BYTES = 16 << 20
 
 
+class _Default(int):
+    """A limit that was not set, where a host that has little gives less."""
+
+    def __repr__(self) -> str:
+        return int.__repr__(self)
+
+
 @record(frozen=True)
 class Limits(Record):
     """The limits of a server. Only ``messages_per_second`` can be None, for no limit.
@@ -114,8 +121,9 @@ class Limits(Record):
     #: Seconds after which a session expires in any case.
     session_seconds: float = 86_400.0
     #: GET streams at once, and as many subscription streams without a session; one more ends the oldest. Each occupies a
-    #: thread.
-    streams: int = 256
+    #: thread. A WSGI host may have few of those, and they serve everything else, too: there a number that is set counts for
+    #: all streams together, those of HTTP+SSE included, it is two in the whole process if none is set, and clients take turns.
+    streams: int = _Default(256)
     #: Seconds of silence on an event stream before a comment is sent as keep-alive.
     keep_alive_seconds: float = 15.0
     #: Seconds after which a client should reconnect to a stream that was cut (the event stream's ``retry``).
@@ -162,6 +170,11 @@ class Limits(Record):
     def sent_bytes(self) -> int:
         """Bytes of one message that the server sends: what clients take, and more if it takes more itself."""
         return max(_LINE_BYTES, self.message_bytes)
+
+    @property
+    def streams_are_set(self) -> bool:
+        """Whether ``streams`` was given."""
+        return type(self.streams) is not _Default
 
     def __eq__(self, other: object) -> bool:
         return vars(self) == vars(other) if isinstance(other, Limits) else NotImplemented

@@ -1,5 +1,6 @@
 """Limits: positive, immutable, and given by name."""
 
+import copy
 import dataclasses
 
 import pytest
@@ -33,6 +34,11 @@ def test_a_line_may_be_longer_than_a_body_unless_a_size_is_given():
     assert (Limits().message_bytes, Limits().line_bytes, Limits().sent_bytes) == (4 << 20, 16 << 20, 16 << 20)
     assert (Limits(message_bytes=1000).line_bytes, Limits(message_bytes=1000).sent_bytes) == (1000, 16 << 20)
     assert (Limits(message_bytes=1 << 30).line_bytes, Limits(message_bytes=1 << 30).sent_bytes) == (1 << 30, 1 << 30)
+
+
+def test_a_number_of_streams_is_known_as_set_or_not():
+    assert not Limits().streams_are_set and Limits(streams=256).streams_are_set and Limits() == Limits(streams=256)
+    assert repr(Limits()) == repr(Limits(streams=256)) and not copy.deepcopy(Limits()).streams_are_set
 
 
 def test_limits_are_immutable():

@@ -199,6 +199,8 @@ class HTTPReading(Reading):
         self._leave(pending)
         if call is None:
             return
+        if pending.lasting and pending.outcome is not None:
+            self._channel.ask_again_seconds = call.stream.retry
         self._finish_response(pending, call)
         # Its functions refer to this call, and a circle would keep the result until the garbage collector comes.
         call.exchange = call.reply = None

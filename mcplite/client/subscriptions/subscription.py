@@ -190,6 +190,7 @@ class Subscription(Subscriber):
         while not self._closed:
             begun = time.monotonic()
             error: Exception = ConnectionClosed(f"{self._connection.name} has ended the subscription")
+            again: Optional[float] = None
             try:
                 session = current()
             except Exception as reason:
@@ -207,6 +208,7 @@ class Subscription(Subscriber):
                     timer.daemon = True
                     timer.start()
                 session.listen(self, self._filter.wire, self._token)
+                again = self._connection.channel.ask_again_seconds
             except Cancelled as reason:
                 error = reason
             except MCPError as reason:
@@ -218,9 +220,9 @@ class Subscription(Subscriber):
                 self._acknowledge()
             if self._closed:
                 return
-            if time.monotonic() - begun > _STEADY_SECONDS:
+            if time.monotonic() - begun > _STEADY_SECONDS or again is not None:
                 failures = 0
-            failures += 1
+            failures += again is None
             over = self._connection.peer.closed and not self._connection.channel.restartable
             if self.honoured is None or over or failures > _ATTEMPTS or _is_final(error):
                 self._fail(error)
@@ -229,8 +231,9 @@ class Subscription(Subscriber):
             self._token = CancelToken()
             import random  # for subscriptions that are interrupted
 
+            # A server whose threads are few says when it has room again.
             pause = min(0.1 * 2.0 ** failures, _LONGEST_PAUSE_SECONDS) * random.uniform(0.75, 1.25)
-            self._pause(pause)
+            self._pause(pause if again is None else again)
 
     def _pause(self, seconds: float) -> None:
         self._changed.wait_for(lambda: self._closed, seconds)

@@ -27,6 +27,8 @@ class CapabilityFlags(Record):
     subscribe: bool = True
     #: Whether log messages are sent.
     logging: bool = True
+    #: Whether the author has declared log messages, so that some may belong to no request.
+    asked_logging: bool = False
     #: Whether completion is declared; None if there are completers.
     completions: Optional[bool] = None
 
@@ -46,6 +48,7 @@ def read_capabilities(given: Optional[Mapping[str, Any]]) -> Tuple[CapabilityFla
     objects: Dict[str, Dict[str, bool]] = {name: value for name, value in given.items() if isinstance(value, dict)}
     told = frozenset(kind for kind in _LISTS if objects.get(kind, {}).get("listChanged", True))
     flags = CapabilityFlags(told, objects.get("resources", {}).get("subscribe", True), given.get("logging") is not False,
+                            "logging" in given and given["logging"] is not False,
                             None if "completions" not in given else given["completions"] is not False)
     return flags, [name for name in given if name in _LISTS]
 

@@ -103,23 +103,34 @@ def send_question(session: Session, asked: EncodedQuestion, token: Optional[Canc
     :raises RemoteError, RequestTimeout, Cancelled, ConnectionClosed: there is no answer.
     :raises ProtocolError: the answer is no object.
     """
-    if asked.as_task:
-        from .question_tasks import ask_as_task
-
-        result = ask_as_task(session, asked, token, delivery, id)
-    else:
-        params = asked.params
-        on_progress: Optional[Callable[[Dict[str, Any]], object]] = None
-        if asked.on_progress is not None:
-            # The request's id is unique, so it serves as its progress token as well (PROG-02).
-            id = session.peer.new_id() if id is None else id
-            params = {**(params or {}), "_meta": {**((params or {}).get("_meta") or {}), "progressToken": id}}
-            on_progress = functools.partial(_report, asked.on_progress)
-        result = session.peer.call(asked.method, params, id=id, timeout=session.limits.ask_seconds, cancel=token,
-                                   on_progress=on_progress, delivery=delivery)
+    outlet = delivery.outlet
+    if outlet is not None:
+        outlet.awaits_answer(True)
+    try:
+        result = _send(session, asked, token, delivery, id)
+    finally:
+        if outlet is not None:
+            outlet.awaits_answer(False)
     if not isinstance(result, dict):
         raise ProtocolError(f"the client answered {asked.method!r} with {type(result).__name__}, not an object", result)
     return result
+
+
+def _send(session: Session, asked: EncodedQuestion, token: Optional[CancelToken], delivery: Delivery,
+          id: Optional[int]) -> Any:
+    if asked.as_task:
+        from .question_tasks import ask_as_task
+
+        return ask_as_task(session, asked, token, delivery, id)
+    params = asked.params
+    on_progress: Optional[Callable[[Dict[str, Any]], object]] = None
+    if asked.on_progress is not None:
+        # The request's id is unique, so it serves as its progress token as well (PROG-02).
+        id = session.peer.new_id() if id is None else id
+        params = {**(params or {}), "_meta": {**((params or {}).get("_meta") or {}), "progressToken": id}}
+        on_progress = functools.partial(_report, asked.on_progress)
+    return session.peer.call(asked.method, params, id=id, timeout=session.limits.ask_seconds, cancel=token,
+                             on_progress=on_progress, delivery=delivery)
 
 
 def _report(on_progress: Callable[[Progress], object], params: Dict[str, Any]) -> None:

@@ -139,6 +139,7 @@ class Rules:
     :param resolve: returns what a request is about, by its method and params.
     :param modern_methods: methods that only clients without a handshake use.
     :param turns: of large messages.
+    :param pushes: on a host that has few threads: returns whether clients may be sent what belongs to none of their requests.
     """
 
     origins: OriginPolicy
@@ -151,6 +152,7 @@ class Rules:
     resolve: Callable[[str, Optional[Dict[str, Any]]], Target]
     modern_methods: FrozenSet[str] = frozenset()
     turns: Turns = field(default_factory=Turns)
+    pushes: Optional[Callable[[], bool]] = None
 
     def __post_init__(self) -> None:
         #: Whether clients that begin with a handshake are served.
@@ -220,6 +222,9 @@ def decide(request: HTTPRequest, rules: Rules) -> Decision:
         return method_not_allowed(request, "POST")  # H26-02
     if request.method not in ("GET", "DELETE") or not rules.sessions:
         return method_not_allowed(request, rules.methods)
+    last = request.headers.get("last-event-id")
+    if request.method == "GET" and last is None and rules.pushes is not None and not rules.pushes():
+        return method_not_allowed(request, "POST, DELETE")  # HTTP-24: such a stream would bring nothing
     if request.method == "GET" and not accepts(request.headers.get("accept"), "text/event-stream"):
         return Rejection(406, "a GET needs 'Accept: text/event-stream'")
     session = _find_session(request, named, rules)
@@ -227,7 +232,6 @@ def decide(request: HTTPRequest, rules: Rules) -> Decision:
         return session
     if request.method == "DELETE":
         return EndSession(session)
-    last = request.headers.get("last-event-id")
     if last is None:
         return OpenGetStream(session)
     stream, separator, event = last.partition("-")

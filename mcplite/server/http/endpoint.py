@@ -37,6 +37,7 @@ from .decision import (
 from .event_store import EventStore, MemoryEventStore
 from .get_streams import GetStreams, end_at_expiry
 from .messages import EVENTS, HTTPResponse, Rejection, names_modern
+from .open_streams import OpenStreams
 from .origins import OriginPolicy
 from .session_ids import ClientDescription, SessionIds
 from .sessions import HTTPSession, SessionTable, StreamsChannel, create_session_for_one_message, open_session
@@ -69,13 +70,16 @@ class Endpoint:
     :param event_store: keeps events for resumption; in memory by default. With a shared backend they are kept there.
     :param routes: handlers of other paths, by path; each is called with the request and returns status, media type and
         body. They are public, even if the endpoint requires tokens: for example the health checks of a load balancer.
+    :param held: the open streams of a host that has few threads, each of which occupies one: also those of
+        ``subscriptions/listen``. None for a server of our own, which bounds them by endpoint.
     :raises ValueError: a path, host or origin is malformed.
     :raises RegistrationError: an *event_store* is given to a server with a shared backend.
     """
 
     def __init__(self, runtime: Runtime, *, path: str = "/mcp", allowed_hosts: Optional[Sequence[str]] = None,
                  allowed_origins: Sequence[str] = (), stateless: bool = False,
-                 event_store: Optional[EventStore] = None, routes: Optional[Mapping[str, Route]] = None) -> None:
+                 event_store: Optional[EventStore] = None, routes: Optional[Mapping[str, Route]] = None,
+                 held: Optional[OpenStreams] = None) -> None:
         if path and not path.startswith("/"):
             raise ValueError(f"the path {path!r} must begin with a slash")
         self.runtime = runtime
@@ -101,8 +105,13 @@ class Endpoint:
         elif runtime.fleet is not None and self._shared is None:
             mode = "self-contained"
             self._session_ids = SessionIds(runtime.fleet.keys, catalog.name, limits.session_seconds)
-        self._rules = Rules(self.origins, limits.message_bytes, runtime.json_limits, self.sessions.find, self._read_id, mode,
-                            catalog.revisions, catalog.resolve, catalog.modern_methods, runtime.turns)
+        self._held = held
+        #: Whether a client has named a session that is not known, which is logged once.
+        self._missed = held is None or mode != "sessions"
+        self._rules = Rules(self.origins, limits.message_bytes, runtime.json_limits,
+                            self.sessions.find if held is None else self._find, self._read_id, mode,
+                            catalog.revisions, catalog.resolve, catalog.modern_methods, runtime.turns,
+                            None if held is None else lambda: runtime.pushes)
         #: Public handlers, by path: the protected resource metadata, and the user's routes.
         self._public: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {
             **self.authorization.routes(),
@@ -114,7 +123,7 @@ class Endpoint:
         #: The peer of all sessionless clients; created for the first request.
         self._sessionless_peer: Optional[Peer] = None
         self._sessionless_streams = StreamSet("", None, limits, unread=runtime.unread)
-        self.get_streams = GetStreams(limits, self.error_response)
+        self.get_streams = GetStreams(limits, self.error_response, held)
         #: Held while the lifespan is entered, so that no request is served before.
         self._entering = new_lock()
         self._entered = False
@@ -325,7 +334,9 @@ class Endpoint:
         stream = EventStream(self._sessionless_streams)
         # H26-10: closing the response stream cancels the call.
         stream.on_hang_up = lambda: peer.drop_incoming(id, client, "the client has closed the connection")
-        if message.method == "subscriptions/listen" and stream.first is not None:
+        lasting = message.method == "subscriptions/listen" and stream.first is not None
+        if lasting:
+            assert stream.first is not None
             stream.first.lasting = True
             end_at_expiry(stream.first, request, lambda: self.runtime.subscriptions.end(peer, client))
         inline = request.inline and decision.target.may_run_inline
@@ -339,7 +350,13 @@ class Endpoint:
                 stream.commit()
             elif waited >= limits.queue_seconds:
                 peer.refuse_incoming(message.id, SERVER_BUSY, _QUEUED_TOO_LONG, facts=client)
-        return self._answered(stream, [], request, decision.revision)
+        response = self._answered(stream, [], request, decision.revision)
+        if lasting and response.streaming and self._held is not None:
+            body = response.body
+            assert isinstance(body, EventBody)
+            body.on_return = lambda: self.runtime.subscriptions.end(peer, client)
+            self.get_streams.hold(request, body)
+        return response
 
     def _answered(self, stream: EventStream, headers: List[Tuple[str, str]], request: Optional[HTTPRequest] = None,
                   revision: Optional[Revision] = None) -> HTTPResponse:
@@ -373,6 +390,17 @@ class Endpoint:
         return HTTPResponse(202)
 
     # --- life -----------------------------------------------------------------------------------------
+
+    def _find(self, id: str, owner: Optional[str]) -> Optional[HTTPSession]:
+        found = self.sessions.find(id, owner)
+        if found is not None:
+            found.streams.held = self._held
+        elif not self._missed:
+            self._missed = True
+            _log.warning("%s got a session id that this process does not know: is this one of several workers? share backend="
+                         " between them, Server(..., backend=\"redis://...\"), or set the variable MCPLITE_BACKEND. In a single"
+                         " worker the session has ended, or an earlier process had it", self.runtime.catalog.name)
+        return found
 
     def _read_id(self, id: str, owner: Optional[str]) -> Optional[ClientDescription]:
         return None if self._session_ids is None else self._session_ids.read(id, owner)

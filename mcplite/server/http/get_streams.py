@@ -1,15 +1,15 @@
 """The GET streams of an endpoint: the common stream of a session, and streams that a client resumes.
 
-A module of its own since both transports with event streams open them here, within one limit.
+A module of its own since both transports with event streams open them here.
 """
 
 import time
-from typing import Callable, Optional
+from typing import Callable, Hashable, Optional
 
 from ..handling.http_request import HTTPRequest
 from ..limits import Limits
-from ..shares import Shares
 from .messages import EVENTS, EndingBody, HTTPResponse, Rejection, do_nothing
+from .open_streams import OpenStreams
 from .sessions import HTTPSession
 
 __all__ = ["GetStreams", "end_at_expiry"]
@@ -18,29 +18,31 @@ _EVENT_NOT_KEPT = "Last-Event-ID is not an event that is still kept"
 
 
 class GetStreams:
-    """The open GET streams of one endpoint.
+    """Answers the GET requests of one endpoint.
 
-    :param limits: how many may be open.
+    :param limits: how many streams may be open.
     :param error_response: returns the response for a refused request.
+    :param held: the streams to count those of this endpoint among; by default they are counted alone.
     """
 
-    def __init__(self, limits: Limits, error_response: Callable[[Rejection], HTTPResponse]) -> None:
-        self._open: Shares[EndingBody] = Shares(limits.streams)
+    def __init__(self, limits: Limits, error_response: Callable[[Rejection], HTTPResponse],
+                 held: Optional[OpenStreams] = None) -> None:
+        self._streams = OpenStreams(limits.streams) if held is None else held
         self._error_response = error_response
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._streams)
 
     def open_common(self, request: HTTPRequest, session: HTTPSession) -> HTTPResponse:
         """Open the session's common stream."""
         common = session.streams.common
         reader = common.reader
         if reader is not None:
-            if not reader.disconnected():
+            if not (reader.ending or reader.disconnected()):
                 # Each of two readers would miss the other's messages (HTTP-31, SEC-55).
                 return self.refuse_second()
             common.detach(reader)
-        return self.open(request, common.attach())
+        return self.open(request, common.attach(), name=session.id)
 
     def resume(self, request: HTTPRequest, session: HTTPSession, name: str, event: int) -> HTTPResponse:
         """Resume a stream after an event."""
@@ -49,7 +51,7 @@ class GetStreams:
             return self._error_response(Rejection(400, _EVENT_NOT_KEPT))
         if stream.is_over(event):
             return self.over()
-        return self.open(request, stream.attach(event))
+        return self.open(request, stream.attach(event), name=(session.id, name) if int(name) else session.id)
 
     def refuse_second(self) -> HTTPResponse:
         """Return the refusal of a second common stream."""
@@ -64,26 +66,32 @@ class GetStreams:
         return HTTPResponse(204)
 
     def open(self, request: HTTPRequest, body: Optional[EndingBody],
-             on_close: Callable[[], object] = do_nothing) -> HTTPResponse:
+             on_close: Optional[Callable[[], object]] = None, name: Hashable = None) -> HTTPResponse:
         """Return the response to a GET: an event stream. If too many are open, the oldest one ends.
 
         :param body: None if its events are not kept any more.
-        :param on_close: called when the response has ended.
+        :param on_close: called when the response has ended, and the session of its stream with it.
+        :param name: of the stream, by which its client is known when it comes back.
         """
         if body is None:
             return self._error_response(Rejection(400, _EVENT_NOT_KEPT))
-        for old in self._open.add(body, request.sender) or ():
-            old.stop()
-        open_streams, stream = self._open, body
-        body.disconnected, body.lasting = request.disconnected, True
+        body.name, body.ends_session = name, on_close is not None
+        body.disconnected = request.disconnected
         end_at_expiry(body, request)
+        self.hold(request, body, on_close or do_nothing)
+        return HTTPResponse(200, list(EVENTS), body, streaming=True)
+
+    def hold(self, request: HTTPRequest, body: EndingBody, on_close: Callable[[], object] = do_nothing) -> None:
+        """Count a response among the open streams until it has ended."""
+        streams, stream = self._streams, body
+        body.lasting = True
 
         def closed() -> None:
-            open_streams.remove(stream)
+            streams.remove(stream)
             on_close()
 
         body.on_close = closed
-        return HTTPResponse(200, list(EVENTS), body, streaming=True)
+        streams.add(body, request.sender)
 
 
 def end_at_expiry(body: Optional[EndingBody], request: HTTPRequest, end: Callable[[], object] = do_nothing) -> None:

@@ -10,7 +10,7 @@ from typing import Dict, List, Optional, Set, Tuple
 from ...backend.interface import Backend, Entry
 from ...errors import BackendError
 from ..limits import Limits
-from .messages import KEEP_ALIVE, OPENING, PROBE_SECONDS, EndingBody
+from .messages import KEEP_ALIVE, OPENING, PROBE_SECONDS, EndingBody, retry_event
 
 __all__ = ["LogBody", "read_log"]
 
@@ -55,6 +55,8 @@ class LogBody(EndingBody):
         self._grown: Optional[Set[str]] = None
         self._begun = False
         self._probed = 0.0
+        #: Sent at the end, once another body needs the room of this one.
+        self._farewell = b""
 
     def __iter__(self) -> "LogBody":
         return self
@@ -91,7 +93,9 @@ class LogBody(EndingBody):
             return self.opening()
         quiet_until = time.monotonic() + self._limits.keep_alive_seconds
         while True:
-            data = self._read_once()
+            data, farewell = self._read_once(), self._farewell
+            if farewell and not self.ending:
+                data, self.ending = data + farewell, True
             if data:
                 self.last = self.ending
                 return data
@@ -145,6 +149,10 @@ class LogBody(EndingBody):
 
     def stop(self) -> None:
         self._stopped.set()
+
+    def end_for_now(self, seconds: float) -> None:
+        # Read with the next look at the logs, which are followed from there when the client comes back.
+        self._farewell = retry_event(max(seconds, self._limits.retry_seconds))
 
     def close(self) -> None:
         self._stopped.set()

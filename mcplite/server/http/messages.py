@@ -6,7 +6,7 @@ The hosts are :mod:`mcplite.server.transports`: our own HTTP server and WSGI. Re
 
 import time
 from dataclasses import dataclass, field
-from typing import Callable, Iterable, Iterator, List, Optional, Tuple
+from typing import Callable, Hashable, Iterable, Iterator, List, Optional, Tuple
 
 from ...errors import INVALID_REQUEST
 from ...protocol import jsonrpc
@@ -17,7 +17,7 @@ from ..limits import Limits
 
 __all__ = [
     "EVENTS", "EndingBody", "HTTPResponse", "KEEP_ALIVE", "OPENING", "PROBE_SECONDS", "Rejection", "SESSION", "StreamingBody",
-    "UnreadableBody", "VERSION", "do_nothing", "names_modern", "priming_event",
+    "UnreadableBody", "VERSION", "do_nothing", "names_modern", "priming_event", "retry_event",
 ]
 
 SESSION = "mcp-session-id"
@@ -87,6 +87,12 @@ class EndingBody(StreamingBody):
     disconnected: Callable[[], bool] = staticmethod(never_disconnected)
     #: Called once when the response has ended.
     on_close: Optional[Callable[[], object]] = None
+    #: Names the stream, so that its client is known when it comes back; None if it cannot be.
+    name: Hashable = None
+    #: Whether the session ends with this body, so that its client cannot come back.
+    ends_session = False
+    #: Whether its client could not get the rest of the stream by another body.
+    must_stay = False
 
     def end_after(self, seconds: float, end: Callable[[], object]) -> None:
         """End the body after a time; called before it is iterated.
@@ -94,6 +100,13 @@ class EndingBody(StreamingBody):
         :param end: called at that time; messages that it sends are still delivered.
         """
         self._due, self.on_due = time.monotonic() + seconds, end
+
+    def end_for_now(self, seconds: float) -> None:
+        """End the body after the messages that are there; from any thread.
+
+        :param seconds: after which the client should come back, at least.
+        """
+        raise NotImplementedError
 
     @property
     def left(self) -> Optional[float]:
@@ -155,3 +168,8 @@ def names_modern(headers: Headers) -> bool:
 def priming_event(id: str, limits: Limits) -> bytes:
     """Return the empty event at the beginning of a stream, after which it can be resumed (HTTP-15)."""
     return b"id: %s\nretry: %d\ndata:\n\n" % (id.encode("ascii"), round(limits.retry_seconds * 1000))
+
+
+def retry_event(seconds: float) -> bytes:
+    """Return what tells a client when to come back (HTTP-16)."""
+    return b"retry: %d\n\n" % round(seconds * 1000)

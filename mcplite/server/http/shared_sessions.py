@@ -409,7 +409,7 @@ class SharedSessions(SessionTable):
         """
         assert isinstance(session, SharedSession)
         body = CommonStream.open(session, self.changes, self.leases, self.labels)
-        return streams.refuse_second() if body is None else streams.open(request, body)
+        return streams.refuse_second() if body is None else streams.open(request, body, name=session.id)
 
     def open_only(self, request: HTTPRequest, session: SharedSession, first: bytes, streams: GetStreams) -> HTTPResponse:
         """Open the one stream of a client of the transport with two endpoints; the session ends with it (LSSE-10).
@@ -440,7 +440,8 @@ class SharedSessions(SessionTable):
             return streams.open(request, None)
         if first == "0":
             at = f"{self.leases.number}.{next(self.labels)}"
-            return streams.open(request, CommonStream.resume(session, self.changes, at, int(second), event))
+            return streams.open(request, CommonStream.resume(session, self.changes, at, int(second), event),
+                                name=session.id)
         body = resume_request(self.records, session.id, name, event, self.leases)
         if body is not None and body.ending:
             return streams.over()
@@ -448,7 +449,7 @@ class SharedSessions(SessionTable):
             session.streams.let_go(name)
             if int(first) != self.leases.candidate:
                 self._letters.send(int(first), self._kind, {"id": session.id, "what": "resumed", "stream": name})
-        return streams.open(request, body)
+        return streams.open(request, body, name=(session.id, name))
 
     def close(self, why: str) -> None:
         super().close(why)

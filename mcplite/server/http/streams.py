@@ -16,7 +16,8 @@ from ...rpc.interfaces import Outlet
 from ..limits import Limits
 from ..shares import ByteBudget
 from .event_store import EventStore
-from .messages import KEEP_ALIVE, OPENING, PROBE_SECONDS, EndingBody, priming_event
+from .messages import KEEP_ALIVE, OPENING, PROBE_SECONDS, EndingBody, priming_event, retry_event
+from .open_streams import OpenStreams
 
 __all__ = ["EventBody", "EventStream", "StreamSet"]
 
@@ -29,6 +30,9 @@ _WITHOUT_READER = 64
 #: Seconds that a notification waits for room on the common stream: it must not block on one client, but the thread that
 #: sends to a client that reads may be waiting for its turn in Python.
 _MOMENT_SECONDS = 0.02
+#: Seconds that a response waits for its client's answer to a question before it ends, where it must not be held: programs
+#: answer sooner, people do not.
+_ANSWER_SECONDS = 1.0
 #: Bytes of a stream that count to no budget; most streams never hold as many.
 _UNCOUNTED_BYTES = 65_536
 
@@ -51,6 +55,8 @@ class StreamSet:
         self.limits = limits
         #: Whether a stream begins with an empty event, so that it can be resumed before its first message (HTTP-15).
         self.priming = False
+        #: Where responses must not be held for an answer: the open streams, among which they count meanwhile.
+        self.held: Optional[OpenStreams] = None
         #: Guards the three fields below; held for dictionary work only.
         self._lock = threading.Lock()
         self._streams: Dict[int, EventStream] = {}
@@ -101,6 +107,8 @@ class StreamSet:
         for number, stream in streams:
             stream.end()
             self._forget(number)
+        if self.held is not None:
+            self.held.forget(self.key)
 
 
 class EventStream(Outlet):
@@ -110,6 +118,10 @@ class EventStream(Outlet):
     :param common: True for the common stream, which belongs to no request: it has no body at first, and never a
         response.
     """
+
+    #: How many answers of the client its handler waits for, and since when if the response must not be held for them.
+    _asking = 0
+    _asked_at = 0.0
 
     def __init__(self, streams: StreamSet, common: bool = False) -> None:
         self._streams = streams
@@ -209,13 +221,37 @@ class EventStream(Outlet):
             if self._finished or not self._streams.priming or not self.resumable:
                 return False
             self._open()
-            body = self._body
-            if body is not None:
-                seconds = self._streams.limits.retry_seconds if retry is None else retry
-                self._queue.append(b"retry: %d\n\n" % round(seconds * 1000))
-                body.ending = True
-                self._notify()
+            if self._body is not None:
+                self._end_for_now(self._body, self._streams.limits.retry_seconds if retry is None else retry)
             return True
+
+    def awaits_answer(self, waits: bool) -> None:
+        with self._lock:
+            self._asking += 1 if waits else -1
+            body = self.first
+            held = self._streams.held
+            if self._asking != waits or held is None or body is None or self._finished:
+                return
+            if waits:
+                self._open()
+                body.must_stay = not (self._streams.priming and self.resumable)
+                if not body.must_stay:
+                    self._asked_at = time.monotonic()
+                body.name, body.on_close = (self._streams.key, self._id().rpartition("-")[0]), lambda: held.remove(body)
+                self._notify()
+        if waits:
+            held.add(body, self._streams.sender)
+        else:
+            held.remove(body)
+
+    def tell_return(self, body: "EventBody", seconds: float, end: bool) -> None:
+        """Tell the client of *body* after how many seconds to come back.
+
+        :param end: whether that body ends then, after the messages that are there; else the stream does.
+        """
+        with self._lock:
+            if self._body is body and not self._finished:
+                self._end_for_now(body, max(seconds, self._streams.limits.retry_seconds), end)
 
     def end(self) -> None:
         """End the stream and its body without a response."""
@@ -224,6 +260,17 @@ class EventStream(Outlet):
                 self._finish()
 
     # --- with the lock held -----------------------------------------------------------------------
+
+    def _end_for_now(self, body: "EventBody", seconds: float, end: bool = True) -> None:
+        self._queue.append(retry_event(seconds))
+        body.ending = body.ending or end
+        self._notify()
+
+    def _seconds_to_answer(self, body: "EventBody") -> Optional[float]:
+        """Return the seconds that the response still waits for the client's answer; None if it may be held."""
+        if not self._asking or not self._asked_at or body is not self.first:
+            return None
+        return self._asked_at + _ANSWER_SECONDS - time.monotonic()
 
     @property
     def _changed(self) -> threading.Condition:
@@ -448,6 +495,13 @@ class EventStream(Outlet):
                     return KEEP_ALIVE
                 if due is not None:
                     left = min(left, due)
+                answer = self._seconds_to_answer(body)
+                if answer is not None and answer <= 0:
+                    assert self._streams.held is not None
+                    self._end_for_now(body, max(self._streams.held.leave(body.name), self._streams.limits.retry_seconds))
+                    continue
+                if answer is not None:
+                    left = min(left, answer)
                 probe = PROBE_SECONDS if self.on_hang_up is None else _SOON_SECONDS
                 if not self._changed.wait(min(left, probe)) and body.disconnected():
                     break
@@ -472,6 +526,9 @@ class EventStream(Outlet):
 class EventBody(EndingBody):
     """The body of one response: the messages of a stream from now on, and keep-alive comments."""
 
+    #: Ends the stream when this body must make room; None if the stream goes on without a body.
+    on_return: Optional[Callable[[], object]] = None
+
     def __init__(self, stream: EventStream) -> None:
         self._stream = stream
 
@@ -494,6 +551,11 @@ class EventBody(EndingBody):
 
     def stop(self) -> None:
         self._stream.detach(self)
+
+    def end_for_now(self, seconds: float) -> None:
+        self._stream.tell_return(self, seconds, self.on_return is None)
+        if self.on_return is not None:
+            self.on_return()
 
     def close(self) -> None:
         self._stream.detach(self)

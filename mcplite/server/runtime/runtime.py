@@ -383,6 +383,19 @@ class Runtime:
         for uri in followed:
             self._deliver(RESOURCE_UPDATED, uri)
 
+    @property
+    def pushes(self) -> bool:
+        """Whether a client with a session may be sent what belongs to none of its requests."""
+        catalog, flags = self.catalog, self.catalog.description.flags
+        told = {change.capability for change in LIST_CHANGES.values()} & flags.list_changed
+        if any(map(catalog.offers, told)):
+            return True
+        if flags.asked_logging or (flags.subscribe and catalog.offers("resources")):
+            return True
+        if self.tasks is not None or self._on_roots_changed is not None:
+            return True
+        return bool(self.followers or self.greeters or catalog.description.extensions or catalog.description.experimental)
+
     def roots_changed(self, session: OpenSession) -> None:
         """Pass a client's roots change on to the user's callback, on a worker."""
         callback = self._on_roots_changed

@@ -135,7 +135,8 @@ class ModernSession(Session):
             return ReplayAsker(context, self.journal, self.given)
         if self._client is not None and not self._client.single_process:
             return NoAsker(self, "this server runs in several processes, so the client's answer may reach another one"
-                                     " than asked; say so with Server(fleet=True, state_keys=[...])")
+                                     " than asked; share backend= between them, or the variable MCPLITE_BACKEND, or say so with"
+                                     " Server(fleet=True, state_keys=[...])")
         from ..handling.wait import WaitingAsker
 
         return WaitingAsker(context, self.given)

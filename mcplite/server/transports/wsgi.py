@@ -1,7 +1,7 @@
 """The endpoint as a WSGI application, for gunicorn, waitress, mod_wsgi, Flask and Django.
 
-The WSGI host owns the connections and their threads. Each response, event streams included, occupies one thread, so the
-host needs many: ``gunicorn -k gthread --threads 32``, ``waitress-serve --threads 32``.
+The WSGI host owns the connections and their threads. Each response occupies one thread, event streams included, of which
+two are open in a process by default: ``gunicorn -k gthread --threads 32``, ``waitress-serve --threads 32``.
 """
 
 import atexit
@@ -19,6 +19,8 @@ from ..http import make_endpoint
 from ..http.endpoint import Route
 from ..http.event_store import EventStore
 from ..http.messages import HTTPResponse, UnreadableBody
+from ..http.open_streams import OpenStreams
+from ..limits import Limits
 from ..runtime.runtime import Runtime
 from ..shares import sender_at
 from .client_socket import at_end
@@ -32,6 +34,21 @@ Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 #: Headers about the connection, which a WSGI application must not send (PEP 3333).
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding"})
+
+
+#: Streams that all servers of a process hold open together, unless their limits say more: hosts have four threads or more,
+#: and do not tell how many (PEP 3333).
+_MOST_HELD = 2
+#: Those streams; made with the first server.
+_held: List[OpenStreams] = []
+
+
+def _streams_of(limits: Limits) -> OpenStreams:
+    if limits.streams_are_set:
+        return OpenStreams(limits.streams, in_turns=True)
+    if not _held:
+        _held.append(OpenStreams(_MOST_HELD, in_turns=True))
+    return _held[0]
 
 
 def _user(environ: Environ) -> Optional[str]:
@@ -68,7 +85,8 @@ class WSGIApp:
         self._runtime = runtime
         self._make_endpoint = functools.partial(
             make_endpoint, runtime, path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins,
-            stateless=stateless, event_store=event_store, routes=routes, legacy_sse=legacy_sse)
+            stateless=stateless, event_store=event_store, routes=routes, legacy_sse=legacy_sse,
+            held=_streams_of(runtime.limits))
         self._principal = principal or _user
         self._proxies = TrustedProxies(trusted_proxies) if trusted_proxies else None
         #: Guards ``_used``, for the first request.

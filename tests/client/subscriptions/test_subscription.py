@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import threading
+import time
 
 import pytest
 
@@ -100,9 +101,11 @@ class Streams(WebScript):
         id, answer = self._stream(number)
         answer.more({"jsonrpc": "2.0", "method": method, "params": {"_meta": {ID: id}, **params}})
 
-    def end(self, number):
+    def end(self, number, retry=None):
         """End a stream with its result (SUBS-11)."""
         id, answer = self._stream(number)
+        if retry is not None:
+            answer.more(f"retry: {retry}\n\n")
         answer.more({"jsonrpc": "2.0", "id": id, "result": {"resultType": "complete", "_meta": {ID: id}}})
         answer.end()
         self._dropped[number].set()
@@ -554,6 +557,20 @@ def test_a_stream_that_ends_over_http_is_resumed():
         assert events.get(LIMIT) == ToolsChanged(missed=True)
         script.say(1, TOOLS)
         assert events.get(LIMIT) == ToolsChanged()
+
+
+def test_a_server_that_says_when_to_subscribe_again_is_believed_however_often(impatient):
+    with Streams() as script, script.connect() as client, client.listen(tools=True) as events:
+        for number in range(4):
+            script.end(number, retry=100)
+            assert events.get(LIMIT) == ToolsChanged(missed=True)
+        script.say(4, TOOLS)
+        assert events.get(LIMIT) == ToolsChanged()
+        begun = time.monotonic()
+        script.end(4, retry=1500)
+        assert events.get(LIMIT) == ToolsChanged(missed=True) and time.monotonic() - begun >= 1.4
+        script.end(5)  # which is a failure; the second one would be the last
+        assert events.get(LIMIT) == ToolsChanged(missed=True)
 
 
 def text(name: str = "") -> str:

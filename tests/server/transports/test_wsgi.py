@@ -319,6 +319,170 @@ def test_a_host_that_cannot_start_gets_no_stream(app):
     last.close()
 
 
+def retries(answer):
+    """Return the seconds after which a response asks its client to come back, and the messages in it; it has ended."""
+    text = b"".join(answer.content).decode()
+    answer.close()
+    said = [line.partition(": ") for line in text.splitlines()]
+    return ([int(value) / 1000 for name, _, value in said if name == "retry"],
+            [json.loads(value) for name, _, value in said if name == "data" and value],
+            [value for name, _, value in said if name == "id"])
+
+
+def test_two_streams_are_open_in_a_process_and_one_more_ends_the_oldest(app):
+    servers = [make(), make()]
+    apps = [app(server) for server in servers]
+    sessions = [start(made) for made in (apps[0], apps[1], apps[0])]
+    one = open_stream(apps[0], sessions[0])
+    two = open_stream(apps[1], sessions[1])
+    three = open_stream(apps[0], sessions[2])
+    # Each has room for one more, but all servers of a process have the same threads.
+    seconds, _, ids = retries(one)
+    assert seconds[-1] >= 1.0
+    servers[0].tools_changed()
+    back = open_stream(apps[0], sessions[0], HTTP_LAST_EVENT_ID=ids[-1])
+    assert retries(two)[0][-1] >= 1.0
+    assert json.loads(next(back.content).decode().partition("data: ")[2])["method"] == "notifications/tools/list_changed"
+    for stream in (three, back):
+        stream.close()
+    assert len(apps[0].endpoint.get_streams) == len(apps[1].endpoint.get_streams) == 0
+
+
+def test_a_limit_of_streams_raises_the_two(app):
+    app = app(make(limits=Limits(streams=3)))
+    streams = [open_stream(app, start(app)) for _ in range(3)]
+    assert len(app.endpoint.get_streams) == 3
+    last = open_stream(app, start(app))
+    assert retries(streams[0])[0] and len(app.endpoint.get_streams) == 3
+    for stream in (*streams[1:], last):
+        stream.close()
+
+
+def test_clients_that_wait_are_asked_to_come_back_the_later_the_more_they_are(app):
+    app = app()
+    streams = [open_stream(app, start(app)) for _ in range(50)]
+    waits = [retries(stream)[0][-1] for stream in streams[:-2]]
+    assert waits == sorted(waits) and waits[0] == 1.0 and 5 <= waits[-1] <= 10
+    assert sum(5 < wait <= 6 for wait in waits) <= 6
+    for stream in streams[-2:]:
+        stream.close()
+
+
+LISTENING = {"notifications": {"toolsListChanged": True}}
+
+
+def test_a_listen_request_counts_and_ends_with_a_result(app):
+    server = make()
+    app = app(server)
+    asked = [stateless.message("subscriptions/listen", LISTENING, id=number) for number in (1, 2)]
+    first, second = (Answer(app, one, read=False, HTTP_MCP_PROTOCOL_VERSION=stateless.MODERN, HTTP_MCP_METHOD=one["method"])
+                     for one in asked)
+    get = open_stream(app, start(app))
+    seconds, messages, _ = retries(first)
+    assert seconds == [1.0]
+    assert [message.get("id", message.get("method")) for message in messages] == ["notifications/subscriptions/acknowledged", 1]
+    assert len(server.runtime.subscriptions) == 1
+    get.close()
+    second.close()
+    assert len(app.endpoint.get_streams) == len(server.runtime.subscriptions) == 0
+
+
+@pytest.mark.parametrize(("capabilities", "tools", "status"), [
+    ({"tools": {"listChanged": False}}, True, 405), ({}, False, 405), ({}, True, 200), (None, True, 200),
+    ({"tools": {"listChanged": False}, "resources": {"listChanged": False}}, True, 200),
+    ({"tools": {"listChanged": False}, "resources": {"listChanged": False, "subscribe": False}}, True, 405),
+    ({"tools": {"listChanged": False}, "logging": {}}, True, 200),
+    ({"tools": {"listChanged": False}, "logging": False}, True, 405),
+    ({"prompts": {"listChanged": True}}, False, 200)])
+def test_a_server_that_has_nothing_to_tell_offers_no_stream(app, capabilities, tools, status):
+    # HTTP-24
+    app = app((make if tools else Server)(**({"name": "few"} if not tools else {}), capabilities=capabilities))
+    answer = open_stream(app, start(app))
+    answer.close()
+    assert answer.status == status
+    assert status == 200 or answer.headers["allow"] == "POST, DELETE"
+
+
+def test_a_client_that_was_told_to_ask_for_changes_is_told_by_other_means_too(app):
+    server = Server("few", capabilities={"tools": {"listChanged": False}})
+    server.add_tool(lambda: "x", name="x", task="optional")
+    made = app(server)
+    answer = open_stream(made, start(made))
+    answer.close()
+    assert answer.status == 200
+
+
+def asking(app, revision):
+    session = start_as(app, revision)
+    return session, Answer(app, call("ask", id=7), session=session, read=False)
+
+
+def start_as(app, revision):
+    opening = initialize(revision)
+    opening["params"]["capabilities"] = {"elicitation": {}}
+    session = Answer(app, opening).headers["mcp-session-id"]
+    assert Answer(app, {"jsonrpc": "2.0", "method": "notifications/initialized"}, session=session).status == 202
+    return session
+
+
+def make_asking():
+    server = make()
+
+    @server.tool()
+    def ask(ctx: Context) -> str:
+        return ctx.elicit("Which city?", {"type": "object", "properties": {"city": {"type": "string"}}}).content["city"]
+
+    return server
+
+
+def test_a_response_that_waits_for_its_user_ends_and_the_answer_comes_to_the_client_that_resumes_it(app):
+    app = app(make_asking())
+    session, answer = asking(app, "2025-11-25")
+    seconds, (question,), ids = retries(answer)
+    assert seconds[-1] >= 1.0 and question["method"] == "elicitation/create"
+    assert len(app.endpoint.get_streams) == 0
+    rest = open_stream(app, session, HTTP_LAST_EVENT_ID=ids[-1])
+    answered = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": {"city": "Rome"}}}
+    assert Answer(app, answered, session=session).status == 202
+    assert [message["result"]["content"][0]["text"] for message in retries(rest)[1]] == ["Rome"]
+
+
+def test_a_response_that_cannot_be_resumed_keeps_its_thread_and_the_others_make_room_for_it(app):
+    app = app(make_asking())
+    waiting = [asking(app, "2025-06-18") for _ in range(3)]
+    pieces = [iter(answer.content) for _, answer in waiting]
+    questions = [json.loads(next(piece).decode().partition("data: ")[2]) for piece in pieces]
+    stream = open_stream(app, start(app))
+    assert retries(stream)[0]  # polled, while people think
+    for (session, answer), piece, question in zip(waiting, pieces, questions):
+        answered = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": {"city": "Rome"}}}
+        assert Answer(app, answered, session=session).status == 202
+        assert b"Rome" in b"".join(piece)
+        answer.close()
+    assert len(app.endpoint.get_streams) == 0
+
+
+def test_an_answer_that_comes_at_once_comes_on_the_same_response(app):
+    app = app(make_asking())
+    session, answer = asking(app, "2025-11-25")
+    pieces = iter(answer.content)
+    text = b""
+    while b"elicitation/create" not in text:
+        text += next(pieces)
+    question = json.loads(text.decode().rpartition("data: ")[2])
+    answered = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": {"city": "Rome"}}}
+    assert Answer(app, answered, session=session).status == 202
+    assert b"Rome" in b"".join(pieces)
+    answer.close()
+
+
+def test_an_unknown_session_is_logged_once(app, caplog):
+    app = app()
+    for _ in range(3):
+        assert Answer(app, call("add", a=1, b=2), session="of-another-worker").status == 404
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warned) == 1 and "is this one of several workers? share backend=" in warned[0] and "MCPLITE_BACKEND" in warned[0]
+
 @pytest.mark.parametrize("host", ["waitress", "gunicorn", "closed"])
 def test_a_disconnect_is_noticed_where_the_host_supports_it(app, monkeypatch, host):
     monkeypatch.setattr(streams, "PROBE_SECONDS", 0.02)
@@ -547,7 +711,8 @@ check(session)
 print("parent served", flush=True)
 """)
     # Each process has a lifespan of its own: what the first one has opened there may not be shared.
-    assert out.splitlines() == ["entered", "entered", "child served", "left", "parent served", "left"] and err == ""
+    assert out.splitlines() == ["entered", "entered", "child served", "left", "parent served", "left"]
+    assert err.count("\n") == 1 and "is this one of several workers?" in err and "MCPLITE_BACKEND" in err
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
