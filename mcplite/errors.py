@@ -82,11 +82,29 @@ def _restore(kind: Type[MCPError], args: Tuple[Any, ...]) -> MCPError:
     return error
 
 
+def text_of(message: Any) -> str:
+    """Return the text of an error message that may be of any type: JSON-RPC has nothing but text there (RPC-10)."""
+    if isinstance(message, str):
+        return message
+    if message is None:
+        return ""
+    if isinstance(message, (bytes, bytearray)):
+        return bytes(message).decode("utf-8", "replace")
+    try:
+        if isinstance(message, (dict, list, tuple)):
+            import json  # for the few such messages
+
+            return json.dumps(message, ensure_ascii=False, default=str)
+        return str(message)
+    except Exception:
+        return type(message).__name__  # its own code fails, and what failed first is to be told
+
+
 class RemoteError(MCPError):
     """The peer answered with a JSON-RPC error; raise it in a handler to send one.
 
     :param code: the JSON-RPC error code.
-    :param message: one concise sentence.
+    :param message: one concise sentence; what is no text, such as a lazy translation, becomes one.
     :param data: any JSON value that travels in ``error.data``; None leaves it out.
     """
 
@@ -99,8 +117,9 @@ class RemoteError(MCPError):
     retry_after: Optional[float] = None
 
     def __init__(self, message: str = "", *, code: Optional[int] = None, data: Any = None) -> None:
+        message = text_of(message)
         super().__init__(message)
-        self.code = self.default_code if code is None else code
+        self.code = int(code) if isinstance(code, int) and not isinstance(code, bool) else self.default_code
         self.message = message
         self.data = data
 
@@ -343,11 +362,12 @@ class ToolError(MCPError):
     In a tool's function it becomes a result with ``isError``; at the client ``CallToolResult.raise_for_error()``
     raises it.
 
-    :param message: the text for the model.
+    :param message: the text for the model; what is no text becomes one.
     :param content: further content items; the message comes first.
     """
 
     def __init__(self, message: str = "", content: Sequence[Any] = ()) -> None:
+        message = text_of(message)
         super().__init__(message)
         self.message = message
         self.content = list(content)

@@ -230,7 +230,9 @@ def read(params: Optional[Mapping[str, Any]]) -> Envelope:
     version = meta.get(VERSION)
     if not isinstance(version, str):
         raise InvalidParams(f"params._meta must have {VERSION!r}, a string")
-    if not isinstance(meta.get(CAPABILITIES), dict):
+    if meta.get(CAPABILITIES) == []:
+        meta[CAPABILITIES] = {}
+    elif not isinstance(meta.get(CAPABILITIES), dict):
         raise InvalidParams(f"params._meta must have {CAPABILITIES!r}, an object")
     envelope = Envelope(version, meta)
     level = meta.get(LOG_LEVEL)

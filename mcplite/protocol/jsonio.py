@@ -18,7 +18,7 @@ from ..errors import INVALID_REQUEST, PARSE_ERROR
 
 __all__ = [
     "DEFAULT_LIMITS", "DuplicateKey", "JSONLimits", "LONG", "TooLarge", "TooMany", "count_elements", "encode_json",
-    "encode_string", "estimate_memory", "first_members", "load", "memory_size", "write_long",
+    "encode_string", "estimate_memory", "first_members", "load", "memory_size", "object_of", "write_long",
 ]
 
 
@@ -266,6 +266,11 @@ def estimate_memory(data: bytes, value: Any, limits: JSONLimits = DEFAULT_LIMITS
         return len(data) + memory_size(value, sys.maxsize)
     wide = not data.isascii() or b"\\u" in data  # one character can make all others of its string as wide
     return (5 if wide else 2) * len(data) + 120 * min(elements, 2 * limits.elements)
+
+
+def object_of(value: Any) -> Any:
+    """Return an empty object for an empty array, since PHP writes both in the same way; any other value as it is."""
+    return {} if value == [] else value
 
 
 def first_members(value: Dict[str, Any], most: int) -> Dict[str, Any]:

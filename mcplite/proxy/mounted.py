@@ -3,6 +3,7 @@
 from typing import Any, Dict, List, Mapping
 
 from ..errors import InvalidParams
+from ..protocol.jsonio import object_of
 from ..protocol.uris import normal_uri
 from ..protocol.uritemplate import normal_template
 from ..rpc.tracing import get_logger
@@ -69,7 +70,7 @@ class Mounted(Provider):
 
         :raises RemoteError: it must, and the client cannot have tasks; or it cannot, and the client asks for one.
         """
-        tasks, arguments = context.session.runtime.tasks, context.params.get("arguments")
+        tasks, arguments = context.session.runtime.tasks, object_of(context.params.get("arguments"))
         if tasks is None or not tasks.takes(context, entry):
             return None
         if arguments is not None and not isinstance(arguments, dict):

@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Hashable, List, Optional, Tuple
 
-from ..errors import INTERNAL_ERROR, SERVER_BUSY, Cancelled, RemoteError, RequestTimeout, TransportError
+from ..errors import INTERNAL_ERROR, SERVER_BUSY, Cancelled, RemoteError, RequestTimeout, TransportError, text_of
 from ..protocol import jsonrpc
 from .cancel import CancelToken
 from .fair_queue import QueuedTask
@@ -250,7 +250,8 @@ class Incoming(QueuedTask):
         self._answer(data, None)
 
     def fail(self, code: int, message: str, data: Any = None) -> None:
-        """Answer with an error."""
+        """Answer with an error; *message* becomes a text, since a class of the user's may have set it to anything."""
+        code, message = int(code) if isinstance(code, int) and code is not True else INTERNAL_ERROR, text_of(message)
         try:
             answer = jsonrpc.dump(jsonrpc.Failure(self.id, code, message, data))
         except (TypeError, ValueError) as error:

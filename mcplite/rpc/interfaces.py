@@ -202,6 +202,9 @@ class Channel(ChannelHooks):
 class Outlet:
     """Where the messages of one incoming request go, if not to the channel: its own HTTP response."""
 
+    #: Whether only the response can be sent, and what would come before it is left out.
+    plain = False
+
     def send(self, data: bytes) -> bool:
         """Send a message that precedes the response; False if no more messages can be sent.
 

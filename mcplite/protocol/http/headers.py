@@ -107,7 +107,7 @@ def accepts(value: Optional[str], *types: str) -> bool:
     for item in value.lower().split(","):
         kind, *parameters = [part.strip(" \t") for part in item.split(";")]
         refused = any(re.fullmatch(r"q=0(\.0{0,3})?", parameter) for parameter in parameters)
-        ranges[kind] = not refused
+        ranges["*/*" if kind == "*" else kind] = not refused  # as old clients in Java write it
     for wanted in types:
         for candidate in (wanted, wanted.partition("/")[0] + "/*", "*/*"):
             if candidate in ranges:

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 from ...errors import MCPError, MissingCapability, ProtocolError
 from ...protocol import codec
 from ...protocol.jsonio import memory_size
+from ...revisions import Revision
 from ...rpc.cancel import CancelToken
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
@@ -37,7 +38,12 @@ class BackChannelAsker(Asker):
 
     @property
     def reachable(self) -> bool:
-        return self._session.persistent
+        return self._session.persistent and not self._plain
+
+    @property
+    def _plain(self) -> bool:
+        incoming = self._incoming
+        return incoming is not None and incoming.outlet is not None and incoming.outlet.plain
 
     def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
         return {key: self._ask_known_roots(question) if isinstance(question, ListRoots) else self._ask(question)
@@ -64,6 +70,8 @@ class BackChannelAsker(Asker):
         return asked.read(answer)
 
     def _require(self, method: str, capability: Dict[str, Any], mode: str = "") -> None:
+        if self._plain:
+            raise _unreadable(method, self._revision, capability)
         if not self.reachable:
             raise MissingCapability(
                 f"this needs a client that can {ABILITIES[method]}, which takes a session in revision {self._revision}:"
@@ -104,6 +112,8 @@ def send_question(session: Session, asked: EncodedQuestion, token: Optional[Canc
     :raises ProtocolError: the answer is no object.
     """
     outlet = delivery.outlet
+    if outlet is not None and outlet.plain:
+        raise _unreadable(asked.method, session.revision, {})
     if outlet is not None:
         outlet.awaits_answer(True)
     try:
@@ -114,6 +124,12 @@ def send_question(session: Session, asked: EncodedQuestion, token: Optional[Canc
     if not isinstance(result, dict):
         raise ProtocolError(f"the client answered {asked.method!r} with {type(result).__name__}, not an object", result)
     return result
+
+
+def _unreadable(method: str, revision: Revision, capability: Dict[str, Any]) -> MissingCapability:
+    return MissingCapability(
+        f"send 'Accept: application/json, text/event-stream': the question {method} comes in an event stream"
+        f" in revision {revision}, and the request accepts only JSON", data={"requiredCapabilities": capability})
 
 
 def _send(session: Session, asked: EncodedQuestion, token: Optional[CancelToken], delivery: Delivery,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 from ... import types
 from ...errors import Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ResourceNotFound
 from ...protocol import codec
+from ...protocol.jsonio import object_of
 from ...protocol.jsonrpc import Encoded
 from ...rpc.fair_queue import COSTLY
 from ...rpc.tracing import INFO, get_logger
@@ -151,7 +152,7 @@ def _text(params: Mapping[str, Any], name: str, where: str = "params") -> str:
 
 
 def _strings(params: Mapping[str, Any], name: str) -> Dict[str, str]:
-    value = params.get(name)
+    value = object_of(params.get(name))
     if value is None:
         return {}
     if not isinstance(value, dict):

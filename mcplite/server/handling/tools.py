@@ -58,7 +58,7 @@ def run_tool(context: RequestContext, target: Target) -> Any:
     if entry is None:
         raise _unknown(context, params.get("name"))
     arguments = params.get("arguments")
-    if arguments is None:
+    if not arguments and (arguments is None or arguments == []):
         arguments = {}
     elif not isinstance(arguments, dict):
         raise InvalidParams("params.arguments must be an object")

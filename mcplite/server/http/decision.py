@@ -24,7 +24,8 @@ from .sessions import HTTPSession
 
 __all__ = [
     "AcceptMessage", "Decision", "EndSession", "NotifySessionless", "OpenGetStream", "Preflight", "ResumeStream", "Rules",
-    "ServeInSession", "ServeSessionless", "StartSession", "decide", "method_not_allowed", "parse_body", "unread", "unreadable",
+    "ServeInSession", "ServeSessionless", "StartSession", "decide", "method_not_allowed", "parse_body", "reads_streams",
+    "unread", "unreadable",
 ]
 
 
@@ -188,9 +189,11 @@ class _Named(NamedTuple):
 class _Posted(NamedTuple):
     """What the headers of a POST say."""
 
-    #: The refusal of a body in a form that is not supported, or of a client that cannot read the response.
+    #: The refusal of a body in a form that is not supported, or of a client that cannot read any response.
     refused: Optional[Rejection]
     named: _Named
+    #: Whether the client can read an event stream, and not just JSON.
+    streams: bool
 
 
 def _named(headers: Headers) -> _Named:
@@ -204,9 +207,14 @@ def _posted(headers: Headers) -> _Posted:
         refused = Rejection(415, "compressed bodies are not supported", close=True)
     elif media_type(headers.get("content-type")) != "application/json":
         refused = Rejection(415, "a POST needs 'Content-Type: application/json'", close=True)
-    elif not accepts(headers.get("accept"), "application/json", "text/event-stream"):
+    elif not accepts(headers.get("accept"), "application/json"):
         refused = Rejection(406, "a POST needs 'Accept: application/json, text/event-stream'", close=True)
-    return _Posted(refused, _named(headers))
+    return _Posted(refused, _named(headers), accepts(headers.get("accept"), "text/event-stream"))
+
+
+def reads_streams(request: HTTPRequest) -> bool:
+    """Whether the client of a POST can read an event stream, and not just JSON."""
+    return request.headers.read_once(_posted).streams
 
 
 def decide(request: HTTPRequest, rules: Rules) -> Decision:
@@ -319,6 +327,9 @@ def _decide_sessionless(request: HTTPRequest, data: bytes, message: Any, rules: 
             check_standard(request.headers, message.method, params, envelope.version)
             revision = envelopes.revision_of(envelope, rules.revisions)
             rules.senders.note(envelope, revision)
+        if message.method == "subscriptions/listen" and not reads_streams(request):
+            return Rejection(406, "send 'Accept: application/json, text/event-stream': the answer to 'subscriptions/listen' is"
+                                  " an event stream", id=message.id)
         target = rules.resolve(message.method, params)
         if target.marks:
             check_parameters(request.headers, params.get("arguments"), target.marks)

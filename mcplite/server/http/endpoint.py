@@ -4,7 +4,7 @@ A request passes four steps: the origin policy, authentication, the decision wha
 scopes). The transports, our own HTTP server and WSGI, call :meth:`Endpoint.handle` for each request.
 """
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...errors import INTERNAL_ERROR, MISSING_CAPABILITY, SERVER_BUSY, BackendError, RegistrationError, RemoteError
 from ...protocol import jsonrpc
@@ -33,6 +33,7 @@ from .decision import (
     ServeSessionless,
     StartSession,
     decide,
+    reads_streams,
 )
 from .event_store import EventStore, MemoryEventStore
 from .get_streams import GetStreams, end_at_expiry
@@ -49,8 +50,14 @@ if TYPE_CHECKING:
 __all__ = ["Endpoint", "Route"]
 
 _log = get_logger(__name__)
-#: Answers a plain request: returns the status, the media type and the body.
-Route = Callable[[HTTPRequest], Tuple[int, str, bytes]]
+RouteHeaders = Union[Mapping[str, str], Sequence[Tuple[str, str]]]
+#: Answers a plain request: returns the status, the media type, the body and, if it likes, further headers.
+Route = Callable[[HTTPRequest], Union[Tuple[int, str, bytes], Tuple[int, str, bytes, RouteHeaders]]]
+_ALLOWED = "access-control-allow-origin"
+#: Methods that change nothing, so that a route may see a request of any web page's.
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+#: Headers that are not a route's to set: those of the connection, and what it returns in another place.
+_NOT_OF_ROUTES = frozenset({"connection", "content-length", "content-type", "keep-alive", "transfer-encoding", "upgrade"})
 _JSON = ("Content-Type", "application/json")
 _BUSY = [("Retry-After", "1")]
 _QUEUED_TOO_LONG = "Server busy: the request was queued for too long; try again later"
@@ -69,11 +76,13 @@ class Endpoint:
         and handlers cannot ask the client questions. Also serves clients that skip the handshake.
     :param event_store: keeps events for resumption; in memory by default. With a shared backend they are kept there.
     :param routes: handlers of other paths, by path; each is called with the request and returns status, media type and
-        body. They are public, even if the endpoint requires tokens: for example the health checks of a load balancer.
+        body, and may return further headers as well, as a mapping or as pairs. They are public, even if the endpoint requires
+        tokens: for example the health checks of a load balancer. Web pages of any origin may read an answer that has the
+        header ``Access-Control-Allow-Origin``, to a request with a method that changes nothing (GET, HEAD, OPTIONS).
     :param held: the open streams of a host that has few threads, each of which occupies one: also those of
         ``subscriptions/listen``. None for a server of our own, which bounds them by endpoint.
     :raises ValueError: a path, host or origin is malformed.
-    :raises RegistrationError: an *event_store* is given to a server with a shared backend.
+    :raises RegistrationError: an *event_store* is given to a server with a shared backend, or a route is no function.
     """
 
     def __init__(self, runtime: Runtime, *, path: str = "/mcp", allowed_hosts: Optional[Sequence[str]] = None,
@@ -115,7 +124,8 @@ class Endpoint:
         #: Public handlers, by path: the protected resource metadata, and the user's routes.
         self._public: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {
             **self.authorization.routes(),
-            **{decoded_path(at.rstrip("/")): _plain(route) for at, route in (routes or {}).items()}}
+            **{decoded_path(at.rstrip("/")): _plain(at, route) for at, route in (routes or {}).items()}}
+        self._routes = frozenset(at.rstrip("/") for at in routes or ())
         #: Handlers that require authorization, by path.
         self._protected: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {decoded_path(self.path): self._handle_endpoint}
         #: Guards the fields below; held for arithmetic and assignments.
@@ -157,17 +167,21 @@ class Endpoint:
             self._faults.note("%s %.200r failed", request.method, request.path)
             response = self.error_response(Rejection(500, "Internal error", INTERNAL_ERROR, close=True), request)
         origin = request.headers.get("origin")
-        if origin is not None:
+        if origin is not None and _header(response, _ALLOWED) is None:
             response.headers.extend(self.origins.cors(origin))
         return response
 
     def _handle(self, request: HTTPRequest) -> HTTPResponse:
+        path = request.path.rstrip("/")
         refused = self.origins.check(request)
         if refused is not None:
+            if refused.status == 403 and path in self._routes and request.method in _SAFE and not self._closed:
+                response = self._public[path](request)
+                if _header(response, _ALLOWED) is not None:
+                    return response
             return self.error_response(refused, request)
         if self._closed:
             return self.error_response(_stopping(), request)
-        path = request.path.rstrip("/")
         public = self._public.get(path)
         if public is not None:
             return public(request)
@@ -303,6 +317,8 @@ class Endpoint:
     def _serve_on_stream(self, request: HTTPRequest, session: HTTPSession, decision: ServeInSession) -> HTTPResponse:
         limits, message, peer = self.limits, decision.message, session.peer
         stream = session.streams.new_stream(message)
+        if not reads_streams(request):
+            stream.plain = True
         inline = request.inline and decision.target is not None and decision.target.may_run_inline
         peer.receive(decision.data, message, stream, inline,
                      facts=RequestFacts(request, decision.target, _sender_of(request)))
@@ -314,7 +330,9 @@ class Endpoint:
                 # On a stream, with status 200: for 503 the official Python client 1 gives up the session and all its calls.
                 stream.commit()
                 peer.refuse_incoming(message.id, SERVER_BUSY, _QUEUED_TOO_LONG)
-        stream.commit()
+        if not stream.commit():
+            while not (stream.wait_first(_PROBE_SECONDS) or request.disconnected() or peer.closed):
+                pass  # the response comes as a whole
         return self._answered(stream, [], request)
 
     def _peer(self) -> Peer:
@@ -332,6 +350,8 @@ class Endpoint:
         client = SessionlessClient(decision.envelope, decision.revision, decision.target, request,
                                    _sender_of(request))
         stream = EventStream(self._sessionless_streams)
+        if not reads_streams(request):
+            stream.plain = True
         # H26-10: closing the response stream cancels the call.
         stream.on_hang_up = lambda: peer.drop_incoming(id, client, "the client has closed the connection")
         lasting = message.method == "subscriptions/listen" and stream.first is not None
@@ -493,10 +513,23 @@ def _stopping() -> Rejection:
     return Rejection(503, "the server is stopping", SERVER_BUSY, headers=_BUSY, close=True)
 
 
-def _plain(route: Route) -> Callable[[HTTPRequest], HTTPResponse]:
+def _header(response: HTTPResponse, name: str) -> Optional[str]:
+    return next((value for known, value in response.headers if known.lower() == name), None)
+
+
+def _plain(path: str, route: Route) -> Callable[[HTTPRequest], HTTPResponse]:
+    if not callable(route):
+        raise RegistrationError(f"routes: give {path!r} a function, which gets the request and returns (status, media type,"
+                                f" body), not {type(route).__name__}")
+
     def answer(request: HTTPRequest) -> HTTPResponse:
-        status, kind, content = route(request)
-        check_header("Content-Type", kind)  # SEC-18
-        return HTTPResponse(status, [("Content-Type", kind)], [bytes(content)])
+        status, kind, content, *rest = route(request)
+        more: RouteHeaders = rest[0] if rest else ()
+        headers = [("Content-Type", kind), *(more.items() if isinstance(more, Mapping) else more)]
+        for number, (name, value) in enumerate(headers):
+            check_header(name, value)  # SEC-18
+            if number and name.lower() in _NOT_OF_ROUTES:
+                raise ValueError(f"the route {path!r} cannot set the header {name!r}")
+        return HTTPResponse(status, headers, [memoryview(content).tobytes()])
 
     return answer

@@ -119,6 +119,8 @@ class EventStream(Outlet):
         response.
     """
 
+    #: Whether the client reads no event streams, so that its response is JSON, and what would come before is left out.
+    plain = False
     #: How many answers of the client its handler waits for, and since when if the response must not be held for them.
     _asking = 0
     _asked_at = 0.0
@@ -163,8 +165,8 @@ class EventStream(Outlet):
 
     def send(self, data: bytes) -> bool:
         with self._lock:
-            if self._finished:
-                return False
+            if self._finished or self.plain:
+                return self.plain
             self._open()
             sent = self._put(data)
             given_up = self._given_up
@@ -187,7 +189,7 @@ class EventStream(Outlet):
 
     def offer(self, data: bytes) -> bool:
         with self._lock:
-            if self._finished:
+            if self._finished or self.plain:
                 return True
             limits = self._streams.limits
             if self._queue and (len(self._queue) >= limits.unread_messages or self._queued + len(data) > self._most_unread()):
@@ -218,7 +220,7 @@ class EventStream(Outlet):
     def close_connection(self, retry: Optional[float]) -> bool:
         """Tell the client when to reconnect, and end the body that reads the stream (HTTP-14, HTTP-16)."""
         with self._lock:
-            if self._finished or not self._streams.priming or not self.resumable:
+            if self._finished or self.plain or not self._streams.priming or not self.resumable:
                 return False
             self._open()
             if self._body is not None:
@@ -401,9 +403,9 @@ class EventStream(Outlet):
             return self._changed.wait_for(lambda: self._finished or self._number is not None, timeout)
 
     def commit(self) -> bool:
-        """Make the HTTP response a stream although there is no message yet; False if the response is already there."""
+        """Make the HTTP response a stream although there is no message yet; False if it is there already, or must be JSON."""
         with self._lock:
-            if self._finished and self._number is None:
+            if self.plain or (self._finished and self._number is None):
                 return False
             self._open()
             self._begin_body()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterable, Opti
 from ...errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError, ProtocolError, RemoteError
 from ...protocol import codec, jsonrpc
 from ...protocol.envelope import bounded_capabilities, bounded_info
-from ...protocol.jsonio import memory_size
+from ...protocol.jsonio import memory_size, object_of
 from ...revisions import NEWEST_LEGACY, Revision, find_revision
 from ...rpc.incoming import MessageHandler
 from ...rpc.interfaces import Delivery
@@ -360,7 +360,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
 
 
 def _member(params: Dict[str, Any], name: str) -> Dict[str, Any]:
-    value = params.get(name)
+    value = object_of(params.get(name))
     if not isinstance(value, dict):
         raise ProtocolError(f"params.{name} must be an object")
     return value

@@ -4,6 +4,7 @@ from typing import Any, Dict, Optional, Union
 
 from ...errors import InvalidParams
 from ...protocol import codec
+from ...protocol.jsonio import object_of
 from ..catalog.provider import ProvidedEntry
 from ..catalog.registry import ToolEntry
 from ..handling.request_context import RequestContext
@@ -21,7 +22,7 @@ def lifetime(context: RequestContext, most: float) -> float:
     :param most: as long as that.
     :raises InvalidParams: what the client asks is not valid.
     """
-    wanted = context.params.get("task") if not context.session.revision.modern else None
+    wanted = object_of(context.params.get("task")) if not context.session.revision.modern else None
     ttl = wanted.get("ttl") if isinstance(wanted, dict) else None
     if wanted is not None and not isinstance(wanted, dict):
         raise InvalidParams("params.task must be an object")

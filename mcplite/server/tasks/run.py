@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any, Callable, ContextManager, Dict, Iterator, Mapping, Optional, Union
 
-from ...errors import INTERNAL_ERROR, SERVER_BUSY, BackendError, Cancelled, RemoteError
+from ...errors import INTERNAL_ERROR, SERVER_BUSY, BackendError, Cancelled, RemoteError, text_of
 from ...protocol import jsonrpc
 from ...protocol.jsonio import memory_size
 from ...revisions import find_revision
@@ -296,7 +296,7 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
 
     def _fail(self, code: int, message: str, data: Any = None) -> None:
         if not self.left:
-            self._finish(lambda record: record.fail(code, message, data))
+            self._finish(lambda record: record.fail(code, text_of(message), data))
 
     def _finish(self, end: Callable[[TaskRecord], object]) -> None:
         self._messages.close()

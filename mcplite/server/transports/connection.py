@@ -159,6 +159,11 @@ class Connection:
         return since is not None and time.monotonic() - since >= _OWED_SECONDS
 
     @property
+    def silent(self) -> bool:
+        """Whether nothing has come yet on which the client could have waited for an answer: it may be about to send."""
+        return self._noted == float("-inf") and not self._client.buffer and self._awaited is None
+
+    @property
     def awaits_body(self) -> bool:
         """Whether the poller waits for the body of a request, whose head has been read."""
         return self._awaited is not None

@@ -100,7 +100,9 @@ class HTTPServer:
         most, most_waiting = most_connections(self.limits)
         self._shares: Shares[Connection] = Shares(most, busy=lambda connection: connection.busy,
                                                   lasting=lambda connection: self._streams_go and connection.lasting,
-                                                  due=lambda connection: connection.due(self._poller.holds(connection)))
+                                                  due=self._is_due)
+        #: Whether the newcomer has sent something; the leader's own.
+        self._asked = False
         #: Whether the newcomer has waited long enough to take the place of a stream; the leader's own.
         self._streams_go = False
         #: Those that wait for a place among them. Only the leader lets them in, since no other thread reads what is parked
@@ -200,6 +202,7 @@ class HTTPServer:
                 # Most likely there are no free descriptors: the connection that has been idle for longest makes room.
                 # Without one, open connections carry on, and new ones wait.
                 self._warn.warning("no connection could be accepted: %s", error)
+                self._asked = True
                 idle = self._shares.make_room()
                 if idle is not None:
                     idle.hang_up()
@@ -233,9 +236,13 @@ class HTTPServer:
                 self._refuse(refused)
             self._admit_waiting()
 
+    def _is_due(self, connection: Connection) -> bool:
+        # Of two that have sent nothing the later one waits: of a crowd that connects at once each sends a little later.
+        return not self._asked and connection.silent or connection.due(self._poller.holds(connection))
+
     def _admit(self, connection: Connection) -> bool:
         """Have a connection served; False if its sender has all places, and uses them."""
-        self._streams_go = connection.owed_for_long
+        self._streams_go, self._asked = connection.owed_for_long, connection.has_input
         going = self._shares.add(connection, connection.sender)
         if going is None:
             return False

@@ -42,7 +42,7 @@ def test_media_types(value, kind):
 @pytest.mark.parametrize("value, wanted", [
     (None, True), ("*/*", True), ("application/json, text/event-stream", True), ("TEXT/*, application/json;q=0.1", True),
     ("application/json", False), ("text/event-stream;q=0, */*", False), ("*/*;q=0.000", False), ("", False),
-    ("nonsense", False),
+    ("nonsense", False), ("text/html, *; q=.2", True), ("*;q=0", False),
 ])
 def test_accept_values(value, wanted):
     assert accepts(value, "application/json", "text/event-stream") is wanted

@@ -65,7 +65,7 @@ def test_bad_arguments_by_revision(connect, server, name):
     assert text_of(client.call("add", {"a": 1.0})) == "1"
 
 
-@pytest.mark.parametrize("params", [None, {}, {"name": 3}, {"name": "add", "arguments": []}, {"name": "nope"},
+@pytest.mark.parametrize("params", [None, {}, {"name": 3}, {"name": "add", "arguments": [1]}, {"name": "nope"},
                                     {"name": "../../etc"}, {"name": "add\u0000"}])
 def test_a_malformed_call_is_a_protocol_error(connect, server, params):
     server.add_tool(lambda: None, name="add")
@@ -94,9 +94,67 @@ def test_content_that_older_clients_cannot_read_becomes_text(connect, server, na
     assert kinds[3] == ("text" if name in NAMES[:2] else "resource_link")
 
 
+@pytest.mark.parametrize("empty", [[], {}, None])
+def test_an_empty_array_stands_for_no_arguments(connect, server, empty):
+    # PHP writes an empty object so.
+    @server.tool()
+    def none(also: int = 7) -> int:
+        return also
+
+    @server.prompt()
+    def hello(name: str = "you") -> str:
+        return name
+
+    @server.tool()
+    def first(of: list) -> str:
+        return f"{of!r}"
+
+    @server.completion(argument="name", prompt="hello")
+    def names(value: str, filled: dict) -> list:
+        return [str(filled)]
+
+    client = connect(server)
+    assert text_of(client.result("tools/call", {"name": "none", "arguments": empty})) == "7"
+    assert client.result("prompts/get", {"name": "hello", "arguments": empty})["messages"][0]["content"]["text"] == "you"
+    assert text_of(client.call("first", {"of": []})) == "[]"
+    about = {"ref": {"type": "ref/prompt", "name": "hello"}, "argument": {"name": "name", "value": ""}}
+    assert client.result("completion/complete", {**about, "context": {"arguments": empty}})["completion"]["values"] == ["{}"]
+
+
 class Nasty(Exception):
     def __str__(self):
         raise RuntimeError("even this")
+
+
+class Later:
+    def __str__(self):
+        return "später"
+
+
+NO_TEXTS = [({"a": "ä"}, '{"a": "ä"}'), (None, ""), (5, "5"), (b"raw\xff", "raw\ufffd"), (Later(), "später"), (["x"], '["x"]'),
+            (Nasty(), "Nasty"), ({1: object}, '{"1": "<class \'object\'>"}')]
+
+
+@pytest.mark.parametrize(("given", "text"), NO_TEXTS)
+def test_a_message_that_is_no_text_becomes_one(connect, server, given, text):
+    # RPC-10
+    class Own(RemoteError):
+        def __init__(self):
+            self.code, self.message, self.data = True, given, None
+
+    @server.tool()
+    def fail(how: str) -> int:
+        raise {"remote": RemoteError, "params": InvalidParams, "tool": ToolError, "own": lambda _: Own()}[how](given)
+
+    @server.resource("a:b")
+    def read() -> str:
+        raise RemoteError(given, code=-31000)
+
+    client = connect(server)
+    for how, code in (("remote", -32603), ("params", -32602), ("own", -32603)):
+        assert client.error("tools/call", {"name": "fail", "arguments": {"how": how}}) == {"code": code, "message": text}
+    assert text_of(client.call("fail", {"how": "tool"})) == text
+    assert client.error("resources/read", {"uri": "a:b"})["message"] == text
 
 
 class Own(BaseException):

@@ -143,7 +143,7 @@ def test_the_body_is_read_once():
 
 @pytest.mark.parametrize("given, status", [
     ({"Accept": BOTH}, 415), ({**JSON, "Content-Type": "text/plain"}, 415), ({**JSON, "Content-Encoding": "gzip"}, 415),
-    ({**JSON, "Accept": "application/json"}, 406), ({**JSON, "Accept": "text/event-stream"}, 406),
+    ({**JSON, "Accept": "text/html"}, 406), ({**JSON, "Accept": "text/event-stream"}, 406),
 ])
 def test_a_post_that_is_refused_before_its_body_is_read(given, status):
     refused = decide("POST", given, AssertionError("the body was read"))

@@ -185,17 +185,59 @@ def test_a_refused_handshake_leaves_no_session(endpoint):
 
 @pytest.mark.parametrize("change, status", [
     ({"content_type": None}, 415), ({"content_type": "text/plain"}, 415), ({"content_type": "application/jsonx"}, 415),
-    ({"content_encoding": "gzip"}, 415), ({"accept": "application/json"}, 406), ({"accept": "text/html"}, 406),
+    ({"content_encoding": "gzip"}, 415), ({"accept": "text/event-stream"}, 406), ({"accept": "text/html"}, 406),
     ({"accept": "application/json;q=0, text/event-stream"}, 406), ({"host": "evil.example"}, 421), ({"host": None}, 421),
     ({"host": "127.0.0.1:8000@evil.example"}, 421), ({"origin": "https://evil.example"}, 403), ({"origin": "null"}, 403),
     ({"mcp_protocol_version": "1999-01-01"}, 400), ({"mcp_protocol_version": "2025-06-18"}, 400),
     ({"content_type": "application/json; charset=utf-8"}, 200), ({"accept": "*/*"}, 200), ({"accept": None}, 200),
+    ({"accept": "application/json"}, 200), ({"accept": "Application/JSON;q=0.5"}, 200),
+    ({"accept": "application/json, text/event-stream;q=0"}, 200), ({"accept": "text/html, *; q=.2"}, 200),
     ({"accept": "application/*;q=0.5, text/event-stream"}, 200), ({"host": "LOCALHOST:8000"}, 200),
     ({"host": "[::1]:80"}, 200), ({"origin": "http://localhost:3000"}, 200), ({"mcp_protocol_version": None}, 200),
 ])
 def test_invalid_headers_are_refused(endpoint, change, status):
     answer = Client(endpoint).send(call("ping"), **change)
     assert answer.status == status, answer.content
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/*", "application/json, text/event-stream;q=0"])
+def test_a_client_that_reads_only_json_gets_json(accept):
+    server = mcplite.Server("plain", limits=mcplite.Limits(commit_seconds=0.05))
+    going = threading.Event()
+
+    @server.tool()
+    def talk(ctx: mcplite.Context) -> str:
+        ctx.report_progress(1)
+        ctx.warning("careful")
+        going.wait(0.3)  # longer than a response is held back else
+        ctx.report_progress(2)
+        return "done"
+
+    @server.tool()
+    def question(ctx: mcplite.Context) -> str:
+        if ctx.can_elicit:
+            return "can"
+        return ctx.elicit("Which?", {"type": "object", "properties": {}}).action
+
+    endpoint = make(server)
+    client = Client(endpoint, elicitation={})
+    told = client.send(ask_tool("talk", token=1), accept=accept)
+    assert not told.streaming and body(told)["result"]["content"][0]["text"] == "done"
+    asked = body(client.send(ask_tool("question"), accept=accept))
+    assert "'Accept: application/json, text/event-stream'" in str(asked)
+    streamed = client.send(ask_tool("talk", token=1))
+    assert streamed.streaming
+    streamed.close()
+    modern = stateless.call("talk", id=4)
+    modern["params"]["_meta"]["progressToken"] = 1
+    answer = endpoint.handle(request("POST", modern, accept=accept, mcp_protocol_version=stateless.MODERN,
+                                     mcp_method="tools/call", mcp_name="talk"))
+    assert not answer.streaming and body(answer)["result"]["content"][0]["text"] == "done"
+    listening = stateless.message("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id=5)
+    refused = endpoint.handle(request("POST", listening, accept=accept, mcp_protocol_version=stateless.MODERN,
+                                      mcp_method="subscriptions/listen"))
+    assert refused.status == 406 and body(refused)["id"] == 5
+    endpoint.close(5)
 
 
 @pytest.mark.parametrize("text, status, code", [
@@ -525,6 +567,47 @@ def test_routes_and_cors(endpoint):
     local = endpoint.handle(request("OPTIONS", origin="http://localhost:3000", access_control_request_method="POST"))
     assert local.status == 405 and header(local, "Access-Control-Allow-Origin") is None
     endpoint.close(0.1)
+
+
+@pytest.mark.parametrize("headers", [{"Access-Control-Allow-Origin": "*", "X-Card": "ä"},
+                                     [("access-control-allow-origin", "https://site.example"), ("X-Card", "ä")]])
+def test_a_route_sets_headers_and_answers_foreign_origins(headers):
+    called = []
+
+    def card(request):
+        called.append(request.method)
+        return 200, "application/json", b"{}", headers
+
+    endpoint = make(routes={"/card": card, "/plain": lambda request: (200, "text/plain", b"x")},
+                    allowed_origins=["https://app.example"])
+    for origin in ("https://site.example", "null", "https://app.example", None):
+        answer = endpoint.handle(request("GET", path="/card", origin=origin))
+        names = [name.lower() for name, _ in answer.headers]
+        assert (answer.status, answer.content, header(answer, "X-Card")) == (200, b"{}", "ä")
+        assert names.count("access-control-allow-origin") == 1
+    assert endpoint.handle(request("OPTIONS", path="/card", origin="https://site.example")).status == 200
+    # A page of another origin can neither change anything, nor read what does not say so, nor name another host.
+    called.clear()
+    for refused in (request("POST", path="/card", origin="https://site.example"),
+                    request("GET", path="/plain", origin="https://site.example"), request("GET", origin="https://site.example")):
+        assert endpoint.handle(refused).status == 403
+    assert endpoint.handle(request("GET", path="/card", origin="https://site.example", host="evil.example")).status == 421
+    assert called == []
+    endpoint.close(0.1)
+
+
+@pytest.mark.parametrize("headers", [{"X": "a\r\nb"}, {"Content-Length": "1"}, {"content-type": "a/b"}, {"Bad Name": "x"},
+                                     {"X": 5}, 5])
+def test_headers_that_a_route_cannot_set_are_an_error(headers, caplog):
+    endpoint = make(routes={"/card": lambda request: (200, "text/plain", b"", headers)})
+    assert endpoint.handle(request("GET", path="/card")).status == 500 and "'/card' failed" in caplog.text
+    endpoint.close(0.1)
+
+
+@pytest.mark.parametrize("route", [b"ok", "ok", {"status": 200}, (200, "text/plain", b"ok"), None])
+def test_a_route_that_is_no_function_is_refused(route):
+    with pytest.raises(mcplite.errors.RegistrationError, match="give '/card' a function"):
+        make(routes={"/card": route})
 
 
 @pytest.mark.parametrize("options", [{"path": "mcp"}, {"allowed_hosts": "example.com"}, {"allowed_hosts": ["http://x"]},

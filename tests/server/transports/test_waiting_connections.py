@@ -1,6 +1,7 @@
 """More connections of one client than are served at once: none of its requests is lost, and none of another client waits."""
 
 import contextlib
+import select
 import socket
 import sys
 import threading
@@ -106,7 +107,8 @@ def test_another_client_does_not_wait_behind_those_that_do(served):
         assert wait_until(lambda: len(made._waiting) == 3)
         with Wire(made.port, source="127.0.0.2") as other:
             begin(other)
-        assert len(made._waiting) == 3 and wires[0].ended()
+            # While that connection lasts: its place is free for one that waits when it ends.
+            assert wires[0].ended() and not select.select([wire.sock for wire in late], [], [], 0)[0]
         go.set()
         assert [wire.reply().status for wire in [*wires[1:], *late]] == [200] * 6
 
@@ -121,6 +123,30 @@ def test_a_client_that_has_sent_something_does_not_wait_behind_silent_ones(serve
         go.set()
         assert late.reply().status == 200
         assert silent.post(PING, session).status == 200
+
+
+def test_a_crowd_that_connects_before_it_sends_is_served_whole(served, monkeypatch):
+    monkeypatch.setattr(connection_module, "_OWED_SECONDS", 0.01)
+    made, _ = served(connections=4)
+    with contextlib.ExitStack() as stack:
+        crowd = []
+        for number in range(12):
+            crowd.append(stack.enter_context(Wire(made.port)))
+            assert wait_until(lambda: len(made._open_connections()) == number + 1)
+        for wire in crowd:
+            wire.send(post(initialize()))
+        assert [wire.reply().status for wire in crowd] == [200] * 12
+
+
+def test_a_silent_connection_makes_room_for_one_that_has_sent_something(served, monkeypatch):
+    monkeypatch.setattr(connection_module, "_OWED_SECONDS", 0.01)
+    made, _ = served(connections=2)
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(Wire(made.port)) for _ in range(2)]
+        assert wait_until(lambda: len(made._open_connections()) == 2)
+        with Wire(made.port) as wire:
+            begin(wire)
+        assert silent[0].ended()
 
 
 def test_what_waits_for_too_long_is_refused(served):
