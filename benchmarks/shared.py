@@ -1,10 +1,12 @@
-"""The workloads with a shared backend: what it costs to have one, what a question takes, and what several workers serve.
+"""The workloads with a shared backend, and under a WSGI host: what a backend costs, what a question takes, what workers serve.
 
 The floor of the calls is the same server without a backend. Redis and PostgreSQL are measured where their programs are
 installed; the tests start them in the same way.
 """
 
+import concurrent.futures
 import contextlib
+import functools
 import os
 import secrets
 import socket
@@ -23,6 +25,8 @@ __all__ = ["SHARED_WORKLOADS"]
 
 #: Workers of gunicorn.
 FLEETS = (1, 2, 4)
+#: Users of a site under a WSGI host.
+USERS = (12, 50)
 #: Seconds for the start of a fleet.
 LIMIT = 60
 
@@ -127,15 +131,20 @@ def questions(peers: Peers, counts: Counts) -> List[Measurement]:
 
 
 @contextlib.contextmanager
-def gunicorn(workers: int, url: str) -> Iterator[str]:
-    """Run workers of gunicorn; yields the URL of their endpoint."""
+def gunicorn(workers: int, url: Optional[str], threads: int = 64) -> Iterator[str]:
+    """Run workers of gunicorn; yields the URL of their endpoint.
+
+    :param url: of the backend; None for none.
+    """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     path = [str(ROOT), str(ROOT / "benchmarks" / "parts"), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-m", "gunicorn", f"--bind=127.0.0.1:{port}", f"--workers={workers}", "--threads=64",
+        [sys.executable, "-W", "ignore", "-m", "gunicorn", f"--bind=127.0.0.1:{port}", f"--workers={workers}",
+         f"--threads={threads}",
          "--worker-class=gthread", "--keep-alive=60", "--graceful-timeout=1", "--log-level=error", "ours_wsgi:application"],
-        env={**os.environ, **variables(url), "PYTHONPATH": os.pathsep.join(path)}, stdin=subprocess.DEVNULL)
+        env={**os.environ, **({} if url is None else variables(url)), "PYTHONPATH": os.pathsep.join(path)},
+        stdin=subprocess.DEVNULL)
     try:
         end = time.monotonic() + LIMIT
         while True:
@@ -210,7 +219,53 @@ def sessions(peers: Peers, counts: Counts) -> List[Measurement]:
     return [row]
 
 
+def frameworks(peers: Peers, counts: Counts) -> List[Measurement]:
+    """Users of a site under ``gunicorn --threads 4``, all with an open GET stream; the floor are as many without one."""
+    import mcplite
+
+    rows = []
+    for users in USERS:
+        begin = Measurement(f"frameworks.users.{users}", f"gunicorn with 4 threads: until {users} users who listen have"
+                            " connected and called add", "ms")
+        one = Measurement(f"frameworks.call.{users}", f"a call of add while {users} users listen", "us")
+        rows += [begin, one]
+
+        def serve(listen: bool, url: str, one: Measurement, users: int = users) -> float:
+            clients = [mcplite.connect(url, era="legacy", listen=listen, timeout=LIMIT) for _ in range(users)]
+
+            def use(client: "mcplite.Client") -> None:
+                client.open().call_tool("add", {"a": 1, "b": 2})
+
+            try:
+                begun = time.perf_counter()
+                with concurrent.futures.ThreadPoolExecutor(users) as pool:
+                    list(pool.map(use, clients))
+                taken = time.perf_counter() - begun
+                calls = []
+                for number in range(counts.calls):
+                    begun = time.perf_counter()
+                    clients[number % users].call_tool("add", {"a": number, "b": 2})
+                    calls.append(time.perf_counter() - begun)
+                one.figures.setdefault("ours" if listen else "floor", Figure()).values.append(statistics.median(calls) * 1e6)
+            except mcplite.MCPError as error:
+                raise Failed(str(error)) from error
+            finally:
+                with concurrent.futures.ThreadPoolExecutor(users) as pool:
+                    list(pool.map(lambda client: client.close(), clients))
+            return taken * 1000
+
+        with gunicorn(1, None, threads=4) as url:
+            take_turns(begin, counts.load_rounds, {
+                "floor": functools.partial(serve, False, url, one), "ours": functools.partial(serve, True, url, one)}, failed)
+        one.failures.update(begin.failures)
+        if not one.failures:
+            ours, floor = one.figures["ours"], one.figures["floor"]
+            ours.ratios.extend(value / beside for value, beside in zip(ours.values, floor.values))
+    return rows
+
+
 #: By the name for ``--only``.
 SHARED_WORKLOADS: Dict[str, Callable[[Peers, Counts], List[Measurement]]] = {
     "backend-add": calls, "backend-ask": questions, "backend-sessions": sessions, "fleet-load": fleets,
+    "frameworks": frameworks,
 }

@@ -44,6 +44,8 @@ class Target:
 
 
 TARGETS = (
+    Target("frameworks.users.12", 4, "floor", required=False),
+    Target("frameworks.call.50", 2, "floor", required=False),
     Target("import.package", 4, "floor"),
     Target("import.server", 0.06, "mcp", required=False),
     Target("import.server", 4.5, "floor", required=False),

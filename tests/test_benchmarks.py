@@ -50,7 +50,7 @@ def test_every_workload_runs():
             "http.load.one", "http.load.many", "http.sleep", "http.progress", "http.stream.large",
             "http.argument.large", "http.sessions.memory", "stateless.own", "stateless.ask", "stateless.load.many",
             "backend.add.newest", "backend.add.less", "backend.ask.sqlite.newest", "backend.ask.sqlite.handshake",
-            "backend.sessions", "fleet.load.4"} <= set(rows)
+            "backend.sessions", "fleet.load.4", "frameworks.users.12", "frameworks.call.50"} <= set(rows)
     assert [row["failures"] for row in rows.values() if row["failures"]] == []
     unsure = ("memory", "switches", "http.memory", "http.sessions", "http.cost", "backend.add.less")
     for key, row in rows.items():

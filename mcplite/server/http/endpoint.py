@@ -77,8 +77,8 @@ class Endpoint:
     :param event_store: keeps events for resumption; in memory by default. With a shared backend they are kept there.
     :param routes: handlers of other paths, by path; each is called with the request and returns status, media type and
         body, and may return further headers as well, as a mapping or as pairs. They are public, even if the endpoint requires
-        tokens: for example the health checks of a load balancer. Web pages of any origin may read an answer that has the
-        header ``Access-Control-Allow-Origin``, to a request with a method that changes nothing (GET, HEAD, OPTIONS).
+        tokens: for example the health checks of a load balancer. Web pages of any origin may use a function whose attribute
+        ``any_origin`` is true, with the methods that change nothing (GET, HEAD, OPTIONS).
     :param held: the open streams of a host that has few threads, each of which occupies one: also those of
         ``subscriptions/listen``. None for a server of our own, which bounds them by endpoint.
     :raises ValueError: a path, host or origin is malformed.
@@ -125,7 +125,9 @@ class Endpoint:
         self._public: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {
             **self.authorization.routes(),
             **{decoded_path(at.rstrip("/")): _plain(at, route) for at, route in (routes or {}).items()}}
-        self._routes = frozenset(at.rstrip("/") for at in routes or ())
+        #: The paths of those that answer web pages of any origin.
+        self._of_any_origin = frozenset(decoded_path(at.rstrip("/")) for at, route in (routes or {}).items()
+                                        if getattr(route, "any_origin", False))
         #: Handlers that require authorization, by path.
         self._protected: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {decoded_path(self.path): self._handle_endpoint}
         #: Guards the fields below; held for arithmetic and assignments.
@@ -174,11 +176,7 @@ class Endpoint:
     def _handle(self, request: HTTPRequest) -> HTTPResponse:
         path = request.path.rstrip("/")
         refused = self.origins.check(request)
-        if refused is not None:
-            if refused.status == 403 and path in self._routes and request.method in _SAFE and not self._closed:
-                response = self._public[path](request)
-                if _header(response, _ALLOWED) is not None:
-                    return response
+        if refused is not None and not (refused.status == 403 and path in self._of_any_origin and request.method in _SAFE):
             return self.error_response(refused, request)
         if self._closed:
             return self.error_response(_stopping(), request)
@@ -530,6 +528,9 @@ def _plain(path: str, route: Route) -> Callable[[HTTPRequest], HTTPResponse]:
             check_header(name, value)  # SEC-18
             if number and name.lower() in _NOT_OF_ROUTES:
                 raise ValueError(f"the route {path!r} cannot set the header {name!r}")
-        return HTTPResponse(status, headers, [memoryview(content).tobytes()])
+        response = HTTPResponse(status, headers, [memoryview(content).tobytes()])
+        if getattr(route, "any_origin", False) and _header(response, _ALLOWED) is None:
+            response.headers.append(("Access-Control-Allow-Origin", "*"))
+        return response
 
     return answer

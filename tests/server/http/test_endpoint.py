@@ -569,7 +569,7 @@ def test_routes_and_cors(endpoint):
     endpoint.close(0.1)
 
 
-@pytest.mark.parametrize("headers", [{"Access-Control-Allow-Origin": "*", "X-Card": "ä"},
+@pytest.mark.parametrize("headers", [{"Access-Control-Allow-Origin": "*", "X-Card": "ä"}, {"X-Card": "ä"},
                                      [("access-control-allow-origin", "https://site.example"), ("X-Card", "ä")]])
 def test_a_route_sets_headers_and_answers_foreign_origins(headers):
     called = []
@@ -578,7 +578,12 @@ def test_a_route_sets_headers_and_answers_foreign_origins(headers):
         called.append(request.method)
         return 200, "application/json", b"{}", headers
 
-    endpoint = make(routes={"/card": card, "/plain": lambda request: (200, "text/plain", b"x")},
+    def plain(request):
+        called.append(request.method)
+        return 200, "text/plain", b"x", headers
+
+    card.any_origin = True
+    endpoint = make(routes={"/card": card, "/plain": plain},
                     allowed_origins=["https://app.example"])
     for origin in ("https://site.example", "null", "https://app.example", None):
         answer = endpoint.handle(request("GET", path="/card", origin=origin))
@@ -586,7 +591,8 @@ def test_a_route_sets_headers_and_answers_foreign_origins(headers):
         assert (answer.status, answer.content, header(answer, "X-Card")) == (200, b"{}", "ä")
         assert names.count("access-control-allow-origin") == 1
     assert endpoint.handle(request("OPTIONS", path="/card", origin="https://site.example")).status == 200
-    # A page of another origin can neither change anything, nor read what does not say so, nor name another host.
+    assert header(endpoint.handle(request("GET", path="/plain")), "X-Card") == "ä"
+    # A page of another origin can neither change anything, nor use what does not say so, nor name another host.
     called.clear()
     for refused in (request("POST", path="/card", origin="https://site.example"),
                     request("GET", path="/plain", origin="https://site.example"), request("GET", origin="https://site.example")):
