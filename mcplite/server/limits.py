@@ -11,7 +11,7 @@ _LINE_BYTES = 16 << 20
 
 
 class _Default(int):
-    """A limit that was not set, where a host that has little gives less."""
+    """A limit that was not set, where the transport gives less, or more, in its place."""
 
     def __repr__(self) -> str:
         return int.__repr__(self)
@@ -26,7 +26,7 @@ class Limits(Record):
 
     #: Bytes of one incoming message, a line or a request body. The other SDKs accept bodies of four MiB. With this default a
     #: line on a pipe may have 16 MiB, as clients accept: the client on a pipe is this process's own user.
-    message_bytes: int = 4 << 20
+    message_bytes: int = _Default(4 << 20)
     #: Depth of incoming JSON; real messages stay below ten.
     json_nesting: int = 64
     #: Keys and items of one incoming message; four MiB of ``[{},{},...]`` would become 100 MiB of objects.
@@ -164,7 +164,7 @@ class Limits(Record):
     @property
     def line_bytes(self) -> int:
         """Bytes of one incoming message on a pipe."""
-        return _LINE_BYTES if self.message_bytes == Limits.message_bytes else self.message_bytes
+        return _LINE_BYTES if type(self.message_bytes) is _Default else self.message_bytes
 
     @property
     def sent_bytes(self) -> int:

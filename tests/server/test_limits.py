@@ -32,6 +32,7 @@ def test_only_the_message_rate_can_be_none(name):
 
 def test_a_line_may_be_longer_than_a_body_unless_a_size_is_given():
     assert (Limits().message_bytes, Limits().line_bytes, Limits().sent_bytes) == (4 << 20, 16 << 20, 16 << 20)
+    assert (Limits(message_bytes=4 << 20).line_bytes, Limits(message_bytes=4 << 20).sent_bytes) == (4 << 20, 16 << 20)
     assert (Limits(message_bytes=1000).line_bytes, Limits(message_bytes=1000).sent_bytes) == (1000, 16 << 20)
     assert (Limits(message_bytes=1 << 30).line_bytes, Limits(message_bytes=1 << 30).sent_bytes) == (1 << 30, 1 << 30)
 

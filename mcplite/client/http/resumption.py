@@ -55,11 +55,6 @@ class ResumableStream:
                 self._receive(event.data)
         return useful
 
-    @property
-    def retry(self) -> Optional[float]:
-        """The seconds that the server asks to wait; None while it has not said."""
-        return self._retry
-
     def delay(self) -> float:
         """Return the seconds until the next attempt: what the server asks for, doubled with each failure, with jitter."""
         if self.retry is not None and not self.failures:
