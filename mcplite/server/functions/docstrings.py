@@ -4,7 +4,7 @@ What is not understood stays in the description: an author's text is for the mod
 """
 
 import re
-from typing import AbstractSet, Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Collection, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 __all__ = ["Documentation", "parse"]
 
@@ -33,7 +33,7 @@ class Documentation(NamedTuple):
     parameters: Dict[str, str]
 
 
-def parse(docstring: Any, names: Optional[AbstractSet[str]] = None) -> Documentation:
+def parse(docstring: Any, names: Optional[Collection[str]] = None) -> Documentation:
     """Return the parsed *docstring*: the descriptions of the parameters *names*, and everything else as its text.
 
     :param names: what is described elsewhere than in the text; None for all that the docstring describes.
@@ -55,18 +55,18 @@ def parse(docstring: Any, names: Optional[AbstractSet[str]] = None) -> Documenta
     while at < len(lines):
         line = lines[at]
         underlined = at + 1 < len(lines) and set(lines[at + 1].strip()) == {"-"}
-        if fence or line.lstrip()[:3] in _FENCES:
-            mark = line.lstrip()[:3]
+        if fence or line[:3] in _FENCES:
+            mark = line[:3]
             fence = "" if mark == fence else fence or mark
             text.append(line)
             at += 1
         elif line.rstrip(": ").lower() in _SECTIONS and (line.endswith(":") or underlined):
-            heading = lines[at:at + (2 if underlined else 1)]
-            body, at = _section(lines, at + len(heading), underlined)
+            first = at
+            body, at = _section(lines, at + (2 if underlined else 1), underlined)
             found, kept = (_numpy if underlined else _google)(body, names)
             parameters.update(found)
-            if any(kept):
-                text.extend([*heading, *kept])
+            if kept and any(kept):
+                text.extend([*lines[first:at - len(body)], *kept])
         elif line.startswith((":", "@")) and re.match(_REST_FIELD, line):
             field, after = _field(lines, at)
             match = re.match(_REST_ITEM, field)
@@ -81,7 +81,7 @@ def parse(docstring: Any, names: Optional[AbstractSet[str]] = None) -> Documenta
     return Documentation("\n".join(text).strip() or None, parameters)
 
 
-def _known(name: str, names: Optional[AbstractSet[str]]) -> bool:
+def _known(name: str, names: Optional[Collection[str]]) -> bool:
     return names is None or name in names
 
 
@@ -109,13 +109,13 @@ def _section(lines: List[str], at: int, underlined: bool) -> "Tuple[List[str], i
     return body, at
 
 
-def _named(text: str, names: Optional[AbstractSet[str]]) -> List[str]:
+def _named(text: str, names: Optional[Collection[str]]) -> Sequence[str]:
     """Return the parameters that an item names; none if one of its names is not a parameter."""
-    found = [text] if text.isidentifier() else re.findall(r"\w+", text)
-    return found if names is None or all(map(names.__contains__, found)) else []
+    found = re.findall(r"\w+", text)
+    return found if names is None or all(name in names for name in found) else []
 
 
-def _google(body: List[str], names: Optional[AbstractSet[str]]) -> "Tuple[Dict[str, str], List[str]]":
+def _google(body: List[str], names: Optional[Collection[str]]) -> "Tuple[Dict[str, str], List[str]]":
     margin = min((len(line) - len(line.lstrip()) for line in body if line.strip()), default=0)
     item = re.compile(_GOOGLE_ITEM).match
     found: Dict[str, List[str]] = {}
@@ -125,22 +125,30 @@ def _google(body: List[str], names: Optional[AbstractSet[str]]) -> "Tuple[Dict[s
     blank = False
     for line in body:
         text = line[margin:]
-        begins = text and not text[0].isspace()
-        match = item(text) if begins else None
-        named = _named(match.group(1), names) if match else []
-        if match and named:
-            current = [(match.group(2) or "").strip()]
-            found.update(dict.fromkeys(named, current))
-        elif current is None or begins and (blank or re.match(_LIKE_AN_ITEM, text)):
+        match = item(text)
+        if match is not None:
+            name, said = match.groups()
+            named = (name,) if names is not None and name in names else _named(name, names)
+            if named:
+                current = [said.strip()] if said else []
+                for name in named:
+                    found[name] = current
+                continue
+        if not text:
+            blank = True
+            if current is None:
+                kept.append(line)
+            continue
+        if current is None or text[0] != " " and (blank or re.match(_LIKE_AN_ITEM, text)):
             current = None
             kept.append(line)
-        elif text:
+        else:
             current.append(text.strip())
-        blank = not text
+        blank = False
     return {name: " ".join(parts).strip() for name, parts in found.items()}, kept
 
 
-def _numpy(body: List[str], names: Optional[AbstractSet[str]]) -> "Tuple[Dict[str, str], List[str]]":
+def _numpy(body: List[str], names: Optional[Collection[str]]) -> "Tuple[Dict[str, str], List[str]]":
     item = re.compile(_NUMPY_ITEM).match
     found: Dict[str, List[str]] = {}
     said: Dict[str, str] = {}

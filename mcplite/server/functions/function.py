@@ -6,8 +6,7 @@ request then uses :meth:`Function.bind` and calls ``Function.function``.
 
 import collections.abc
 import typing
-from types import FunctionType
-from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from ...errors import RegistrationError
 from ...protocol.jsonio import encode_json, load
@@ -141,15 +140,14 @@ class Function:
 
     ``wants_context`` names the parameter that gets the context, ``questions`` the parameters with a declared
     question; neither is part of the schema.
-
-    :param documented: the parameters whose descriptions clients get elsewhere than in the description of the function; None for
-        those that the caller fills in.
     """
 
+    #: Whether clients get the descriptions of parameters apart from that of the function; a template has no place for them.
+    parameters_have_descriptions = True
+
     def __init__(self, function: Callable[..., Any], name: str, description: Optional[str], plan: _Plan,
-                 given: Optional[_GivenSchema], output: Output, documented: Optional[FrozenSet[str]]) -> None:
+                 given: Optional[_GivenSchema], output: Output) -> None:
         self.function = function
-        self._documented = documented
         self.name = name
         self.wants_context = plan.context
         self.questions = plan.questions
@@ -176,7 +174,22 @@ class Function:
         return self._documentation
 
     def _parse(self, docstring: Any) -> "Documentation":
-        return parse(docstring, self._arguments.keys() if self._documented is None else self._documented)
+        return parse(docstring, self._documented())
+
+    def _documented(self) -> Collection[str]:
+        """Return the parameters whose descriptions need not be in the text: they are in the schema, or not the caller's."""
+        if (self._given is None and self.wants_context is None and not self.questions and self.parameters_have_descriptions
+                and hasattr(self.function, "__code__")):
+            return self._arguments  # the caller fills in all of them
+        found = {*self.questions} if self.wants_context is None else {*self.questions, self.wants_context}
+        if self._given is not None:
+            properties = self._given.schema.get("properties") or {}
+            found.update(name for name, schema in properties.items() if isinstance(schema, dict) and "description" in schema)
+        elif self.parameters_have_descriptions:
+            # Those of its code that are not among the arguments have their values, as functools.partial gives them.
+            code = getattr(target_of(self.function), "__code__", None)
+            found.update(self._arguments, () if code is None else code.co_varnames[:code.co_argcount + code.co_kwonlyargcount])
+        return found
 
     @property
     def description(self) -> Optional[str]:
@@ -315,13 +328,13 @@ class _FieldFunction(Function):
     """
 
     def __init__(self, function: Callable[..., Any], name: str, description: Optional[str], plan: _Plan,
-                 given: Optional[_GivenSchema], output: Output, documented: Optional[FrozenSet[str]]) -> None:
-        super().__init__(function, name, description, plan, given, output, documented)
+                 given: Optional[_GivenSchema], output: Output) -> None:
+        super().__init__(function, name, description, plan, given, output)
         self._makes = [(parameter, field.make) for parameter, field in plan.fields.items() if field.make is not None]
         self._aliases = {field.alias: parameter for parameter, field in plan.fields.items() if field.alias is not None}
 
     def _parse(self, docstring: Any) -> "Documentation":
-        found = parse(docstring, {*(self._documented or ()), *self._arguments, *self._aliases.values()})
+        found = parse(docstring, {*self._documented(), *self._aliases.values()})
         for alias, parameter in self._aliases.items():
             if parameter in found.parameters:
                 found.parameters.setdefault(alias, found.parameters.pop(parameter))
@@ -392,27 +405,10 @@ def compile_function(function: Callable[..., Any], *, name: Optional[str] = None
     for validator in validators:
         _judge_patterns(validator, where, trusted_patterns)
     make = _FieldFunction if plan.fields else Function
-    # Of an ordinary tool the caller fills in all parameters, and their descriptions are in its schema.
-    ordinary = (given is None and kind == "tool" and plan.context is None and not plan.questions
-                and type(function) is FunctionType)
-    return make(function, label, description, plan, given, output,
-                None if ordinary else _documented(signature, plan, given, kind))
-
-
-def _documented(signature: Signature, plan: _Plan, given: Optional[_GivenSchema], kind: str) -> FrozenSet[str]:
-    """Return the parameters whose descriptions need not be in the text: they are in the schema, or not the caller's."""
-    code = getattr(signature.owner, "__code__", None)
-    every = () if code is None else code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
-    # Others have their values already, as those that functools.partial binds.
-    hidden = [*plan.questions, *(name for name in every if name not in signature.kinds)]
-    if plan.context is not None:
-        hidden.append(plan.context)
-    if given is not None:
-        properties = given.schema.get("properties") or {}
-        return frozenset([*hidden, *(name for name, schema in properties.items()
-                                     if isinstance(schema, dict) and "description" in schema)])
-    # A template of resources has no place for the descriptions of its variables.
-    return frozenset(hidden if kind == "resource" else [*hidden, *plan.arguments])
+    made = make(function, label, description, plan, given, output)
+    if kind == "resource":
+        made.parameters_have_descriptions = False
+    return made
 
 
 def _judge_patterns(validator: "Validator", where: str, trusted: bool) -> None:

@@ -628,7 +628,7 @@ def described_schema(node: Node, description: Optional[str], default: Any) -> Di
     """
     schema = dict(node.schema)
     if description:
-        schema["description"] = description_of(schema, description)
+        schema["description"] = description_of(schema, description) if "description" in schema else description
     value = NOTHING if default is NOTHING else as_default(default)
     if value is not NOTHING:
         try:
