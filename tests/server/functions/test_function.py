@@ -175,7 +175,7 @@ def test_lists_have_items(annotation, items):
     schema = compile_function(f).input_schema["properties"]["x"]
     if "anyOf" in schema or "additionalProperties" in schema:
         schema = schema.get("additionalProperties") or schema["anyOf"][0]
-    schema = schema["items"] if annotation is List[List[Any]] else schema
+    schema = schema["items"] if annotation == List[List[Any]] else schema
     assert schema["items"] == items
 
 
