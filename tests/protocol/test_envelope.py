@@ -43,7 +43,7 @@ def test_a_client_may_keep_its_name_to_itself():
 
 @pytest.mark.parametrize("given", [
     None, {}, {"_meta": None}, {"_meta": []}, params(protocolVersion=...), params(clientCapabilities=...),
-    params(protocolVersion=1), params(clientCapabilities=[]), params(clientCapabilities=None),
+    params(protocolVersion=1), params(clientCapabilities=[1]), params(clientCapabilities=None),
     params(clientCapabilities={"roots": 5}), params(clientInfo="me"), params(clientInfo={"name": "me"}),
     params(clientInfo={"name": 1, "version": "1"}), params(clientInfo=None), params(logLevel=7),
 ])

@@ -27,7 +27,7 @@ def test_unknown_revisions_are_answered_with_the_newest_with_a_handshake(connect
 @pytest.mark.parametrize("params", [
     None, {}, {"protocolVersion": 1, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
     {"protocolVersion": "2025-11-25", "clientInfo": {"name": "x", "version": "1"}},
-    {"protocolVersion": "2025-11-25", "capabilities": [], "clientInfo": {"name": "x", "version": "1"}},
+    {"protocolVersion": "2025-11-25", "capabilities": [1], "clientInfo": {"name": "x", "version": "1"}},
     {"protocolVersion": "2025-11-25", "capabilities": {}},
     {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"version": "1"}},
     {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": 1, "version": "1"}},
@@ -158,7 +158,7 @@ def test_capabilities_are_declared_in_the_form_of_the_revision(connect):
     (b"{", -32700), (b"\xff", -32700), (b'{"a":NaN}', -32700), (b"[" * 1000, -32700), (b"3", -32600),
     (b'{"id":1,"method":"ping"}', -32600), (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600),
     (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', -32600), (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', -32600),
-    (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', -32600), (b'{"jsonrpc":"2.0","id":1}', -32600),
+    (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}', -32600), (b'{"jsonrpc":"2.0","id":1}', -32600),
     (b'{"jsonrpc":"2.0","id":1,"method":"ping","method":"x"}', -32600),
 ])
 def test_invalid_messages_are_answered_with_errors(connect, server, line, code):

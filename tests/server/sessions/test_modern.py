@@ -102,7 +102,7 @@ def test_a_server_of_one_era_says_so(way):
     ({PREFIX + "protocolVersion": 3}, "protocolVersion"),
     ({PREFIX + "protocolVersion": None}, "protocolVersion"),
     ({PREFIX + "clientCapabilities": None}, "clientCapabilities"),
-    ({PREFIX + "clientCapabilities": []}, "clientCapabilities"),
+    ({PREFIX + "clientCapabilities": [1]}, "clientCapabilities"),
     ({PREFIX + "clientCapabilities": {"roots": 3}}, "roots"),
     ({PREFIX + "clientInfo": {"name": "x"}}, "version"),
     ({PREFIX + "clientInfo": "x"}, "_meta"),
