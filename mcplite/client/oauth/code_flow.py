@@ -266,7 +266,7 @@ class OAuth(Grant):
         request.client = client
         try:
             back = visit.ask(authorization.url, authorization.state, wait)
-        except (AuthError, KeyboardInterrupt):
+        except AuthError:
             if client is known:  # the page may have said that it does not know this client
                 self.on_client_unknown(client)
             raise

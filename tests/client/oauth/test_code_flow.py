@@ -173,7 +173,7 @@ def test_a_registration_that_another_process_has_replaced_is_kept(auth, script, 
     assert len(auth.registered) == 1 and auth.asked[-1]["client_id"] == "another"
 
 
-@pytest.mark.parametrize("failure", [mcplite.AuthError("the window was closed"), KeyboardInterrupt(), "late"])
+@pytest.mark.parametrize("failure", [mcplite.AuthError("the window was closed"), "late"])
 def test_a_stored_registration_is_not_used_again_when_the_user_did_not_come_back(auth, script, user, failure):
     # A server that does not know a client shows the user an error, and does not redirect.
     store = mcplite.MemoryStore()
