@@ -422,8 +422,8 @@ def checked_roots(roots: Any) -> List[types.Root]:
     if isinstance(roots, types.ListRootsResult):
         roots = roots.roots
     if isinstance(roots, (str, bytes, os.PathLike, types.Root, Mapping)) or not isinstance(roots, Iterable):
-        raise TypeError(f"roots is a list of paths or file:// URIs, not one {_ONE_ROOT.get(type(roots), 'value')}: write"
-                        f" roots=[{quoted(roots)}]")
+        one = "string" if isinstance(roots, (str, bytes)) else "root"
+        raise TypeError(f"roots is a list of paths or file:// URIs, not one {one}: write roots=[{quoted(roots)}]")
     from ..protocol.paths import check_root_uri, file_uri
 
     checked: List[types.Root] = []
@@ -441,6 +441,3 @@ def checked_roots(roots: Any) -> List[types.Root]:
         check_root_uri(root.uri)
         checked.append(root)
     return checked
-
-
-_ONE_ROOT = {str: "string", bytes: "string", types.Root: "root"}

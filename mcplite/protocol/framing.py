@@ -13,6 +13,8 @@ __all__ = ["CutLine", "KEPT_BYTES", "LineBuffer"]
 
 #: Bytes of a line over the limit that are kept from its beginning, and from its end.
 KEPT_BYTES = 65_536
+#: A line of so many times the limit, and of so many bytes, counts as one without an end.
+_ENDLESS_TIMES, _ENDLESS_BYTES = 64, 64 << 20
 #: Chunks of such a line that gather before they are cut to the bytes that are kept.
 _GATHERED = 32
 #: What a line without a message consists of: white space, and byte order marks.
@@ -70,6 +72,11 @@ class LineBuffer:
     def pending(self) -> int:
         """Bytes of the unfinished line."""
         return self._absorb()[3]
+
+    @property
+    def endless(self) -> bool:
+        """Whether the unfinished line is so long that its end need not be waited for: the peer floods (SEC-60)."""
+        return self._state[3] > max(_ENDLESS_BYTES, _ENDLESS_TIMES * self.limit)
 
     @property
     def ready(self) -> bool:

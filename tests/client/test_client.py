@@ -9,7 +9,7 @@ import pytest
 import mcplite
 from mcplite import revisions
 from mcplite.client.client import Client
-from mcplite.errors import ConnectionClosed, NotSupported, ProtocolError, TransportError
+from mcplite.errors import ConnectionClosed, NotSupported, TransportError
 from mcplite.rpc.channels import MemoryChannel, StreamChannel
 from mcplite.rpc.interfaces import Channel
 from tests.support import children
@@ -245,9 +245,9 @@ while True:
     client = mcplite.connect(command, line_limit=1 << 20, grace=0.1, era="legacy",
                              on_disconnect=lambda error: (errors.append(error), notified.set())).open()
     assert notified.wait(LIMIT)  # SEC-60: without a call and without close()
-    assert isinstance(errors[0], ProtocolError) and "1048576 bytes" in str(errors[0])
+    assert isinstance(errors[0], ConnectionClosed) and "a line without an end" in str(errors[0])
     assert client.state == "closed" and client.last_error is errors[0]
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ConnectionClosed):
         client.ping()
 
 

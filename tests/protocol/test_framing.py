@@ -207,3 +207,17 @@ def test_byte_by_byte(data, limit):
         buffer.ready
     buffer.feed(b"\n")
     assert drain(buffer) == wanted
+
+
+@pytest.mark.parametrize("limit", [1, 1 << 20, 2 << 20])
+def test_a_line_without_an_end_is_noticed(limit):
+    lines, chunk = LineBuffer(limit), b"x" * (1 << 20)
+    for _ in range(64 * max(1, limit >> 20)):
+        lines.feed(chunk)
+        lines.first()
+    assert not lines.endless
+    lines.feed(chunk)
+    lines.first()
+    assert lines.endless and lines.first() is None
+    lines.feed(b"\n")
+    assert lines.next().size > 64 << 20 and not lines.endless

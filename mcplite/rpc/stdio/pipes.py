@@ -167,6 +167,9 @@ class PipeChannel(Channel):
                     return line
                 if lines.ended and self._ended is None:
                     self._ended = self.closed_error()
+                elif lines.endless and self._ended is None:
+                    self._ended = ConnectionClosed(f"{self.name} sends a line without an end, and a message may have"
+                                                   f" {lines.limit} bytes")
                 if self._closed:
                     raise self._closed_here()
                 if self._ended is not None:
