@@ -71,7 +71,7 @@ def notices(backend, other, log):
 def test_changes_are_noticed_after_a_fault(backends, group, monkeypatch, caplog, fault):
     one, other = backends
     assert notices(one, other, f"{group}/log")
-    struck = strike(monkeypatch, one._watch, "report", fault, lambda numbers, *rest: f"{group}/fault" in numbers)
+    struck = strike(monkeypatch, one._watch, "announce", fault, lambda log, *rest: log == f"{group}/fault")
     other.append(f"{group}/fault", b"x", 60, 5)
     assert struck.wait(PATIENCE)
     assert notices(one, other, f"{group}/log") and notices(one, other, f"{group}/log")

@@ -149,7 +149,7 @@ def test_a_node_is_killed_and_its_replica_takes_over(doubled, group):
         found = []
         waiting = threading.Thread(target=lambda: found.append(backend.wait({other: 0}, PATIENCE)))
         waiting.start()
-        while backend._watch._numbers.get(other) is None:
+        while other not in backend._watch._watched or backend._watch._watched[other].number is None:
             waiting.join(0.01)
         node.kill()
         writer.reach(20)
