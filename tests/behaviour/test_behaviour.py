@@ -56,7 +56,7 @@ def test_a_call_leaves_nothing_large_for_the_garbage_collector(client):
     finally:
         tracemalloc.stop()
         gc.enable()
-    assert kept < calls * len(text) / 2, "a thread may still have the last response, but not each one"
+    assert kept < calls * len(text) * 3 / 4, "threads may still have the last request and response, but not each one"
 
 
 def test_results(client, revision):
@@ -164,7 +164,7 @@ def test_notifications_and_pings_of_the_server(connect, host, revision):
         connected = asked != MODERN or host.name in ("memory", "mounted", "mounted-modern", "stdio")
         pinged = asked != MODERN
         assert client.call_tool("tell").text == ", ".join("sent" if one else "not supported" for one in (connected, pinged))
-        if asked == revision and host.name != "mounted-modern":
+        if host.name not in ("mounted-legacy", "mounted-modern"):
             places = {moved.get(timeout=LIMIT)["to"] for _ in range(2 if connected else 1)}
             assert places == ({"Rome", "Oslo"} if connected else {"Rome"})
 
