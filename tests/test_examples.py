@@ -174,12 +174,12 @@ def test_chat_keeps_images(service, tmp_path):
 
     program = tmp_path / "charts.py"
     program.write_text("import mcplite\nmcp = mcplite.Server('charts')\n@mcp.tool()\ndef chart() -> mcplite.Image:\n"
-                       "    return mcplite.Image(b'PNG', 'image/png')\nmcp.run()\n", "utf-8")
+                       "    return mcplite.Image(bytes.fromhex('89504e470d0a1a0a'), 'image/png')\nmcp.run()\n", "utf-8")
     service.answers = {"/v1/messages": model}
     output = run("chat.py", sys.executable, str(program), input=b"Draw\ny\n", env={"CHAT_API": f"{service.url}/v1/messages"})
     assert "A fine chart." in output
     assert seen[1] == [{"type": "tool_result", "tool_use_id": "t1", "content": [
-        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "UE5H"}}]}]
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}]}]
 
 
 def test_notes_are_read_written_and_watched():
