@@ -646,6 +646,7 @@ def test_streams_that_are_closed_or_full_are_no_traceback(target, streams, statu
     assert ran.stdout == (b"2\n" if status == 0 else b"")
 
 
+@posix_only
 def test_an_error_where_stderr_is_closed_has_its_status_and_stays_out_of_stdout(target):
     ran = subprocess.run(["sh", "-c", '"$0" -m mcplite call "$1" nothing 2>&-', sys.executable, target],
                          stdout=subprocess.PIPE, env=ENVIRONMENT, timeout=60)

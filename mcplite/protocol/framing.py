@@ -57,6 +57,7 @@ class LineBuffer:
         self.limit = limit
         #: The bytes up to which an unfinished line is kept whole. One byte more than the limit may be the carriage return.
         self._most_kept = max(limit + 1, KEPT_BYTES)
+        self._endless_bytes = max(_ENDLESS_BYTES, _ENDLESS_TIMES * limit)
         #: The whole lines; the chunks of the unfinished line and, behind them, the new chunks; the number of chunks that were
         #: scanned; the bytes of the unfinished line; its head, if it is over the limit: its chunks are its latest bytes then.
         self._state: _State = (deque(), [], 0, 0, None)
@@ -76,7 +77,7 @@ class LineBuffer:
     @property
     def endless(self) -> bool:
         """Whether the unfinished line is so long that its end need not be waited for: the peer floods (SEC-60)."""
-        return self._state[3] > max(_ENDLESS_BYTES, _ENDLESS_TIMES * self.limit)
+        return self._state[3] > self._endless_bytes
 
     @property
     def ready(self) -> bool:
