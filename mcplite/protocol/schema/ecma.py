@@ -58,7 +58,16 @@ def python_pattern(pattern: str) -> str:
     try:
         return translated(pattern)
     except ValueError:
-        return pattern
+        return re.sub(r"\\.|\[\^?(?:\\.|[^\\])(?:\\.|[^\]\\])*\]", _without_operators, pattern, flags=re.DOTALL)
+
+
+def _without_operators(found: "re.Match[str]") -> str:
+    """Return a set of Python's, or an escape, without what it warns of as a future operator of sets, such as [[ and &&."""
+    whole = found.group()
+    if whole.startswith("\\"):
+        return whole
+    begin = "[^" if whole.startswith("[^") else "["
+    return begin + re.sub(r"(\\.)|(?=[\[&|~])", lambda one: one.group(1) or "\\", whole[len(begin):], flags=re.DOTALL)
 
 
 def problem_of(pattern: Any) -> str:

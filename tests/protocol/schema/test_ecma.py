@@ -71,6 +71,15 @@ def test_a_peer_s_pattern_that_is_not_ecma_262_is_python_s():
     assert not Validator({"pattern": "^a$"}, trusted=False).is_valid("a\n")
 
 
+@pytest.mark.parametrize("pattern, fits, fails", [
+    ("(?i)[[:alpha:]", "[", "b"), ("(?i)^[^[a]+\\Z", "bc", "b["), ("\\A[a&&b]\\Z", "&", "&&"), ("(?i)[a||b]", "|", "c"),
+    ("(?i)[a~~b]", "~", "c"), (r"(?i)\[[]a[]", "[[", "[b"), (r"(?i)[\[\\[]", "\\", "a")])
+def test_a_set_of_python_s_prints_no_warning(pattern, fits, fails, recwarn):
+    expression = re.compile(python_pattern(pattern))
+    assert expression.search(fits) and not expression.search(fails)
+    assert not recwarn.list
+
+
 def test_a_reference_to_a_part_under_a_pattern_is_kept():
     schema = {"patternProperties": {"^a$": {"type": "integer"}}, "properties": {"b": {"$ref": "#/patternProperties/%5Ea%24"}}}
     assert Validator(schema).problems({"b": 1, "a": 2}) == [] and len(Validator(schema).problems({"b": "x", "a": "x"})) == 2
