@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Callable
+from typing import Any, Callable, Dict, List, Tuple
 
 __all__ = ["mask"]
 
 #: Parts of the names of secrets, in lower case and without what separates words.
-_SECRETS = re.compile("authorization|token|password|passwd|passphrase|passcode|secret|credential|cookie|apikey|privatekey"
-                      "|accesskey|accountkey|sharedkey|signingkey|encryptionkey|sessionid|requeststate|codeverifier"
-                      "|clientassertion|connectionstring|pincode|pwd$")
+_SECRETS = re.compile("authorization|token(?!iz)|password|passwd|passphrase|passcode|secret(?!ar)|credential|cookie|apikey"
+                      "|privatekey|accesskey|accountkey|sharedkey|signingkey|encryptionkey|sessionid|requeststate|codeverifier"
+                      "|clientassertion|connectionstring|connectionur[il]|databaseur[il]|pincode|pwd$|dsn$")
 #: Names of secrets that are parts of ordinary words, too: they count as whole words only.
 _SECRET_WORDS = frozenset({"auth", "bearer", "jwt", "otp", "pass", "pin", "pwd", "totp"})
 _NAME_WORDS = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-#: Names that only look like secrets.
-_HARMLESS = frozenset({"progresstoken", "maxtokens", "inputtokens", "outputtokens", "tokentype", "tokenizer"})
+#: Names that only look like secrets, and the ends of such names.
+_HARMLESS = frozenset({"progresstoken", "maxtokens", "inputtokens", "outputtokens"})
+_HARMLESS_ENDS = ("endpoint", "type", "types", "supported", "authorizationservers")
 #: The keywords of JSON Schema that may stand in a schema of a parameter, and those that hold values of it.
 _SCHEMA = frozenset(
     "type title description format pattern minLength maxLength minimum maximum exclusiveMinimum exclusiveMaximum multipleOf"
@@ -29,7 +30,11 @@ _SCHEMA = frozenset(
 _SCHEMA_VALUES = frozenset({"const", "default", "enum", "examples"})
 #: A key of JSON in a text that is not parsed, which may be JSON within strings, at any depth, and its value. A value that is
 #: no plain string, number or word is masked together with the rest of the text, since its end is unknown.
-_IN_TEXT = re.compile(rb'("([^"]{0,4096})"(?:\s|\\+[nrt])*:(?:\s|\\+[nrt])*)("(?:[^"\\]|\\.)*"|[^\s,}\]\[{"\\]+|.*)', re.DOTALL)
+_IN_TEXT = re.compile(rb'("([^"]*)"(?:\s|\\+[nrt])*:(?:\s|\\+[nrt])*)("(?:[^"\\]|\\.)*"|[^\s,}\]\[{"\\]+|.*)', re.DOTALL)
+#: Secrets in texts that are no JSON: in queries and connection strings, before the host of a URL, and behind "Bearer".
+_ASSIGNED = re.compile(
+    rb"((?:password|passwd|passphrase|secret|token|api_?key|access_?key|accountkey|\bpwd|\bsig)\s*=\s*)[^\s;&,\"'\\]+"
+    rb"|(://[^/\s:@\"\\]*:)[^/\s@\"\\]+(?=@)|(\bbearer\s+)(?=[^\s\"\\]*[0-9._-])[a-z0-9._~+/=-]{8,}", re.IGNORECASE)
 _ESCAPE = re.compile(r"\\+u([0-9a-fA-F]{4})")
 #: Bytes up to which a message is parsed. Longer ones are masked as text, and only as far as they are shown.
 _PARSED_BYTES = 256 << 10
@@ -41,7 +46,7 @@ def mask(data: bytes) -> bytes:
     """Return a JSON text with the values of keys that name secrets replaced, also in JSON within strings."""
     if len(data) <= _PARSED_BYTES:
         try:
-            value = json.loads(data)
+            value = json.loads(data, object_pairs_hook=_once)
             masked = _masked(value)
             if masked == value:
                 return data
@@ -51,19 +56,26 @@ def mask(data: bytes) -> bytes:
     return _masked_text(data)
 
 
+def _once(members: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    found = dict(members)
+    if len(found) < len(members):
+        raise ValueError("a key comes twice, and the first value would be shown")
+    return found
+
+
 def _masked(value: Any, within: str = "") -> Any:
     if isinstance(value, dict):
         return {key: _masked_member(key, item, within) for key, item in value.items()}
     if isinstance(value, list):
         return [_masked(item) for item in value]
-    if isinstance(value, str) and '"' in value and ":" in value:
+    if isinstance(value, str) and ('"' in value and ":" in value or _ASSIGNED.search(value.encode("utf-8", "replace"))):
         text = value.lstrip("\ufeff \t\r\n")
         if text[:1] in ("{", "["):
             try:
-                inner = json.loads(text)
+                inner = json.loads(text, object_pairs_hook=_once)
                 masked = _masked(inner)
                 return value if masked == inner else json.dumps(masked, ensure_ascii=False)
-            except ValueError:
+            except (ValueError, RecursionError):
                 pass
         return _masked_text(value.encode("utf-8", "backslashreplace"), len(value)).decode("utf-8", "backslashreplace")
     return value
@@ -82,8 +94,10 @@ def _is_secret(key: str, value: Any) -> bool:
     if value is None or isinstance(value, bool):
         return False
     joined = re.sub("[^a-z0-9]", "", key.lower())
-    if joined in _HARMLESS or (joined.endswith("tokens") and isinstance(value, (int, float))):
+    if joined in _HARMLESS or joined.endswith(_HARMLESS_ENDS):
         return False
+    if joined.endswith("tokens") and isinstance(value, (int, float)):
+        return False  # a count
     return (_SECRETS.search(joined) is not None
             or any(word.lower() in _SECRET_WORDS for word in _NAME_WORDS.findall(key)))
 
@@ -99,7 +113,7 @@ def _masked_text(data: bytes, most: int = _MOST_BYTES) -> bytes:
         plain = None if value in (b"null", b"true", b"false") else 0 if value[:1].isdigit() else ""
         return match.group(1) + b'"***"' if _is_secret(key, plain) else match.group(0)
 
-    return _replace_keys(data[:most], replace)
+    return _ASSIGNED.sub(lambda found: found.group(found.lastindex or 0) + b"***", _replace_keys(data[:most], replace))
 
 
 def _replace_keys(data: bytes, replace: "Callable[[re.Match[bytes]], bytes]") -> bytes:

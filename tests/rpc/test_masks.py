@@ -21,7 +21,7 @@ def masked(value):
     "cardPin",
     "api key", "API Key", "code_verifier", "codeVerifier", "client_assertion", "AccountKey", "AccessKeyId", "SharedKey",
     "Mcp-Session-Id", "sessionId", "requestState", "connectionString", "connection_string", "Set-Cookie", "proxy-authorization",
-    "a" * 100 + "password", "bearer", "basicAuth",
+    "a" * 100 + "password", "bearer", "basicAuth", "DATABASE_URL", "dsn",
 ])
 @pytest.mark.parametrize("value", [SECRET, 12345678, [SECRET], {"value": SECRET}])
 def test_values_of_keys_that_name_secrets_are_masked_at_any_depth(key, value):
@@ -34,7 +34,8 @@ def test_values_of_keys_that_name_secrets_are_masked_at_any_depth(key, value):
     {"inputSchema": {"properties": {"token": {"type": "string"}}}}, ["token", SECRET], 3, "x",
     {"properties": {"password": {"type": "string", "description": "of the user", "minLength": 8}}},
     {"pinned": 1, "compass": 2, "passenger": 3, "passed": True, "spin": 4, "mapping": 5, "author": "Ada", "authority": "x"},
-    {"total_tokens": 3, "promptTokens": 4}, {"tokenType": "Bearer", "tokenizer": "x"}, {"text": 'it said "yes": fine'},
+    {"total_tokens": 3, "promptTokens": 4}, {"tokenType": "Bearer", "tokenizer": "x"},
+    {"tokenize": 1, "secretary": "x", "token_endpoint": "https://x/"}, {"text": 'it said "yes": fine'},
 ])
 def test_values_of_harmless_keys_are_not_masked(value):
     assert masked(value) == value
@@ -59,7 +60,7 @@ def test_json_anywhere_in_a_text_is_masked(before, inner, indent):
 
 
 @pytest.mark.parametrize("key", ["password", "pass\\u0077ord", "\\u0070assword", "a" * 70 + "password", "api key", "pwd", "jwt",
-                                 "x" * 3000 + "token"])
+                                 "x" * 9000 + "token"])
 @pytest.mark.parametrize("start", ['{"%s":"%s"', '{"a":{"%s" : "%s"', '{"t":"{\\"%s\\": \\"%s\\"}"', '[{"b":1,"%s":["%s"]'])
 def test_keys_of_a_message_that_is_not_parsed(key, start):
     data = (start % (key, SECRET) + ',"z":"' + "y" * 300_000 + '"}').encode()
@@ -69,6 +70,30 @@ def test_keys_of_a_message_that_is_not_parsed(key, start):
 @pytest.mark.parametrize("piece", [b'"', b'"a":', b'"token":"', b"\\", b'"a":"b",', b'{"', b'":'])
 def test_texts_without_an_end_take_linear_time(piece):
     mask(b'"' + piece * 300_000)
+
+
+@pytest.mark.parametrize("more", ["", "y" * 300_000], ids=["parsed", "long"])
+@pytest.mark.parametrize("text", [
+    f"postgres://user:{SECRET}@host/db", f"AccountName=x;AccountKey={SECRET};E=1", f"Server=a;Pwd = {SECRET};",
+    f"https://host/path?token={SECRET}&x=1", f"Authorization: Bearer abc.{SECRET}"])
+def test_secrets_of_urls_and_connection_strings_are_masked(text, more):
+    shown = mask(json.dumps({"text": text, "city": "Rome", "more": more}).encode()).decode()
+    assert SECRET not in shown and "Rome" in shown
+
+
+@pytest.mark.parametrize("text", [
+    "maxTokens=5 of 7", "https://host:8080/a@b", "the bearer authentication", "x=1;y=2", "a://b"])
+def test_harmless_texts_are_shown(text):
+    assert masked({"text": text}) == {"text": text}
+
+
+def test_the_first_of_two_values_is_masked():
+    assert SECRET not in mask(f'{{"a": {{"token": "{SECRET}"}}, "a": 1}}'.encode()).decode()
+
+
+@pytest.mark.parametrize("piece", ["=", "token=", "://a:", "Bearer ", "QUJD+/9", "password", " "])
+def test_texts_that_are_no_json_take_linear_time(piece):
+    mask(json.dumps({"text": piece * (200_000 // len(piece))}).encode())
 
 
 def test_a_message_without_secrets_is_unchanged():
