@@ -107,25 +107,23 @@ def _masked_text(data: bytes, most: int = _MOST_BYTES) -> bytes:
 
     :param most: bytes that are looked at and returned, so that a megabyte of text costs no megabyte of matching.
     """
-    def replace(match: "re.Match[bytes]") -> bytes:
+    def names_secret(match: "re.Match[bytes]") -> bool:
         key = _ESCAPE.sub(lambda found: chr(int(found.group(1), 16)), match.group(2).decode("utf-8", "replace").rstrip("\\"))
         value = match.group(3)
         plain = None if value in (b"null", b"true", b"false") else 0 if value[:1].isdigit() else ""
-        return match.group(1) + b'"***"' if _is_secret(key, plain) else match.group(0)
+        return _is_secret(key, plain)
 
-    return _ASSIGNED.sub(lambda found: found.group(found.lastindex or 0) + b"***", _replace_keys(data[:most], replace))
+    return _ASSIGNED.sub(lambda found: found.group(found.lastindex or 0) + b"***", _masked_keys(data[:most], names_secret))
 
 
-def _replace_keys(data: bytes, replace: "Callable[[re.Match[bytes]], bytes]") -> bytes:
-    """Replace the keys of a text with their values; after a key that stays, the search goes on in its value."""
-    parts = []
+def _masked_keys(data: bytes, names_secret: "Callable[[re.Match[bytes]], bool]") -> bytes:
+    """Return a text with the values behind secret keys masked; behind any other key the search goes on in its value."""
+    parts: List[bytes] = []
     position = 0
     while True:
         match = _IN_TEXT.search(data, position)
         if match is None:
-            parts.append(data[position:])
-            return b"".join(parts)
-        replaced = replace(match)
-        end = match.end() if replaced is not match.group(0) and replaced != match.group(0) else match.end(1)
-        parts.append(data[position:match.start()] + (replaced if end == match.end() else match.group(1)))
-        position = end
+            return b"".join([*parts, data[position:]])
+        secret = names_secret(match)
+        parts += data[position:match.end(1)], b'"***"' if secret else b""
+        position = match.end() if secret else match.end(1)
