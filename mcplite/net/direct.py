@@ -27,6 +27,8 @@ __all__ = ["DirectSender", "is_plain"]
 _IDLE_CONNECTIONS = 100
 _PLAIN_URL = re.compile(r"https?://([a-z0-9_](?:[a-z0-9_.\-]*[a-z0-9_])?|\[[0-9a-f:.]+\])(:[1-9][0-9]{0,4})?"
                         r"/(?!/)[A-Za-z0-9\-._~!$&'()*+,;=:@/]*(\?[A-Za-z0-9\-._~!$&'()*+,;=:@/?]+)?")
+#: A segment that ``requests`` would resolve; not one such as ``.well-known``.
+_DOT_SEGMENT = re.compile(r"/\.\.?(?:[/?]|\Z)")
 _PLAIN_TARGET = re.compile(r"/[A-Za-z0-9\-._~!$&'()*+,;=:@/?]*")
 #: How many seconds a server keeps an idle connection, in its header Keep-Alive.
 _KEPT = re.compile(r"(?:^|[,; ])timeout ?= ?([0-9]{1,9})(?![0-9])")
@@ -40,7 +42,7 @@ _SAFE = "!$&'()*+,;=:@/?"
 
 def is_plain(url: str) -> bool:
     """Return whether a URL is one that ``requests`` would not write in another way."""
-    return _PLAIN_URL.fullmatch(url) is not None and "/." not in url
+    return _PLAIN_URL.fullmatch(url) is not None and _DOT_SEGMENT.search(url) is None
 
 
 def _close(sock: socket.socket) -> None:

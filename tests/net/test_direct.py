@@ -43,7 +43,8 @@ def read(reply):
 
 
 @pytest.mark.parametrize("url", ["http://a/", "http://127.0.0.1:80/mcp", "http://[::1]:8/mcp", "http://a.b-c.d_e/x;y=1/~z?a=b&c=/?",
-                                 "http://localhost:65535/a//b", "https://a/", "https://a:443/x"])
+                                 "http://localhost:65535/a//b", "https://a/", "https://a:443/x",
+                                 "http://a/.hidden", "http://a/.well-known/oauth-protected-resource/mcp", "http://a/x/...", "http://a/.a/..b"])
 def test_plain_urls(url):
     import requests
 
@@ -53,7 +54,8 @@ def test_plain_urls(url):
 
 @pytest.mark.parametrize("url", [
     "http://a", "https://a", "http://A/", "http://a/%20", "http://a/ b", "http://a/#x", "http://me:pw@a/", "http://a/\u00e9",
-    "http://\u00e9/", "http://a/./b", "http://a/../b", "http://a/b/..", "http://a/.hidden", "http://a:080/", "http://a:0/",
+    "http://\u00e9/", "http://a/./b", "http://a/../b", "http://a/b/..", "http://a/.", "http://a/.?x", "http://a/x/../.y",
+    "http://a:080/", "http://a:0/",
     "http://a./", "http://a/?", "http://a//b", "http://a/x\n", "http://a/[x]", "http://-a/", "http://a:/", "ftp://a/", ""])
 def test_urls_that_requests_may_write_in_another_way(url):
     assert not is_plain(url)
