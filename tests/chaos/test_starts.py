@@ -103,8 +103,10 @@ def test_a_start_that_is_interrupted(tmp_path, dice, whole, kind, number):
         assert of_the_test(tmp_path) == []
         assert not confusing(kind, stderr), stderr
         if number == signal.SIGINT and kind != "client":
-            # Stopped while it served, or done; interrupted; or ended by Python, which prints a traceback or nothing.
-            assert process.returncode in (0, 130) or "interrupted" not in stderr, (process.returncode, stderr)
+            # Stopped while it served, or done; interrupted; or ended by Python, which prints a traceback or nothing. Where
+            # the interrupt came inside exec() of a text, as for a NamedTuple, CPython ends a program that was started with -m
+            # by the signal, although the program has caught the interrupt. A shell shows 130 for both.
+            assert process.returncode in (0, 130, -number) or "interrupted" not in stderr, (process.returncode, stderr)
             assert process.returncode in (0, 130, 1, -number), (process.returncode, stderr)
         statuses.append(process.returncode)
         ended.append(time.monotonic() - begun)

@@ -179,7 +179,8 @@ class Schemas:
         if seen is not None:
             return seen
         alias = get_origin(annotation) or annotation
-        if alias.__module__.partition(".")[0] == "pydantic":  # JsonValue, which has marks that only pydantic reads
+        # An alias has no module where the namespace that defines it has no name.
+        if (alias.__module__ or "").partition(".")[0] == "pydantic":  # JsonValue, which has marks that only pydantic reads
             node = self._foreign_alias(alias, name)
             if node is not None:
                 return node

@@ -40,7 +40,7 @@ def loaded(library: str) -> Optional[Any]:
 
 def libraries_of(cls: type) -> Set[str]:
     """Return the top-level packages of a class and of its bases."""
-    return {base.__module__.partition(".")[0] for base in cls.__mro__}
+    return {str(base.__module__).partition(".")[0] for base in cls.__mro__}
 
 
 def cut(text: str) -> str:

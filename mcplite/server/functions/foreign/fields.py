@@ -23,7 +23,8 @@ class FieldParameter(NamedTuple):
 
 def is_field(value: Any) -> bool:
     """Whether *value* is a ``Field(...)`` of pydantic 1 or 2, or of a library that extends it."""
-    return any(base.__name__ == "FieldInfo" and base.__module__.partition(".")[0] == "pydantic" for base in type(value).__mro__)
+    return any(base.__name__ == "FieldInfo" and str(base.__module__).partition(".")[0] == "pydantic"
+               for base in type(value).__mro__)
 
 
 def is_undefined(value: Any) -> bool:

@@ -15,7 +15,7 @@ def is_pandas(cls: type) -> bool:
 
 
 def _is(cls: type, name: str) -> bool:
-    return any(base.__name__ == name and base.__module__.partition(".")[0] == "pandas" for base in cls.__mro__)
+    return any(base.__name__ == name and str(base.__module__).partition(".")[0] == "pandas" for base in cls.__mro__)
 
 
 def frame_node(cls: Any, name: str, compiler: Compiler) -> Optional[Node]:
