@@ -9,7 +9,7 @@ from typing import Callable, Optional, Set
 from ..errors import MCPError, TransportError
 from ..rpc.forks import new_condition, on_fork
 from ..rpc.threads import start_thread
-from ..rpc.tracing import INFO, WARNING, FaultLog, get_logger
+from ..rpc.tracing import INFO, WARNING, FaultLog, PeerLog, get_logger
 from .links import Link, Links
 
 __all__ = ["Keeper"]
@@ -60,6 +60,7 @@ class Keeper:
         self._lost: Optional[Exception] = None
         self._doubted = False
         self._faults = FaultLog(_log)
+        self._failures = PeerLog()
         on_fork(self, Keeper._let_go)
 
     def _let_go(self, owner: int) -> None:
@@ -181,7 +182,7 @@ class Keeper:
             if isinstance(error, TransportError):
                 self.doubt()
         except BaseException:
-            _log.exception("a change of %s failed", self._name)
+            self._failures.failure(_log, "a change of %s failed", self._name)
 
     def _close(self, error: Exception) -> None:
         main, self._links.main = self._links.main, None

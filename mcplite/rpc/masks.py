@@ -18,6 +18,10 @@ _SECRETS = re.compile("authorization|token(?!iz)|password|passwd|passphrase|pass
 #: Names of secrets that are parts of ordinary words, too: they count as whole words only.
 _SECRET_WORDS = frozenset({"auth", "bearer", "jwt", "otp", "pass", "pin", "pwd", "totp"})
 _NAME_WORDS = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+#: The ends of names under which a number is a secret, too. Under any other name it is a count or a size.
+_SECRET_NUMBERS = re.compile("(?:password|passwd|passphrase|passcode|pincode|secret|token|key)$")
+_SECRET_NUMBER_WORDS = frozenset({"otp", "pin", "pwd", "totp"})
+_NUMBER = re.compile(rb"-?[0-9]+(?:[.][0-9]+)?(?:[eE][-+]?[0-9]+)?")
 #: Names that only look like secrets, and the ends of such names.
 _HARMLESS = frozenset({"progresstoken", "maxtokens", "inputtokens", "outputtokens"})
 _HARMLESS_ENDS = ("endpoint", "type", "types", "supported", "authorizationservers")
@@ -96,10 +100,12 @@ def _is_secret(key: str, value: Any) -> bool:
     joined = re.sub("[^a-z0-9]", "", key.lower())
     if joined in _HARMLESS or joined.endswith(_HARMLESS_ENDS):
         return False
-    if joined.endswith("tokens") and isinstance(value, (int, float)):
-        return False  # a count
+    words = [word.lower() for word in _NAME_WORDS.findall(key)]
+    if isinstance(value, (int, float)) and not (
+            _SECRET_NUMBERS.search(joined) or words and words[-1] in _SECRET_NUMBER_WORDS):
+        return False
     return (_SECRETS.search(joined) is not None
-            or any(word.lower() in _SECRET_WORDS for word in _NAME_WORDS.findall(key)))
+            or any(word in _SECRET_WORDS for word in words))
 
 
 def _masked_text(data: bytes, most: int = _MOST_BYTES) -> bytes:
@@ -110,7 +116,7 @@ def _masked_text(data: bytes, most: int = _MOST_BYTES) -> bytes:
     def names_secret(match: "re.Match[bytes]") -> bool:
         key = _ESCAPE.sub(lambda found: chr(int(found.group(1), 16)), match.group(2).decode("utf-8", "replace").rstrip("\\"))
         value = match.group(3)
-        plain = None if value in (b"null", b"true", b"false") else 0 if value[:1].isdigit() else ""
+        plain = None if value in (b"null", b"true", b"false") else 0 if _NUMBER.fullmatch(value) else ""
         return _is_secret(key, plain)
 
     return _ASSIGNED.sub(lambda found: found.group(found.lastindex or 0) + b"***", _masked_keys(data[:most], names_secret))

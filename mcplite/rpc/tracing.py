@@ -25,6 +25,8 @@ __all__ = [
 #: The levels of the standard library.
 INFO, WARNING, ERROR = 20, 30, 40
 _SHOWN_CHARACTERS = 2000
+#: The names of the standard streams.
+_DESCRIPTORS = {"/dev/stdout": 1, "/dev/stderr": 2, "/dev/fd/1": 1, "/dev/fd/2": 2, "/proc/self/fd/1": 1, "/proc/self/fd/2": 2}
 _VARIABLE = "MCPLITE_DEBUG"
 #: Lines about one cause in so many seconds, tracebacks of one place in so many, and causes that are told apart.
 _LINES, _LINES_SECONDS = 10, 10.0
@@ -321,12 +323,17 @@ class _File:
 
 
 def _open_own(path: str, flags: int) -> int:
-    """Open a file of this user's for a trace, and close it to others; raises OSError for a link and what is no regular file."""
+    """Open a file of this user's for a trace, and close it to others; raises OSError for a link and what is no regular file.
+
+    A name of a descriptor of this process, as /dev/stderr, which may be a link to anything, is that descriptor.
+    """
+    if path in _DESCRIPTORS:
+        return os.dup(_DESCRIPTORS[path])
     opened = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o600)
     try:
         state = os.fstat(opened)
         if not stat.S_ISREG(state.st_mode):
-            raise OSError(errno.EINVAL, "a trace goes into a regular file (debug=True shows it on stderr)")
+            raise OSError(errno.EINVAL, "a trace goes into a regular file (debug=True or /dev/stderr shows it on stderr)")
         if sys.platform != "win32" and state.st_mode & 0o077:
             os.fchmod(opened, 0o600)  # of another user's file this fails
     except BaseException:

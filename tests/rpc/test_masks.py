@@ -23,13 +23,16 @@ def masked(value):
     "Mcp-Session-Id", "sessionId", "requestState", "connectionString", "connection_string", "Set-Cookie", "proxy-authorization",
     "a" * 100 + "password", "bearer", "basicAuth", "DATABASE_URL", "dsn",
 ])
-@pytest.mark.parametrize("value", [SECRET, 12345678, [SECRET], {"value": SECRET}])
+@pytest.mark.parametrize("value", [SECRET, [SECRET], {"value": SECRET}])
 def test_values_of_keys_that_name_secrets_are_masked_at_any_depth(key, value):
     message = {"params": {"env": {key: value, "HOME": "/root"}, "list": [{key: value}]}}
     assert masked(message) == {"params": {"env": {key: "***", "HOME": "/root"}, "list": [{key: "***"}]}}
 
 
 @pytest.mark.parametrize("value", [
+    {"pass": 3}, {"pass": 3, "fail": 0.5}, {"pass_rate": 0.9}, {"auth": 1, "cookies": 12, "credentials": 2, "secrets": 0},
+    {"tokens": 5, "tokenCount": 7, "token_limit": -1, "passwordLength": 12, "pinCount": 4, "auth_ms": 1e3}, {"pass": False},
+    {"text": '{"pass": 3, "fail": 1'}, {"password": True},
     {"progressToken": 7}, {"maxTokens": 100}, {"text": "the token is not a key"}, {"token": None}, {"token": True},
     {"inputSchema": {"properties": {"token": {"type": "string"}}}}, ["token", SECRET], 3, "x",
     {"properties": {"password": {"type": "string", "description": "of the user", "minLength": 8}}},
@@ -39,6 +42,14 @@ def test_values_of_keys_that_name_secrets_are_masked_at_any_depth(key, value):
 ])
 def test_values_of_harmless_keys_are_not_masked(value):
     assert masked(value) == value
+
+
+@pytest.mark.parametrize("key", ["pin", "PIN", "cardPin", "card_pin", "otp", "totp", "password", "db_password", "passwd",
+                                 "passcode", "pincode", "pwd", "secret", "client-secret", "token", "apiKey", "access_token"])
+@pytest.mark.parametrize("number", [123456, 0, -5, 1.5])
+def test_numbers_that_are_secrets_are_masked(key, number):
+    assert masked({"a": [{key: number}]}) == {"a": [{key: "***"}]}
+    assert mask(json.dumps({key: number, "b": 1})[:-1].encode()) == f'{{"{key}": "***", "b": 1'.encode()
 
 
 @pytest.mark.parametrize("value", [

@@ -106,6 +106,19 @@ def test_a_trace_goes_into_a_regular_file(tmp_path, caplog, kind):
     assert "messages cannot be written to" in caplog.text and (tmp_path / "other").read_text() == ""
 
 
+@posix_only
+@pytest.mark.parametrize("name", ["/dev/stderr", "/dev/stdout", "/dev/fd/2", "/proc/self/fd/1"])
+@pytest.mark.parametrize("kind", ["pipe", "file"])
+def test_a_trace_goes_to_a_standard_stream_by_its_name(tmp_path, name, kind):
+    code = f"from mcplite.rpc.tracing import trace_for; trace_for({name!r}, 'it')('->', b'{{}}')"
+    with open(tmp_path / "out", "wb+") as out:
+        kept = subprocess.PIPE if kind == "pipe" else out
+        ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=kept, stderr=kept, timeout=60, check=True)
+        out.seek(0)
+        shown = out.read() if kind == "file" else ran.stdout + ran.stderr
+    assert shown.count(b"it -> 2 bytes {}") == 1 and shown.count(b"\n") == 1
+
+
 def test_lines_of_many_threads_stay_whole(tmp_path):
     path = tmp_path / "wire.log"
     trace = trace_for(str(path), "it")

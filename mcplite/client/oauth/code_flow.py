@@ -149,7 +149,7 @@ class OAuth(Grant):
     :param client_name: how the login page names this program.
     :param redirect_uri: where the user comes back to; by default a free port of this machine. One of this machine without a
         port, such as ``http://127.0.0.1/callback``, means any port.
-    :param scopes: to ask for, besides those that the server says it needs.
+    :param scopes: to ask for, besides those that the server's refusal names, and in place of those of its metadata.
     :param ask: how the user is asked: a :class:`Browser`, a :class:`Terminal`, a :class:`UserAgent` of your own, or a callable
         that takes the URL to visit and returns the URL by which the user came back (needs *redirect_uri*). By default a
         browser, or the terminal when there is none.

@@ -41,7 +41,7 @@ class TokenFlow:
     interactive = False
     #: The only authorization server that is trusted; None for the one that the MCP server names.
     issuer: Optional[str]
-    #: The scopes to ask for, besides those of the server.
+    #: The scopes to ask for, besides those of a challenge, and in place of those of the metadata.
     scopes: List[str]
     #: Where tokens are kept.
     store: Store

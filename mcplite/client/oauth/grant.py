@@ -45,7 +45,8 @@ class Grant(TokenFlow, TokenProvider):
     """A way to get tokens; one object serves any number of servers and clients, from any thread.
 
     :param issuer: the only authorization server that is trusted; None for the one that the MCP server names.
-    :param scopes: to ask for, besides those of the server; a list, or one text with blanks.
+    :param scopes: to ask for, besides those that the server's refusal names, and in place of those of its metadata; a list,
+        or one text with blanks.
     :param store: where tokens are kept; by default in memory.
     :param dpop: binds tokens to a key of this client's (RFC 9449).
     :raises ValueError: an option cannot be used.

@@ -28,7 +28,7 @@ def choose_scopes(challenge: Optional[Challenge], resource: ProtectedResource, s
     :param offline: whether a refresh token is wanted.
     """
     named = None if challenge is None else challenge.scopes
-    base = named or given or resource.scopes or ()
+    base = named or [scope for scope in given if scope != OFFLINE_ACCESS] or resource.scopes or ()
     chosen = [scope for scope in dict.fromkeys([*granted, *base, *given]) if scope != OFFLINE_ACCESS]
     if offline and chosen and OFFLINE_ACCESS in server.scopes:
         chosen.append(OFFLINE_ACCESS)  # AUC-47: only where the server knows it

@@ -23,6 +23,8 @@ _MOST_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 10.0
 #: Seconds between two attempts at least, whatever the server asks for.
 _SHORTEST_PAUSE_SECONDS = 0.1
+#: A handshake that was refused has opened no session.
+_REPEATED = REPEATABLE | {"initialize"}
 #: These have attempts of their own, or decide with the first answer.
 _OTHERWISE = frozenset({"server/discover", "subscriptions/listen"})
 
@@ -38,7 +40,7 @@ def send_again(send: Callable[[Call], Dict[str, Any]], call: Call, error: Refusa
     :raises RemoteError, HTTPStatusError: the last answer of a server that stays busy, or what it answered otherwise.
     :raises Cancelled: the call was cancelled meanwhile.
     """
-    if call.method in _OTHERWISE or (call.method not in REPEATABLE and "requestState" not in (call.params or {})):
+    if call.method in _OTHERWISE or (call.method not in _REPEATED and "requestState" not in (call.params or {})):
         raise error
     waiting, attempts = Waiting(call.timeout, call.max_timeout, call.cancel, spent=call.spent + spent), 0
     begun, left = time.monotonic(), waiting.least(_MOST_SECONDS)

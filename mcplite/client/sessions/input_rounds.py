@@ -57,6 +57,7 @@ class InputRounds:
         self._name = connection.name
         self._now = connection.peer.now
         self._handlers = connection.handlers
+        self._log = connection.peer.log
         self._workers = connection.workers
         self._max_handlers = connection.max_handlers
         self._rate = rate
@@ -173,7 +174,7 @@ class InputRounds:
                 outcomes[key] = error
                 token.cancel("another answer is missing")
             except BaseException:
-                _log.exception("the handler of %.100r failed", request["method"])
+                self._log.failure(_log, "the handler of %.100r failed", request["method"])
                 outcomes[key] = InternalError(f"the handler of {request['method'][:100]!r} failed")
                 token.cancel("another answer is missing")
             if len(outcomes) == len(requests):

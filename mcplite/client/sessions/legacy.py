@@ -204,11 +204,18 @@ class LegacySession(ClientSession):
                   "clientInfo": codec.encode(self._options.info, wanted)}
 
         def send(call: Call) -> Any:
-            return self.peer.call(call.method, call.params, id=call.id, timeout=call.timeout, cancel=call.cancel,
-                                  delivery=Delivery(cancel_notice=False))
+            return self.peer.call(call.method, call.params, id=call.id, timeout=max(0.001, end - self.peer.now()),
+                                  cancel=call.cancel, delivery=Delivery(cancel_notice=False))
+
+        def send_until_taken(call: Call) -> Any:
+            begun = self.peer.now()
+            try:
+                return send(call)
+            except (RemoteError, HTTPStatusError) as error:
+                return send_again(send, call, error, self.peer.now() - begun)
 
         try:
-            answer = self._observed(Call("initialize", params, seconds, cancel=cancel), send)
+            answer = self._observed(Call("initialize", params, seconds, cancel=cancel), send_until_taken)
         except RequestTimeout as error:
             of = "" if seconds == timeout else f" ({timeout:g} s for opening in all)"
             raise RequestTimeout(f"{self.peer.name} did not answer 'initialize' within {seconds:g} s{of}; a first start"

@@ -214,7 +214,7 @@ class Subscription(Subscriber):
             except MCPError as reason:
                 error = reason
             except Exception as reason:
-                _log.exception("the subscription to %s failed", self._connection.name)
+                self._connection.peer.log.failure(_log, "the subscription to %s failed", self._connection.name)
                 error = reason
             finally:
                 self._acknowledge()

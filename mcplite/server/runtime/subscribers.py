@@ -9,7 +9,7 @@ from typing import Callable, Deque, Iterable, Tuple
 from ...errors import TransportError
 from ...rpc.forks import new_condition, on_fork
 from ...rpc.threads import start_thread
-from ...rpc.tracing import FaultLog, get_logger
+from ...rpc.tracing import FaultLog, PeerLog, get_logger
 
 __all__ = ["Subscribers"]
 
@@ -37,6 +37,7 @@ class Subscribers:
         #: Whether a thread calls the hook.
         self._telling = False
         self._faults = FaultLog(_log)
+        self._failures = PeerLog()
         on_fork(self, Subscribers._let_go)
 
     def _let_go(self, owner: int) -> None:
@@ -96,4 +97,4 @@ class Subscribers:
                 try:
                     hook(uri, subscriptions)
                 except BaseException:
-                    _log.exception("on_subscribe failed for %.200r", uri)
+                    self._failures.failure(_log, "on_subscribe failed for %.200r", uri)

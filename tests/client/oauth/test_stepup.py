@@ -11,6 +11,7 @@ from mcplite.protocol.http.challenges import Challenge
     (["c"], [], ["a", "b"], [], [], ["c"]),  # AUC-39, AUC-40: no relation to what is described
     (None, ["g"], ["a", "b"], [], [], ["g"]),
     (["c"], ["g"], ["a"], [], [], ["c", "g"]),
+    (None, ["offline_access"], ["a"], ["offline_access"], [], ["a", "offline_access"]),
     (["c", "b"], [], ["a"], [], ["a", "b"], ["a", "b", "c"]),  # AUC-43
     (None, [], ["a", "offline_access"], [], [], ["a"]),  # AUC-47
     (None, [], ["a"], ["offline_access", "a"], [], ["a", "offline_access"]),

@@ -64,6 +64,12 @@ def test_an_answer_to_a_question_is_sent_again_and_a_first_call_is_not():
     assert len(server.calls) == 1
 
 
+def test_a_handshake_that_was_refused_is_sent_again():
+    server = Server(busy(kind=HTTPStatusError), busy())
+    assert send_patiently(server, Call("initialize", {}, 50.0)) == {"tools": []}
+    assert len(server.calls) == 3
+
+
 @pytest.mark.parametrize("method", ["server/discover", "subscriptions/listen"])
 def test_what_has_attempts_of_its_own_is_sent_once(method):
     server = Server(busy())

@@ -8,6 +8,7 @@ import pytest
 import mcplite
 from mcplite.revisions import REVISIONS
 from mcplite.server.runtime.subscribers import Subscribers
+from tests.support.children import wait_until
 from tests.support.faults import every_fault, strike
 
 LIMIT = 30
@@ -76,6 +77,23 @@ def test_a_hook_that_fails_is_logged_and_called_again(caplog):
     subscribers.tell()
     assert done.wait(LIMIT)
     assert "on_subscribe failed for 'memo://a'" in caplog.text
+
+
+def test_a_hook_that_fails_always_is_logged_at_a_bounded_rate(caplog):
+    called = []
+
+    def hook(uri, number):
+        called.append(uri)
+        raise ValueError("broken")
+
+    subscribers = Subscribers(hook)
+    for number in range(200):
+        subscribers.add([f"memo://{number}"])
+        subscribers.tell()
+    assert wait_until(lambda: len(called) == 200)
+    assert wait_until(lambda: not subscribers._telling)
+    lines = [record for record in caplog.records if "on_subscribe failed" in record.getMessage()]
+    assert 5 <= len(lines) <= 30 and len([line for line in lines if line.exc_info]) <= 10
 
 
 def test_changes_come_in_their_order_while_the_hook_blocks(told):
