@@ -25,8 +25,8 @@ _LONGEST_PAUSE_SECONDS = 10.0
 _SHORTEST_PAUSE_SECONDS = 0.1
 #: A handshake that was refused has opened no session.
 _REPEATED = REPEATABLE | {"initialize"}
-#: These have attempts of their own, or decide with the first answer.
-_OTHERWISE = frozenset({"server/discover", "subscriptions/listen"})
+#: These have attempts of their own.
+_OTHERWISE = frozenset({"subscriptions/listen"})
 
 
 def send_again(send: Callable[[Call], Dict[str, Any]], call: Call, error: Refusal, spent: float) -> Dict[str, Any]:

@@ -91,7 +91,8 @@ class ModernSession(ClientSession):
         :raises ProtocolError: the answer is not a result of it (ERA-15).
         :raises RemoteError, RequestTimeout, TransportError: as for every call.
         """
-        answer = self._observed(Call("server/discover", None, timeout, timeout, cancel, notice=False), self._send_with_retry)
+        answer = self._observed(Call("server/discover", None, timeout, timeout, cancel, notice=False),
+                                lambda call: self._send_patiently(call, self.peer.now()))
         if "supportedVersions" not in answer:
             raise ProtocolError(f"{self.name} answered 'server/discover' with something else", answer)
         try:

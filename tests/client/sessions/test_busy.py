@@ -64,17 +64,17 @@ def test_an_answer_to_a_question_is_sent_again_and_a_first_call_is_not():
     assert len(server.calls) == 1
 
 
-def test_a_handshake_that_was_refused_is_sent_again():
+@pytest.mark.parametrize("method", ["initialize", "server/discover"])
+def test_the_first_request_of_a_connection_is_sent_again(method):
     server = Server(busy(kind=HTTPStatusError), busy())
-    assert send_patiently(server, Call("initialize", {}, 50.0)) == {"tools": []}
+    assert send_patiently(server, Call(method, {}, 50.0)) == {"tools": []}
     assert len(server.calls) == 3
 
 
-@pytest.mark.parametrize("method", ["server/discover", "subscriptions/listen"])
-def test_what_has_attempts_of_its_own_is_sent_once(method):
+def test_what_has_attempts_of_its_own_is_sent_once():
     server = Server(busy())
     with pytest.raises(RemoteError):
-        send_patiently(server, Call(method))
+        send_patiently(server, Call("subscriptions/listen"))
     assert len(server.calls) == 1
 
 
