@@ -139,7 +139,12 @@ class PassedTasks:
                 if not follower.id:
                     return follower.fetch(), link.client.revision
                 task_id = follower.id
-                context.once(_THERE, lambda: follower.id)
+                try:
+                    context.once(_THERE, lambda: follower.id)
+                except Cancelled:
+                    if control.over:  # cancelled while the mounted server started its task
+                        follower.abandon()
+                    raise
                 try:
                     return self._follow(link, call, follower, control), link.client.revision
                 except (TransportError, RequestTimeout) as error:
