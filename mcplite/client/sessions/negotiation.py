@@ -185,7 +185,9 @@ class Negotiation:
         try:
             if both and not http:
                 probe.start(self._connection.workers)
-                return self._opened(session, probe.wait(self._probe_timeout))
+                found = probe.wait(self._probe_timeout)
+                probe.abandon()  # which waits for the answer to a handshake, and there is none
+                return self._opened(session, found)
             return self._opened(session, self._discover(session, None))
         except MCPError as error:
             if not both or not _may_be_legacy(error, http):

@@ -7,11 +7,13 @@ import re
 import socket
 import sys
 import threading
+import traceback
 
 import pytest
 
 import mcplite
 from mcplite import revisions
+from mcplite.client.sessions import negotiation
 from mcplite.errors import (
     AuthError,
     ConnectionClosed,
@@ -934,3 +936,16 @@ def test_prior_is_there_as_long_as_the_client(child):
         for _ in range(3):
             assert works(client)
     assert child.saw == ["start", "server/discover", *["tools/call"] * 3]  # ERA-16
+
+
+def test_the_thread_of_the_probe_ends_with_the_answer(monkeypatch):
+    monkeypatch.setattr(negotiation, "_SHORTEST_GRACE", 600.0)
+    monkeypatch.setattr(negotiation, "_LONGEST_GRACE", 600.0)
+
+    def waits():
+        return any(frame.f_code is negotiation._Probe._run.__code__ for top in sys._current_frames().values()
+                   for frame, _ in traceback.walk_stack(top))
+
+    with mcplite.connect(mcplite.Server("new"), open_timeout=1500) as client:
+        assert client.prior["era"] == "modern"
+        assert children.wait_until(lambda: not waits())
