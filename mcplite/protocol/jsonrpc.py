@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 Id = Union[int, str]
-#: Integers below this, in both directions, are short enough without a count of their digits.
+#: Integers from 0 to this are short enough without a count of their digits.
 _SHORT = 2 ** 63
 
 
@@ -204,7 +204,7 @@ def _message(value: Any, limits: JSONLimits, size: int) -> "Union[Request, Notif
     id = value.get("id")
     # bool is a subclass of int, and True would equal the id 1 (SEC-28).
     if type(id) is int:
-        readable = -_SHORT < id < _SHORT or len(str(id)) <= limits.id_length
+        readable = 0 <= id < _SHORT or len(str(id)) <= limits.id_length
     elif type(id) is float and id.is_integer():
         id = int(id)
         readable = len(str(id)) <= limits.id_length
