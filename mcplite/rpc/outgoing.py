@@ -301,7 +301,7 @@ class Caller:
         """
         if self._error is not None:
             raise copy.copy(self._error)
-        data = jsonrpc.dump(jsonrpc.Notification(method, params))
+        data = jsonrpc.dump_notification(method, params)
         if len(data) > self.most_bytes:
             raise too_long(f"{method!r} to {self.name}", len(data), self.most_bytes)
         self._count(data)
