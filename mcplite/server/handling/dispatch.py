@@ -214,7 +214,8 @@ def _read_resource(context: RequestContext, target: Target) -> Result:
         value = call_until_complete(context, found.function, kwargs)
         if isinstance(value, (str, bytes)) and len(value) >= COSTLY:
             context.begin_turn(len(value))
-        return resource_result(value, uri, found.mime_type)
+        result: types.ReadResourceResult = resource_result(value, uri, found.mime_type)
+        return result
 
     try:
         result = _guarded(context, f"resource {uri[:200]!r}", read)
@@ -243,7 +244,7 @@ def _bind_arguments(context: RequestContext, function: Function, arguments: Mapp
 
 @functools.lru_cache(maxsize=None)
 def _load_reading() -> Any:
-    """Return what reads resources, which the first request for one loads: an import takes a microsecond even of what is loaded."""
+    """Return what reads resources. The first request for one loads it; even of what is loaded an import takes a microsecond."""
     from ...protocol.uris import uri_problem
     from ..functions.results import resource_result
     from .tools import call_until_complete
