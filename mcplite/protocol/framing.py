@@ -6,6 +6,7 @@ that an exception between two bytecodes, from a signal handler, leaves the buffe
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from typing import Deque, Iterable, List, Optional, Tuple
 
@@ -19,6 +20,8 @@ _ENDLESS_TIMES, _ENDLESS_BYTES = 64, 64 << 20
 _GATHERED = 32
 #: What a line without a message consists of: white space, and byte order marks.
 _BLANK = b" \t\r\v\f\xef\xbb\xbf"
+#: Returns what else is in a line. Written in C, since it is asked of each one.
+_message_in = operator.methodcaller("strip", _BLANK)
 _State = Tuple[Deque[bytes], List[bytes], int, int, Optional[bytes]]
 
 
@@ -63,6 +66,8 @@ class LineBuffer:
         self._state: _State = (deque(), [], 0, 0, None)
         #: Whether the stream has ended, as far as it was looked at.
         self.ended = False
+        #: Whether the unfinished line is so long that its end need not be waited for: the peer floods (SEC-60).
+        self.endless = False
 
     @property
     def arrived(self) -> List[bytes]:
@@ -75,11 +80,6 @@ class LineBuffer:
         return self._absorb()[3]
 
     @property
-    def endless(self) -> bool:
-        """Whether the unfinished line is so long that its end need not be waited for: the peer floods (SEC-60)."""
-        return self._state[3] > self._endless_bytes
-
-    @property
     def ready(self) -> bool:
         """Whether there is a whole line."""
         return bool(self._state[0] or self._absorb()[0])
@@ -90,8 +90,15 @@ class LineBuffer:
 
     def first(self) -> Optional[bytes]:
         """Return the oldest whole line and keep it; None if there is none."""
-        lines, chunks, seen, _, _ = self._state
+        lines, chunks, seen, size, _ = self._state
         if len(chunks) > seen:
+            if len(chunks) == 1 and not (size or lines):
+                # One whole line, as a peer that answers sends it.
+                chunk = chunks[0]
+                line = chunk[:-1]
+                if chunk.find(b"\n") == len(line) <= self.limit and line[-1:] == b"}":
+                    self._state = (deque((line,)), [], 0, 0, None)
+                    return line
             lines = self._absorb()[0]
         return lines[0] if lines else None
 
@@ -106,14 +113,7 @@ class LineBuffer:
 
     def _absorb(self) -> "_State":
         """Scan the new chunks, and return the state."""
-        lines, chunks, _, size, head = state = self._state
-        if len(chunks) == 1 and not (size or lines):
-            # One whole line, as a peer that answers sends it.
-            chunk = chunks[0]
-            line = chunk[:-1]
-            if chunk.find(b"\n") == len(line) <= self.limit and line[-1:] == b"}":
-                state = self._state = (deque((line,)), [], 0, 0, None)
-                return state
+        state = self._state
         while len(state[1]) > state[2]:
             lines, chunks, seen, size, head = state
             chunk = chunks[seen]
@@ -129,6 +129,7 @@ class LineBuffer:
                 if head is not None and seen >= _GATHERED:
                     chunks, seen = [_last(chunks[:seen]), *chunks[seen:]], 1
                 state = self._state = (lines, chunks, seen, size, head)
+                self.endless = size > self._endless_bytes
                 continue
             # All new chunks at once, so that each line is copied once: behind a long line there is little.
             stop = seen + 1
@@ -143,11 +144,12 @@ class LineBuffer:
                 end = parts.pop(0)
                 self._add(lines, b"".join([*chunks[:seen], end]), size + len(end), head)
             if len(fresh) <= self.limit and b"\r" not in fresh:
-                lines.extend(part for part in parts if part.strip(_BLANK))
+                lines.extend(filter(_message_in, parts))
             else:
                 for part in parts:
                     self._add(lines, part, len(part), None)
             state = self._state = (lines, [tail, *rest] if tail else rest, 0, 0, None)
+            self.endless = False
         return state
 
     def _add(self, lines: Deque[bytes], line: bytes, size: int, head: Optional[bytes]) -> None:

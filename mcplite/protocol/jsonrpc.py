@@ -25,12 +25,12 @@ from .show import quoted
 
 __all__ = [
     "Batch", "DEFAULT_LIMITS", "Encoded", "Failure", "Id", "Invalid", "JSONLimits", "Message", "Notification",
-    "Request", "Response", "describe", "dump", "dump_request", "dump_result", "estimate_memory",
+    "Request", "Response", "describe", "dump", "dump_notification", "dump_request", "dump_result", "estimate_memory",
     "own_id", "parse", "whole",
 ]
 
 Id = Union[int, str]
-#: Integers below this, in both directions, are short enough without a count of their digits.
+#: Integers from 0 to this are short enough without a count of their digits.
 _SHORT = 2 ** 63
 
 
@@ -204,7 +204,9 @@ def _message(value: Any, limits: JSONLimits, size: int) -> "Union[Request, Notif
     id = value.get("id")
     # bool is a subclass of int, and True would equal the id 1 (SEC-28).
     if type(id) is int:
-        readable = -_SHORT < id < _SHORT or len(str(id)) <= limits.id_length
+        readable = 0 <= id < _SHORT or len(str(id)) <= limits.id_length
+    elif id is None:
+        readable = False
     elif type(id) is float and id.is_integer():
         id = int(id)
         readable = len(str(id)) <= limits.id_length
@@ -274,10 +276,8 @@ def dump(message: "Union[Request, Notification, Response, Failure]", *, null_id:
     if kind is Request:
         return dump_request(message.id, message.method, message.params)  # type: ignore[union-attr, arg-type]
     if kind is Notification:
-        text = '{"jsonrpc":"2.0","method":' + encode_string(message.method)  # type: ignore[union-attr]
-        params = message.params  # type: ignore[union-attr]
-        text += "}" if params is None else ',"params":' + encode_json(params) + "}"
-    elif kind is Failure:
+        return dump_notification(message.method, message.params)  # type: ignore[union-attr]
+    if kind is Failure:
         error = {"code": message.code, "message": message.message}  # type: ignore[union-attr]
         if message.data is not None:  # type: ignore[union-attr]
             error["data"] = message.data  # type: ignore[union-attr]
@@ -323,6 +323,16 @@ def dump_request(id: Id, method: str, params: "Union[None, Dict[str, Any], Encod
     if len(text) > LONG:
         return write_long(head + ',"params":', text, "}")
     return f'{head},"params":{text}}}'.encode("utf-8", "backslashreplace")
+
+
+def dump_notification(method: str, params: Optional[Dict[str, Any]]) -> bytes:
+    """Return a notification as :func:`dump` does.
+
+    :raises TypeError, ValueError: as for :func:`dump`.
+    """
+    text = '{"jsonrpc":"2.0","method":' + encode_string(method)
+    text += "}" if params is None else ',"params":' + encode_json(params) + "}"
+    return text.encode("utf-8", "backslashreplace")
 
 
 def describe(message: Message) -> str:

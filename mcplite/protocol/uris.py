@@ -23,6 +23,8 @@ _IN_AUTHORITY, _IN_PATH, _IN_QUERY, _ANYWHERE = (
     for characters in (_PATH.replace("/", r"\[\]"), _PATH, _PATH + "?", _PATH + r"?#\[\]"))
 _HOST_AND_PORT = r"(\[[^\]]*\]|[^:]*)(?::([0-9]*))?"
 _SCHEME = "[A-Za-z][A-Za-z0-9+.-]*"
+#: What names a resource: a text with a scheme, and without control characters and half characters.
+_USABLE = re.compile(_SCHEME + ":[^\x00-\x1f\x7f-\x9f\ud800-\udfff]*")
 #: What most URIs match that have their normal form; a dot that begins a segment is looked for apart.
 _NORMAL = re.compile(rf"(?:(?!(?:https?|wss?|ftp|file):)[a-z][a-z0-9+.-]*:|file:///(?![A-Za-z]:))[{_PATH}?]*(?:%(?:20|[89A-F]["
                      rf"0-9A-F])[{_PATH}?]*)*")
@@ -52,6 +54,8 @@ def candidates(uri: str) -> List[str]:
 
 def uri_problem(uri: str) -> str:
     """Return why a text names no resource, with the remedy; empty if it can."""
+    if _USABLE.fullmatch(uri) is not None:
+        return ""
     scheme, colon, _ = uri.partition(":")
     if not colon or not scheme:
         return "it needs a scheme, as in 'config://settings'"
@@ -59,9 +63,7 @@ def uri_problem(uri: str) -> str:
         better = re.sub("[^A-Za-z0-9+.-]", "-", scheme)
         return (f"the scheme {scheme[:100]!r} is none: write letters, digits, '+', '-' and '.', and a letter first"
                 + (f", as in '{better[:100]}:'" if re.fullmatch(_SCHEME, better) else ""))
-    if any(character < " " or "\x7f" <= character <= "\x9f" or "\ud800" <= character <= "\udfff" for character in uri):
-        return "it has control characters or half characters; escape them, as in %0A"
-    return ""
+    return "it has control characters or half characters; escape them, as in %0A"
 
 
 def _normal(uri: str) -> Tuple[str, str]:

@@ -86,6 +86,8 @@ class Template:
                         raise ValueError(f"a URI template has at most {_MAX_VARIABLES} variables")
                     self.names.append(name)
         queries = [index for index, part in enumerate(self._parts) if isinstance(part, _Expression) and part.is_query]
+        #: Where the parts of the query begin.
+        self._query = queries[0] if queries else len(self._parts)
         if queries and any(not (isinstance(part, _Expression) and part.is_query) for part in self._parts[queries[0]:]):
             raise ValueError(f"{text!r}: a query expression must come last")
         if queries and "{?" in text and "?" in text[:text.index("{?")]:
@@ -137,9 +139,7 @@ class Template:
         """
         if len(uri) > _MAX_URI:
             return None
-        parts = self._parts
-        query = next((index for index, part in enumerate(parts) if isinstance(part, _Expression) and part.is_query),
-                     len(parts))
+        parts, query = self._parts, self._query
         values: Dict[str, Value] = {}
         if query < len(parts):
             first = parts[query]

@@ -186,8 +186,10 @@ class StreamChannel(Channel):
                 self._reading = True
         try:
             while True:
-                if self._lines.ready:
-                    return self._lines.next()
+                line = self._lines.first()
+                if line is not None:
+                    self._lines.drop()
+                    return line
                 if self._closed or self._wait is not None and not self._wait.until_readable():
                     raise self._closed_here()
                 try:

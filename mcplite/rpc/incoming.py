@@ -196,7 +196,7 @@ class Incoming(QueuedTask):
 
     def emit(self, method: str, params: Dict[str, Any]) -> bool:
         """Send a notification that belongs to this request; False once it is answered or cancelled."""
-        data = jsonrpc.dump(jsonrpc.Notification(method, params))
+        data = jsonrpc.dump_notification(method, params)
         if len(data) > self.peer.most_bytes:
             raise too_long(repr(method), len(data), self.peer.most_bytes)
         if self.outlet is not None:
@@ -220,7 +220,7 @@ class Incoming(QueuedTask):
             return True
         if self.outlet is None:
             return False  # a channel does not tell whether it would block
-        data = jsonrpc.dump(jsonrpc.Notification(method, params))
+        data = jsonrpc.dump_notification(method, params)
         return len(data) <= self.peer.most_bytes and self.peer.send_message(data, self.outlet, False)
 
     def let_go(self) -> None:

@@ -138,8 +138,9 @@ class Caller:
             # Errors of user callbacks pass through here too, so this error gets its own text.
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"{method!r} was not sent to {self.name}, since its params are not JSON: {error}") from error
-        if len(data) > self.most_bytes:
-            raise too_long(f"{method!r} to {self.name}", len(data), self.most_bytes)
+        size = len(data)
+        if size > self.most_bytes:
+            raise too_long(f"{method!r} to {self.name}", size, self.most_bytes)
         pending = Pending(id, method, self._clock, timeout, max_timeout, on_progress)
         outlet, beside, cancel_notice, lasting, spent = delivery
         if delivery is not DIRECT:
@@ -153,8 +154,9 @@ class Caller:
             if self._error is not None:
                 raise copy.copy(self._error)
             self._pending[id] = pending
-            self.counters.messages_sent += 1
-            self.counters.bytes_sent += len(data)
+            counters = self.counters
+            counters.messages_sent += 1
+            counters.bytes_sent += size
         uncancel = None if cancel is None else cancel.add_callback(lambda: self._interrupt(pending))
         try:
             if self._trace is not None:
@@ -299,7 +301,7 @@ class Caller:
         """
         if self._error is not None:
             raise copy.copy(self._error)
-        data = jsonrpc.dump(jsonrpc.Notification(method, params))
+        data = jsonrpc.dump_notification(method, params)
         if len(data) > self.most_bytes:
             raise too_long(f"{method!r} to {self.name}", len(data), self.most_bytes)
         self._count(data)

@@ -36,44 +36,31 @@ class Clock:
     def __init__(self) -> None:
         #: Guards the three fields below; held for assignments only.
         self._lock = new_rlock()
-        self._pauses = 0
+        #: How many pauses have not ended, and the seconds of those that have.
+        self.pauses, self.lost = 0, 0.0
         self._since = 0.0
-        self._lost = 0.0
 
     def now(self) -> float:
         """Return the seconds that have passed while the clock was running."""
-        if not self._pauses:
+        if not self.pauses:
             # The common case takes no lock: a pause at this very moment is as good as one just after it.
-            return time.monotonic() - self._lost
+            return time.monotonic() - self.lost
         with self._lock:
-            return (self._since if self._pauses else time.monotonic()) - self._lost
-
-    def until(self, end: float) -> float:
-        """Return the seconds until the clock shows *end*; while it is paused, a time to sleep, if any is left."""
-        if not self._pauses:
-            return end - time.monotonic() + self._lost
-        # The remaining time does not shrink: sleep in slices instead of spinning.
-        left = end - self.now()
-        return max(left, 0.05) if left > 0 else left
-
-    @property
-    def paused(self) -> bool:
-        """Whether the clock is paused."""
-        return self._pauses > 0
+            return (self._since if self.pauses else time.monotonic()) - self.lost
 
     def pause(self) -> None:
         """Pause the clock; each pause needs one :meth:`resume`."""
         with self._lock:
-            if not self._pauses:
+            if not self.pauses:
                 self._since = time.monotonic()
-            self._pauses += 1
+            self.pauses += 1
 
     def resume(self) -> None:
         """End one pause; the clock runs again when all have ended."""
         with self._lock:
-            self._pauses -= 1
-            if not self._pauses:
-                self._lost += time.monotonic() - self._since
+            self.pauses -= 1
+            if not self.pauses:
+                self.lost += time.monotonic() - self._since
 
 
 class Pending:
@@ -236,7 +223,14 @@ class Pending:
 
     def remaining(self) -> Optional[float]:
         """Return the seconds until the call times out; None if it never does. Below zero, it has."""
-        return None if self.end is None else self.clock.until(self.end)
+        end, clock = self.end, self.clock
+        if end is None:
+            return None
+        if not clock.pauses:
+            return end - time.monotonic() + clock.lost
+        # The remaining time does not shrink: sleep in slices instead of spinning.
+        left = end - clock.now()
+        return max(left, 0.05) if left > 0 else left
 
     def prepare_sleep(self) -> WakeSignal:
         """Return the wake-up that every change sets from now on."""

@@ -9,12 +9,12 @@ A transport that hands each message to the peer, as the HTTP server does, needs 
 from __future__ import annotations
 
 import threading
-from typing import Callable, ContextManager, Dict, List, Optional, Set, TypeVar
+from typing import Callable, ContextManager, Dict, Optional, Set, Tuple, TypeVar
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError, nested_call
-from .deadline import WAKE_SECONDS, Deadline, WakeSignal
+from .deadline import WAKE_SECONDS, Deadline, Sleepers, WakeSignal
 from .fair_queue import QueuedTask
-from .forks import new_event, new_lock, new_rlock, ownership
+from .forks import new_event, new_lock
 from .interfaces import Channel, Reading
 from .pending import Pending
 from .threads import Workers, start_thread, wait_for_end
@@ -29,6 +29,8 @@ _log = get_logger(__name__)
 _PAUSE_SECONDS = 0.02
 #: Seconds that a handler may run on the leader's thread before another thread leads.
 TICK_SECONDS = 0.002
+#: The key of the holder of a role.
+_HOLDER = "holder"
 #: Faults in a row after which a channel counts as broken.
 _MOST_FAULTS = 10
 
@@ -69,11 +71,11 @@ class CallerReading(Reading):
         self._receive = receive
         self._failed = failed
         self._name = name
-        #: The role: held while a thread reads. It is nested so that a thread knows whether it has it.
-        self._role = new_rlock()
-        self._reads_here = ownership(self._role)
-        #: Whether it is held; set behind its taking, and unset before its release. So it is only right about this thread.
-        self._taken = False
+        #: The role: under the one key the holder, with its thread. ``setdefault`` is one step in C, so that the role is never
+        #: taken without a holder, and that needs no lock.
+        self._role: Dict[str, Tuple[int]] = {}
+        #: Wakes :meth:`stop`, when the role is released.
+        self._released = Sleepers()
         #: The callers that wait for the role or for their response, oldest first. Each change is one step in C.
         self._waiting: Dict[Pending, None] = {}
         #: Changes with each call that is sent, and with each that begins to wait.
@@ -89,7 +91,7 @@ class CallerReading(Reading):
         self._thread = start_thread(self._run_daemon, self._name)
 
     def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
-        if self._taken and self._reads_here():
+        if self._role and self._reads_here():
             raise nested_call(self._channel.name)
         # Counted before: the daemon, which may be inside a read, leaves what follows the first message to the caller.
         if not pending.lasting:
@@ -160,21 +162,20 @@ class CallerReading(Reading):
 
     def _with_role(self, read: Callable[[T], bool], given: T) -> Optional[bool]:
         """Call *read* with the role and what is *given*, and return its result; None if another thread has the role."""
-        # An exception of a signal handler comes between two calls, and what a call returns may be lost then. So the lock's
-        # answer goes into the list inside one call, and nothing is called between the end of the block and the release.
-        held: List[bool] = []
+        role, holder = self._role, (threading.get_ident(),)
         try:
-            held += map(self._role.acquire, (False,))
-            if True not in held:
+            if role.setdefault(_HOLDER, holder) is not holder:
                 return None
-            self._taken = True
             return read(given)
         finally:
-            if True in held:
-                self._taken = False
-                self._role.release()
-                if self._waiting:
-                    self._wake_waiter()
+            # An exception of a signal handler comes between two calls, so nothing is called before the release.
+            try:
+                held = role[_HOLDER] is holder
+            except KeyError:
+                held = False
+            if held:
+                del role[_HOLDER]
+                self._wake_next()
 
     def _read_for(self, pending: Pending) -> Optional[bool]:
         """Take the role and read until *pending* needs its thread.
@@ -182,12 +183,11 @@ class CallerReading(Reading):
         :returns: False if it has timed out or reading has been stopped; None if another thread has the role.
         """
         channel, receive = self._channel, self._receive
-        held: List[bool] = []
+        role, holder = self._role, (threading.get_ident(),)
         try:  # as in _with_role(), without the price of one more call
-            held += map(self._role.acquire, (False,))
-            if True not in held:
+            if role.setdefault(_HOLDER, holder) is not holder:
                 return None
-            self._taken = pending.reads = True
+            pending.reads = True
             while pending.outcome is None and not pending.interrupted:
                 if self._stopped:
                     return False
@@ -210,15 +210,29 @@ class CallerReading(Reading):
                     channel.consume()
             return True
         finally:
-            if True in held:
-                self._taken = pending.reads = False
-                self._role.release()
-                if self._waiting:
-                    self._wake_waiter()
+            try:
+                held = role[_HOLDER] is holder
+            except KeyError:
+                held = False
+            if held:
+                pending.reads = False
+                del role[_HOLDER]
+                if self._waiting or self._stopped:
+                    self._wake_next()
+
+    def _reads_here(self) -> bool:
+        """Whether the current thread has the role; a signal handler may have interrupted it there."""
+        return self._role.get(_HOLDER) == (threading.get_ident(),)
+
+    def _wake_next(self) -> None:
+        """Wake those that wait for the role, which was released."""
+        self._wake_waiter()
+        if self._stopped:
+            self._released.notify()
 
     def _wake_waiter(self) -> None:
         """Wake one waiting caller to take the role, unless it is taken."""
-        if self._waiting and not self._taken:
+        if self._waiting and not self._role:
             for waiter in list(self._waiting)[:1]:
                 waiter.wake()
 
@@ -271,13 +285,7 @@ class CallerReading(Reading):
         for pending in list(self._waiting):
             pending.wake()
         self._channel.wake()
-        held: List[bool] = []
-        try:
-            held.extend(map(self._role.acquire, (True,), (timeout,)))
-            return True in held
-        finally:
-            if True in held:
-                self._role.release()
+        return self._reads_here() or self._released.wait_for(lambda: not self._role, timeout)
 
     def join(self, timeout: float) -> None:
         if self._thread is not None:
@@ -285,6 +293,7 @@ class CallerReading(Reading):
 
     def let_go(self) -> None:
         self._set_stopped()
+        self._role.clear()
         self._waiting.clear()
 
 

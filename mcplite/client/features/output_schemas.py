@@ -27,10 +27,13 @@ class OutputSchema:
     def __init__(self, tool: str, schema: Dict[str, Any]) -> None:
         self._tool = tool
         self._schema = schema
-        #: Whether it describes an object.
-        self.of_object = schema.get("type") == "object"
         self._ready = False
         self._validator: "Optional[Validator]" = None
+
+    @property
+    def of_object(self) -> bool:
+        """Whether it describes an object."""
+        return self._schema.get("type") == "object"
 
     def check(self, result: CallToolResult, server: str, present: bool = True) -> None:
         """Check a result against the schema; error results are not checked (TOOL-43).

@@ -197,7 +197,9 @@ class ToolCalls(TaskCalls):
         except ProtocolError as error:
             raise unreadable(error, session, "tools/call") from error
         schema = None if name is None else self._output_schemas.listed.found.get(name)
-        if result.structured_content == [] and (session.revision.object_output_only or schema is not None and schema.of_object):
+        structured = result.structured_content
+        if not structured and structured == [] and (
+                session.revision.object_output_only or schema is not None and schema.of_object):
             result.structured_content = {}  # PHP writes an empty object as an empty array
         if schema is not None:
             schema.check(result, session.name, "structuredContent" in answer)

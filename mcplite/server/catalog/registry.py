@@ -356,7 +356,9 @@ class Registry:
         """
         snapshot = self._kinds[kind].snapshot()
         found = snapshot.get(name)
-        return snapshot.get(_form(kind, name)) if found is None and kind in _BY_URI else found
+        if found is None and kind in _BY_URI:
+            found = snapshot.get(_form(kind, name))
+        return found
 
     def match(self, forms: Sequence[str]) -> Optional[Tuple[Union[TemplateEntry, ProvidedEntry], Dict[str, Any]]]:
         """Return the template that matches a URI, in any of its *forms*, with the variables' values.

@@ -304,7 +304,7 @@ def resource_contents(value: Any, uri: str, mime_type: Optional[str]) -> List[An
         return resource_contents(value.resource, uri, mime_type)
     if isinstance(value, TextContent):
         value = _with_text(value).text
-    text = string_of(value)
+    text = value if type(value) is str else string_of(value)
     if text is not None:
         return [TextResourceContents(uri=uri, text=text, mime_type=mime_type or "text/plain")]
     if isinstance(value, _MEDIA):

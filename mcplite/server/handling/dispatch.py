@@ -203,9 +203,7 @@ def _read_resource(context: RequestContext, target: Target) -> Result:
     uri = _uri(context)
     if target.entry is None:
         raise _missing(context, uri)
-    from ..functions.results import resource_result
-    from .tools import call_until_complete
-
+    _, resource_result, call_until_complete = _load_reading()
     found = target.entry
 
     def read() -> types.ReadResourceResult:
@@ -216,7 +214,8 @@ def _read_resource(context: RequestContext, target: Target) -> Result:
         value = call_until_complete(context, found.function, kwargs)
         if isinstance(value, (str, bytes)) and len(value) >= COSTLY:
             context.begin_turn(len(value))
-        return resource_result(value, uri, found.mime_type)
+        result: types.ReadResourceResult = resource_result(value, uri, found.mime_type)
+        return result
 
     try:
         result = _guarded(context, f"resource {uri[:200]!r}", read)
@@ -243,9 +242,18 @@ def _bind_arguments(context: RequestContext, function: Function, arguments: Mapp
         raise InvalidParams("; ".join(error.problems)) from error
 
 
-def _uri(context: RequestContext) -> str:
-    from ...protocol.uris import uri_problem  # for servers that have resources
+@functools.lru_cache(maxsize=None)
+def _load_reading() -> Any:
+    """Return what reads resources. The first request for one loads it; even of what is loaded an import takes a microsecond."""
+    from ...protocol.uris import uri_problem
+    from ..functions.results import resource_result
+    from .tools import call_until_complete
 
+    return uri_problem, resource_result, call_until_complete
+
+
+def _uri(context: RequestContext) -> str:
+    uri_problem, _, _ = _load_reading()
     uri, most = _text(context.params, "uri"), context.session.limits.uri
     problem = uri_problem(uri) if len(uri) <= most else f"it has more than {most} characters"
     if problem:

@@ -264,7 +264,7 @@ class CommonStream(LogBody):
             self._news = change.number if not missing else self._news
             if self._is_wanted(change):
                 params = None if change.uri is None else {"uri": self._session.session.subscribed(change.uri)}
-                events.append(self._event(jsonrpc.dump(jsonrpc.Notification(change.method, params))))
+                events.append(self._event(jsonrpc.dump_notification(change.method, params)))
         self._news = last
 
     def _all(self) -> List[ToldChange]:

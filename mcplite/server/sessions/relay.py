@@ -271,7 +271,7 @@ def _described(principal: Optional[Principal]) -> Optional[Dict[str, Any]]:
 
 def _travels(name: Any, value: Any) -> bool:
     try:
-        jsonrpc.dump(jsonrpc.Notification("claim", {name: value}))
+        jsonrpc.dump_notification("claim", {name: value})
     except (TypeError, ValueError):
         return False  # such as an object of the host
     return isinstance(name, str)
