@@ -62,12 +62,17 @@ def python_pattern(pattern: str) -> str:
 
 
 def _without_operators(found: "re.Match[str]") -> str:
-    """Return a set of Python's, or an escape, without what it warns of as a future operator of sets, such as [[ and &&."""
+    """Return a set of Python's, or an escape, without what it warns of as a future operator of sets: [[, --, &&, || or ~~."""
     whole = found.group()
     if whole.startswith("\\"):
         return whole
     begin = "[^" if whole.startswith("[^") else "["
-    return begin + re.sub(r"(\\.)|(?=[\[&|~])", lambda one: one.group(1) or "\\", whole[len(begin):], flags=re.DOTALL)
+    # Read as Python reads it, one character or range at a time: which hyphen of two makes a range depends on what precedes.
+    return begin + re.sub(r"(\\.|[^\\])(?:-(\\.|[^\\]))?", _escaped_ends, whole[len(begin):-1], flags=re.DOTALL) + "]"
+
+
+def _escaped_ends(found: "re.Match[str]") -> str:
+    return "-".join("\\" + end if end in "[&|~-" else end for end in found.groups() if end is not None)
 
 
 def problem_of(pattern: Any) -> str:

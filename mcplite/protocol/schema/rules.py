@@ -14,11 +14,7 @@ from .ecma import problem_of, python_pattern
 from .patterns import MAX_PATTERN, longest_subject
 from .references import BadURI, Outside, References, below, rebuilt
 
-__all__ = ["ForeignSchema", "check_rules", "is_draft7", "patterns_in", "target_of", "with_names"]
-
-
-class ForeignSchema(RegistrationError):
-    """A schema has an unknown dialect, or refers to something outside, so that its meaning is unknown."""
+__all__ = ["check_rules", "is_draft7", "patterns_in", "target_of", "with_names"]
 
 
 _MAX_BYTES = 256 << 10
@@ -42,8 +38,8 @@ def is_draft7(schema: Mapping[str, Any], what: str = "schema") -> bool:
         return False
     found = re.fullmatch(_DIALECT, named) if isinstance(named, str) else None
     if found is None:
-        raise ForeignSchema(f"{what}: the JSON Schema dialect {str(named)[:200]!r} is not supported;"
-                            f" use 2020-12 (or leave $schema out) or draft-07")
+        raise RegistrationError(f"{what}: the JSON Schema dialect {str(named)[:200]!r} is not supported;"
+                                f" use 2020-12 (or leave $schema out) or draft-07")
     return found.group(1) is not None
 
 
@@ -157,10 +153,10 @@ class _Rules:
         except Outside as error:
             if error.uri in (_NEWEST, _DRAFT7) and not error.fragment:
                 return  # the validator has it with it
-            raise ForeignSchema(f"{self._what}: {reference[:200]!r} refers to something outside the schema, which is"
-                                f" never fetched; put it under $defs") from None
+            raise RegistrationError(f"{self._what}: {reference[:200]!r} refers to something outside the schema, which is"
+                                    f" never fetched; put it under $defs") from None
         if not isinstance(target, (dict, bool)):
-            raise ForeignSchema(f"{self._what}: {reference[:200]!r} refers to no part of the schema")
+            raise RegistrationError(f"{self._what}: {reference[:200]!r} refers to no part of the schema")
         self._waiting.append((target, base))
 
     def _check_pattern(self, pattern: str) -> None:

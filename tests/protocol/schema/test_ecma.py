@@ -73,7 +73,9 @@ def test_a_peer_s_pattern_that_is_not_ecma_262_is_python_s():
 
 @pytest.mark.parametrize("pattern, fits, fails", [
     ("(?i)[[:alpha:]", "[", "b"), ("(?i)^[^[a]+\\Z", "bc", "b["), ("\\A[a&&b]\\Z", "&", "&&"), ("(?i)[a||b]", "|", "c"),
-    ("(?i)[a~~b]", "~", "c"), (r"(?i)\[[]a[]", "[[", "[b"), (r"(?i)[\[\\[]", "\\", "a")])
+    ("(?i)[a~~b]", "~", "c"), (r"(?i)\[[]a[]", "[[", "[b"), (r"(?i)[\[\\[]", "\\", "a"),
+    ("(?i)[+--]", ",", "x"), ("(?i)[0-9--a]", "/", "~"), (r"(?i)[\--a]", "0", ","),
+    ("(?i)[----]", "-", "a"), ("(?i)[!-a--/]", ".", "~")])
 def test_a_set_of_python_s_prints_no_warning(pattern, fits, fails, recwarn):
     expression = re.compile(python_pattern(pattern))
     assert expression.search(fits) and not expression.search(fails)

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 from ....protocol.schema.ecma import problem_of
 from ....protocol.schema.quickkeywords import is_multiple
 from ....protocol.schema.validation import Validator
-from ..jsonable import definition_json, jsonable
+from ..jsonable import definition_json, jsonable, string_of
 from ..keywords import add_keywords
 from ..members import with_metadata
 from ..nodes import Mismatch, Node, kinds_of, summary
@@ -70,8 +70,9 @@ def annotated_node(base: Any, extras: Tuple[Any, ...], name: str, compiler: Comp
     """
     found = _Found()
     for extra in extras:
-        if isinstance(extra, str):
-            found.notes["description"] = extra
+        text = string_of(extra)
+        if text is not None:
+            found.notes["description"] = text
         elif isinstance(extra, Mapping):
             found.extra.append(extra)
         else:

@@ -1,5 +1,6 @@
 """Metadata in ``Annotated``: annotated_types, Field and Meta become keywords and checks."""
 
+import collections
 import datetime
 import decimal
 import json
@@ -81,6 +82,10 @@ def test_annotated_types(annotation, schema, accepted, rejected, unconvertible):
     node = compiled(annotation)
     assert node.schema == schema
     agree(node, accepted, rejected, unconvertible)
+
+
+def test_a_lazy_translation_is_the_description():
+    assert compiled(Annotated[int, collections.UserString("How many")]).schema["description"] == "How many"
 
 
 def test_errors_name_the_argument_and_the_bound():
