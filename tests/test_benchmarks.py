@@ -13,7 +13,7 @@ import pytest
 
 from mcplite import BackendError, revisions
 
-pytestmark = pytest.mark.one_python
+pytestmark = [pytest.mark.one_python, pytest.mark.alone]
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 110

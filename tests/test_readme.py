@@ -106,7 +106,7 @@ def test_there_are_two_commands_and_continuous_integration_runs_them():
     assert len(commands()) == 2
     assert "quickstart=${commands[0]} tests=${commands[1]}" in script
     assert 'bash -c "$quickstart"' in script and script.count('"${run_tests[@]}"') == 4
-    assert 'run_tests=(.ci/rerun bash -c "$tests \\"\\$@\\"" tests)' in script
+    assert 'run_tests=(.ci/rerun bash -c "$tests --all \\"\\$@\\"" tests)' in script
 
 
 def test_the_second_command_installs_what_the_tests_need():
