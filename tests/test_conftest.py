@@ -84,6 +84,7 @@ def outcome(tmp_path_factory):
 @pytest.mark.parametrize("name, words", [
     ("test_thread", "left behind: thread left over"), ("test_descriptor", "left behind: descriptor"),
     ("test_child", "child"), ("test_wire", "our side sent what the protocol forbids")])
+@pytest.mark.slow
 def test_leftovers_and_invalid_messages_are_errors(outcome, name, words):
     if name == "test_wire" and schemas.FOLDER is None:
         pytest.skip(schemas.REASON)

@@ -81,6 +81,7 @@ def test_the_server_and_the_client_are_as_short_as_they_should_be():
     assert len(server) <= 13 and len(client) <= 8
 
 
+@pytest.mark.slow
 def test_the_client_runs():
     ran = subprocess.run([sys.executable, "-c", blocks("python")[1]], cwd=str(ROOT), stdout=subprocess.PIPE, timeout=60)
     lines = ran.stdout.decode().splitlines()
@@ -89,6 +90,7 @@ def test_the_client_runs():
     assert len(re.findall(r"'[^']+': \d+", lines[1])) == 3
 
 
+@pytest.mark.slow
 def test_the_first_command_works():
     install, run = commands()[0].rsplit(" && ", 1)
     assert install == "python3 -m venv .venv && .venv/bin/pip install -q ."
