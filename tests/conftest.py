@@ -16,6 +16,7 @@ import contextlib
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -37,6 +38,15 @@ PATIENCE = 5 if os.name == "posix" else 30
 SLOW_FOLDERS = {"browser", "chaos", "conformance", "fleet", "frameworks", "torture"}
 #: What ``pytest`` alone left out.
 LEFT_OUT = pytest.StashKey()
+
+
+def pytest_unconfigure(config):
+    if hasattr(config, "workerinput") and "coverage" in sys.modules:
+        # A worker of pytest-xdist ends without atexit, which is where coverage would write what it has measured.
+        measuring = sys.modules["coverage"].Coverage.current()
+        if measuring is not None:
+            measuring.stop()
+            measuring.save()
 
 
 def pytest_addoption(parser):

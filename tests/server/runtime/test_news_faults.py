@@ -1,8 +1,8 @@
 """What is told later is told after any one fault, and so is what comes afterwards."""
 
-import mcplite
 import pytest
 
+import mcplite
 from mcplite.errors import BackendError
 from tests.server.runtime.test_news import Listening, Shared, shop
 from tests.support.faults import every_fault, strike
