@@ -4,14 +4,18 @@ PYTHON ?= python3
 
 SECONDS ?= 60
 
-.PHONY: test cover fuzz mutants lint types map docs bench costs attacks soak chaos torture fleet vendor-check build release clean
+.PHONY: quick test cover fuzz mutants lint types map docs bench costs attacks soak chaos torture fleet vendor-check build release clean
+
+# What most changes touch, in a minute. "test" is what README and CONTRIBUTING give a time for; ARGUMENTS=--all runs every test.
+quick:
+	$(PYTHON) -m pytest -q $(addprefix tests/,types protocol rpc server/catalog server/functions server/handling net)
 
 test:
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest $(ARGUMENTS)
 
 # Child processes that are command lines are measured too.
 cover:
-	.ci/cover $(PYTHON) $(PYTHON) -m pytest
+	.ci/cover $(PYTHON) $(PYTHON) -m pytest --all
 
 # Coverage-guided fuzzing with the extra "fuzz", on Python 3.11: each target for SECONDS.
 fuzz:
@@ -59,12 +63,12 @@ soak:
 # Signals, cut networks, full disks, ambiguous requests, and 400 calls in processes of each kind, for half an hour. It needs root
 # and what tests/interop/install.sh installs; without them parts are skipped.
 chaos:
-	MCPLITE_CHAOS=whole $(PYTHON) -m pytest -s tests/chaos tests/interop/test_fronts.py tests/behaviour/test_forks.py \
+	MCPLITE_CHAOS=whole $(PYTHON) -m pytest -s --all tests/chaos tests/interop/test_fronts.py tests/behaviour/test_forks.py \
 		tests/frameworks/test_prefork.py
 
 # Each call of the system fails once, in turn; the tests fail a sample. On Linux.
 torture:
-	MCPLITE_TORTURE=whole $(PYTHON) -m pytest -s tests/torture
+	MCPLITE_TORTURE=whole $(PYTHON) -m pytest -s --all tests/torture
 
 # Four workers of gunicorn on SQLite, Redis and PostgreSQL, killed, replaced and cut off under load, for about twenty minutes.
 # Parts need root. ARGUMENTS are those of tests/fleet/__main__.py.

@@ -5,14 +5,21 @@
   tests that make it send wrong things on purpose.
 - ``no_settings``: the library's environment variables are not set.
 
+``pytest`` alone runs what is quick: ``left_out`` says which tests it leaves out, and by which rule. With ``--all``, and
+where the command line has files, tests, ``-k``, ``-m`` or ``--lf``, all that was asked for runs.
+
 A test that hangs is ended by pytest-timeout, which prints the stacks of all threads (REL-68).
 """
 
+import collections
+import contextlib
 import gc
 import os
 import signal
+import sys
 import threading
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -21,14 +28,35 @@ from hypothesis import settings
 from tests.support import wire
 from tests.support.systems import open_descriptors
 
+ROOT = Path(__file__).resolve().parent.parent
 #: Variables that are for the tests themselves.
 TEST_SETTINGS = {"MCPLITE_CHAOS", "MCPLITE_CHAOS_SEED", "MCPLITE_FLEET", "MCPLITE_INTEROP", "MCPLITE_SCHEMAS",
                  "MCPLITE_STORES", "MCPLITE_TORTURE"}
 #: Seconds for threads and children that are ending; Wine takes longer for them on a busy machine.
 PATIENCE = 5 if os.name == "posix" else 30
+#: The folders of tests that are slow as a whole: processes that are started, killed or starved of something.
+SLOW_FOLDERS = {"browser", "chaos", "conformance", "fleet", "frameworks", "torture"}
+#: What ``pytest`` alone left out.
+LEFT_OUT = pytest.StashKey()
+
+
+def pytest_unconfigure(config):
+    if hasattr(config, "workerinput") and "coverage" in sys.modules:
+        # A worker of pytest-xdist ends without atexit, which is where coverage would write what it has measured.
+        measuring = sys.modules["coverage"].Coverage.current()
+        if measuring is not None:
+            measuring.stop()
+            measuring.save()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--all", action="store_true", help="run every test: slow ones, and all rows of each matrix")
 
 
 def pytest_configure(config):
+    named = config.option.keyword or config.option.markexpr or config.getoption("lf", False)
+    if named or not all(os.path.isdir(name) for name in config.args):
+        config.option.all = True  # xdist passes the options on to its workers
     config.addinivalue_line("markers", "bad_wire: makes our side send what the schemas forbid, on purpose")
     # No limits in wall-clock time: the machine may be busy.
     settings.register_profile("patient", deadline=None, max_examples=50)
@@ -43,10 +71,88 @@ def pytest_make_parametrize_id(config, val):
     return repr(val[:60])[1:-1] + "..." if isinstance(val, (str, bytes)) and len(val) > 1000 else None
 
 
+def pytest_itemcollected(item):
+    if SLOW_FOLDERS.intersection(item.path.parts[-3:-1]):
+        item.add_marker("slow")
+
+
+def _matrix_row(item):
+    """Return a test's values for the fixtures that outlive it, as servers of each transport do; () if it has none."""
+    fixtures = item._fixtureinfo.name2fixturedefs
+    return tuple((name, repr(value)) for name, value in (item.callspec.params if hasattr(item, "callspec") else {}).items()
+                 if name in fixtures and fixtures[name][-1].scope != "function")
+
+
+def left_out(items):
+    """Return the tests that ``pytest`` alone leaves out, by rule.
+
+    - ``interop``, ``slow``: they have this mark.
+    - ``rows``: of a test that runs over a matrix one row runs. The next test takes one whose values ran least so far: so
+      each transport and each revision occurs.
+    """
+    rules = {"interop": [], "slow": [], "rows": []}
+    tests = {}
+    for item in items:
+        mark = next((name for name in ("interop", "slow") if item.get_closest_marker(name)), None)
+        if mark:
+            rules[mark].append(item)
+        elif _matrix_row(item):
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    ran = collections.Counter()
+    for rows in tests.values():
+        values = {id(item): _matrix_row(item) for item in rows}
+        chosen = min(rows, key=lambda item: sorted((ran[value] for value in values[id(item)]), reverse=True))
+        ran.update(values[id(chosen)])
+        # A test may have other parameters beside those of the matrix: they all run on its row.
+        rules["rows"] += [item for item in rows if values[id(item)] != values[id(chosen)]]
+    return rules
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    if config.option.all:
+        return
+    rules = left_out(items)
+    config.hook.pytest_deselected(items=[item for left in rules.values() for item in left])
+    config.stash[LEFT_OUT] = ", ".join(f"{len(left)} by the rule {rule}" for rule, left in rules.items() if left)
+    left = {id(item) for left in rules.values() for item in left}
+    items[:] = [item for item in items if id(item) not in left]
+
+
+def pytest_report_collectionfinish(config):
+    left = config.stash.get(LEFT_OUT, "")
+    return f"left out: {left}; --all runs them" if left else []
+
+
 def pytest_collection_finish(session):
     # The collected tests live to the end; garbage collection need not look at them again.
     gc.collect()
     gc.freeze()
+
+
+@contextlib.contextmanager
+def _turn(alone):
+    """Hold a worker of pytest-xdist back while a test of another one runs that has to be alone.
+
+    :param alone: whether the test has to run while no other does.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ or os.name != "posix":
+        yield
+        return
+    import fcntl
+
+    with open(ROOT / "setup.cfg") as queue, open(ROOT / "README.rst") as place:
+        fcntl.flock(queue, fcntl.LOCK_EX)  # no test overtakes one that waits to be alone
+        fcntl.flock(place, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(queue, fcntl.LOCK_UN)
+        yield
+        fcntl.flock(place, fcntl.LOCK_UN)  # a forked child may still have it open
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    with _turn(item.get_closest_marker("alone") is not None):  # outside of the test's time limit
+        yield
 
 
 def _children():

@@ -35,6 +35,7 @@ def attacks(monkeypatch):
     ("large_calls", 0.5), ("streams", 1.1), ("resets", 0.3), ("tiny_chunks", 0.5), ("questions", 1.0), ("tasks", 1.0),
     ("handlers", 1.0), ("unread_files", 1.0), ("costly_calls", 1.0), ("together", 0.5),
 ])
+@pytest.mark.slow
 def test_another_client_is_answered_during_an_attack(attacks, name, share):
     found = attacks.measure(name, share=share, hold=0.5)
     assert found.failed == 0 and found.tried > 0 and found.back is not None, found
@@ -47,6 +48,7 @@ def test_another_client_is_answered_during_an_attack(attacks, name, share):
 
 
 @pytest.mark.parametrize("name", ["sessions", "idle_connections", "streams"])
+@pytest.mark.slow
 def test_another_client_behind_the_same_proxy_is_answered_too(attacks, name):
     found = attacks.measure(name, source="127.0.0.1", share=1.1, hold=0.5)
     assert found.failed < found.tried / 2 and found.back is not None, found

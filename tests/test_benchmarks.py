@@ -13,7 +13,7 @@ import pytest
 
 from mcplite import BackendError, revisions
 
-pytestmark = pytest.mark.one_python
+pytestmark = [pytest.mark.one_python, pytest.mark.alone]
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 110
@@ -34,6 +34,7 @@ def run(*arguments):
 
 
 @pytest.mark.timeout(2 * SECONDS + 20)
+@pytest.mark.slow
 def test_every_workload_runs():
     # In two runs, since one would take long on a busy machine.
     main, shared = import_module("benchmarks.__main__"), import_module("benchmarks.shared").SHARED_WORKLOADS
@@ -64,6 +65,7 @@ def test_every_workload_runs():
 
 
 @pytest.mark.parametrize("backend, loss", [("memory:", "0.3"), ("sqlite:///{}/fleet.db", "0")])
+@pytest.mark.slow
 def test_a_simulated_fleet_loses_nothing(tmp_path, backend, loss):
     url = backend.format(tmp_path)
     ran = subprocess.run([sys.executable, "-m", "benchmarks.fleet", "--workers", "3", "--clients", "6", "--seconds", "0.5",

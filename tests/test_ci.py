@@ -82,6 +82,7 @@ def beginning(lines, *words):
 
 
 @pytest.mark.parametrize("columns", [200, 40])
+@pytest.mark.slow
 def test_a_flaky_test_rejects_nothing_and_is_reported(rerun, columns):
     status, lines, ran = rerun(_FLAKY, _TEARDOWN, columns=columns)
     assert status == 0 and ran == ["good", "flaky", "fixture", "flaky", "fixture"]
@@ -102,6 +103,7 @@ def test_what_fails_twice_is_a_failure(rerun):
     assert line.startswith("FAILED test_some.py::test_bad - AssertionError")
 
 
+@pytest.mark.slow
 def test_more_failures_are_not_repeated(rerun):
     status, lines, ran = rerun(_MANY)
     assert status == 1 and ran == ["good", "0", "1", "2", "3"]
@@ -115,12 +117,14 @@ def test_tests_that_pass_run_once(rerun):
 
 @pytest.mark.parametrize("more, expected", [
     ("import no_such_module\n", 2), ("\ndef test_end():\n    __import__('os')._exit(1)\n", 1)])
+@pytest.mark.slow
 def test_tests_that_did_not_get_to_their_end_are_not_repeated(rerun, more, expected):
     rerun(_BAD)  # leaves a note of what has failed, which is not this run's
     status, lines, ran = rerun(more)
     assert status == expected and ran.count("good") <= 2 and not beginning(lines, "FLAKY")
 
 
+@pytest.mark.slow
 def test_a_process_that_is_left_behind_is_not_waited_for(rerun):
     script = "import subprocess, sys; print('first', flush=True); subprocess.Popen(['sleep', '30']); sys.exit(3)"
     status, lines, _ = rerun(command=(sys.executable, "-c", script))

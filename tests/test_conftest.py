@@ -1,5 +1,7 @@
 """The checks of ``conftest.py`` work: each of these tests leaves something behind or sends a wrong message."""
 
+import collections
+import json
 import os
 import subprocess
 import sys
@@ -82,6 +84,7 @@ def outcome(tmp_path_factory):
 @pytest.mark.parametrize("name, words", [
     ("test_thread", "left behind: thread left over"), ("test_descriptor", "left behind: descriptor"),
     ("test_child", "child"), ("test_wire", "our side sent what the protocol forbids")])
+@pytest.mark.slow
 def test_leftovers_and_invalid_messages_are_errors(outcome, name, words):
     if name == "test_wire" and schemas.FOLDER is None:
         pytest.skip(schemas.REASON)
@@ -113,3 +116,67 @@ def test_a_child_whose_command_line_cannot_be_read_counts(monkeypatch):
     monkeypatch.delattr(os, "waitid", raising=False)  # it knows of no such child
     monkeypatch.setattr(psutil, "Process", Own)
     assert conftest._children() == {7: "ending"}
+
+
+_COLLECTING = """
+import json, sys
+import pytest
+
+class Noting:
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items):
+        from tests import conftest
+
+        noted = {"all": [item.nodeid for item in items]}
+        noted.update((rule, [item.nodeid for item in left]) for rule, left in conftest.left_out(items).items())
+        yield
+        noted["run"] = [item.nodeid for item in items]
+        with open(sys.argv[1], "w") as file:
+            json.dump(noted, file)
+
+sys.exit(pytest.main(["-q", "--collect-only", "-p", "no:cacheprovider", *sys.argv[2:]], plugins=[Noting()]))
+"""
+
+
+def collected(folder, *arguments):
+    """Return what pytest collects: all tests, those that each rule leaves out, and those that would run."""
+    environment = {**os.environ, "PYTEST_ADDOPTS": "", "PYTHONPATH": str(HERE.parent)}
+    ran = subprocess.run([sys.executable, "-c", _COLLECTING, str(folder / "noted"), *arguments], cwd=HERE.parent, timeout=400,
+                         env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
+    assert ran.returncode == 0, ran.stdout[-2000:]
+    return json.loads((folder / "noted").read_text()), ran.stdout
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("place", [
+    "tests/behaviour", pytest.param("tests", marks=[pytest.mark.slow, pytest.mark.one_python])])
+def test_nothing_is_lost_between_the_quick_tests_and_all(tmp_path, place):
+    quick, said = collected(tmp_path, place)
+    everything, _ = collected(tmp_path, "--all", place)
+    assert sorted(everything["run"]) == sorted(everything["all"]) == sorted(quick["all"])
+    left = {rule: tests for rule, tests in quick.items() if rule not in ("all", "run")}
+    assert collections.Counter(quick["all"]) == collections.Counter(sum(left.values(), quick["run"]))
+    assert all(f"{len(tests)} by the rule {rule}" in said for rule, tests in left.items() if tests)
+    # A row is left out for another row of that test only.
+    assert {test.partition("[")[0] for test in left["rows"]} <= {test.partition("[")[0] for test in quick["run"]}
+
+
+def test_each_transport_and_each_revision_is_among_the_quick_tests(tmp_path):
+    quick, _ = collected(tmp_path, "tests/behaviour")
+
+    def values(tests):
+        behaviour = [test for test in tests if "/test_behaviour.py" in test and "[" in test]
+        names = [test.partition("[")[2].rstrip("]") for test in behaviour]
+        return {name.rpartition("-20")[0] for name in names}, {name[-10:] for name in names}
+
+    (every_host, every_revision), (hosts, revisions) = values(quick["all"]), values(quick["run"])
+    assert revisions == every_revision and len(revisions) == 5
+    assert hosts == every_host - {"fleet-redis", "fleet-postgres"} and "stdio" in hosts
+
+
+@pytest.mark.parametrize("arguments", [["tests/behaviour/test_behaviour.py"], ["tests/behaviour", "-k", "test_errors"],
+                                       ["tests/behaviour", "-m", "not slow"]])
+def test_what_the_command_line_names_runs_whole(tmp_path, arguments):
+    noted, said = collected(tmp_path, *arguments)
+    assert "left out" not in said and noted["rows"]
+    assert set(noted["rows"]).intersection(noted["run"])

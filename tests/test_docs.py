@@ -138,6 +138,7 @@ def add_note(text: str) -> str:
 
 @pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize("page", [page for page in PAGES if page.stem != NOTEBOOK], ids=lambda page: page.stem)
+@pytest.mark.slow
 def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
     for library in NEEDS.get(page.stem, ()):
         pytest.importorskip(library)
@@ -161,6 +162,7 @@ def run(page, names, monkeypatch):
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.stem not in PROGRAMS and files(page.read_text("utf-8"))],
                          ids=lambda page: page.stem)
+@pytest.mark.slow
 def test_the_files_of_a_page_pass_their_tests(page, tmp_path):
     for name, code in files(page.read_text("utf-8")).items():
         (tmp_path / name).write_text(code, "utf-8")
@@ -172,6 +174,7 @@ def test_the_files_of_a_page_pass_their_tests(page, tmp_path):
     assert ran.returncode == 0 and int(re.search(r"(\d+) passed", output).group(1)) >= tests, output
 
 
+@pytest.mark.slow
 def test_the_cells_of_the_page_about_notebooks_run_in_a_kernel():
     pytest.importorskip("ipykernel", reason="ipykernel is in the extra stack")
     cells = [code for _, code, _ in blocks((DOCS / f"{NOTEBOOK}.rst").read_text("utf-8"))]
@@ -303,6 +306,7 @@ def test_the_table_of_costs_is_computed_from_the_limits():
     assert sum(cost.bytes for cost in module["costs"](mcplite.Limits())) <= 256 << 20
 
 
+@pytest.mark.slow
 def test_the_table_of_round_trips_is_counted(monkeypatch):
     monkeypatch.syspath_prepend(str(DOCS.parent))
     round_trips = import_module("benchmarks.round_trips")

@@ -83,6 +83,7 @@ def test_hello_counts_words(tmp_path):
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.slow
 def test_report_is_a_task_that_asks(revision):
     asked = []
 
@@ -98,6 +99,7 @@ def test_report_is_a_task_that_asks(revision):
         assert asked == ["The sum is 822. Publish it?"]
 
 
+@pytest.mark.slow
 def test_report_is_read_at_another_process(tmp_path):
     variables = {"MCPLITE_BACKEND": f"sqlite:///{tmp_path / 'store.db'}",
                  "MCPLITE_STATE_KEYS": "a key of thirty-two bytes or more!"}
@@ -109,6 +111,7 @@ def test_report_is_read_at_another_process(tmp_path):
             assert client.task(id).result(SECONDS).text == "2024: 534"
 
 
+@pytest.mark.slow
 def test_hub_offers_two_servers(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("tea tea coffee", encoding="utf-8")
@@ -118,6 +121,7 @@ def test_hub_offers_two_servers(tmp_path):
         assert client.call_tool("text_top_words", {"path": str(text), "count": 1}).data == {"tea": 2}
 
 
+@pytest.mark.slow
 def test_weather_forecasts_and_alerts(service):
     service.answers = {
         "/points/38.5,-121.5": {"properties": {"forecast": f"{service.url}/forecast"}},
@@ -138,6 +142,7 @@ def test_weather_forecasts_and_alerts(service):
         assert down.is_error and down.text.startswith("The weather service did not answer: 503")
 
 
+@pytest.mark.slow
 def test_chat_lets_a_model_use_tools(service, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("tea tea coffee", encoding="utf-8")
@@ -163,6 +168,7 @@ def test_chat_lets_a_model_use_tools(service, tmp_path):
     assert seen[0]["tools"][0]["input_schema"]["required"] == ["path"]
 
 
+@pytest.mark.slow
 def test_chat_keeps_images(service, tmp_path):
     seen = []
 
@@ -225,6 +231,7 @@ def test_book_asks_the_user_and_the_model():
     assert asked == ["A table for 4 is free. Book it?", "Cancel every booking?"]
 
 
+@pytest.mark.slow
 def test_book_accepts_a_refusal():
     with connect("book.py", elicitation_handler=lambda request: mcplite.decline()) as client:
         assert client.call_tool("book_table", {"guests": 2}).text == "Nothing was booked."
@@ -259,6 +266,7 @@ def test_a_page_and_tools_share_a_guest_book():
         ("add_note", {"text": "tea"}, "see http://127.0.0.1:"), ("delete_notes", {}, "1 deleted")]),
     ("django_site.py", "django_site:application", "1 users", [
         ("add_user", {"name": "ada"}, "ada is number 1"), ("count_users", {}, "1")])])
+@pytest.mark.slow
 def test_the_tools_of_a_site_know_what_its_pages_know(name, module, page, calls, tmp_path):
     command = [sys.executable, "-m", "waitress", "--listen=127.0.0.1:PORT", "--threads=8", module]
     with serving(command, tmp_path, PYTHONPATH=os.pathsep.join([str(ROOT), str(EXAMPLES)])) as url:
@@ -268,12 +276,14 @@ def test_the_tools_of_a_site_know_what_its_pages_know(name, module, page, calls,
                 assert number or requests.get(url).text == page
 
 
+@pytest.mark.slow
 def test_the_django_site_serves_on_stdio(tmp_path):
     program = [sys.executable, str(EXAMPLES / "django_site.py"), "mcp"]
     with mcplite.connect(program, env={"PYTHONPATH": str(ROOT)}, cwd=str(tmp_path), timeout=SECONDS) as client:
         assert client.call_tool("count_users").text == "0"
 
 
+@pytest.mark.slow
 def test_the_flask_site_is_a_program(tmp_path):
     with serving([sys.executable, str(EXAMPLES / "flask_site.py"), "PORT"], tmp_path) as url:
         with mcplite.connect(url + "mcp", timeout=SECONDS) as client:
@@ -329,6 +339,7 @@ def answers(sure):
 
 
 @pytest.mark.parametrize("revision", [revision.name for revision in revisions.REVISIONS])
+@pytest.mark.slow
 def test_trip_asks_twice_and_holds_once_or_names_the_missing_capability(trip, revision):
     name, connect_to = trip
     user, asked = answers(sure=True)
@@ -345,6 +356,7 @@ def test_trip_asks_twice_and_holds_once_or_names_the_missing_capability(trip, re
         assert asked == [] and counted == {"held": [], "booked": []}
 
 
+@pytest.mark.slow
 def test_trip_accepts_a_refusal_of_either_question(trip):
     connect_to = trip[1]
     newest = revisions.NEWEST.name

@@ -48,6 +48,7 @@ def test_words_are_found(text, count):
     assert len(UNCLEAR.findall(text)) == count
 
 
+@pytest.mark.slow
 def test_a_class_name_means_one_class():
     places = collections.defaultdict(list)
     for path in PACKAGE.rglob("*.py"):

@@ -178,6 +178,7 @@ def test_describe_a_server(run, target):
     assert f"\n  example: python -m mcplite read {shlex.quote(target)} city://name\n" in out
 
 
+@pytest.mark.slow
 def test_the_example_of_a_description_runs(run, target):
     out = run("describe", target, "add")[1]
     assert out == (
@@ -193,6 +194,7 @@ def test_describe_as_json(run, target):
     assert found["examples"] == {"resources": {"note://today": pasted(["read", target], "note://today")}}
 
 
+@pytest.mark.slow
 def test_instructions_are_listed_and_described(run, tmp_path):
     (tmp_path / "wise.py").write_text("import mcplite\nmcp = mcplite.Server('wise', instructions='Ask\\n  twice.')\n")
     path = str(tmp_path / "wise.py")
@@ -201,6 +203,7 @@ def test_instructions_are_listed_and_described(run, tmp_path):
     assert out.endswith("\n  instructions:\n    Ask\n    twice.\n\nthe server offers no tools, resources or prompts\n")
 
 
+@pytest.mark.slow
 def test_2_describe_names_what_is_similar(run, target):
     assert run("describe", target, "piture") == (
         2, "", "the server has no tool, prompt, resource or template 'piture'; did you mean 'picture'?\n")
@@ -225,10 +228,12 @@ def test_any_schema_has_a_label():
 @pytest.mark.parametrize("words, printed", [
     (["add", "a=2"], "3\n"), (["add", "a=2", "b:=5"], "7\n"), (["say", "text=7"], "7\n"),
     (["say", "text=\x1b[31mred"], "\\x1b[31mred\n"), (["picture"], "[image, image/png, 5 bytes; --output FILE saves it]\n")])
+@pytest.mark.slow
 def test_call_prints_the_content(run, target, words, printed):
     assert run("call", target, *words) == (0, printed, "")
 
 
+@pytest.mark.slow
 def test_call_prints_rows_as_a_table(run, tmp_path):
     (tmp_path / "rows.py").write_text(
         "from typing import Dict, List\nimport mcplite\nmcp = mcplite.Server('rows')\n@mcp.tool()\n"
@@ -250,6 +255,7 @@ def test_options_may_stand_between_the_words(run, target):
     assert (status, json.loads(out)["structuredContent"]) == (0, {"result": 4})
 
 
+@pytest.mark.slow
 def test_arguments_from_a_file_and_from_stdin(run, target, tmp_path, monkeypatch):
     (tmp_path / "text").write_text("from a file")
     assert run("call", target, "say", f"text=@{tmp_path / 'text'}")[1] == "from a file\n"
@@ -260,18 +266,21 @@ def test_arguments_from_a_file_and_from_stdin(run, target, tmp_path, monkeypatch
 @pytest.mark.parametrize("words, saved", [
     (["call", "picture"], b"\x89PNG\x00"), (["call", "say", "text=a\x1b"], b"a\x1b"),
     (["read", "note://icon"], b"\x89PNG"), (["read", "note://today"], b"rain\x1b")])
+@pytest.mark.slow
 def test_output_saves_the_result_and_prints_nothing(run, target, tmp_path, words, saved):
     path = tmp_path / "saved"
     assert run(words[0], target, *words[1:], "--output", str(path)) == (0, "", "")
     assert path.read_bytes() == saved
 
 
+@pytest.mark.slow
 def test_output_is_for_results_and_not_for_errors(run, target, tmp_path):
     path = tmp_path / "saved"
     assert run("call", target, "fail", "--output", str(path)) == (1, "", "it went\\x07 wrong\n")
     assert not path.exists()
 
 
+@pytest.mark.slow
 def test_output_that_cannot_be_written_or_has_nothing_to_save(run, target, tmp_path, monkeypatch):
     status, _, err = run("call", target, "add", "a=1", "--output", str(tmp_path / "no" / "folder"))
     assert (status, err) == (2, f"--output: cannot write {tmp_path / 'no' / 'folder'}: No such file or directory\n")
@@ -280,6 +289,7 @@ def test_output_that_cannot_be_written_or_has_nothing_to_save(run, target, tmp_p
         2, "", "--output: the result has no content to save\n")
 
 
+@pytest.mark.slow
 def test_read(run, target):
     assert run("read", target, "city://Rome") == (0, "about Rome\n", "")
     assert run("read", target, "note://today")[1] == "rain\\x1b\n"
@@ -287,11 +297,13 @@ def test_read(run, target):
     assert json.loads(run("read", "--json", target, "note://today")[1])["contents"][0]["text"] == "rain\x1b"
 
 
+@pytest.mark.slow
 def test_prompt(run, target):
     assert run("prompt", target, "travel", "city=Rome", "days:=5") == (0, "user:\n5 days in Rome\n", "")
     assert json.loads(run("prompt", "--json", target, "travel", "city=Rome")[1])["description"] == "Plan a journey."
 
 
+@pytest.mark.slow
 def test_complete(run, target):
     assert run("complete", target, "city://{name}", "name", "R") == (0, "Rome\nRiga\n", "")
     assert run("complete", target, "city://{name}", "name")[1] == "Rome\nRiga\n"
@@ -299,12 +311,14 @@ def test_complete(run, target):
     assert json.loads(run("complete", target, "city://{name}", "name", "Ro", "--json")[1])["completion"]["values"] == ["Rome"]
 
 
+@pytest.mark.slow
 def test_ping(run, target):
     assert run("ping", target) == (0, f"wea\\x1bther 2.0 answers (protocol {NEWEST.name})\n", "")
     answer = json.loads(run("ping", "--json", "--revision", JUNE_2025.name, target)[1])
     assert (answer["server"]["name"], answer["protocolVersion"]) == ("wea\x1bther", JUNE_2025.name)
 
 
+@pytest.mark.slow
 def test_request_sends_any_method_and_prints_the_result(run, target):
     status, out, err = run("request", target, "tools/call", "name=add", 'arguments:={"a": 2, "b": 3}')
     assert (status, err, json.loads(out)["structuredContent"]) == (0, "", {"result": 5})
@@ -317,6 +331,7 @@ def test_request_sends_any_method_and_prints_the_result(run, target):
 # --- options -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_env_and_cwd_are_the_servers(run, target, tmp_path):
     folder = tmp_path / "elsewhere"
     folder.mkdir()
@@ -345,6 +360,7 @@ def test_with_json_an_error_is_one_line_of_json(run, target, words, status, erro
     assert told["status"] == status and told["message"] and {**told, **error} == told
 
 
+@pytest.mark.slow
 def test_a_server_of_a_configuration_as_the_target(run, config, target):
     path = config(weather=entry(target), other=entry("nothing.py"))
     assert run("call", f"{path}:weather", "add", "a=1") == (0, "2\n", "")
@@ -361,6 +377,7 @@ def test_a_configuration_with_one_server_as_the_target(run, config, target):
     assert run("call", config(weather=entry(target)), "add", "a=1") == (0, "2\n", "")
 
 
+@pytest.mark.slow
 def test_an_overview_of_all_servers(run, config, target):
     path = config(first=entry(target), bad={}, gone={"command": "no-such-program"}, off=entry(target, disabled=True),
                   last=entry(target))
@@ -377,6 +394,7 @@ def test_an_overview_of_all_servers(run, config, target):
     assert servers["bad"]["error"]["status"] == 2 and servers["gone"]["error"]["type"] == "TransportError"
 
 
+@pytest.mark.slow
 def test_an_overview_of_servers_that_all_answer(run, config, target):
     status, out, err = run("list", config(a=entry(target), b=entry(target)))
     assert (status, err) == (0, "")
@@ -395,6 +413,7 @@ def test_roots(run, target, tmp_path):
     assert json.loads(out)["structuredContent"]["result"] == [tmp_path.as_uri(), (tmp_path / "two").as_uri()]
 
 
+@pytest.mark.slow
 def test_log_level_shows_the_servers_messages_on_stderr(run, target):
     status, out, err = run("call", "--log-level", "warning", target, "log")
     assert (status, out) == (0, "logged\n")
@@ -403,6 +422,7 @@ def test_log_level_shows_the_servers_messages_on_stderr(run, target):
 
 
 @pytest.mark.parametrize("words, last", [(["call", "TARGET", "log"], "logged"), (["call", "TARGET", "log", "--json"], "}")])
+@pytest.mark.slow
 def test_log_messages_come_before_the_result_they_belong_to(target, words, last):
     ran = process(*[target if word == "TARGET" else word for word in words], "--log-level", "warning",
                   stderr=subprocess.STDOUT, env={**ENVIRONMENT, "PYTHONUNBUFFERED": "1"})
@@ -410,6 +430,7 @@ def test_log_messages_come_before_the_result_they_belong_to(target, words, last)
     assert lines[1] == "error server: plain" and lines[-1] == last
 
 
+@pytest.mark.slow
 def test_the_servers_stderr_comes_before_the_result_with_debug(target):
     ran = process("call", target, "broken", "--debug", stderr=subprocess.STDOUT, env={**ENVIRONMENT, "PYTHONUNBUFFERED": "1"})
     lines = ran.stdout.decode().splitlines()
@@ -417,6 +438,7 @@ def test_the_servers_stderr_comes_before_the_result_with_debug(target):
     assert "--debug" not in ran.stdout.decode()
 
 
+@pytest.mark.slow
 def test_a_logged_traceback_is_mentioned_where_debug_shows_one(run, target):
     status, out, err = run("call", target, "broken")
     assert (status, out) == (1, "")
@@ -448,6 +470,7 @@ def test_questions_are_declined_without_a_terminal(run, target, monkeypatch):
         0, "decline\n", "wea\\x1bther asks: Go on?\n(declined: there is no terminal to ask on)\n")
 
 
+@pytest.mark.slow
 def test_debug_shows_messages_the_servers_stderr_and_tracebacks(target):
     ran = process("call", "--debug", target, "end")
     err = ran.stderr.decode().replace(os.linesep, "\n")
@@ -469,6 +492,7 @@ def entry(target, **more):
             "env": {"PYTHONPATH": str(PACKAGE.parent), "COLOR": "red"}, **more}
 
 
+@pytest.mark.slow
 def test_a_server_of_a_configuration(run, config, target, tmp_path):
     one = config(weather=entry(target, cwd=str(tmp_path)))
     assert run("call", "--config", one, "where") == (0, f"{tmp_path} red\n", "")
@@ -527,6 +551,7 @@ def test_an_ambiguous_configuration(run, config, servers, options, problem):
     (["ping", "a.py", "--timeout", "0"], "--timeout must be positive"),
     (["ping", "a.py", "--revision", "1999-01-01"], "1999-01-01"),
 ])
+@pytest.mark.slow
 def test_2_wrong_usage(run, tmp_path, monkeypatch, words, problem):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("COLOR", raising=False)
@@ -549,6 +574,7 @@ def test_2_an_argument_of_the_wrong_type(run, target):
     assert run("call", target, "add", "a=two") == (2, "", "a must be of the type integer, not 'two'\n")
 
 
+@pytest.mark.slow
 def test_1_the_tool_reported_an_error(run, target):
     assert run("call", target, "fail") == (1, "", "it went\\x07 wrong\n")
     status, out, _ = run("call", target, "fail", "--json")
@@ -556,6 +582,7 @@ def test_1_the_tool_reported_an_error(run, target):
 
 
 @pytest.mark.parametrize("words", [["call", "nothing"], ["read", "note://nothing"], ["prompt", "nothing"]])
+@pytest.mark.slow
 def test_3_the_server_answered_with_an_error(run, target, words):
     status, out, err = run(words[0], target, *words[1:])
     assert (status, out) == (3, "")
@@ -605,6 +632,7 @@ def test_130_interrupted_in_this_process(monkeypatch, capsys):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGINT can be sent to one process on POSIX only")
+@pytest.mark.slow
 def test_130_interrupted(target):
     child = subprocess.Popen([sys.executable, "-m", "mcplite", "call", "--log-level", "info", target, "hang"],
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT)
@@ -624,6 +652,7 @@ def test_130_interrupted(target):
 
 
 @pytest.mark.parametrize("count", [10, 200_000])
+@pytest.mark.slow
 def test_a_closed_stdout_is_not_an_error(target, count):
     read, write = os.pipe()
     os.close(read)
@@ -637,6 +666,7 @@ def test_a_closed_stdout_is_not_an_error(target, count):
 @posix_only
 @pytest.mark.parametrize("streams, status", [
     (">&-", 6), (">&- 2>&-", 6), (">/dev/full", 6), ("2>&-", 0), ("<&-", 0), ("<&- 2>&-", 0), ("2>/dev/full", 0)])
+@pytest.mark.slow
 def test_streams_that_are_closed_or_full_are_no_traceback(target, streams, status):
     if "/dev/full" in streams and not os.path.exists("/dev/full"):
         pytest.skip("this system has no device that is always full")
@@ -647,12 +677,14 @@ def test_streams_that_are_closed_or_full_are_no_traceback(target, streams, statu
 
 
 @posix_only
+@pytest.mark.slow
 def test_an_error_where_stderr_is_closed_has_its_status_and_stays_out_of_stdout(target):
     ran = subprocess.run(["sh", "-c", '"$0" -m mcplite call "$1" nothing 2>&-', sys.executable, target],
                          stdout=subprocess.PIPE, env=ENVIRONMENT, timeout=60)
     assert (ran.returncode, ran.stdout) == (3, b"")
 
 
+@pytest.mark.slow
 def test_output_in_an_encoding_that_lacks_letters(target):
     ran = process("call", target, "say", "text=città 🌍", env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"})
     assert (ran.returncode, ran.stdout.decode().strip(), ran.stderr) == (0, "citt\\xe0 \\U0001f30d", b"")
@@ -683,6 +715,7 @@ def test_wrong_usage_says_what_was_meant(words, text):
     (["token", "--help"], "python -m mcplite token https://example.com/mcp --header | curl -H @-"),
     (["--version"], f"mcplite {mcplite.__version__}\n"),
 ])
+@pytest.mark.slow
 def test_help_teaches(words, taught):
     ran = process(*words)
     assert ran.returncode == 0

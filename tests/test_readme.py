@@ -81,6 +81,7 @@ def test_the_server_and_the_client_are_as_short_as_they_should_be():
     assert len(server) <= 13 and len(client) <= 8
 
 
+@pytest.mark.slow
 def test_the_client_runs():
     ran = subprocess.run([sys.executable, "-c", blocks("python")[1]], cwd=str(ROOT), stdout=subprocess.PIPE, timeout=60)
     lines = ran.stdout.decode().splitlines()
@@ -89,6 +90,7 @@ def test_the_client_runs():
     assert len(re.findall(r"'[^']+': \d+", lines[1])) == 3
 
 
+@pytest.mark.slow
 def test_the_first_command_works():
     install, run = commands()[0].rsplit(" && ", 1)
     assert install == "python3 -m venv .venv && .venv/bin/pip install -q ."
@@ -106,7 +108,7 @@ def test_there_are_two_commands_and_continuous_integration_runs_them():
     assert len(commands()) == 2
     assert "quickstart=${commands[0]} tests=${commands[1]}" in script
     assert 'bash -c "$quickstart"' in script and script.count('"${run_tests[@]}"') == 4
-    assert 'run_tests=(.ci/rerun bash -c "$tests \\"\\$@\\"" tests)' in script
+    assert 'run_tests=(.ci/rerun bash -c "$tests --all \\"\\$@\\"" tests)' in script
 
 
 def test_the_second_command_installs_what_the_tests_need():

@@ -50,6 +50,7 @@ def test_every_module_that_is_a_page_of_its_own_is_there():
 
 
 @pytest.mark.parametrize("name", mcplite.__all__)
+@pytest.mark.slow
 def test_each_name_of_the_front_door_is_in_the_reference(name):
     modules = {module.__name__.rpartition(".")[2] for module in WHOLE.values()}
     assert f"mcplite.{name}" in documented() or name in errors.__all__ or name in modules
@@ -61,6 +62,7 @@ def test_a_name_is_documented_once():
 
 @pytest.mark.parametrize("path", sorted(set(documented()) | {f"mcplite.{name}" for name in mcplite.__all__}
                                         | {f"{path}.{name}" for path, module in WHOLE.items() for name in module.__all__}))
+@pytest.mark.slow
 def test_each_name_has_a_docstring(path):
     value, name = resolved(path), path.rpartition(".")[2]
     if name in VALUES or isinstance(value, (int, str, tuple, revisions.Revision)):

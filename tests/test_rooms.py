@@ -213,6 +213,7 @@ def module(request):
     return read(request.param)
 
 
+@pytest.mark.slow
 def test_the_docstring_says_in_one_line_what_the_module_is_for(module):
     _, _, _, tree = module
     first, _, rest = (ast.get_docstring(tree) or "").partition("\n")
@@ -356,6 +357,7 @@ def dangers(tree):
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.slow
 def test_no_code_of_ours_runs_strings(path):
     assert list(dangers(ast.parse(path.read_text("utf-8")))) == []
 

@@ -87,6 +87,7 @@ def test_the_error_for_a_wrong_keyword_names_the_public_function(expression):
     assert f"{called}() got an unexpected keyword argument 'no_such_keyword'" in str(raised.value)
 
 
+@pytest.mark.slow
 def test_mypy_reports_a_typo_in_each_keyword_of_each_public_function(tmp_path):
     pytest.importorskip("mypy")
     assert len(TYPOS) >= AT_LEAST

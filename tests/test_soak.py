@@ -27,6 +27,7 @@ def checkout_on_the_path(monkeypatch):
 
 
 @posix_only
+@pytest.mark.slow
 def test_every_job_runs_and_nothing_is_left(tmp_path):
     report = tmp_path / "report.json"
     command = [sys.executable, "-m", "benchmarks.soak", "--minutes", "0.15", "--leaks", "--report", str(report)]

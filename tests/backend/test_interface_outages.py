@@ -58,6 +58,7 @@ class Waiting:
         return self._found
 
 
+@pytest.mark.slow
 def test_a_restart_with_its_data(server, backend, caplog):
     backend.put("outage/a", b"kept", 600)
     assert backend.append("outage/log", b"1", 600, 10) == 1
@@ -76,6 +77,7 @@ def test_a_restart_with_its_data(server, backend, caplog):
     assert len(warnings) <= 1, "one outage is told once"
 
 
+@pytest.mark.slow
 def test_what_is_appended_while_a_listener_is_away_is_noticed_later(server, backend):
     assert backend.append("away/log", b"1", 600, 10) == 1
     waiting = Waiting(backend, {"away/log": 1})
@@ -87,6 +89,7 @@ def test_what_is_appended_while_a_listener_is_away_is_noticed_later(server, back
     other.close()
 
 
+@pytest.mark.slow
 def test_a_frozen_server_is_an_error_after_the_time_limit(server):
     backend = (RedisBackend if "redis" in server.url else PostgresBackend)(server.url, timeout=4.0)
     backend.put("frozen/a", b"1", 600)

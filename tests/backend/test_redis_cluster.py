@@ -11,6 +11,8 @@ from mcplite.backend.opening import open_backend
 from mcplite.backend.redis import RedisBackend
 from mcplite.errors import BackendError, RegistrationError
 
+pytestmark = pytest.mark.alone  # its servers measure time: who has frozen, and whose replica takes over
+
 pytest.importorskip("redis")
 stores = pytest.importorskip("tests.support.stores", reason="POSIX only")
 PATIENCE = 60
@@ -89,6 +91,7 @@ class Writer:
         self._thread.join(PATIENCE)
 
 
+@pytest.mark.slow
 def test_a_group_is_in_one_slot_and_groups_are_on_all_nodes(servers, backend, group):
     backend.put(f"{group}/a", b"1", 60)
     backend.append(f"{group}/log", b"1", 60, 5)
@@ -141,6 +144,7 @@ def test_a_slot_moves_while_a_log_in_it_is_written_and_awaited(servers, backend,
 
 
 @pytest.mark.one_python
+@pytest.mark.slow
 def test_a_node_is_killed_and_its_replica_takes_over(doubled, group):
     log, other = f"{group}/log", f"{group}/other"
     node, _ = doubled.owner(f"{{{group}}}")
@@ -161,6 +165,7 @@ def test_a_node_is_killed_and_its_replica_takes_over(doubled, group):
 
 
 @pytest.mark.one_python
+@pytest.mark.slow
 def test_a_frozen_node_stops_only_its_groups_until_its_replica_takes_over(doubled, group):
     with contextlib.closing(RedisBackend(doubled.url, timeout=2.0)) as backend:
         node, _ = doubled.owner(f"{{{group}}}")
@@ -177,6 +182,7 @@ def test_a_frozen_node_stops_only_its_groups_until_its_replica_takes_over(double
 
 
 @pytest.mark.one_python
+@pytest.mark.slow
 def test_all_nodes_are_killed_and_started_again(doubled, group):
     with contextlib.closing(open_backend(doubled.url)) as backend:
         backend.put(f"{group}/a", b"1", 600)

@@ -38,6 +38,7 @@ def notices(backend, other):
 
 @every_fault
 @pytest.mark.parametrize("method", ["_look", "_receive"])
+@pytest.mark.slow
 def test_changes_are_noticed_after_a_fault(backends, monkeypatch, caplog, method, fault):
     one, other = backends
     assert notices(one, other)

@@ -131,6 +131,8 @@ if os.name == "posix":
     # What depends on the store shows in one revision of each era.
     HOSTS.update({f"fleet-{kind}": (functools.partial(fleet, kind), NAMES if kind == "sqlite" or EVERY_STORE else [
         NEWEST_LEGACY.name, NEWEST.name]) for kind in KINDS})
+#: Servers of stores, which not every machine has, are no quick row.
+MARKS = {f"fleet-{kind}": pytest.mark.slow for kind in KINDS if kind != "sqlite"}
 
 
 def pytest_generate_tests(metafunc):
@@ -140,11 +142,11 @@ def pytest_generate_tests(metafunc):
     hosts = {name: revisions for name, (_, revisions) in HOSTS.items() if fleets or not name.startswith("fleet")}
     if "revision" in metafunc.fixturenames:
         different = DIFFERENT.get(metafunc.function.__name__, ())
-        pairs = [(name, revision) for name, revisions in hosts.items() for revision in revisions
-                 if (name, revision) not in different]
+        pairs = [pytest.param(name, revision, marks=MARKS.get(name, ())) for name, revisions in hosts.items()
+                 for revision in revisions if (name, revision) not in different]
         metafunc.parametrize(("host", "revision"), pairs, indirect=True)
     elif "host" in metafunc.fixturenames:
-        metafunc.parametrize("host", list(hosts), indirect=True)
+        metafunc.parametrize("host", [pytest.param(name, marks=MARKS.get(name, ())) for name in hosts], indirect=True)
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ MOST_MIB = 150
     ("questions", "done"), ("identities", "done"), ("result", "done"), ("text", "done"),
     ("names", "done"),
 ])
+@pytest.mark.slow
 def test_a_flood_takes_bounded_memory_and_large_results_arrive(kind, outcome):
     report = measured(kind)
     assert outcome in report["outcome"]

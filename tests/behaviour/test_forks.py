@@ -518,6 +518,7 @@ def test_a_pool_in_a_tool(of_forking):
         assert int(of_forking.call_tool("pooled", {"count": 10}).text) == 285
 
 
+@pytest.mark.slow
 def test_signals_have_their_former_effect_in_a_process_that_a_tool_forks(of_forking):
     assert int(of_forking.call_tool("terminated").text) == -signal.SIGTERM
     assert of_forking.call_tool("interrupted").text == "ready interrupted"
@@ -572,6 +573,7 @@ def far():
 
 
 @pytest.mark.parametrize(("way", "target"), WAYS)
+@pytest.mark.slow
 def test_one_client_in_many_processes(way, target, far):
     where, version = ("command", ERAS[-1]) if target == "command" else (far, target)
     program = Path(__file__).resolve().parent / "forking.py"

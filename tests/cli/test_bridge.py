@@ -69,6 +69,7 @@ def accept(request):
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.slow
 def test_a_stdio_server_over_http_and_back_on_stdio(program, era):
     with Served(program) as served:
         for target in (served.url, bridge(served.url)):
@@ -79,6 +80,7 @@ def test_a_stdio_server_over_http_and_back_on_stdio(program, era):
 
 
 @pytest.mark.parametrize("handlers, capable", [({}, False), ({"elicitation_handler": accept}, True)])
+@pytest.mark.slow
 def test_a_server_with_a_handshake_sees_the_client_behind_a_bridge_on_stdio(program, handlers, capable):
     command = bridge(f"{sys.executable} -m mcplite.server {program}", "--revision", "2025-11-25")
     info = mcplite.types.Implementation("one", "3")
@@ -87,6 +89,7 @@ def test_a_server_with_a_handshake_sees_the_client_behind_a_bridge_on_stdio(prog
 
 
 @pytest.mark.parametrize("options, processes", [((), 2), (("--shared",), 1)])
+@pytest.mark.slow
 def test_each_session_has_a_process_unless_they_share_one(program, options, processes):
     command = f"{sys.executable} -m mcplite.server {program}"
     with Served(command, "--revision", "2025-11-25", *options) as served:
@@ -97,6 +100,7 @@ def test_each_session_has_a_process_unless_they_share_one(program, options, proc
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.slow
 def test_a_signal_ends_the_bridge_and_its_processes(program, number):
     with Served(program) as served:
         with mcplite.connect(served.url) as client:

@@ -42,6 +42,7 @@ def bridged(cli, url, *options):
                            open_timeout=LIMIT)
 
 
+@pytest.mark.slow
 def test_a_stored_login_is_used_and_renewed(cli, auth, protected):
     assert cli("login", protected.url)[0] == 0
     with bridged(cli, protected.url) as client:
@@ -70,6 +71,7 @@ class BoundServer(Protected):
         return super().refuses(request, answer)
 
 
+@pytest.mark.slow
 def test_a_login_that_is_bound_to_a_key(cli, auth):
     pytest.importorskip("jwt", reason="PyJWT is in the extra auth")
     auth.give = functools.partial(auth.give, token_type="DPoP")
@@ -102,6 +104,7 @@ class SecureServer(Secure):
         super().__init__(folder, on_request=lambda request, answer: self.play(request, answer))
 
 
+@pytest.mark.slow
 def test_an_authority_of_ones_own(cli, certificates):  # noqa: F811
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         cli.environment.pop(name, None)
@@ -154,6 +157,7 @@ def two_bridges(tmp_path):
             process.communicate(timeout=LIMIT)
 
 
+@pytest.mark.slow
 def test_a_call_that_asks_at_one_bridge_goes_on_at_another(two_bridges):
     one, two = two_bridges
     params = {"name": "ask", "arguments": {}}
@@ -168,6 +172,7 @@ def test_a_call_that_asks_at_one_bridge_goes_on_at_another(two_bridges):
     assert result["content"][0]["text"] == "accept"
 
 
+@pytest.mark.slow
 def test_a_session_of_one_bridge_is_known_to_another(two_bridges):
     one, two = two_bridges
     headers = {"Accept": "application/json, text/event-stream"}

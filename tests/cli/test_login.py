@@ -166,6 +166,7 @@ def test_a_damaged_file_is_reported_before_the_login(cli, auth, protected, place
     (["login", "URL", "--redirect-uri", "http://127.0.0.1:99999/back"], "--redirect-uri http://127.0.0.1:99999/back: "),
     (["login", "URL", "--timeout", "0"], "--timeout must be positive"),
 ])
+@pytest.mark.slow
 def test_2_wrong_usage(cli, auth, protected, words, problem):
     status, out, err = cli(*[protected.url if word == "URL" else word for word in words])
     assert (status, out) == (2, "")
@@ -265,6 +266,7 @@ def test_a_token_alone_is_on_stdout(cli, auth, protected):
     assert auth.count("refresh_token") == 0
 
 
+@pytest.mark.slow
 def test_a_token_that_has_expired_is_renewed_first(cli, auth, protected):
     cli("login", protected.url)
     old = cli.records()["token"]["access_token"]

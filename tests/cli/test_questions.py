@@ -328,6 +328,7 @@ def test_a_tool_asks_for_a_visit(terminal, target):
     assert terminal.screen.endswith("decline\n")
 
 
+@pytest.mark.slow
 def test_ctrl_c_during_a_question_ends_cleanly(terminal, target):
     terminal.run("call", target, "book", controlling=True)
     terminal.expect(r"city \(optional\): $")

@@ -35,6 +35,7 @@ def logins(auth):
 
 @pytest.mark.parametrize("words, printed", [
     (["ping"], "script 1 answers"), (["list"], "script 1 (protocol"), (["call", "greet"], "hello\n")])
+@pytest.mark.slow
 def test_a_stored_login_is_used(cli, auth, protected, words, printed):
     cli("login", protected.url)
     status, out, err = cli(words[0], protected.url, *words[1:])
@@ -48,6 +49,7 @@ def test_a_stored_login_is_used_for_a_configured_server(cli, auth, protected, co
 
 
 @pytest.mark.parametrize("how", ["it has expired", "the server does not take it any more"])
+@pytest.mark.slow
 def test_a_token_is_renewed_and_kept(cli, auth, protected, how):
     cli("login", protected.url)
     old = cli.records()["token"]
@@ -161,6 +163,7 @@ def test_4_a_damaged_file_and_a_protected_server(cli, auth, protected):
 
 
 @pytest.mark.usefixtures("damaged")
+@pytest.mark.slow
 def test_a_damaged_file_does_not_matter_for_stdio_servers(cli, tmp_path, protected):
     (tmp_path / "empty.py").write_text("import mcplite\nmcp = mcplite.Server('empty')\n")
     status, out, err = cli("ping", tmp_path / "empty.py")
@@ -181,6 +184,7 @@ def test_4_a_file_that_others_can_read(cli, auth, protected):
 # --- a login in the middle ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_more_scopes_are_asked_for_in_the_browser(cli, auth, protected):
     cli("login", protected.url, "--scope", "read")
     protected.needs_for = {"tools/call": ["write"]}

@@ -221,6 +221,7 @@ def test_a_child_that_exits_at_once_is_explained():
     assert "ImportError" in client.stderr_tail and client.state == "closed"
 
 
+@pytest.mark.slow
 def test_a_silent_child_is_ended_and_the_error_has_its_stderr():
     client = mcplite.connect(children.script("complain('downloading\\n'); sleep()"), open_timeout=1.5, grace=0.1)
     with pytest.raises(mcplite.RequestTimeout, match="downloading"):

@@ -31,6 +31,7 @@ def ours():
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("mcplite")]
 
 
+@pytest.mark.slow
 def test_no_log_handler_runs_after_close():
     slow = Slow()
     with Fake({}) as fake:
@@ -121,6 +122,7 @@ def test_the_callback_of_a_disconnection_may_close_its_client(monkeypatch):
         assert ours() == []
 
 
+@pytest.mark.slow
 def test_no_line_of_stderr_comes_after_close():
     slow = Slow()
     program = "import sys\nfor n in range(50): print(n, file=sys.stderr, flush=True)\nsys.stdin.read()"

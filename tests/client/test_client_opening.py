@@ -55,6 +55,7 @@ def opening():
 
 @pytest.mark.parametrize("name, limit", [(name, limit) for name in CALLS for limit in ("timeout", "max_timeout", "cancel")]
                          + [(name, "timeout") for name in TIMED])
+@pytest.mark.slow
 def test_the_limits_of_a_call_hold_while_another_thread_opens_the_client(opening, name, limit):
     options, kind, text, token = limits_of(limit)
     begun = time.monotonic()
@@ -92,6 +93,7 @@ def test_ctrl_c_ends_the_wait(opening):
 
 @pytest.mark.parametrize("limit, text", [("timeout", r"1\.5 s \(timeout\)"), ("max_timeout", r"1\.5 s in all \(max_timeout\)")])
 @pytest.mark.parametrize("name", ["call_tool", "list_tools", "get_prompt"])
+@pytest.mark.slow
 def test_a_call_has_one_deadline_with_the_opening(name, limit, text):
     gate, begun = threading.Event(), []
 
@@ -139,6 +141,7 @@ class Reopened(WebScript):
 @POSIX_ONLY
 @pytest.mark.parametrize("limit", ["timeout", "max_timeout", "cancel"])
 @pytest.mark.parametrize("another", [False, True])
+@pytest.mark.slow
 def test_the_limits_of_a_call_hold_while_a_forked_process_opens_its_session(limit, another):
     def forked():
         options, kind, text, token = limits_of(limit)

@@ -131,6 +131,7 @@ def test_tools_of_all_servers_under_the_name_of_their_server(make):
         assert group.call_tool("git__a.b", timeout=LIMIT).text == "dotted"
 
 
+@pytest.mark.slow
 def test_a_dot_is_accepted_whatever_the_separator(make):
     for options in ({}, {"separator": "/"}):
         with make("weather", "git", **options) as group:
@@ -493,6 +494,7 @@ class Slow(WebScript):
 @pytest.mark.parametrize("limit", ["timeout", "max_timeout", "cancel"])
 @pytest.mark.parametrize("call", [lambda group, **limits: group.call_tool("a__b__c", **limits),
                                   lambda group, **limits: group.read_resource("a://b", **limits)], ids=["tool", "resource"])
+@pytest.mark.slow
 def test_the_limits_of_a_call_hold_while_the_server_is_searched_for(call, limit):
     with Slow() as slow:
         config = {"mcpServers": {name: {"url": slow.url} for name in ("a", "a__b")}}

@@ -36,6 +36,7 @@ def test_silence_closes_the_connection(caplog):
     assert [record for record in caplog.records if "ping" in record.getMessage() and record.levelno == logging.WARNING]
 
 
+@pytest.mark.slow
 def test_other_traffic_replaces_pings():
     stop = threading.Event()
 

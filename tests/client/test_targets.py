@@ -114,6 +114,7 @@ def test_a_configuration_is_a_target(started):
     assert started[2] == (["server"], DEFAULTS)
 
 
+@pytest.mark.slow
 def test_a_module_is_served_by_our_own_command_line(folder):
     (folder / "tools.py").write_text("import mcplite\nmcp = mcplite.Server('tools')\n\n"
                                      "@mcp.tool()\ndef double(n: int) -> int:\n    return 2 * n\n")

@@ -15,6 +15,7 @@ def test_the_backend_must_be_shared():
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow
 def test_tasks_run_in_the_workers_of_celery():
     pytest.importorskip("celery")
     pytest.importorskip("redis")

@@ -21,6 +21,7 @@ def test_the_place_of_the_server(wrong):
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow
 def test_tasks_run_in_the_workers_of_rq():
     pytest.importorskip("rq")
     from tests.support.queues import check_a_death, check_a_queue, working

@@ -7,6 +7,7 @@ from tests.fuzz.targets import TARGETS
 
 
 @pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.slow
 def test_the_kept_inputs_of_a_target(name):
     inputs = read_corpus(name)
     assert len(inputs) >= 5

@@ -292,6 +292,7 @@ def served(way, stateless=False):
 
 @pytest.mark.parametrize("way, stateless", [("both", False), ("both", True), ("modern", False), ("legacy", False),
                                             ("tickets", False)])
+@pytest.mark.slow
 def test_any_message_to_an_endpoint_is_answered(way, stateless):
     """One server gets all of it, so that nothing may be left behind by one request for the next."""
     seen = set()
@@ -327,6 +328,7 @@ def test_any_message_to_an_endpoint_is_answered(way, stateless):
 
 
 @pytest.mark.parametrize("way", list(WAYS))
+@pytest.mark.slow
 def test_any_headers_and_any_bytes_are_answered(way):
     with served(way) as (endpoint, mcp):
 
@@ -347,6 +349,7 @@ def test_any_headers_and_any_bytes_are_answered(way):
 
 
 @pytest.mark.parametrize("way", ["both", "modern", "legacy"])
+@pytest.mark.slow
 def test_a_pipe_survives_any_message(way):
     mcp = make(**WAYS[way])
     last = call("add", {"a": 1}, id="last") if way != "legacy" else {"jsonrpc": "2.0", "id": "last", "method": "ping"}

@@ -156,6 +156,7 @@ SCHEMAS = st.recursive(
 
 
 @given(SCHEMAS)
+@pytest.mark.slow
 def test_the_marks_of_any_schema_can_be_sent_or_are_refused(schema):
     try:
         found = marks(schema)

@@ -52,6 +52,7 @@ def content(journal):
 
 
 @given(journals(), WHO, METHODS, PARAMS, OBJECTS)
+@pytest.mark.slow
 def test_a_state_is_read_unchanged(journal, who, method, params, later):
     state = states().write(journal, who, method, params)
     assert state.isascii() and state.isprintable() and " " not in state
@@ -61,6 +62,7 @@ def test_a_state_is_read_unchanged(journal, who, method, params, later):
 
 
 @given(journals(), WHO, METHODS, PARAMS, st.data())
+@pytest.mark.slow
 def test_a_state_belongs_to_one_request_of_one_principal(journal, who, method, params, data):
     # MRTR-14, MRTR-16
     state = states().write(journal, who, method, params)

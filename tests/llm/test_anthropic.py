@@ -33,6 +33,7 @@ def test_tools(client):
     assert kit.tools[4]["input_schema"] == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
+@pytest.mark.slow
 def test_the_sdk_knows_what_is_made(client, sdk):
     kit = llm.anthropic_tools(client)
     for tool in kit.tools:

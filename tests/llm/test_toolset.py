@@ -243,6 +243,7 @@ FOREIGN = ("anthropic", "openai", "google", "langchain_core", "pydantic", "httpx
 
 
 @pytest.mark.parametrize("make", ["anthropic_tools", "openai_tools", "openai_responses_tools", "gemini_tools"])
+@pytest.mark.slow
 def test_nothing_foreign_is_imported_for_dicts(make):
     code = f"""
 import sys, mcplite

@@ -191,6 +191,7 @@ def test_nothing_of_fastmcp_or_asyncio_is_left(name):
 
 
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in ALONE])
+@pytest.mark.slow
 def test_a_ported_program_runs(name, tmp_path):
     if name in WITH_PYDANTIC:
         pytest.importorskip("pydantic")

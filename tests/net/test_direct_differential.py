@@ -179,6 +179,7 @@ def outcome(client, url, method, body, seconds=LIMIT):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.slow
 def test_both_ways_see_the_same(seed):
     draw = random.Random(seed)
     cases = []

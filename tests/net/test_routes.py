@@ -16,6 +16,7 @@ from mcplite.net.direct import DirectSender
 from mcplite.net.origin_client import OriginClient
 from mcplite.net.session_sender import SessionSender
 from mcplite.net.settings import HTTPSettings
+from tests.support.names import named
 from tests.support.webscript import WebScript
 
 LIMIT = 30
@@ -60,7 +61,7 @@ def test_another_tls_of_urllib3_is_left_to_it(monkeypatch):
     {"url": "https://inside.example/mcp", "auth": lambda request: request},
     {"auth": HTTPDigestAuth("me", "pw")}, {"auth": lambda request: request}, {"auth": Signed("t")},
     {"proxies": {"http": "http://proxy:1"}}, {"proxies": {"all": "http://proxy:1"}},
-    {"proxies": {"http://inside.example": "http://proxy:1"}}], ids=str)
+    {"proxies": {"http://inside.example": "http://proxy:1"}}], ids=named(None))
 def test_through_requests(options):
     assert way(**options) is AdapterSender
 

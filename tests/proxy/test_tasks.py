@@ -167,6 +167,7 @@ def test_a_client_that_did_not_declare_tasks_is_refused_as_by_the_server(works, 
 
 @revisions
 @pytest.mark.parametrize("kind", ["legacy", "modern"])
+@pytest.mark.slow
 def test_another_process_follows_a_task_of_one_that_has_stopped(works, kind, revision):
     """The mounted server is not called again: the record of the task names the task there."""
     backend = Shared()

@@ -92,6 +92,7 @@ def test_a_fork_waits_for_a_lock_that_guards_a_library():
 
 
 @pytest.mark.parametrize("make", [forks.new_lock, forks.new_rlock, forks.new_condition])
+@pytest.mark.slow
 def test_a_lock_that_another_thread_holds_is_free_in_a_fork(make):
     lock, held, over = make(), threading.Event(), threading.Event()
 
@@ -186,6 +187,7 @@ PLAIN_LOCKS = {
 }
 
 
+@pytest.mark.slow
 def test_locks_that_outlive_a_request_are_made_here():
     found = set()
     for path in sorted(PACKAGE.rglob("*.py")):

@@ -138,6 +138,7 @@ def test_harmless_values_in_text_are_not_masked():
 @settings(max_examples=100, deadline=None)
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(),
                     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)), st.binary())
+@pytest.mark.slow
 def test_masking_never_fails_and_gives_json_for_json(value, noise):
     json.loads(mask(json.dumps(value).encode()))
     mask(noise)

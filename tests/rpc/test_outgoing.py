@@ -165,6 +165,7 @@ def test_a_delivery_without_cancel_notice_sends_none(talk):
     assert talk.hear(0.1) is None
 
 
+@pytest.mark.slow
 def test_progress_extends_the_timeout_up_to_the_maximum(talk):
     seen = []
     id = talk.peer.new_id()
@@ -306,6 +307,7 @@ def test_the_maximum_holds_while_progress_waits(talk):
     assert slow.seen == [0]
 
 
+@pytest.mark.slow
 def test_an_answer_in_time_is_returned_although_the_callback_was_slow(talk):
     slow, id = SlowCallback(), talk.peer.new_id()
     outcome = talk.call("slow", id=id, timeout=20, max_timeout=1.5, on_progress=slow)

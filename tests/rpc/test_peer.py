@@ -499,6 +499,7 @@ def unread(monkeypatch):
 
 @pytest.mark.parametrize("asked", list(ANSWERED_AT_ONCE))
 @pytest.mark.parametrize("ending", ["timeout", "cancel"])
+@pytest.mark.slow
 def test_a_call_ends_in_time_though_the_other_side_does_not_take_answers(unread, asked, ending):
     token = CancelToken()
     outcome = unread.call("x", timeout=0.3 if ending == "timeout" else 300, cancel=token)

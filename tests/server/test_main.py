@@ -230,6 +230,7 @@ def first_reply(port, path="/mcp", **headers):
 
 @pytest.mark.parametrize("how", STOPS)
 @pytest.mark.parametrize("address", ["0", "127.0.0.1:0", ":0", "localhost:0"])
+@pytest.mark.slow
 def test_serving_over_http(served, address, how):
     server = served("weather_app.py", "--http", address)
     name = "localhost" if "localhost" in address else "127.0.0.1"
@@ -306,6 +307,7 @@ def test_debug_logs_messages_over_http(served):
     (["weather_app.py", "--trust-proxy", "127.0.0.1"], 2, "need --http"),
     (["weather_app.py", "--token-env", "PATH"], 2, "need --http"),
 ])
+@pytest.mark.slow
 def test_invalid_http_options_are_reported(folder, words, status, problem):
     ran = serve(*words, cwd=str(folder))
     assert ran.returncode == status and problem in ran.stderr.decode()
@@ -319,6 +321,7 @@ def test_invalid_http_options_are_reported(folder, words, status, problem):
     ("import broken_part\n", ["line 1, in <module>", "broken_part.py", "ZeroDivisionError"]),
     ("import mcplite\nmcplite.Server(5)\n", ["line 2, in <module>", "Error"]),
 ])
+@pytest.mark.slow
 def test_a_traceback_begins_at_the_frames_of_the_target(tmp_path, text, shown):
     (tmp_path / "broken_app.py").write_text(text)
     (tmp_path / "broken_part.py").write_text("1 / 0\n")

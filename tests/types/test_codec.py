@@ -515,6 +515,7 @@ generated = settings(max_examples=25, deadline=None, suppress_health_check=list(
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 @generated
 @given(data=st.data())
+@pytest.mark.slow
 def test_encoded_objects_are_decoded(cls, data):
     value = data.draw(instances(cls))
     for revision in REVISIONS:
@@ -532,6 +533,7 @@ def test_encoded_objects_are_decoded(cls, data):
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 @generated
 @given(wire=JSON)
+@pytest.mark.slow
 def test_arbitrary_json_is_read_or_refused(cls, wire):
     try:
         value = decode(cls, wire)
@@ -543,6 +545,7 @@ def test_arbitrary_json_is_read_or_refused(cls, wire):
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 @generated
 @given(data=st.data())
+@pytest.mark.slow
 def test_one_wrong_member_is_read_or_refused(cls, data):
     wire = json.loads(json.dumps(encode(data.draw(instances(cls)), NOVEMBER_2025)))
     places = list(containers(wire))

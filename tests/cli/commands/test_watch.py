@@ -47,6 +47,7 @@ threading.Thread(target=change, daemon=True).start()
     (["--json"], [{"method": "notifications/tools/list_changed", "params": {}, "missed": False},
                   {"method": "notifications/resources/updated", "params": {"uri": "note://today"}, "missed": False}]),
 ])
+@pytest.mark.slow
 def test_each_change_is_a_line_until_ctrl_c(tmp_path, revision, options, expected):
     (tmp_path / "changing.py").write_text(CHANGING)
     child = subprocess.Popen(

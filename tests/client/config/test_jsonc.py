@@ -51,6 +51,7 @@ def test_deep_nesting_is_an_error():
 
 
 @pytest.mark.parametrize("piece", ["/*", '\\"', "*/*", "/", '"', "/*/"])
+@pytest.mark.slow
 def test_text_without_an_end_takes_linear_time(piece):
     def seconds(count):
         begun = time.process_time()

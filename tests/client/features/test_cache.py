@@ -384,6 +384,7 @@ def test_errors_are_not_cached():
         assert client.list_tools() == [] and answers == []
 
 
+@pytest.mark.slow
 def test_the_size_of_results_is_bounded(cache):
     text = "x" * (4 << 20)
     for number in range(20):

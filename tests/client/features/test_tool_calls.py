@@ -110,6 +110,7 @@ def test_an_invalid_result_names_server_and_method(answer):
         client.ping()
 
 
+@pytest.mark.slow
 def test_a_client_may_raise_for_each_tool_that_fails():
     mcp = mcplite.Server("strict")
 

@@ -67,6 +67,7 @@ def test_the_prompt_of_python_completes_names(mcp):
         assert [name.rstrip("()") for name in found] == ["client.tools.add"]
 
 
+@pytest.mark.slow
 def test_notebooks_complete_names_and_arguments(mcp):
     jedi = pytest.importorskip("jedi", reason="IPython, which completes with it, is not installed")
     with mcplite.connect(mcp, timeout=LIMIT) as client:

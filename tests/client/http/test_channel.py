@@ -177,6 +177,7 @@ def test_a_question_inside_of_a_call_is_answered_by_a_request_of_its_own(script)
 
 
 @pytest.mark.parametrize("failing", ["broken", "busy"])
+@pytest.mark.slow
 def test_an_answer_that_does_not_arrive_is_sent_again(script, failing):
     answered, attempts = threading.Event(), []
 
@@ -366,6 +367,7 @@ SLOW = pytest.mark.parametrize("play", [drip_headers, drip_body, drip_comments, 
 
 
 @SLOW
+@pytest.mark.slow
 def test_a_deadline_holds_for_a_response_that_drips(script, play, way):
     # TIME-01: a limit for each read would never be reached.
     script.on_ping = play
@@ -380,6 +382,7 @@ def test_a_deadline_holds_for_a_response_that_drips(script, play, way):
 
 
 @SLOW
+@pytest.mark.slow
 def test_closing_from_another_thread_ends_a_read(script, play, way):
     script.on_ping = play
     with connect(script, **way) as client, ThreadPoolExecutor(1) as pool:
@@ -512,6 +515,7 @@ def test_a_stream_that_ends_without_an_answer(script):
 
 
 @pytest.mark.parametrize("status, attempts", [(400, 1), (405, 1), (503, 5)])
+@pytest.mark.slow
 def test_resumption_is_refused(script, status, attempts):
     def play(request, answer):
         answer.events("id: a-0\nretry: 1\ndata:\n\n")
@@ -785,6 +789,7 @@ def test_the_get_stream_restarts_when_its_events_are_gone(script):
 
 
 @pytest.mark.parametrize("first", ["", ": hello\n\n", "retry: 1\n\n", "id: a\nretry: 0\ndata:\n\n"])
+@pytest.mark.slow
 def test_a_get_stream_that_ends_at_once_is_asked_for_with_growing_pauses(script, first):
     at = []
 
@@ -800,6 +805,7 @@ def test_a_get_stream_that_ends_at_once_is_asked_for_with_growing_pauses(script,
     assert pauses[0] >= 0.5 and pauses[2] > 1.8
 
 
+@pytest.mark.slow
 def test_a_stream_that_brings_messages_is_followed_by_the_next_after_half_a_second(script):
     at = []
 
@@ -817,6 +823,7 @@ def test_a_stream_that_brings_messages_is_followed_by_the_next_after_half_a_seco
 @pytest.mark.parametrize("id, sent", [
     ("\u00e9v\u00e9nement-\u65e5\u672c", None), ("\U0001f600", None), ("a\x01b\x7fc", "abc"), ("  a b ", "a b"),
     ("\xff", None)])
+@pytest.mark.slow
 def test_ids_of_events_go_back_as_the_bytes_that_came(script, id, sent):
     def call(request, answer):
         answer.events(f"id: {id}\nretry: 5\ndata:\n\n")
@@ -853,6 +860,7 @@ def test_a_request_without_content_names_no_length(script):
         assert "content-length" not in script.wait_for(does)[0].headers
 
 
+@pytest.mark.slow
 def test_a_silent_stream_is_opened_again(script, monkeypatch):
     # A peer that is gone without a word: nothing breaks, and nothing comes.
     monkeypatch.setattr(get_stream, "_SILENT_SECONDS", 0.5)
@@ -912,6 +920,7 @@ def test_a_redirect_within_the_origin_is_followed(script, status, way):
     assert moved.endswith(script.requests[1].path)
 
 
+@pytest.mark.slow
 def test_a_redirect_to_another_url_each_time_leaves_nothing_behind(script, way):
     numbers = itertools.count()
 
@@ -1089,6 +1098,7 @@ def test_the_shortest_timeouts_are_timeouts(script):
                     client.request("ping", **limits)
 
 
+@pytest.mark.slow
 def test_short_timeouts_are_timeouts_under_many_threads(script, way):
     others = []
 

@@ -53,6 +53,7 @@ def connect(script, **options):
 
 @pytest.mark.parametrize("kind", ["a ping", "an id in use", "no message"])
 @pytest.mark.parametrize("ending", ["timeout", "max_timeout", "cancel"])
+@pytest.mark.slow
 def test_a_call_ends_in_time_though_the_server_does_not_take_answers(kind, ending, monkeypatch):
     monkeypatch.setattr(peer_module, "_ANSWER_SECONDS", 300.0)
     over, token = threading.Event(), mcplite.CancelToken()

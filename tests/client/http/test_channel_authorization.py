@@ -141,6 +141,7 @@ def test_the_revision_is_sent_to_servers_of_early_2025(auth, real, grant):
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.slow
 def test_the_time_of_a_login_does_not_count_for_the_call(real, user, grant, auth, era):
     # AUC-52
     with connect(real, grant, era=era) as client:
@@ -151,6 +152,7 @@ def test_the_time_of_a_login_does_not_count_for_the_call(real, user, grant, auth
     assert len(user.visits) == 2
 
 
+@pytest.mark.slow
 def test_the_clock_of_other_calls_is_paused_as_well(auth, script, user, grant):
     # They wait for the same token.
     with legacy(script, grant) as client:
@@ -162,6 +164,7 @@ def test_the_clock_of_other_calls_is_paused_as_well(auth, script, user, grant):
     assert len(user.visits) == 2
 
 
+@pytest.mark.slow
 def test_the_time_of_a_login_does_not_count_while_a_session_is_renewed(auth, script, user, grant):
     def forget(request, answer):
         if request.headers["mcp-session-id"] == "s2":
@@ -181,6 +184,7 @@ def test_the_time_of_a_login_does_not_count_while_a_session_is_renewed(auth, scr
 
 
 @pytest.mark.parametrize("which", ["description", "metadata"])
+@pytest.mark.slow
 def test_the_time_that_servers_take_counts_for_the_call(auth, script, user, grant, which):
     # A hostile one could make each call wait for half a minute, document by document.
     script.free.add("DELETE")  # the goodbye
@@ -199,6 +203,7 @@ def test_the_time_that_servers_take_counts_for_the_call(auth, script, user, gran
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.slow
 def test_the_time_of_a_login_does_not_count_for_connecting(real, user, grant, era):
     take_long(user)
     with connect(real, grant, era=era, open_timeout=SHORT) as client:
@@ -206,6 +211,7 @@ def test_the_time_of_a_login_does_not_count_for_connecting(real, user, grant, er
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.slow
 def test_the_time_of_a_login_does_not_count_for_calls_that_wait_for_the_opening(real, user, grant, era):
     take_long(user)
     client = connect(real, grant, era=era)
@@ -217,6 +223,7 @@ def test_the_time_of_a_login_does_not_count_for_calls_that_wait_for_the_opening(
     client.close()
 
 
+@pytest.mark.slow
 def test_a_notification_waits_for_a_login(auth, script, user, grant):
     with legacy(script, grant, timeout=SHORT) as client:
         auth.end()
@@ -227,6 +234,7 @@ def test_a_notification_waits_for_a_login(auth, script, user, grant):
     assert len([request for request in script.requests if request.does == "notifications/roots/list_changed"]) == 2
 
 
+@pytest.mark.slow
 def test_a_stream_of_2024_waits_for_a_login(old, user, grant, monkeypatch):
     from mcplite.client.http import legacy_sse
 
@@ -237,6 +245,7 @@ def test_a_stream_of_2024_waits_for_a_login(old, user, grant, monkeypatch):
     assert len(user.visits) == 1
 
 
+@pytest.mark.slow
 def test_a_message_to_a_server_of_2024_waits_for_a_login(auth, old, user, grant):
     with connect(old, grant, type="sse") as client:
         auth.end()
@@ -246,6 +255,7 @@ def test_a_message_to_a_server_of_2024_waits_for_a_login(auth, old, user, grant)
     assert len(user.visits) == 2
 
 
+@pytest.mark.slow
 def test_input_rounds_do_not_lose_the_time_of_a_login(auth, user, grant):
     # The user's time before the first round is not taken from what the next round may need.
     app = mcplite.Server("asks")
@@ -265,6 +275,7 @@ def test_input_rounds_do_not_lose_the_time_of_a_login(auth, user, grant):
 
 
 @pytest.mark.parametrize("server, options", ROADS)
+@pytest.mark.slow
 def test_a_call_is_cancelled_during_a_login(request, auth, user, grant, server, options):
     with connect(request.getfixturevalue(server), grant, **options) as client:
         auth.end()
@@ -487,6 +498,7 @@ def test_a_refused_get_stream_costs_one_login(auth, script, user, grant, monkeyp
     assert len(user.visits) == 2
 
 
+@pytest.mark.slow
 def test_a_user_who_refuses_is_not_asked_again_by_the_get_stream(auth, script, user, grant, monkeypatch):
     from mcplite.client.http.resumption import ResumableStream
 

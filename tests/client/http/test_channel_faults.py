@@ -12,6 +12,7 @@ from tests.support.faults import every_fault, lines, strike
 
 @every_fault
 @pytest.mark.parametrize("owner, method", [(GetStream, "_listen"), (ResumableStream, "delay")], ids=["listen", "delay"])
+@pytest.mark.slow
 def test_the_get_stream_is_opened_again_after_a_fault(script, monkeypatch, caplog, owner, method, fault):  # noqa: F811
     script.on_GET = cut_once
     changed = threading.Event()

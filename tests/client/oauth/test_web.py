@@ -218,6 +218,7 @@ def drip(first, piece):
     (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
     (b"", b""),
 ], ids=["body", "chunks", "headers", "status", "continue", "silence"])
+@pytest.mark.slow
 def test_an_answer_that_drips_is_given_up_in_time(monkeypatch, first, piece):
     monkeypatch.setattr(web_module, "_SECONDS", 0.3)
     page = drip(first, piece)

@@ -170,6 +170,7 @@ def test_the_error_of_a_busy_server_says_when_to_try_again(status, headers, aske
 
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("after", ["0", "1", http_date(1e9)])
+@pytest.mark.slow
 def test_what_only_reads_is_asked_for_again(status, after):
     refused = []
 
@@ -187,6 +188,7 @@ def test_what_only_reads_is_asked_for_again(status, after):
 
 @pytest.mark.parametrize("limit, text", [("timeout", r"1\.5 s \(timeout\)"), ("max_timeout", r"1\.5 s in all \(max_timeout\)")])
 @pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.slow
 def test_a_call_has_one_deadline_for_all_attempts(era, limit, text):
     begun = []
 

@@ -358,6 +358,7 @@ def test_closing_the_client_cancels_its_handlers():
 
 
 @pytest.mark.parametrize("how", ["cancelled", "closed"])
+@pytest.mark.slow
 def test_a_handler_that_ignores_its_token_does_not_block_the_call(how):
     asked, go_on, token = threading.Event(), threading.Event(), mcplite.CancelToken()
 
@@ -383,6 +384,7 @@ def test_too_many_questions_in_a_minute_are_an_error():
                 call(client)
 
 
+@pytest.mark.slow
 def test_the_time_of_handlers_does_not_count():
     def ponder(request):
         threading.Event().wait(2.5)
@@ -392,6 +394,7 @@ def test_the_time_of_handlers_does_not_count():
         assert call(client, timeout=2, max_timeout=2).text == "done"
 
 
+@pytest.mark.slow
 def test_the_time_of_all_rounds_is_bounded():
     def slow(params):
         threading.Event().wait(0.4)

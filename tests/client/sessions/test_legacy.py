@@ -404,6 +404,7 @@ def test_a_ping_is_answered_while_a_handler_runs():
         assert fake.answer_of(id)["result"]["action"] == "accept"
 
 
+@pytest.mark.slow
 def test_the_time_of_handlers_does_not_count():
     typed = threading.Event()
 

@@ -194,6 +194,7 @@ def test_attempts_that_were_given_up_are_no_renewals():
 
 
 @pytest.mark.parametrize("limit, text", [("timeout", r"1\.5 s \(timeout\)"), ("max_timeout", r"1\.5 s in all \(max_timeout\)")])
+@pytest.mark.slow
 def test_a_call_has_one_deadline_with_the_renewal(limit, text):
     left = []
 

@@ -306,6 +306,7 @@ def test_probe_and_handshake_share_the_time_for_opening(child):
     assert child.saw == ["start", "server/discover", "initialize"]
 
 
+@pytest.mark.slow
 def test_a_probe_that_may_take_longer_than_opening_leaves_time_for_the_handshake(child):
     body = """
 def react(message):
@@ -317,6 +318,7 @@ run(react)"""
     assert child.saw == ["start", "server/discover", *HANDSHAKE, "tools/call"]
 
 
+@pytest.mark.slow
 def test_a_process_that_is_started_again_has_the_rest_of_the_time(child):
     body = """
 begun = []
@@ -330,6 +332,7 @@ run(react)"""
     assert child.saw == ["start", "server/discover", "initialize", "start", "initialize"]
 
 
+@pytest.mark.slow
 def test_a_process_without_an_answer_to_probe_is_started_again_within_the_time(child):
     # It neither answers the probe nor refuses it, and accepts a handshake only as its first message.
     body = """

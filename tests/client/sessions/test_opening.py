@@ -79,6 +79,7 @@ class Slow(Failing):
         self._end.set()
 
 
+@pytest.mark.slow
 def test_the_alternative_has_what_is_left_of_the_time_for_opening():
     second = Slow(998)
     with pytest.raises(mcplite.RequestTimeout, match=r"'initialize' within [012](\.\d+)? s \(1000 s for opening in all\)"):
@@ -160,6 +161,7 @@ def test_subscriptions_continue_after_a_restart(mortal):
         assert events.get(LIMIT) == mcplite.ToolsChanged()
 
 
+@pytest.mark.slow
 def test_a_server_that_keeps_dying_is_given_up(mortal):
     command, env = mortal
     with mcplite.connect(command, env=env, timeout=LIMIT) as client, client.listen(tools=True) as events:
@@ -184,6 +186,7 @@ def test_a_server_is_not_started_again(mortal, when):
 
 
 @pytest.mark.parametrize("limit", ["timeout", "max_timeout", "cancel"])
+@pytest.mark.slow
 def test_the_limits_of_a_call_hold_before_a_server_is_started_again(mortal, limit, monkeypatch):
     command, env = mortal
     with mcplite.connect(command, env=env, timeout=LIMIT) as client:

@@ -50,6 +50,7 @@ def test_notifications_of_other_tasks_and_invalid_ones_are_ignored(server):
 
 
 @pytest.mark.parametrize("notifications", [{}, {"taskIds": []}, {"taskIds": ["t2"]}, {"taskIds": "t1"}, None, []])
+@pytest.mark.slow
 def test_a_task_that_the_server_does_not_announce_is_polled(server, notifications):
     with server.connect() as client:
         thread, outcome = start(client.call_tool, "slow")

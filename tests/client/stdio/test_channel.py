@@ -169,6 +169,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.slow
 def test_a_message_over_the_limit_fails_its_call_alone(tmp_path, era):
     (tmp_path / "server.py").write_text(textwrap.dedent("""
         import mcplite
@@ -392,6 +393,7 @@ while True:
 
 
 @posix_only
+@pytest.mark.slow
 def test_a_child_that_stays_gets_sigterm(start, tmp_path, notice):
     log = tmp_path / "log"
     channel = start(STUBBORN, str(log), "obey", grace=0.5)
@@ -402,6 +404,7 @@ def test_a_child_that_stays_gets_sigterm(start, tmp_path, notice):
 
 
 @posix_only
+@pytest.mark.slow
 def test_a_child_that_ignores_sigterm_is_killed(start, tmp_path, notice, impatient):
     log = tmp_path / "log"
     channel = start(STUBBORN, str(log), "ignore", grace=0.5)
@@ -416,6 +419,7 @@ def test_a_child_that_ignores_sigterm_is_killed(start, tmp_path, notice, impatie
     "signal.signal(15, signal.SIG_IGN); os.write(1, b'1\\n'); time.sleep(600)",
 ])
 @pytest.mark.parametrize("parent", ["sys.stdin.read()", "sleep()"])
+@pytest.mark.slow
 def test_the_whole_group_ends(start, grandchild, parent, impatient):
     channel = start(f"""
 other = spawn({grandchild + "; 0"!r}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -543,6 +547,7 @@ def test_a_child_that_the_host_reaped(start):
     assert channel.returncode is None
 
 
+@pytest.mark.slow
 def test_many_starts_and_stops_leave_nothing(notice):
     before = children.Holdings()
     for number in range(30):
@@ -621,6 +626,7 @@ def run(program, *arguments):
 
 @pytest.mark.parametrize("behaviour", ["sys.stdin.read()", "signal.signal(15, signal.SIG_IGN); say(1); sleep()"])
 @pytest.mark.parametrize("reader", ["none", "daemon"])
+@pytest.mark.slow
 def test_a_program_that_forgets_to_close(behaviour, reader):
     program = """
 import json, sys, threading

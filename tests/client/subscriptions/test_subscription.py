@@ -559,6 +559,7 @@ def test_a_stream_that_ends_over_http_is_resumed():
         assert events.get(LIMIT) == ToolsChanged()
 
 
+@pytest.mark.slow
 def test_a_server_that_says_when_to_subscribe_again_is_believed_however_often(impatient):
     with Streams() as script, script.connect() as client, client.listen(tools=True) as events:
         for number in range(4):

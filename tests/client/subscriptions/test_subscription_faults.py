@@ -12,6 +12,7 @@ from tests.support.faults import every_fault, lines, strike
 
 @every_fault
 @pytest.mark.parametrize("method", ["_acknowledge", "_pause"])
+@pytest.mark.slow
 def test_a_subscription_is_resumed_after_a_fault(monkeypatch, caplog, method, fault):
     with ChangeServer() as fake, fake.connect() as client, client.listen(tools=True) as events:
         struck = strike(monkeypatch, Subscription, method, fault)

@@ -20,6 +20,7 @@ from tests.support.wsgi import serving_wsgi  # noqa: E402
 LIMIT = 60
 
 
+@pytest.mark.slow
 def test_the_first_requests_have_spans_too(pair):
     with pair.connect() as client:
         era = client.era
@@ -30,6 +31,7 @@ def test_the_first_requests_have_spans_too(pair):
         assert first["attributes"]["mcp.session.id"]
 
 
+@pytest.mark.slow
 def test_calls_are_children_of_the_current_span(pair):
     with pair.connect() as client:
         with pair.client.tracers.get_tracer("agent").start_as_current_span("invoke_agent"):

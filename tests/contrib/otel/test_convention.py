@@ -28,6 +28,7 @@ def use(client):
         client.call_tool("forget")
 
 
+@pytest.mark.slow
 def test_spans_of_both_sides_follow_the_conventions(pair):
     with pair.connect() as client:
         use(client)
@@ -66,6 +67,7 @@ def test_spans_of_both_sides_follow_the_conventions(pair):
     assert prompt["gen_ai.prompt.name"] == "greet" and "gen_ai.operation.name" not in prompt
 
 
+@pytest.mark.slow
 def test_errors_set_the_status_on_both_sides(pair):
     with pair.connect() as client:
         use(client)
@@ -86,6 +88,7 @@ def test_errors_set_the_status_on_both_sides(pair):
     assert pair.client.span("tools/call forget")["attributes"]["error.type"] == "-32602"
 
 
+@pytest.mark.slow
 def test_durations_are_recorded_on_both_sides(pair):
     with pair.connect() as client:
         use(client)
@@ -106,6 +109,7 @@ def test_durations_are_recorded_on_both_sides(pair):
     assert "error.type" not in session.attributes
 
 
+@pytest.mark.slow
 def test_questions_are_operations_of_the_other_direction(pair):
     with pair.connect(elicitation_handler=lambda request: mcplite.accept({})) as client:
         asking = pair.revision >= "2025-06-18"  # the first revision with elicitation

@@ -18,6 +18,7 @@ TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{SPAN}-01"
 
 
+@pytest.mark.slow
 def test_the_span_of_a_request_is_current_in_its_handler(pair):
     with pair.connect() as client:
         token = context.attach(baggage.set_baggage("user", "ann"))

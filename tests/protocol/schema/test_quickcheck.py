@@ -48,6 +48,7 @@ NODE = {"$defs": {"node": {
     ({"additionalProperties": 5}, {}, None), ({"anyOf": 5}, 1, None), ({"anyOf": []}, 1, None), ({"items": 5}, [1], None),
     ([], 1, None), (None, 1, None),
 ])
+@pytest.mark.slow
 def test_verdicts(schema, value, verdict):
     assert compile_check(schema)(value) is verdict
 
@@ -212,6 +213,7 @@ SCHEMAS = st.recursive(st.one_of(st.booleans(), KEYWORDS, st.just({"$ref": "#/$d
 @settings(max_examples=150)
 @given(SCHEMAS.filter(lambda schema: isinstance(schema, dict)), SCHEMAS, st.lists(VALUES, min_size=1, max_size=4),
        st.booleans())
+@pytest.mark.slow
 def test_the_verdict_is_jsonschema_s(schema, one, values, draft7):
     whole = {**schema, "$defs": {"one": {"items": one}}}
     if draft7:

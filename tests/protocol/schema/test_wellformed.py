@@ -34,6 +34,7 @@ SCHEMAS = st.recursive(st.dictionaries(KEYWORD, ARGUMENT, max_size=2), nested, m
 
 @settings(max_examples=1000, deadline=None)
 @given(SCHEMAS)
+@pytest.mark.slow
 def test_what_is_accepted_is_valid_in_both_dialects(schema):
     if is_wellformed(schema):
         for dialect in (jsonschema.Draft202012Validator, jsonschema.Draft7Validator):

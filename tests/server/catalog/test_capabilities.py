@@ -50,6 +50,7 @@ def test_a_kind_that_is_named_is_declared_although_it_is_empty(revision):
     assert declared(mcplite.Server("empty"), revision).tools is None
 
 
+@pytest.mark.slow
 def test_completion_is_declared_for_a_method_of_the_servers_own():
     mcp = make(capabilities={"completions": {}})
     mcp.add_method("completion/complete", lambda params, ctx: {"completion": {"values": ["Rome"]}})

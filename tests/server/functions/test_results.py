@@ -47,6 +47,7 @@ from mcplite.types import (
     UnknownContent,
     user as user_message,
 )
+from tests.support.names import named
 
 PNG = b"\x89PNG\r\n\x1a\n"
 IMAGE = ImageContent(data=base64.b64encode(PNG).decode(), mime_type="image/png")
@@ -137,7 +138,7 @@ CONTENT = [
 ]
 
 
-@pytest.mark.parametrize("value, content, structured", CONTENT, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize("value, content, structured", CONTENT, ids=named(40))
 def test_a_tools_return_value_becomes_content(value, content, structured):
     assert result_of(value) == CallToolResult(content=content, structured_content=structured)
 
@@ -410,7 +411,7 @@ def test_a_prompts_return_value_becomes_messages(value, messages):
     ({"role": "user", "content": {"type": "text"}}, ValueError, "a message's content is not valid: "),
     ({"role": "user", "content": {}}, ValueError, "a message's content is not valid: "),
     ({"role": "user", "content": object()}, TypeError, "class object cannot be sent"),
-], ids=lambda value: str(value)[:30])
+], ids=named(30))
 def test_other_values_are_not_messages(value, kind, text):
     with pytest.raises(kind, match=f"^{text}" if kind is ValueError else text):
         prompt_messages(value)
@@ -550,7 +551,7 @@ def test_completions(value, values):
 @pytest.mark.parametrize("value", [
     5, True, b"a", [b"a"], {"a": 1}, [["a"]], [{"a": 1}], [None], TextContent("a"), [TextContent("a")], object(),
     Completion(["a"], total="5"), {"values": 5}, user_message("x"),
-], ids=repr)
+], ids=named(None))
 def test_other_values_are_no_completions(value):
     with pytest.raises(TypeError):
         completion_of(value)

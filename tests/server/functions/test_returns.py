@@ -35,6 +35,7 @@ from mcplite.server import Audio, Image, InputRequired
 from mcplite.server.functions.returns import compile_output
 from mcplite.server.functions.signature import MISSING
 from mcplite.types import NULL, CallToolResult, EmbeddedResource, ResourceLink, TextContent
+from tests.support.names import named
 
 
 @dataclasses.dataclass
@@ -135,7 +136,7 @@ def test_other_data_is_wrapped(annotation, schema):
     Annotated[Image, "a chart"], CallToolResult, TextContent, List[TextContent], List[Union[str, ResourceLink]],
     Dict[str, EmbeddedResource], Tuple[Image, ...], InputRequired, Union[Day, InputRequired], Optional[bytes], List[bytes],
     Optional[list], Optional[Any], Union[str, List[Any]],
-    Plain, Callable[[], int], Generator[int, None, None], List[Plain]], ids=lambda value: str(value)[:40])
+    Plain, Callable[[], int], Generator[int, None, None], List[Plain]], ids=named(40))
 def test_text_content_and_other_types_declare_no_schema(annotation):
     compiled = output(annotation)
     assert (compiled.schema, compiled.wrapped, compiled.off) == (None, False, False)

@@ -2,6 +2,8 @@
 
 import threading
 
+import pytest
+
 from mcplite.server import Context
 from tests.support.results import text_of
 
@@ -27,6 +29,7 @@ def test_a_tool_that_exceeds_its_timeout_is_answered_and_cancelled(connect, serv
     assert client.result("ping") == {} and client.others == []
 
 
+@pytest.mark.slow
 def test_the_timeout_is_paused_while_the_user_is_asked(connect, server):
     @server.tool(timeout=2)
     def asks(ctx: Context) -> str:

@@ -221,6 +221,7 @@ def message(random: random.Random, revision: revisions.Revision, names: List[str
 
 
 @pytest.mark.parametrize("revision", revisions.REVISIONS, ids=str)
+@pytest.mark.slow
 def test_both_ways_send_the_same_bytes(both, revision):
     chance = random.Random(f"{revision}")
     if not revision.modern:

@@ -347,6 +347,7 @@ def test_a_waiting_handler_gives_up_its_worker_place():
     web.close()
 
 
+@pytest.mark.slow
 def test_the_timeout_of_a_tool_is_paused_while_it_waits(desk):
     ticking = threading.Event()
 

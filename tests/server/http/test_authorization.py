@@ -969,6 +969,7 @@ def test_the_metadata_of_a_mounted_server_is_at_the_root_too():
 
 
 @pytest.mark.parametrize("kind", ["stream", "resumption", "modern stream", "old stream"])
+@pytest.mark.slow
 def test_a_stream_ends_with_its_token(kind):
     # AUS-31, AUTH-16: the call itself is not lost
     soon = time.time() + 0.6

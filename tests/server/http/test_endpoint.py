@@ -201,6 +201,7 @@ def test_invalid_headers_are_refused(endpoint, change, status):
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/*", "application/json, text/event-stream;q=0"])
+@pytest.mark.slow
 def test_a_client_that_reads_only_json_gets_json(accept):
     server = mcplite.Server("plain", limits=mcplite.Limits(commit_seconds=0.05))
     going = threading.Event()

@@ -87,6 +87,7 @@ def test_it_ends_when_it_is_stopped_or_its_time_is_over():
 
 
 @pytest.mark.parametrize("method", ["since", "wait"])
+@pytest.mark.slow
 def test_it_goes_on_when_the_store_is_back(monkeypatch, method):
     monkeypatch.setattr(log_bodies, "_AWAY_SECONDS", 0.01)
     backend, failures = MemoryBackend(), iter(range(3))

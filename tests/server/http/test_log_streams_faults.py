@@ -2,6 +2,8 @@
 
 import threading
 
+import pytest
+
 from mcplite.errors import BackendError
 from mcplite.server.http.log_streams import Backlog
 from tests.support.faults import every_fault, lines, no_threads
@@ -22,6 +24,7 @@ class Log:
 
 
 @every_fault
+@pytest.mark.slow
 def test_the_ends_of_streams_are_stored_after_a_fault(caplog, fault):
     backlog, logs = Backlog(), [Log(fault, lambda: BackendError("away")), Log()]
     for log in logs:

@@ -111,6 +111,7 @@ def test_a_process_that_stops_has_ended_at_once_and_can_begin_again(create):
     assert one.number != before and other.alive(one.number)
 
 
+@pytest.mark.slow
 def test_a_lease_is_renewed(create):
     backend = Shared()
     one, other = create(backend, 1.5), create(backend, 1.5)
@@ -154,6 +155,7 @@ def child(start):
     return start(3.0)
 
 
+@pytest.mark.slow
 def test_a_process_that_was_killed_is_found_ended(create, sqlite, child, monkeypatch):
     # As one of another machine.
     monkeypatch.setattr("mcplite.server.runtime.leases.has_ended", lambda mark: False)
@@ -193,6 +195,7 @@ def test_a_process_that_has_just_begun_leaves_it_to_others_whether_one_has_ended
     assert set(doubts) == {99}
 
 
+@pytest.mark.slow
 def test_the_processes_of_a_server_ask_each_other():
     backend = Shared()
     old, young = [mcplite.Server("shop", backend=backend, state_keys=["a key of sixteen bytes"]).runtime for _ in range(2)]
@@ -206,6 +209,7 @@ def test_the_processes_of_a_server_ask_each_other():
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="POSIX only")
+@pytest.mark.slow
 def test_a_process_that_was_paused_and_taken_for_ended_learns_of_it(create, sqlite, child):
     leases, number = create(sqlite, 3.0), int(child.stdout.readline())
     child.send_signal(signal.SIGSTOP)
@@ -214,6 +218,7 @@ def test_a_process_that_was_paused_and_taken_for_ended_learns_of_it(create, sqli
     assert child.stdout.readline() == f"lost {number}\n"
 
 
+@pytest.mark.slow
 def test_a_process_that_lost_its_number_takes_another(create):
     backend = Shared()
     slow, other = create(backend, 2.0), create(backend, 2.0)
@@ -252,6 +257,7 @@ class _Unpaused:
         self._leases._backend = self._backend
 
 
+@pytest.mark.slow
 def test_after_a_store_has_lost_all_leases_no_process_is_taken_for_ended(create):
     shift = [0.0]
     backend = Shared(lambda: time.monotonic() + shift[0])
@@ -270,6 +276,7 @@ def test_after_a_store_has_lost_all_leases_no_process_is_taken_for_ended(create)
     assert (one.number, other.number) == numbers and not lost
 
 
+@pytest.mark.slow
 def test_an_outage_fails_with_its_reason_and_is_one_warning(create, caplog):
     backend = Shared()
     one, other = create(backend, 2.0), create(backend, 2.0)

@@ -10,6 +10,7 @@ from tests.support.faults import every_fault, lines, no_threads, strike
 
 
 @every_fault
+@pytest.mark.slow
 def test_a_lease_is_renewed_after_a_fault(create, monkeypatch, caplog, fault):  # noqa: F811
     backend = Shared()
     one, other = create(backend, 3.0), create(backend, 3.0)

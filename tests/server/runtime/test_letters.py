@@ -177,6 +177,7 @@ class Outages:
 
 
 class TestOutages(Outages):
+    @pytest.mark.slow
     def test_letters_go_on_after_it_and_it_is_one_warning(self, create, backend, caplog):
         one, other = create(), create()
         number = other.leases.number

@@ -20,6 +20,7 @@ def pair(backend):  # noqa: F811
 
 @every_fault
 @pytest.mark.parametrize("operation", ["wait", "since"])
+@pytest.mark.slow
 def test_letters_come_after_a_fault(pair, monkeypatch, caplog, operation, fault):
     one, other = pair
     struck = strike(monkeypatch, one.backend, operation, fault)
@@ -32,6 +33,7 @@ def test_letters_come_after_a_fault(pair, monkeypatch, caplog, operation, fault)
 
 
 @every_fault
+@pytest.mark.slow
 def test_a_handler_of_letters_ends_no_thread(pair, fault):
     one, other = pair
     faults = [fault]

@@ -76,6 +76,7 @@ def test_clients_of_another_process_hear_of_changes(backend, revision):
         assert client.hears() == mcplite.ToolsChanged()
 
 
+@pytest.mark.slow
 def test_each_change_is_heard_once(backend, revision):
     one, other = shop(backend), shop(backend)
     with Listening(one, revision) as first, Listening(other, revision) as second:
@@ -87,6 +88,7 @@ def test_each_change_is_heard_once(backend, revision):
         assert first.events.empty() and second.events.empty()
 
 
+@pytest.mark.slow
 def test_a_server_of_another_name_is_not_told(backend, revision):
     one, other = shop(backend, "bakery"), shop(backend)
     with Listening(other, revision) as client, mcplite.publisher(backend, state_keys=[KEY], server="shop") as publisher:
@@ -101,6 +103,7 @@ def test_what_was_registered_before_the_first_client_is_not_told(revision):
     assert backend.last("news/changes") == 0
 
 
+@pytest.mark.slow
 def test_a_registration_while_clients_are_served_is_told(backend, revision):
     one, other = shop(backend), shop(backend)
     with Listening(other, revision) as client, mcplite.connect(one):
@@ -166,6 +169,7 @@ def test_a_store_that_fails_is_logged_and_own_clients_hear_all_the_same(revision
             assert client.hears() == mcplite.ToolsChanged()
 
 
+@pytest.mark.slow
 def test_what_was_told_while_the_store_was_away_is_heard_once_when_it_is_back(revision):
     backend = Broken()
     one, other = shop(backend), shop(backend)
@@ -184,6 +188,7 @@ def test_what_was_told_while_the_store_was_away_is_heard_once_when_it_is_back(re
         assert far.events.empty()
 
 
+@pytest.mark.slow
 def test_of_very_many_changes_the_store_is_told_that_anything_may_have_changed(revision):
     backend = Broken()
     one, other = shop(backend), shop(backend)

@@ -1,5 +1,7 @@
 """What is told later is told after any one fault, and so is what comes afterwards."""
 
+import pytest
+
 import mcplite
 from mcplite.errors import BackendError
 from tests.server.runtime.test_news import Listening, Shared, shop
@@ -9,6 +11,7 @@ STOCK = mcplite.ResourceUpdated(uri="shop://stock")
 
 
 @every_fault
+@pytest.mark.slow
 def test_changes_are_told_after_a_fault(monkeypatch, caplog, fault):
     backend = Shared()
     one, other = shop(backend), shop(backend)

@@ -137,6 +137,7 @@ def text(result):
     return result["content"][0]["text"]
 
 
+@pytest.mark.slow
 def test_the_handler_goes_on_where_it_waits_whichever_process_gets_the_answer(fleet):
     one, other, third = fleet.create(), fleet.create(), fleet.create()
     result = one.web.result(book())
@@ -173,6 +174,7 @@ def test_many_questions_at_once_to_two_processes(fleet):
     assert fleet.done == {"entered": 20, "charged": 20, "paid": 20}
 
 
+@pytest.mark.slow
 def test_a_long_request_is_stored_beside_the_letter(fleet):
     one, other = fleet.create(), fleet.create()
     request = book("Ada" + "x" * 100_000)
@@ -181,6 +183,7 @@ def test_a_long_request_is_stored_beside_the_letter(fleet):
     assert fleet.done["entered"] == 1
 
 
+@pytest.mark.slow
 def test_a_handler_that_asks_by_returning(fleet):
     one, other = fleet.create(), fleet.create()
     request = call("again_by_return", **CAN)
@@ -223,6 +226,7 @@ def test_an_answer_of_another_user_is_refused(fleet):
     assert answer["result"]["inputRequests"]
 
 
+@pytest.mark.slow
 def test_a_state_is_good_for_one_request_and_not_for_a_forged_one(fleet):
     one, other = fleet.create(), fleet.create()
     first = one.web.result(book())
@@ -248,6 +252,7 @@ def test_an_answer_of_the_wrong_form_is_refused_and_the_handler_goes_on_waiting(
     assert fleet.done["entered"] == 1
 
 
+@pytest.mark.slow
 def test_closing_the_response_cancels_the_handler_in_the_other_process(fleet):
     one, other = fleet.create(), fleet.create()
     request = call("work", level="info", **CAN)
@@ -316,6 +321,7 @@ def test_states_are_bounded_and_their_handlers_end_with_them(fleet):
     assert failed["isError"] and "Limits.fleet_state_bytes" in failed["content"][0]["text"]
 
 
+@pytest.mark.slow
 def test_a_process_that_was_taken_for_ended_leaves_the_call_to_the_other(memory_fleet):
     fleet = memory_fleet
     one, other = fleet.create(), fleet.create()
@@ -336,6 +342,7 @@ def test_a_process_that_was_taken_for_ended_leaves_the_call_to_the_other(memory_
     assert text(one.web.result(again(book(), result, id=3))) == "Ada: Rome, accept, round 0"
 
 
+@pytest.mark.slow
 def test_a_process_that_does_not_read_its_letters_loses_the_call(memory_fleet):
     fleet = memory_fleet
     one, other = fleet.create(), fleet.create()

@@ -1,11 +1,14 @@
 """The thread that looks for the end of other processes goes on after any one fault."""
 
+import pytest
+
 from tests.server.sessions.test_handover import CAN, PATIENCE, memory_fleet  # noqa: F401
 from tests.support.faults import every_fault, lines, strike
 from tests.support.stateless import again, call
 
 
 @every_fault
+@pytest.mark.slow
 def test_a_handler_is_cancelled_when_the_process_of_its_client_ends_after_a_fault(memory_fleet, monkeypatch, caplog,  # noqa: F811
                                                                                  fault):
     one, other = memory_fleet.create(), memory_fleet.create()

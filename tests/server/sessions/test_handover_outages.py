@@ -88,6 +88,7 @@ def finish(process, request, first):
     return text(eventually(process, again(request, result, id=3)))
 
 
+@pytest.mark.slow
 def test_a_restart_between_question_and_answer(fleet, redis_server, caplog):
     one, other = fleet.create(), fleet.create()
     first = one.web.result(book())
@@ -106,6 +107,7 @@ def test_a_restart_between_question_and_answer(fleet, redis_server, caplog):
     assert max(warnings.values()) <= 2, f"one for each process: {warnings}"
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs(fleet, redis_server):
     one, other = fleet.create(), fleet.create()
     first = one.web.result(book())
@@ -125,6 +127,7 @@ def test_a_server_that_hangs(fleet, redis_server):
     assert fleet.done["charged"] == fleet.done["paid"] == 1
 
 
+@pytest.mark.slow
 def test_a_restart_while_the_handler_runs_for_another_process(fleet, redis_server):
     one, other = fleet.create(), fleet.create()
     begun, released = threading.Event(), threading.Event()
@@ -192,6 +195,7 @@ def test_a_journal_that_was_taken_although_the_store_failed():
         assert fleet.done == {"entered": 2, "charged": 2, "paid": 2}
 
 
+@pytest.mark.slow
 def test_a_journal_in_doubt_that_another_process_may_have_taken():
     backend = Doubtful()
     with contextlib.closing(Fleet(lambda: backend)) as fleet:
@@ -214,6 +218,7 @@ def test_a_journal_in_doubt_that_another_process_may_have_taken():
         assert fleet.done == {"entered": 1}
 
 
+@pytest.mark.slow
 def test_nothing_spins_while_the_store_is_away(caplog):
     class Broken(Shared):
         def __getattribute__(self, name):
@@ -275,6 +280,7 @@ def file_fleet(files):
         yield fleet
 
 
+@pytest.mark.slow
 def test_a_file_that_another_program_keeps_locked(file_fleet, files):
     one, other = file_fleet.create(), file_fleet.create()
     first = one.web.result(book())
@@ -305,6 +311,7 @@ def test_a_disk_that_is_full(file_fleet, files):
 
 
 @posix_only  # Windows deletes no file that is open
+@pytest.mark.slow
 def test_a_file_that_is_deleted(file_fleet, files):
     one, other = file_fleet.create(), file_fleet.create()
     first = one.web.result(book())

@@ -30,6 +30,7 @@ def test_a_closed_channel_ends_the_session(runtime):
     assert runtime.sessions == []
 
 
+@pytest.mark.slow
 def test_a_session_for_one_message_is_not_among_those_that_last(runtime):
     session, peer = create_session(runtime, MemoryChannel.pair()[1], persistent=False)
     assert runtime.sessions == [] and not session.persistent and session.agreed is None

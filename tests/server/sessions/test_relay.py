@@ -150,6 +150,7 @@ def test_a_process_that_was_killed_between_question_and_answer_is_replaced(child
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="POSIX only")
+@pytest.mark.slow
 def test_a_process_that_is_paused_is_replaced_and_does_nothing_afterwards(child, web, tmp_path):
     request = call("book", **CAN)
     first = child.result(request)
@@ -161,6 +162,7 @@ def test_a_process_that_is_paused_is_replaced_and_does_nothing_afterwards(child,
     assert [what for what, _ in notes(tmp_path)] == ["entered", "entered", "paid"]
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_while_it_runs_the_call_is_named_with_its_steps(child, web, tmp_path):
     request = call("ship", **CAN)
     first = child.result(request)
@@ -181,6 +183,7 @@ def test_a_process_that_is_killed_while_it_runs_the_call_is_named_with_its_steps
 
 
 
+@pytest.mark.slow
 def test_a_handler_is_cancelled_whose_client_was_served_by_a_process_that_is_killed(child, web, tmp_path):
     request = call("bake", **CAN)
     first = web.result(request)

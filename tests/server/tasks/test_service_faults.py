@@ -21,6 +21,7 @@ def wait_taken(task, process):
 
 
 @every_fault
+@pytest.mark.slow
 def test_the_tasks_of_an_ended_process_are_found_after_a_fault(two, monkeypatch, caplog, fault):  # noqa: F811
     one, other = two
     with task_client(one.mcp, JULY_2026, elicitation_handler=print) as first, task_client(other.mcp, JULY_2026):
@@ -51,6 +52,7 @@ def test_tasks_are_looked_after_once_the_system_has_a_thread(two, monkeypatch, c
 
 @every_fault
 @pytest.mark.parametrize("name", ["_roster.remove", "_keep", "_pool.submit"])
+@pytest.mark.slow
 def test_a_fault_around_a_task_keeps_no_server_from_its_end(two, monkeypatch, fault, name):  # noqa: F811
     one, _ = two
     runtime = one.mcp.runtime

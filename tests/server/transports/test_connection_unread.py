@@ -45,6 +45,7 @@ def ended_early(wire):
 
 
 @pytest.mark.parametrize("tool", ["plain", "streamed"])
+@pytest.mark.slow
 def test_the_oldest_answer_that_is_not_read_is_cut_off(served, tool):
     made = served(body_bytes_at_once=5 * SIZE // 2)
     with contextlib.ExitStack() as stack:

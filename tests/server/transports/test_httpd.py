@@ -465,6 +465,7 @@ def test_a_connection_whose_request_has_arrived_stays_although_the_leader_has_no
         assert [wire.reply().status for wire in (early, late)] == [200, 200]
 
 
+@pytest.mark.slow
 def test_connections_with_requests_in_progress_make_no_room_for_the_same_client(served, hasty):
     made = served(connections=3, queue_seconds=1.0)
     with contextlib.ExitStack() as stack:
@@ -501,6 +502,7 @@ def test_connections_with_requests_in_progress_make_room_for_another_client(serv
         assert [wire.reply().status for wire in wires[1:]] == [200, 200, 200]
 
 
+@pytest.mark.slow
 def test_streams_leave_room_for_calls(served):
     made = served(connections=4, streams=100)
     with contextlib.ExitStack() as stack:
@@ -927,6 +929,7 @@ def test_long_calls_are_cancelled_at_the_end(served, caplog):
     assert caplog.records == []
 
 
+@pytest.mark.slow
 def test_a_hanging_handler_is_logged_and_abandoned(served, caplog):
     made = served()
     with made.wire() as wire:
@@ -1138,6 +1141,7 @@ def test_a_signal_ends_the_process_while_clients_are_connected(process, number):
 
 @pytest.mark.parametrize("tool", ["held", "watched"])
 @pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.slow
 def test_running_calls_are_answered_before_the_process_ends(process, number, tool):
     made = process()
     with Wire(made.port) as wire:
@@ -1162,6 +1166,7 @@ def test_a_long_call_is_cancelled_before_the_process_ends(process):
 
 
 @pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.slow
 def test_a_hanging_handler_is_logged_and_the_process_ends(process, number):
     # REL-21, REL-66
     made = process(grace=0.2)
@@ -1186,6 +1191,7 @@ def test_a_second_signal_does_not_wait(process, number):
 
 
 @pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.slow
 def test_a_signal_delivered_to_another_thread_ends_the_process(process, number):
     # Which thread gets a signal is the system's choice; the main thread's sleep is not interrupted then.
     made = process()

@@ -142,6 +142,7 @@ def test_a_body_in_three_pieces_blocks_a_thread_of_its_own(host):
     assert made.threads["/quick"][0] is not made.threads["/slow"][0]
 
 
+@pytest.mark.slow
 def test_a_body_that_does_not_come_is_waited_for_within_its_limit(host):
     made = host(body_seconds=1)
     with made.client() as wire, made.client() as quick:
@@ -324,6 +325,7 @@ def fault(method):
 
 
 @pytest.mark.parametrize("method", ["select", "register", "unregister"])
+@pytest.mark.slow
 def test_one_fault_of_the_selector_costs_one_connection_at_most(host, faults, method, caplog):
     made = host(idle_seconds=0.2)
     with made.client() as before:

@@ -228,6 +228,7 @@ def call(id, name, **arguments):
 
 @pytest.mark.parametrize("source", ["pipe", "file"])
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", None])
+@pytest.mark.slow
 def test_what_runs_at_the_end_of_stdin_is_answered(tmp_path, source, version):
     path, messages = tmp_path / "server.py", [*hello(version)] if version else []
     path.write_text(SERVER.replace('"0.5"', '"30"'))
@@ -285,6 +286,7 @@ def test_a_server_that_cannot_write_ends(process):
 @posix_only
 @pytest.mark.parametrize("closed", [(0,), (1,), (0, 1), (2,), (0, 2), (1, 2), (0, 1, 2)])
 @pytest.mark.parametrize("taken", [True, False])
+@pytest.mark.slow
 def test_closed_descriptors(tmp_path, closed, taken):
     path, file = tmp_path / "server.py", tmp_path / "file"
     path.write_text((f"import os\nos.open({str(file)!r}, os.O_RDWR | os.O_CREAT)\n" if taken else "")
@@ -317,6 +319,7 @@ def test_print_fails_in_no_locale(process, environment):
 @pytest.mark.parametrize("code", [
     "sys.stdout.close()", "sys.__stdout__.close()", "sys.stdout.buffer.close()", "sys.stdin.close()", "print(file=None)",
 "sys.stdout = None", "sys.stderr.close(); sys.stderr = None", "os.close(1)"])
+@pytest.mark.slow
 def test_a_handler_may_close_what_it_prints_to(process, code):
     server = process().initialize()
     assert server.call("does", code=f"import os, sys; {code}; print('after')") == "done"
@@ -382,6 +385,7 @@ def test_a_hanging_handler_does_not_delay_the_end_and_is_logged(process):
 
 @pytest.mark.parametrize("how", STOPS)
 @pytest.mark.parametrize("tool", [None, "wait", "hang"])
+@pytest.mark.slow
 def test_the_first_signal_ends_it_cleanly(process, how, tool):
     server = process().initialize()
     if tool:
@@ -442,6 +446,7 @@ def test_serving_given_streams_from_another_thread():
     os.close(ours_in)
 
 
+@pytest.mark.slow
 def test_a_client_killed_in_the_middle_leaves_no_server_behind(process, tmp_path):
     script = tmp_path / "client.py"
     script.write_text(

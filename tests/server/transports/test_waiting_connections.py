@@ -55,6 +55,7 @@ def occupied(made, stack, count, tool="held"):
     return wires, session
 
 
+@pytest.mark.slow
 def test_no_request_of_a_client_with_too_many_connections_is_lost(served):
     made, _ = served(connections=4, running=64)
     with contextlib.ExitStack() as stack:
@@ -125,6 +126,7 @@ def test_a_client_that_has_sent_something_does_not_wait_behind_silent_ones(serve
         assert silent.post(PING, session).status == 200
 
 
+@pytest.mark.slow
 def test_a_crowd_that_connects_before_it_sends_is_served_whole(served, monkeypatch):
     monkeypatch.setattr(connection_module, "_OWED_SECONDS", 0.01)
     made, _ = served(connections=4)

@@ -71,6 +71,7 @@ def test_the_limits_of_a_wait_hold_while_a_session_is_opened(limit):
         assert given == [(0.05, None)]
 
 
+@pytest.mark.slow
 def test_the_time_of_opening_a_session_is_part_of_the_wait():
     def current(within, cancel):
         time.sleep(1)

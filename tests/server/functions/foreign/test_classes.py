@@ -66,6 +66,7 @@ print(" ".join(name for name in {libraries!r} if name in sys.modules))
 """
 
 
+@pytest.mark.slow
 def test_no_library_is_imported_that_the_user_has_not_imported():
     # jsonschema imports attrs itself, so that the libraries before and after are compared without it.
     code = PLAIN.format(root=str(ROOT), libraries=[name for name in LIBRARIES if name not in ("attr", "attrs")])
@@ -165,6 +166,7 @@ OBJECTS = st.fixed_dictionaries({}, optional={"a": VALUES, "b": VALUES, "c": VAL
 
 
 @pytest.mark.parametrize("name", ["pydantic", "msgspec", "attrs", "field", "vector", "bytes"])
+@pytest.mark.slow
 def test_the_binder_accepts_what_is_valid_under_the_schema_and_nothing_else(name):
     if name not in TYPES:
         pytest.skip("the library is not installed")

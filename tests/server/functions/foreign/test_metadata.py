@@ -13,6 +13,7 @@ from mcplite.errors import RegistrationError
 from mcplite.server.functions.function import BadArguments, compile_function
 from mcplite.server.functions.nodes import Mismatch
 from mcplite.server.functions.schemas import Schemas
+from tests.support.names import named
 
 at = pytest.importorskip("annotated_types", reason="it is used by those who have it")
 
@@ -77,7 +78,7 @@ def agree(node, accepted, rejected, unconvertible=()):
     (Annotated[int, at.doc("How many"), {"maximum": 3}], {"type": "integer", "description": "How many", "maximum": 3},
      ["3"], ["4"], []),
     (Annotated[int, object(), at.Ge(1), print], {"type": "integer", "minimum": 1}, ["1"], ["0"], []),
-], ids=lambda value: str(value)[:50])
+], ids=named(50))
 def test_annotated_types(annotation, schema, accepted, rejected, unconvertible):
     node = compiled(annotation)
     assert node.schema == schema
