@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, List
 
 if TYPE_CHECKING:
     from . import errors as errors, revisions as revisions, types as types
+    from .backend.from_url import open_backend as open_backend
     from .backend.interface import Backend as Backend
-    from .backend.opening import open_backend as open_backend
     from .client.client import Client as Client
     from .client.connect import connect as connect
     from .client.features.tasks.task import Task as Task
@@ -114,7 +114,7 @@ __all__ = [
 _HOMES = {
     "": ("errors", "revisions", "types"),
     "backend.interface": ("Backend",),
-    "backend.opening": ("open_backend",),
+    "backend.from_url": ("open_backend",),
     "client": ("Client", "connect", "connect_all"),
     "client.features.tasks.task": ("Task",),
     "client.oauth.code_flow": ("OAuth",),

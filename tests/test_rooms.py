@@ -116,7 +116,7 @@ GUESTS = {
     "urllib3": {"net.adapter", "net.session_body", "net.session_sender", "net.tls"},
     "jsonschema": {"protocol.schema.validation"},
     "referencing": {"protocol.schema.validation"},
-    "redis": {"backend.redis_client"},
+    "redis": {"backend.redis"},
     "psycopg": {"backend.postgres", "backend.postgres_connection"},
     "keyring": {"client.oauth.stores.keyring"},
     "jwt": {"client.oauth.keys", "server.auth.jwt", "server.auth.keysets"},

@@ -44,9 +44,7 @@ WITHOUT_A_MODULE = {
 TESTED_ELSEWHERE = {
     "server/handling/fleet_wait": "tests/server/sessions/test_handover.py, in two processes",
     "server/runtime/shared": "tests/server/sessions/test_handover.py",
-    "backend/addresses": "tests/backend/test_opening.py",
     "backend/postgres_connection": "tests/backend/test_interface_outages.py, with a server that hangs",
-    "backend/redis_client": "tests/backend/test_redis_cluster.py, and test_interface_outages.py like the other stores",
     "backend/sqlite_wakeup": "tests/backend/test_sqlite.py, through the backend",
     "cli/commands/actions": "tests/test_main.py runs every command",
     "cli/commands/results": "tests/test_main.py, with results of every kind",
@@ -92,7 +90,7 @@ TESTED_ELSEWHERE = {
     "server/tasks/roster": "tests/server/tasks/test_service.py, with a process that ends",
     "server/program": "tests/server/test_main.py, with every option",
     "server/transports/selection": "tests/server/test_app.py and tests/server/test_main.py, through Server.run",
-    "testing/backend": "tests/backend/test_interface.py, which finds broken promises with it",
+    "testing/backend_check": "tests/backend/test_interface.py, which finds broken promises with it",
     "types/marks": "tests/types/test_base.py",
     "version": "tests/test_main.py prints it",
 }

@@ -14,7 +14,7 @@ from ..errors import (
     UrlElicitationRequired,
 )
 from ..protocol import codec
-from ..protocol.envelope import SERVER_INFO
+from ..protocol.meta import SERVER_INFO
 from ..revisions import Revision
 from ..server.catalog.hints import CacheHint
 from ..server.handling.questions import Elicit, Relayed

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..errors import BackendError, RegistrationError
-from ..protocol.show import worded
+from ..protocol.error_text import worded
 from ..rpc.stdio.terminals import is_terminal
 from ..version import __version__
 from .app import Server

@@ -6,7 +6,7 @@ The catalog declares them to clients. A module of its own for the check of what 
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from ...errors import RegistrationError
-from ...types.records import Record, record
+from ...types.lazy_dataclass import Record, record
 
 __all__ = ["CapabilityFlags", "read_capabilities"]
 

@@ -7,13 +7,13 @@ import copy
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Set, Tuple
 
 from ...protocol import codec, jsonrpc, paging
-from ...protocol.envelope import SERVER_INFO
 from ...protocol.jsonio import encode_json
+from ...protocol.meta import SERVER_INFO
 from ...revisions import REVISIONS, Revision
 from ...rpc.forks import new_lock
 from ...rpc.tracing import get_logger
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
-from ...types.records import Record, changed, record
+from ...types.lazy_dataclass import Record, changed, record
 from .capabilities import CapabilityFlags
 from .provider import Found, ProvidedEntry
 from .registry import Registry

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, 
 from ... import types
 from ...errors import ProtocolError, RegistrationError
 from ...protocol import codec
-from ...protocol.envelope import check_extension, check_meta
-from ...protocol.show import quoted
+from ...protocol.error_text import quoted
+from ...protocol.meta import check_extension, check_meta
 from ...rpc.tracing import get_logger
+from ...types.lazy_dataclass import fields_of
 from ...types.marks import wire_name
-from ...types.records import fields_of
 from ..functions.function import Function
 from ..functions.signature import is_generator
 from ..limits import Limits

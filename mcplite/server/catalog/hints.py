@@ -3,7 +3,7 @@
 from typing import Any, Dict
 
 from ...errors import RegistrationError
-from ...types.records import Record, record
+from ...types.lazy_dataclass import Record, record
 
 __all__ = ["CacheHint", "header"]
 

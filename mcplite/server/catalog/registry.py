@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 from ...errors import RegistrationError
 from ...rpc.forks import new_lock
 from ...rpc.tracing import get_logger
-from ...types.records import changed
+from ...types.lazy_dataclass import changed
 from .provider import Found, ProvidedEntry, Provider
 
 # What a start and a list do not need is imported by the functions that use it.

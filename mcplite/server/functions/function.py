@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, FrozenSet, Li
 from ...errors import RegistrationError
 from ...protocol.jsonio import encode_json, load
 from ...rpc.tracing import get_logger
-from ...types.records import Record, record
+from ...types.lazy_dataclass import Record, record
 from .docstrings import parse
 from .members import NOTHING, is_dataclass, with_metadata
 from .nodes import Mismatch, Node, kinds_of

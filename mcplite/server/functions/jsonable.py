@@ -14,7 +14,7 @@ import types
 from typing import Any, Optional
 
 from ...errors import RegistrationError
-from ...protocol.show import quoted
+from ...protocol.error_text import quoted
 from ...revisions import NEWEST
 from ...types.codec import encode
 from ...types.marks import Marked

@@ -7,7 +7,7 @@ import sys
 import typing
 from typing import Any, Dict, List, Optional, Tuple, get_args, get_origin
 
-from ...types.records import Record, record
+from ...types.lazy_dataclass import Record, record
 
 __all__ = ["Field", "NOTHING", "Unresolved", "hints_of", "is_dataclass", "is_named", "is_typed_dict", "members", "resolve",
            "type_arguments", "with_arguments", "with_metadata"]

@@ -5,7 +5,7 @@ Used by every module here that compiles annotations; a module of its own, so tha
 
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence, Set, Tuple, Union
 
-from ...protocol.show import json_words, quoted
+from ...protocol.error_text import json_words, quoted
 
 __all__ = ["Convert", "Mismatch", "Node", "expect", "from_text", "kinds_of", "reason_of", "summary"]
 

@@ -14,9 +14,9 @@ import typing
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple, Union, get_args, get_origin
 
 from ...errors import RegistrationError
+from ...protocol.error_text import json_words
 from ...protocol.jsonio import load
-from ...protocol.show import json_words
-from ...types.records import changed
+from ...types.lazy_dataclass import changed
 from .docstrings import parse
 from .members import NOTHING, Field, Unresolved, is_named, is_typed_dict, members, resolve, type_arguments, with_arguments
 from .nodes import Convert, Mismatch, Node, expect, from_text, kinds_of, reason_of, summary

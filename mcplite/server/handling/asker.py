@@ -7,7 +7,7 @@ import copy
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
 from ...errors import InternalError, InvalidParams, MethodNotFound, MissingCapability, ProtocolError
-from ...protocol import codec, forms
+from ...protocol import codec, elicitation_forms
 from ...revisions import Revision
 from ...rpc.cancel import CancelToken
 from ...rpc.tracing import ERROR, WARNING, PeerLog, get_logger
@@ -169,7 +169,7 @@ class Asker:
             if request.mode == "url" and revision.elicitation_ids and request.elicitation_id is None:
                 request.elicitation_id = _random_id()
             if request.requested_schema is not None:
-                request.requested_schema = forms.adapt_form(request.requested_schema, revision)
+                request.requested_schema = elicitation_forms.adapt_form(request.requested_schema, revision)
             encoded = codec.encode(request, revision)
         else:
             raise MethodNotFound(f"a question {method[:100]!r} cannot be passed on: the protocol has none of this name")
@@ -189,17 +189,18 @@ class Asker:
         self._require("elicitation/create", {"elicitation": {"form": {}} if self._revision.elicitation_modes else {}},
                       "form")
         form = form_type(question.schema)
-        forms.check_form(form.schema)
-        for name in forms.sensitive_names(form.schema):
+        elicitation_forms.check_form(form.schema)
+        for name in elicitation_forms.sensitive_names(form.schema):
             self._warn("the form field %r looks like a secret; ask for secrets by url= instead", name)  # ELIC-16
-        request = ElicitRequest(message=question.message, requested_schema=forms.adapt_form(form.schema, self._revision))
+        schema = elicitation_forms.adapt_form(form.schema, self._revision)
+        request = ElicitRequest(message=question.message, requested_schema=schema)
 
         def read(answer: Dict[str, Any]) -> "Elicited[Any]":
             result = _decided(answer)
             if result.action != "accept":
                 return Elicited(result.action)
-            content = forms.fill_defaults(form.schema, result.content or {})
-            problems = forms.check_answer(form.schema, content)
+            content = elicitation_forms.fill_defaults(form.schema, result.content or {})
+            problems = elicitation_forms.check_answer(form.schema, content)
             if problems:
                 raise InvalidAnswer(f"the client's answer does not fit the form: {'; '.join(problems)}", content)
             try:
@@ -213,7 +214,7 @@ class Asker:
     def _elicit_url(self, question: Elicit) -> EncodedQuestion:
         url = question.url or ""
         scheme, separator, rest = url.partition("://")
-        if scheme.lower() not in ("http", "https") or not rest or len(url) > forms.MAX_URL or not url.isprintable():
+        if scheme.lower() not in ("http", "https") or not rest or len(url) > elicitation_forms.MAX_URL or not url.isprintable():
             raise ValueError(f"a URL question needs an absolute http or https URL, not {url[:200]!r}")  # URLE-03
         host = rest.split("/", 1)[0].rsplit("@", 1)[-1]
         if scheme.lower() == "http" and not host.startswith(("localhost", "127.", "[::1]")):
@@ -246,7 +247,7 @@ class Asker:
             model_preferences=question.model_preferences, metadata=question.metadata, tools=question.tools,
             tool_choice=question.tool_choice)
         params = codec.encode(request, self._revision)
-        problem = forms.check_messages(params["messages"])
+        problem = elicitation_forms.check_messages(params["messages"])
         if problem is not None:
             raise ValueError(f"this conversation cannot be sampled: {problem}")
         return EncodedQuestion("sampling/createMessage", params, lambda answer: codec.decode(CreateMessageResult, answer))

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ...errors import INVALID_REQUEST, UNSUPPORTED_VERSION, RemoteError
-from ...protocol import envelope as envelopes, jsonrpc
-from ...protocol.envelope import Envelope
+from ...protocol import jsonrpc, meta as envelopes
 from ...protocol.http.headers import Headers, accepts, media_type
 from ...protocol.http.routing_headers import check_parameters, check_standard
+from ...protocol.meta import Envelope
 from ...revisions import DEFAULT_HTTP, Revision, find_revision
 from ...rpc.fair_queue import COSTLY, Turns
 from ..catalog.targets import Target

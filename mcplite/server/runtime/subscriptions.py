@@ -9,8 +9,8 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from ...errors import InvalidParams, MCPError
-from ...protocol.envelope import SUBSCRIPTION
 from ...protocol.jsonio import memory_size
+from ...protocol.meta import SUBSCRIPTION
 from ...protocol.methods import LIST_CHANGES, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED
 from ...revisions import Revision
 from ...rpc.forks import new_lock

@@ -9,7 +9,7 @@ import time
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
 from ...errors import BackendError, RemoteError, TransportError
-from ...protocol import envelope as envelopes, jsonrpc
+from ...protocol import jsonrpc, meta as envelopes
 from ...protocol.http.headers import Headers
 from ...rpc.forks import new_lock, on_fork
 from ...rpc.incoming import Incoming

@@ -17,7 +17,7 @@ from ...errors import (
     RemoteError,
     ResourceNotFound,
 )
-from ...protocol.envelope import Envelope, bounded_capabilities, bounded_info
+from ...protocol.meta import Envelope, bounded_capabilities, bounded_info
 from ...revisions import Revision
 from ...rpc.peer import Peer
 from ...rpc.tracing import ERROR, WARNING, get_logger
@@ -29,7 +29,7 @@ from ..handling.session import RequestFacts, Session
 from ..runtime.runtime import Runtime
 
 if TYPE_CHECKING:
-    from ...protocol.state import Journal
+    from ...protocol.request_state import Journal
     from ..handling.asker import Asker
     from ..handling.http_request import HTTPRequest
 

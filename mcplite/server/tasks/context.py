@@ -11,7 +11,7 @@ from ...rpc.incoming import Incoming
 from ...rpc.interfaces import MessageSink
 from ...rpc.tracing import PeerLog
 from ...types import ClientCapabilities, Implementation
-from ...types.records import from_members
+from ...types.lazy_dataclass import from_members
 from ...types.tasks import related_task
 from ..auth.principals import Principal
 from ..handling.asker import Asker

@@ -10,7 +10,7 @@ from typing import Any, Dict, Optional
 
 from ...protocol.jsonio import encode_json
 from ...revisions import Revision
-from ...types.records import from_members
+from ...types.lazy_dataclass import from_members
 from ...types.tasks import COMPLETED, FAILED, TERMINAL, WORKING, DetailedTask
 
 __all__ = ["TaskCall", "TaskRecord", "dump_json", "error_members", "timestamp"]

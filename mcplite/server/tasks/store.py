@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ...backend.interface import Backend
 from ...errors import INTERNAL_ERROR, SERVER_BUSY, RemoteError
-from ...protocol.state import digest
+from ...protocol.request_state import digest
 from ..limits import Limits
 from .budget import TaskBudget
 from .listing import ListedTask, append_task, latest_end, listed_totals, read_list, write_list

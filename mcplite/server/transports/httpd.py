@@ -11,8 +11,8 @@ import os
 import socket
 from typing import Any, List, Mapping, Optional, Sequence, Set
 
+from ...protocol.error_text import Option, OptionText
 from ...protocol.http.wellknown import is_loopback
-from ...protocol.show import Option, OptionText
 from ...rpc.forks import close_socket, new_condition, new_event, on_fork, release_socket
 from ...rpc.tracing import FaultLog, RateLog, get_logger
 from ..http import make_endpoint

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, List, Sequence, Union
 
+from ...protocol.error_text import Option, OptionText
 from ...protocol.http.headers import Headers
-from ...protocol.show import Option, OptionText
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network

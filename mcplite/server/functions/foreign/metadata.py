@@ -10,7 +10,7 @@ import math
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ....protocol.schema.ecma import problem_of
-from ....protocol.schema.quickkeywords import is_multiple
+from ....protocol.schema.quickcheck import is_multiple
 from ....protocol.schema.validation import Validator
 from ..jsonable import definition_json, jsonable
 from ..keywords import add_keywords

@@ -12,7 +12,7 @@ import pytest
 
 import mcplite
 from mcplite.errors import RegistrationError
-from mcplite.protocol.forms import check_form
+from mcplite.protocol.elicitation_forms import check_form
 from mcplite.server.functions.forms import form_type
 from mcplite.server.functions.function import BadArguments, compile_function
 from mcplite.server.functions.jsonable import jsonable

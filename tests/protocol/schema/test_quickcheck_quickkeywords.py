@@ -1,6 +1,6 @@
 import pytest
 
-from mcplite.protocol.schema.quickkeywords import JSON, KEYWORDS, TooMuch, anything, ask
+from mcplite.protocol.schema.quickcheck import JSON, KEYWORDS, TooMuch, anything, ask
 
 
 def check(keyword, argument, value, steps=1000):

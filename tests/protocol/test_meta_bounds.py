@@ -3,8 +3,8 @@
 import pytest
 
 from mcplite.protocol import codec
-from mcplite.protocol.envelope import Envelope, bounded_capabilities, bounded_info, read
 from mcplite.protocol.jsonio import memory_size
+from mcplite.protocol.meta import Envelope, bounded_capabilities, bounded_info, read
 from mcplite.types import ClientCapabilities, Implementation
 from tests.support.stateless import meta
 

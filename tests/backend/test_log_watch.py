@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from mcplite.backend.watch import LogWatch
+from mcplite.backend.log_watch import LogWatch
 from mcplite.errors import BackendError
 
 #: Seconds to wait for what has to come.

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from mcplite.protocol.forms import check_messages, pick_model
+from mcplite.protocol.elicitation_forms import check_messages, pick_model
 from mcplite.types import ModelHint, ModelPreferences
 
 

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from mcplite.backend.addresses import take_option, without_password
+from mcplite.backend.from_url import open_backend
+from mcplite.backend.interface import take_option, without_password
 from mcplite.backend.memory import MemoryBackend
-from mcplite.backend.opening import open_backend
 from mcplite.errors import BackendError, RegistrationError
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import mcplite
 from mcplite.types import TextContent, Tool
-from mcplite.types.records import Record, RecordField, changed, fields_of, record
+from mcplite.types.lazy_dataclass import Record, RecordField, changed, fields_of, record
 
 ROOT = Path(mcplite.__file__).resolve().parent.parent
 

@@ -6,15 +6,15 @@ import sys
 
 import pytest
 
-from mcplite.backend import presence
-from mcplite.backend.presence import Presence, has_ended
+from mcplite.backend import same_host_liveness
+from mcplite.backend.same_host_liveness import Presence, has_ended
 from tests.support.forks import Forked
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="sockets without a file are of Linux")
 
 _CHILD = """
 import sys
-from mcplite.backend.presence import Presence
+from mcplite.backend.same_host_liveness import Presence
 
 held = Presence()
 print(held.mark.hex(), flush=True)
@@ -77,7 +77,7 @@ def test_of_a_process_elsewhere_nothing_is_known():
 
 
 def test_without_a_place_there_is_no_mark(monkeypatch):
-    monkeypatch.setattr(presence, "_place", lambda: None)
+    monkeypatch.setattr(same_host_liveness, "_place", lambda: None)
     held = Presence()
     assert held.mark == b"" and not has_ended(b"x" * 24)
     held.close()
@@ -85,11 +85,12 @@ def test_without_a_place_there_is_no_mark(monkeypatch):
 
 @LINUX
 def test_a_sandbox_without_such_sockets_has_no_mark(monkeypatch):
-    class Refusing(presence.socket.socket):
+    class Refusing(same_host_liveness.socket.socket):
         def bind(self, address):
             raise PermissionError("not here")
 
-    monkeypatch.setattr(presence, "_new_socket", lambda: Refusing(presence.socket.AF_UNIX, presence.socket.SOCK_DGRAM))
+    made = (same_host_liveness.socket.AF_UNIX, same_host_liveness.socket.SOCK_DGRAM)
+    monkeypatch.setattr(same_host_liveness, "_new_socket", lambda: Refusing(*made))
     assert Presence().mark == b""
 
 
@@ -99,6 +100,6 @@ def test_without_descriptors_there_is_no_mark_and_nothing_is_known(monkeypatch):
         raise OSError("too many open files")
 
     held = Presence()
-    monkeypatch.setattr(presence, "_new_socket", none_left)
+    monkeypatch.setattr(same_host_liveness, "_new_socket", none_left)
     assert Presence().mark == b"" and not has_ended(held.mark)
     held.close()

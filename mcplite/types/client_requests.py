@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Optional, Union
 from ..revisions import JUNE_2025, NOVEMBER_2025, Revision
 from .base import Model
 from .content import Content, TextContent
+from .lazy_dataclass import record
 from .marks import wire
-from .records import record
 from .tools import Tool
 
 __all__ = [

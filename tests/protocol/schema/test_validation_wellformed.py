@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from mcplite.protocol.schema.wellformed import is_wellformed
+from mcplite.protocol.schema.validation import is_wellformed
 
 #: Arguments that are right for some keywords and wrong for others.
 ARGUMENTS = [

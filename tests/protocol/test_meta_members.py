@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from mcplite.protocol.envelope import check_meta
+from mcplite.protocol.meta import check_meta
 from mcplite.revisions import JULY_2026, JUNE_2025, MARCH_2025, NOVEMBER_2024, NOVEMBER_2025
 
 RULED = (JUNE_2025, NOVEMBER_2025, JULY_2026, None)

@@ -2,7 +2,7 @@ import pickle
 
 import pytest
 
-from mcplite.protocol.show import Option, OptionText, json_words, printable, shown, worded
+from mcplite.protocol.error_text import Option, OptionText, json_words, printable, shown, worded
 
 
 @pytest.mark.parametrize("url, text", [

@@ -1,6 +1,6 @@
 import pytest
 
-from mcplite.protocol.schema.words import arguments_of, result_of, words_of
+from mcplite.protocol.schema.type_signature import arguments_of, result_of, words_of
 
 
 @pytest.mark.parametrize("schema, words", [

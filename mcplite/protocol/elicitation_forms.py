@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..revisions import Revision
 from ..types import ModelPreferences
-from .show import quoted
+from .error_text import quoted
 
 __all__ = [
     "MAX_URL", "adapt_form", "check_answer", "check_form", "check_messages", "fill_defaults", "options", "pick_model",

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from mcplite.errors import InvalidParams, UnsupportedVersion
-from mcplite.protocol import envelope, jsonrpc
+from mcplite.protocol import jsonrpc, meta
 from mcplite.revisions import JULY_2026, LEGACY, NOVEMBER_2025, REVISIONS
 from mcplite.types import ClientCapabilities, Implementation
 
@@ -21,13 +21,13 @@ def params(**changes):
 
 def test_the_version_in_meta_makes_a_request_modern():
     # ERA-18
-    assert envelope.claims(params()) and envelope.claims({"_meta": {VERSION: 7}})
+    assert meta.claims(params()) and meta.claims({"_meta": {VERSION: 7}})
     for given in (None, {}, {"_meta": None}, {"_meta": "x"}, {"_meta": {"progressToken": 1}}):
-        assert not envelope.claims(given)
+        assert not meta.claims(given)
 
 
 def test_the_members_of_an_envelope():
-    read = envelope.read(params(clientInfo={"name": "c", "version": "1", "title": "C"}, clientCapabilities={
+    read = meta.read(params(clientInfo={"name": "c", "version": "1", "title": "C"}, clientCapabilities={
         "elicitation": {"url": {}}, "extensions": {"com.example/x": {"a": 1}}}, logLevel="info"))
     assert (read.version, read.log_level) == (JULY_2026.name, "info")
     assert read.info == Implementation("c", "1", title="C")
@@ -37,7 +37,7 @@ def test_the_members_of_an_envelope():
 
 def test_a_client_may_keep_its_name_to_itself():
     # STAT-05
-    read = envelope.read(params())
+    read = meta.read(params())
     assert (read.info, read.log_level, read.capabilities) == (None, None, ClientCapabilities())
 
 
@@ -50,34 +50,34 @@ def test_a_client_may_keep_its_name_to_itself():
 def test_members_that_are_missing_or_wrong(given):
     # STAT-03
     with pytest.raises(InvalidParams, match="_meta"):
-        envelope.read(given)
+        meta.read(given)
 
 
 @pytest.mark.parametrize("version", ["2099-01-01", "", NOVEMBER_2025.name, "x" * 500])
 def test_versions_that_are_not_served(version):
     # STAT-16, ERA-23
     with pytest.raises(UnsupportedVersion) as caught:
-        envelope.revision_of(envelope.read(params(protocolVersion=version)), REVISIONS)
+        meta.revision_of(meta.read(params(protocolVersion=version)), REVISIONS)
     assert caught.value.code == -32022
     assert caught.value.data == {"supported": [known.name for known in reversed(REVISIONS)], "requested": version[:200]}
 
 
 def test_the_version_that_is():
-    read = envelope.read(params())
-    assert envelope.revision_of(read, REVISIONS) is JULY_2026
+    read = meta.read(params())
+    assert meta.revision_of(read, REVISIONS) is JULY_2026
     with pytest.raises(UnsupportedVersion):
-        envelope.revision_of(read, LEGACY)
+        meta.revision_of(read, LEGACY)
 
 
 def test_a_sender_that_says_the_same_again_need_not_be_checked_again():
-    senders = envelope.AcceptedSenders()
+    senders = meta.AcceptedSenders()
     given = params(clientInfo={"name": "c", "version": "1"}, clientCapabilities={"roots": {"listChanged": True}},
                    logLevel="info")
     assert senders.find(given) is None
-    senders.note(envelope.read(given), JULY_2026)
+    senders.note(meta.read(given), JULY_2026)
     again = copy.deepcopy(given)
     found, revision = senders.find({"name": "x", **again})
-    read = envelope.read(given)
+    read = meta.read(given)
     assert revision is JULY_2026 and found.meta is again["_meta"]
     assert (found.version, found.log_level, found.info, found.capabilities) == (
         read.version, read.log_level, read.info, read.capabilities)
@@ -88,35 +88,35 @@ def test_a_sender_that_says_the_same_again_need_not_be_checked_again():
     params(protocolVersion="2024-11-05"), {"_meta": {**params()["_meta"], "progressToken": 1}},
 ])
 def test_a_sender_that_says_something_else_is_checked(other):
-    senders = envelope.AcceptedSenders()
+    senders = meta.AcceptedSenders()
     assert senders.find(other) is None
-    senders.note(envelope.read(params()), JULY_2026)
+    senders.note(meta.read(params()), JULY_2026)
     assert senders.find(other) is None and senders.find(params()) is not None
 
 
 def test_what_a_handler_does_to_its_meta_is_not_what_was_accepted():
-    senders, given = envelope.AcceptedSenders(), params(clientInfo={"name": "c", "version": "1"})
-    senders.note(envelope.read(given), JULY_2026)
+    senders, given = meta.AcceptedSenders(), params(clientInfo={"name": "c", "version": "1"})
+    senders.note(meta.read(given), JULY_2026)
     given["_meta"][INFO]["name"] = 7
     assert senders.find(given) is None
 
 
 def test_a_sender_that_says_much_is_not_remembered():
-    senders, long = envelope.AcceptedSenders(), params(clientInfo={"name": "c" * 10_000, "version": "1"})
-    senders.note(envelope.read(params()), JULY_2026)
-    senders.note(envelope.read(long), JULY_2026)
+    senders, long = meta.AcceptedSenders(), params(clientInfo={"name": "c" * 10_000, "version": "1"})
+    senders.note(meta.read(params()), JULY_2026)
+    senders.note(meta.read(long), JULY_2026)
     assert senders.find(long) is None and senders.find(params()) is not None
 
 
 def test_stamping_keeps_what_is_there_and_changes_nothing():
     # STAT-01, STAT-02, STAT-24
-    members = envelope.members(JULY_2026, ClientCapabilities(roots={"listChanged": True}), Implementation("c", "1"), "error")
+    members = meta.members(JULY_2026, ClientCapabilities(roots={"listChanged": True}), Implementation("c", "1"), "error")
     assert members == {VERSION: JULY_2026.name, CAPABILITIES: {"roots": {}}, INFO: {"name": "c", "version": "1"},
                        LEVEL: "error"}
     given = {"name": "x", "_meta": {"com.example/a": 1}}
-    assert envelope.stamp(given, members) == {"name": "x", "_meta": {"com.example/a": 1, **members}}
+    assert meta.stamp(given, members) == {"name": "x", "_meta": {"com.example/a": 1, **members}}
     assert given == {"name": "x", "_meta": {"com.example/a": 1}}
-    assert envelope.stamp(None, members) == {"_meta": members}
+    assert meta.stamp(None, members) == {"_meta": members}
 
 
 @pytest.mark.parametrize("given", [{}, {"name": "Ätna"}, {"a": {"_meta": 1}, "b": [1.5, None, "\ud800\u2028"]}])
@@ -124,18 +124,18 @@ def test_params_whose_envelope_is_encoded_once_are_the_same_text(given):
     fixed = {VERSION: JULY_2026.name, CAPABILITIES: {"roots": {}}, INFO: {"name": "\"c\"", "version": "1"}}
     encoded = jsonrpc.Encoded(fixed)
     for _ in range(2):
-        assert jsonrpc.dump_request(7, "m", envelope.Stamped(given, encoded)) == jsonrpc.dump(
-            jsonrpc.Request(7, "m", envelope.stamp(given, fixed)))
+        assert jsonrpc.dump_request(7, "m", meta.Stamped(given, encoded)) == jsonrpc.dump(
+            jsonrpc.Request(7, "m", meta.stamp(given, fixed)))
     with pytest.raises(TypeError, match="object is not JSON"):
-        jsonrpc.dump_request(7, "m", envelope.Stamped({"a": object()}, encoded))
-    assert INFO not in envelope.members(JULY_2026, ClientCapabilities(), None)
+        jsonrpc.dump_request(7, "m", meta.Stamped({"a": object()}, encoded))
+    assert INFO not in meta.members(JULY_2026, ClientCapabilities(), None)
 
 
 def test_trace_context_is_sent_as_it_is_written():
     # META-08
     good = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "vendor=opaque",
             "baggage": "userId=alice,serverNode=DF%2028"}
-    assert envelope.checked_trace(good) == good
+    assert meta.checked_trace(good) == good
     bad = {"traceparent": "00-" + "0" * 32 + "-00f067aa0ba902b7-01", "tracestate": "line\nbreak", "baggage": "", "other": "x"}
-    assert envelope.checked_trace(bad) == {}
-    assert envelope.checked_trace({**good, "traceparent": 7}) == {key: good[key] for key in ("tracestate", "baggage")}
+    assert meta.checked_trace(bad) == {}
+    assert meta.checked_trace({**good, "traceparent": 7}) == {key: good[key] for key in ("tracestate", "baggage")}

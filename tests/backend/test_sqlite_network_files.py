@@ -8,7 +8,7 @@ import time
 import pytest
 
 from mcplite.backend import sqlite
-from mcplite.backend.network_files import network_file_system
+from mcplite.backend.sqlite import network_file_system
 from mcplite.errors import BackendError
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="POSIX only: mounts")

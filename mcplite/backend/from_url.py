@@ -3,8 +3,7 @@
 from typing import Union
 
 from ..errors import RegistrationError
-from .addresses import without_password
-from .interface import Backend
+from .interface import Backend, without_password
 
 __all__ = ["open_backend"]
 

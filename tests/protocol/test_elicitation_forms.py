@@ -3,7 +3,7 @@ import copy
 import pytest
 from hypothesis import given, strategies as st
 
-from mcplite.protocol.forms import adapt_form, check_answer, check_form, fill_defaults, sensitive_names
+from mcplite.protocol.elicitation_forms import adapt_form, check_answer, check_form, fill_defaults, sensitive_names
 from mcplite.revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
 
 TITLED = {"type": "string", "oneOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]}
