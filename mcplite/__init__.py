@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from .server.auth.jwt import JWTVerifier as JWTVerifier
     from .server.auth.principals import ISSUED_HERE as ISSUED_HERE, Principal as Principal
     from .server.auth.static_tokens import StaticTokens as StaticTokens
-    from .server.catalog.hints import CacheHint as CacheHint, header as header
+    from .server.catalog.cache_hints import CacheHint as CacheHint, header as header
     from .server.functions.media import Audio as Audio, Image as Image
     from .server.handling.questions import (
         Elicit as Elicit,
@@ -140,7 +140,7 @@ _HOMES = {
     "server.auth.jwt": ("JWTVerifier",),
     "server.auth.principals": ("ISSUED_HERE", "Principal"),
     "server.auth.static_tokens": ("StaticTokens",),
-    "server.catalog.hints": ("CacheHint", "header"),
+    "server.catalog.cache_hints": ("CacheHint", "header"),
     "server.functions.media": ("Audio", "Image"),
     "server.handling.questions": ("Elicit", "InputRequired", "ListRoots", "Sample"),
     "server.http.event_store": ("EventStore",),

@@ -16,7 +16,7 @@ from ..errors import (
 from ..protocol import codec
 from ..protocol.meta import SERVER_INFO
 from ..revisions import Revision
-from ..server.catalog.hints import CacheHint
+from ..server.catalog.cache_hints import CacheHint
 from ..server.handling.questions import Elicit, Relayed
 from ..server.handling.request_context import RequestContext
 from ..types import NULL, CallToolResult, CompleteResult, GetPromptResult, ReadResourceResult, TextContent

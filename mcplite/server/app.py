@@ -26,9 +26,9 @@ from ..revisions import REVISIONS, Revision
 from ..rpc.interfaces import Channel
 from ..rpc.peer import Peer
 from ..version import __version__
-from .catalog.capabilities import read_capabilities
-from .catalog.catalog import Catalog, Description
-from .catalog.checks import (
+from .catalog.catalog import Catalog, Description, read_capabilities
+from .catalog.entries import completer, directory_entries, prompt_arguments, prompt_entry, resource_entry, tool_entry
+from .catalog.options import (
     bearer_auth,
     check_options,
     checked_extensions,
@@ -41,7 +41,6 @@ from .catalog.checks import (
     checked_text,
     checked_uri,
 )
-from .catalog.entries import completer, directory_entries, prompt_arguments, prompt_entry, resource_entry, tool_entry
 from .catalog.provider import MountableClient
 from .catalog.registry import Registry, TemplateEntry, check_name
 from .functions.function import compile_function
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
     from ..backend.interface import Backend
     from .auth.bearer import BearerAuth, Verifier
     from .auth.principals import Principal
-    from .catalog.hints import CacheHint
+    from .catalog.cache_hints import CacheHint
     from .http.endpoint import Route
     from .http.event_store import EventStore
     from .runtime.observer import ServerObserver
@@ -389,7 +388,7 @@ class Server:
         for entry in directory_entries(directory, template, list_files > 0, scopes):
             self.registry.add("templates" if isinstance(entry, TemplateEntry) else "resources", entry.name, entry)
         if watch:
-            from .catalog.watcher import Watcher
+            from .catalog.directory import Watcher
 
             self.runtime.add_service(directory.uri, Watcher(directory, watch, self.resource_updated, self.resources_changed))
 

@@ -74,7 +74,7 @@ def jsonable(value: Any, depth: int = 0) -> Any:
 
 
 def _foreign(value: Any, depth: int) -> Any:
-    from .foreign.values import plain_value  # for values that no rule here knows
+    from .foreign.lookup import plain_value  # for values that no rule here knows
 
     return jsonable(plain_value(value), depth + 1)
 

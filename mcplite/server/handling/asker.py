@@ -21,8 +21,8 @@ from ...types import (
     Root,
     SamplingMessage,
 )
+from ..functions.converters import Mismatch
 from ..functions.forms import form_type
-from ..functions.nodes import Mismatch
 from ..functions.results import content_items
 from .questions import Elicit, Elicited, ListRoots, Question, Relayed, Sample
 from .session import Session

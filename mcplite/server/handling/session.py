@@ -15,7 +15,7 @@ from ...revisions import REVISIONS, TASKS_EXTENSION, Revision
 from ...rpc.incoming import Incoming, MessageFacts
 from ...rpc.peer import Peer
 from ...types import ClientCapabilities, Implementation
-from ..catalog.targets import Target
+from ..catalog.request_target import Target
 from ..limits import Limits
 from ..runtime.runtime import Runtime
 

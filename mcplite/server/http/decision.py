@@ -15,7 +15,7 @@ from ...protocol.http.routing_headers import check_parameters, check_standard
 from ...protocol.meta import Envelope
 from ...revisions import DEFAULT_HTTP, Revision, find_revision
 from ...rpc.fair_queue import COSTLY, Turns
-from ..catalog.targets import Target
+from ..catalog.request_target import Target
 from ..handling.http_request import HTTPRequest, no_body
 from .messages import SESSION, VERSION, Rejection, UnreadableBody
 from .origins import OriginPolicy

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Iterable, List, Mapping, Optional, Sequence, U
 
 from ...errors import RegistrationError
 from ...protocol.error_text import Option, OptionText
-from ..catalog.checks import checked_key
+from ..catalog.options import checked_key
 
 if TYPE_CHECKING:
     from ...backend.interface import Backend

@@ -17,7 +17,7 @@ from ...rpc.forks import new_lock
 from ...rpc.incoming import Incoming
 from ...rpc.tracing import FaultLog, get_logger
 from ..catalog.catalog import Catalog
-from ..catalog.targets import MOST_URIS
+from ..catalog.request_target import MOST_URIS
 from ..limits import Limits
 from ..shares import Shares
 

@@ -17,7 +17,7 @@ from ...rpc.interfaces import Outlet
 from ...rpc.threads import start_thread
 from ...rpc.tracing import FaultLog, get_logger
 from ..auth.principals import ISSUED_HERE, Principal
-from ..catalog.targets import Target
+from ..catalog.request_target import Target
 from ..handling.http_request import HTTPRequest
 from ..handling.request_context import RequestContext
 from ..handling.wait import request_digest

@@ -22,7 +22,7 @@ from .legacy import LegacySession
 from .modern import ModernSession
 
 if TYPE_CHECKING:
-    from ..catalog.targets import Target
+    from ..catalog.request_target import Target
     from ..runtime.runtime import Runtime
     from .handover import Handover
 

@@ -13,7 +13,7 @@ from ...protocol import jsonrpc
 from ...protocol.request_state import digest
 from ...rpc.incoming import Incoming
 from ..auth.principals import ISSUED_HERE, Principal
-from ..catalog.targets import Target
+from ..catalog.request_target import Target
 from ..handling.dispatch import answer_request
 from ..handling.fleet_wait import noted_steps
 from ..handling.http_request import HTTPRequest

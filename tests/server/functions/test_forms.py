@@ -8,8 +8,8 @@ import pytest
 
 from mcplite.errors import RegistrationError
 from mcplite.protocol.elicitation_forms import check_form
+from mcplite.server.functions.converters import Mismatch
 from mcplite.server.functions.forms import form_type
-from mcplite.server.functions.nodes import Mismatch
 
 
 class Color(enum.Enum):

@@ -9,7 +9,7 @@ from mcplite.protocol.http.headers import Headers
 from mcplite.protocol.http.routing_headers import Mark
 from mcplite.revisions import LEGACY, NEWEST, NEWEST_LEGACY, REVISIONS
 from mcplite.server.auth.principals import Principal
-from mcplite.server.catalog.targets import Target
+from mcplite.server.catalog.request_target import Target
 from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import decision
 from mcplite.server.http.decision import (

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Generic, List, NamedTuple, Optional
 
 import pytest
 
-from mcplite.server.functions.members import NOTHING, Unresolved, members, resolve, type_arguments
+from mcplite.server.functions.class_fields import NOTHING, Unresolved, members, resolve, type_arguments
 
 
 @dataclasses.dataclass

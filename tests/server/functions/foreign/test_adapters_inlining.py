@@ -2,7 +2,7 @@
 
 import jsonschema
 
-from mcplite.server.functions.foreign.inlining import Inliner, without_patterns
+from mcplite.server.functions.foreign.adapters import Inliner, without_patterns
 
 
 def inliner(parts, taken=()):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcplite.server.catalog.media_types import is_textual, media_type
+from mcplite.server.catalog.directory import is_textual, media_type
 
 
 @pytest.mark.parametrize("name, kind", [

@@ -4,7 +4,7 @@ import pytest
 
 import mcplite
 from mcplite.protocol import jsonrpc
-from mcplite.server.catalog.targets import MOST_URIS
+from mcplite.server.catalog.request_target import MOST_URIS
 
 
 @pytest.fixture

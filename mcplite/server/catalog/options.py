@@ -20,12 +20,12 @@ from ...types.marks import wire_name
 from ..functions.function import Function
 from ..functions.signature import is_generator
 from ..limits import Limits
-from .duplicates import POLICIES
+from .registry import POLICIES
 
 if TYPE_CHECKING:
     from ...protocol.http.routing_headers import Mark
     from ..auth.bearer import BearerAuth, Verifier
-    from .hints import CacheHint
+    from .cache_hints import CacheHint
 
 __all__ = [
     "bearer_auth", "check_hint", "check_options", "checked_extensions", "checked_function", "checked_hints", "checked_icons",
@@ -285,7 +285,7 @@ def check_hint(hint: Any, what: str) -> None:
 
     :raises RegistrationError: it is something else.
     """
-    from .hints import CacheHint  # for servers that have hints
+    from .cache_hints import CacheHint  # for servers that have hints
 
     if not isinstance(hint, CacheHint):
         raise RegistrationError(f"{what} must be a CacheHint, not {quoted(hint)}")

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from mcplite.server.catalog import files
-from mcplite.server.catalog.files import FileTooLarge, NotBelow, is_below, read_below
+from mcplite.server.catalog import directory
+from mcplite.server.catalog.directory import FileTooLarge, NotBelow, is_below, read_below
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 
@@ -51,7 +51,7 @@ def test_links_that_stay_inside_are_followed(root):
 @posix
 @pytest.mark.parametrize("name, link", [("north/b.txt", "../../outside/b.txt"), ("north", "../outside")])
 def test_a_link_that_is_put_there_after_the_check_is_not_followed(root, monkeypatch, name, link):
-    check = files.safe_join
+    check = directory.safe_join
 
     def check_then_replace(*arguments):
         target = check(*arguments)
@@ -60,14 +60,14 @@ def test_a_link_that_is_put_there_after_the_check_is_not_followed(root, monkeypa
             (root / name).symlink_to(link)
         return target
 
-    monkeypatch.setattr(files, "safe_join", check_then_replace)
+    monkeypatch.setattr(directory, "safe_join", check_then_replace)
     with pytest.raises(NotBelow):
         read_below(str(root), "north/b.txt", 100)
 
 
 @posix
 def test_a_name_that_becomes_a_link_inside_is_resolved_again(root, monkeypatch):
-    check = files.safe_join
+    check = directory.safe_join
     (root / "new").write_bytes(b"newer")
 
     def check_then_replace(*arguments):
@@ -76,14 +76,14 @@ def test_a_name_that_becomes_a_link_inside_is_resolved_again(root, monkeypatch):
         (root / "north" / "b.txt").symlink_to("../new")
         return target
 
-    monkeypatch.setattr(files, "safe_join", check_then_replace)
+    monkeypatch.setattr(directory, "safe_join", check_then_replace)
     assert read_below(str(root), "north/b.txt", 100) == b"newer"
 
 
 @posix
 @pytest.mark.parametrize("changing, looks", [(True, 3), (False, 1)])
 def test_a_name_that_changes_again_and_again_is_given_up(root, monkeypatch, changing, looks):
-    check, checked = files.safe_join, []
+    check, checked = directory.safe_join, []
 
     def check_then_replace(*arguments):
         checked.append(check(*arguments))
@@ -94,7 +94,7 @@ def test_a_name_that_changes_again_and_again_is_given_up(root, monkeypatch, chan
         (root / "north" / "b.txt").unlink()
         return checked[-1]
 
-    monkeypatch.setattr(files, "safe_join", check_then_replace)
+    monkeypatch.setattr(directory, "safe_join", check_then_replace)
     with pytest.raises(NotBelow):
         read_below(str(root), "north/b.txt", 100)
     assert len(checked) == looks
@@ -141,7 +141,7 @@ def test_a_failure_of_the_system_is_no_missing_file(root, monkeypatch, number):
             raise OSError(number, os.strerror(number))
         return system_open(path, flags, *arguments, dir_fd=dir_fd)
 
-    monkeypatch.setattr(files.os, "open", refuse)
+    monkeypatch.setattr(directory.os, "open", refuse)
     with pytest.raises(OSError) as caught:
         read_below(str(root), "north/b.txt", 100)
     assert caught.value.errno == number

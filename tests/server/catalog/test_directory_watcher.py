@@ -9,8 +9,7 @@ import pytest
 import mcplite
 from mcplite import PromptsChanged, ResourcesChanged, ResourceUpdated
 from mcplite.revisions import REVISIONS
-from mcplite.server.catalog.directory import Directory
-from mcplite.server.catalog.watcher import Watcher
+from mcplite.server.catalog.directory import Directory, Watcher
 from tests.support.faults import every_fault, strike
 
 LIMIT = 60
@@ -134,7 +133,7 @@ def test_a_directory_that_is_added_later_is_watched_until_it_is_removed(folder):
 
 def test_a_system_without_threads_is_a_warning(folder, monkeypatch, caplog):
     from mcplite.errors import TransportError
-    from mcplite.server.catalog import watcher as module
+    from mcplite.server.catalog import directory as module
 
     def no_thread(run, name):
         raise TransportError("the thread cannot be started")

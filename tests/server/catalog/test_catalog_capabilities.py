@@ -7,7 +7,7 @@ import pytest
 import mcplite
 from mcplite.errors import MethodNotFound, RegistrationError
 from mcplite.revisions import REVISIONS
-from mcplite.server.catalog.capabilities import CapabilityFlags, read_capabilities
+from mcplite.server.catalog.catalog import CapabilityFlags, read_capabilities
 
 QUIET = {"tools": {"listChanged": False}, "resources": {"listChanged": False, "subscribe": False},
          "prompts": {"listChanged": False}, "logging": False}

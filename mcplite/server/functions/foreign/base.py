@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Optional, Protocol, Set
 
 from ....errors import RegistrationError
 from ....protocol.schema.validation import Validator
-from ..nodes import Node
+from ..converters import Node
 
 __all__ = ["Compiler", "cut", "first_line", "libraries_of", "loaded"]
 

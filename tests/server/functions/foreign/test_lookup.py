@@ -13,8 +13,8 @@ from hypothesis import given, settings, strategies as st
 
 import mcplite
 from mcplite.errors import RegistrationError
+from mcplite.server.functions.converters import Mismatch
 from mcplite.server.functions.function import compile_function
-from mcplite.server.functions.nodes import Mismatch
 from mcplite.server.functions.schemas import Schemas
 
 ROOT = Path(mcplite.__file__).resolve().parent.parent
