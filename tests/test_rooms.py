@@ -23,19 +23,18 @@ GROUND = "errors revisions types protocol rpc"
 #: The rooms of each half, lowest first, and what each may import of its own half.
 SERVER = {
     "limits": "",
-    "shares": "",
+    "eviction": "",
     "functions": "",
     "auth": "",
     "catalog": "limits functions auth",
-    "runtime": "limits shares functions auth catalog",
-    "handling": "limits shares functions auth catalog runtime",
-    "tasks": "limits shares functions auth catalog runtime handling",
-    "sessions": "limits shares functions auth catalog runtime handling",
-    "http": "limits shares functions auth catalog runtime handling sessions",
-    "transports": "limits shares functions auth catalog runtime handling sessions http",
-    "app": "limits shares functions auth catalog runtime handling tasks sessions http transports",
+    "runtime": "limits eviction functions auth catalog",
+    "handling": "limits eviction functions auth catalog runtime",
+    "tasks": "limits eviction functions auth catalog runtime handling",
+    "sessions": "limits eviction functions auth catalog runtime handling",
+    "http": "limits eviction functions auth catalog runtime handling sessions",
+    "transports": "limits eviction functions auth catalog runtime handling sessions http",
+    "app": "limits eviction functions auth catalog runtime handling tasks sessions http transports",
     "serving": "http transports app",
-    "loading": "app",
 }
 CLIENT = {
     "asked": "",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from ..auth.principals import Principal
     from ..runtime.runtime import Runtime
-    from .asker import Asker  # it loads forms and sampling, which only handlers that ask need
+    from .client_questions import Asker  # it loads forms and sampling, which only handlers that ask need
     from .http_request import HTTPRequest
     from .questions import Elicited, Messages, Question
     from .timeout import Timeout

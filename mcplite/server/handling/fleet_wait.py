@@ -13,7 +13,7 @@ from ...errors import BackendError, RemoteError
 from ...protocol.request_state import digest
 from ..runtime.outage import away_error
 from ..runtime.runtime import Runtime
-from .asker import EncodedQuestion, input_required, read_answers
+from .client_questions import EncodedQuestion, input_required, read_answers
 from .replay import HandlerEnded, ReplayAsker
 from .wait import Suspension
 

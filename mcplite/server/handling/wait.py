@@ -16,7 +16,7 @@ from ...protocol.request_state import bound_to, request_params
 from ...rpc.incoming import Incoming
 from ..runtime.observer import observed_question
 from ..runtime.waiting import WaitingCall
-from .asker import Asker, EncodedQuestion, input_required, read_answers
+from .client_questions import Asker, EncodedQuestion, input_required, read_answers
 from .questions import Question
 from .request_context import RequestContext
 from .session import Session

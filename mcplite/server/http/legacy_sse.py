@@ -16,9 +16,9 @@ from ...protocol.paths import url_path
 from ...rpc.interfaces import Outlet
 from ..handling.http_request import HTTPRequest
 from ..handling.session import RequestFacts
-from .decision import method_not_allowed, parse_body, unread, unreadable
 from .endpoint import Endpoint
 from .messages import HTTPResponse, Rejection, UnreadableBody
+from .routing import method_not_allowed, parse_body, unread, unreadable
 from .sessions import HTTPSession, SessionTable, open_session
 from .streams import EventStream
 

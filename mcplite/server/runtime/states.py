@@ -11,8 +11,8 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 from ...errors import BackendError
 from ...protocol.request_state import Journal, bound_to, open_sealed, seal
 from ...rpc.forks import new_lock, on_fork
+from ..eviction import Shares
 from ..limits import Limits
-from ..shares import Shares
 
 __all__ = ["KeptStates", "MemoryStateStore", "States", "StoredState"]
 

@@ -18,8 +18,8 @@ from ...rpc.incoming import Incoming
 from ...rpc.tracing import FaultLog, get_logger
 from ..catalog.catalog import Catalog
 from ..catalog.request_target import MOST_URIS
+from ..eviction import Shares
 from ..limits import Limits
-from ..shares import Shares
 
 if TYPE_CHECKING:
     from .subscribers import Subscribers

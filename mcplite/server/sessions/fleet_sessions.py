@@ -10,7 +10,7 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from ...errors import SERVER_BUSY, RemoteError
 from ...protocol.request_state import digest
-from ..shares import Shares
+from ..eviction import Shares
 from .records import SessionRecord, SessionRecords
 
 __all__ = ["LISTED_BYTES", "FleetSessions"]

@@ -26,7 +26,7 @@ from ..runtime.runtime import OpenSession, Runtime
 if TYPE_CHECKING:
     from ...rpc.incoming import Incoming
     from ..auth.principals import Principal
-    from ..handling.asker import Asker
+    from ..handling.client_questions import Asker
     from ..handling.questions import Question
 
 __all__ = ["LegacySession"]

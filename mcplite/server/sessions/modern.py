@@ -30,7 +30,7 @@ from ..runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from ...protocol.request_state import Journal
-    from ..handling.asker import Asker
+    from ..handling.client_questions import Asker
     from ..handling.http_request import HTTPRequest
 
 __all__ = ["ModernSession", "SessionlessClient"]
@@ -120,7 +120,7 @@ class ModernSession(Session):
 
     def create_asker(self, context: RequestContext) -> "Asker":
         """Return the asker for a handler's questions."""
-        from ..handling.asker import NoAsker  # forms and sampling are loaded by the first handler that asks
+        from ..handling.client_questions import NoAsker  # forms and sampling are loaded by the first handler that asks
 
         if context.method not in self.revision.asking_methods:
             return NoAsker(self, "questions can only be asked while a tool is called, a prompt is got or a resource"

@@ -14,7 +14,7 @@ from ...types import ClientCapabilities, Implementation
 from ...types.lazy_dataclass import from_members
 from ...types.tasks import related_task
 from ..auth.principals import Principal
-from ..handling.asker import Asker
+from ..handling.client_questions import Asker
 from ..handling.context import progress_number
 from ..handling.request_context import RequestContext
 from ..handling.session import Session

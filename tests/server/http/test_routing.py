@@ -11,8 +11,10 @@ from mcplite.revisions import LEGACY, NEWEST, NEWEST_LEGACY, REVISIONS
 from mcplite.server.auth.principals import Principal
 from mcplite.server.catalog.request_target import Target
 from mcplite.server.handling.http_request import HTTPRequest
-from mcplite.server.http import decision
-from mcplite.server.http.decision import (
+from mcplite.server.http import routing
+from mcplite.server.http.messages import UnreadableBody
+from mcplite.server.http.origins import OriginPolicy
+from mcplite.server.http.routing import (
     AcceptMessage,
     EndSession,
     NotifySessionless,
@@ -24,8 +26,6 @@ from mcplite.server.http.decision import (
     ServeSessionless,
     StartSession,
 )
-from mcplite.server.http.messages import UnreadableBody
-from mcplite.server.http.origins import OriginPolicy
 from mcplite.server.http.session_ids import ClientDescription
 from tests.support.stateless import BOTH, call, encode, headers, message
 
@@ -59,7 +59,7 @@ def resolve(method, params):
 def rules(mode="sessions", revisions=REVISIONS, session=NEWEST_LEGACY):
     """Return the rules of an endpoint that knows two session ids: "known" of no principal, and "of ann" of ANN."""
     known = {("known", None), ("of ann", ANN.key)}
-    return decision.Rules(
+    return routing.Rules(
         OriginPolicy(origins=[ORIGIN]), BODY_BYTES, jsonrpc.JSONLimits(nesting=10, elements=100),
         find=lambda id, owner: Session(id, session) if (id, owner) in known else None,
         read_id=lambda id, owner: ClientDescription(session) if (id, owner) in known else None,
@@ -77,7 +77,7 @@ def decide(method, given=None, body=b"", principal=None, **options):
         return body if isinstance(body, bytes) else json.dumps(body).encode()
 
     request = HTTPRequest(method, "/mcp", Headers((given or {}).items()), read=read, principal=principal)
-    return decision.decide(request, rules(**options))
+    return routing.decide(request, rules(**options))
 
 
 @pytest.mark.parametrize("given, status", [
@@ -137,7 +137,7 @@ def test_a_session_is_read_and_ended():
 
 def test_the_body_is_read_once():
     request = HTTPRequest("POST", "/mcp", Headers(IN_SESSION.items()), read=lambda limit: json.dumps(PING).encode())
-    assert isinstance(decision.decide(request, rules()), ServeInSession)
+    assert isinstance(routing.decide(request, rules()), ServeInSession)
     assert request.read(BODY_BYTES) == b"", "what served the connection can be let go"
 
 

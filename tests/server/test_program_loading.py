@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from mcplite.server import Server
-from mcplite.server.loading import LoadError, load
+from mcplite.server.program import LoadError, load
 
 WITH_SERVER = """
     import mcplite

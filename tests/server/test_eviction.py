@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcplite.server.shares import ByteBudget, Shares, sender_at
+from mcplite.server.eviction import ByteBudget, Shares, sender_at
 
 
 class Clock:

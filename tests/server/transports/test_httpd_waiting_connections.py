@@ -11,9 +11,9 @@ import pytest
 
 import mcplite
 from mcplite.server import Limits, Server
-from mcplite.server.transports import connection as connection_module, waiting_connections
+from mcplite.server.transports import connection as connection_module, httpd
 from mcplite.server.transports.connection import Connection
-from mcplite.server.transports.waiting_connections import WaitingConnections, most_connections
+from mcplite.server.transports.httpd import WaitingConnections, most_connections
 from tests.support.children import wait_until
 from tests.support.rawhttp import LIMIT, Wire, begin, call, initialize, listen, post
 from tests.support.systems import posix_only
@@ -259,7 +259,7 @@ def test_a_process_that_may_open_few_files_serves_fewer_connections(monkeypatch)
                                (256, (128, 64)), (1, (1, 1))):
         monkeypatch.setattr(resource, "getrlimit", lambda which, soft=descriptors: (soft, soft))
         assert most_connections(limits) == found
-    monkeypatch.setattr(waiting_connections.sys, "platform", "win32")
+    monkeypatch.setattr(httpd.sys, "platform", "win32")
     assert most_connections(Limits(connections=600))[0] == 500
 
 

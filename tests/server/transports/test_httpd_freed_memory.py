@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from mcplite.server.transports import freed_memory
-from mcplite.server.transports.freed_memory import FreedMemory
+from mcplite.server.transports import httpd
+from mcplite.server.transports.httpd import FreedMemory
 
 SCRIPT = """
-from mcplite.server.transports.freed_memory import FreedMemory
+from mcplite.server.transports.httpd import FreedMemory
 memory = FreedMemory()
 print(memory.give_back())
 #: Smaller than what the allocator takes from the system apart, with a piece that stays behind each.
@@ -33,9 +33,9 @@ def test_freed_memory_is_given_back_once_the_process_has_grown():
 @pytest.mark.parametrize("missing", ["the function", "the system"])
 def test_other_allocators_are_left_alone(monkeypatch, missing):
     if missing == "the function":
-        monkeypatch.setattr(freed_memory, "_find_trim", lambda: None)
+        monkeypatch.setattr(httpd, "_find_trim", lambda: None)
     else:
-        monkeypatch.setattr(freed_memory.sys, "platform", "other")
+        monkeypatch.setattr(httpd.sys, "platform", "other")
     memory = FreedMemory()
     sizes = iter([1 << 40, 2 << 40])
     monkeypatch.setattr(memory, "_resident", lambda: next(sizes))

@@ -1,4 +1,4 @@
-from mcplite.server.tasks.listing import ListedTask, append_task, latest_end, listed_totals, read_list, write_list
+from mcplite.server.tasks.store import ListedTask, append_task, latest_end, listed_totals, read_list, write_list
 
 A, B, C = ListedTask("a", 10.0, 4096), ListedTask("b", 30.5, 0), ListedTask("c", 20.0, 8192)
 

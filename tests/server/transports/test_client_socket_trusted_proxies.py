@@ -3,7 +3,7 @@
 import pytest
 
 from mcplite.protocol.http.headers import Headers
-from mcplite.server.transports.trusted_proxies import TrustedProxies
+from mcplite.server.transports.client_socket import TrustedProxies
 
 
 @pytest.mark.parametrize("trusted, address, forwarded, client", [

@@ -1,7 +1,7 @@
 import pytest
 
-from mcplite.server.tasks.budget import TaskBudget
 from mcplite.server.tasks.record import TaskRecord
+from mcplite.server.tasks.store import TaskBudget
 
 KIB = 1024
 
