@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, List
 
 if TYPE_CHECKING:
     from . import errors as errors, revisions as revisions, types as types
+    from .backend.from_url import open_backend as open_backend
     from .backend.interface import Backend as Backend
-    from .backend.opening import open_backend as open_backend
     from .client.client import Client as Client
     from .client.connect import connect as connect
     from .client.features.tasks.task import Task as Task
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from .server.auth.jwt import JWTVerifier as JWTVerifier
     from .server.auth.principals import ISSUED_HERE as ISSUED_HERE, Principal as Principal
     from .server.auth.static_tokens import StaticTokens as StaticTokens
-    from .server.catalog.hints import CacheHint as CacheHint, header as header
+    from .server.catalog.cache_hints import CacheHint as CacheHint, header as header
     from .server.functions.media import Audio as Audio, Image as Image
     from .server.handling.questions import (
         Elicit as Elicit,
@@ -114,7 +114,7 @@ __all__ = [
 _HOMES = {
     "": ("errors", "revisions", "types"),
     "backend.interface": ("Backend",),
-    "backend.opening": ("open_backend",),
+    "backend.from_url": ("open_backend",),
     "client": ("Client", "connect", "connect_all"),
     "client.features.tasks.task": ("Task",),
     "client.oauth.code_flow": ("OAuth",),
@@ -140,7 +140,7 @@ _HOMES = {
     "server.auth.jwt": ("JWTVerifier",),
     "server.auth.principals": ("ISSUED_HERE", "Principal"),
     "server.auth.static_tokens": ("StaticTokens",),
-    "server.catalog.hints": ("CacheHint", "header"),
+    "server.catalog.cache_hints": ("CacheHint", "header"),
     "server.functions.media": ("Audio", "Image"),
     "server.handling.questions": ("Elicit", "InputRequired", "ListRoots", "Sample"),
     "server.http.event_store": ("EventStore",),

@@ -166,8 +166,8 @@ def test_a_server_loads_what_belongs_to_http_authentication_hints_and_questions_
     loaded = modules("import mcplite.server.app")
     rooms = ("mcplite.protocol.http.", "mcplite.server.auth.", "mcplite.server.http")
     assert not {name for name in loaded if name.startswith(rooms)}
-    assert "mcplite.server.handling.http_request" not in loaded and "mcplite.server.catalog.hints" not in loaded
-    assert "mcplite.types.asking" not in loaded
+    assert "mcplite.server.handling.http_request" not in loaded and "mcplite.server.catalog.cache_hints" not in loaded
+    assert "mcplite.types.client_requests" not in loaded
 
 
 def test_a_client_loads_subscriptions_with_the_first_one():

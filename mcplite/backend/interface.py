@@ -2,11 +2,14 @@
 
 The server keeps what its processes share in a backend: sessions, states of unfinished calls, events of streams. A user can
 implement the interface for another store; ``mcplite.testing.check_backend`` judges it.
+
+URLs of backends: their options, and their form for errors and logs, without the password.
 """
 
 from typing import List, Mapping, Optional, Set, Tuple
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-__all__ = ["NUMBERS_SECONDS", "Backend", "Entry"]
+__all__ = ["Backend", "Entry", "NUMBERS_SECONDS", "take_option", "without_password"]
 
 #: One entry of a log: its number and its bytes.
 Entry = Tuple[int, bytes]
@@ -89,3 +92,18 @@ class Backend:
 
     def close(self) -> None:
         """Let go of connections and threads; what is stored stays. Idempotent. The backend cannot be used after it."""
+
+
+def take_option(url: str, name: str, default: str) -> Tuple[str, str]:
+    """Return a URL without one option of its query, and the value of this option."""
+    parts = urlsplit(url)
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    value = dict(options).get(name, default)
+    rest = urlencode([(key, text) for key, text in options if key != name])
+    return urlunsplit(parts._replace(query=rest)), value
+
+
+def without_password(url: str) -> str:
+    """Return a URL as errors and logs show it: without user, password and options."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

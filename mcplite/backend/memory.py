@@ -6,7 +6,7 @@ from typing import Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, S
 
 from ..rpc.forks import new_lock, on_fork
 from .interface import NUMBERS_SECONDS, Backend, Entry
-from .watch import LogWatch
+from .log_watch import LogWatch
 
 __all__ = ["MemoryBackend"]
 

@@ -16,9 +16,8 @@ from ..errors import BackendError, RegistrationError, TransportError
 from ..rpc.forks import new_lock, on_fork, release_socket
 from ..rpc.threads import start_thread
 from ..rpc.tracing import FaultLog, get_logger
-from .addresses import without_password
-from .interface import NUMBERS_SECONDS, Backend, Entry
-from .watch import LogWatch
+from .interface import NUMBERS_SECONDS, Backend, Entry, without_password
+from .log_watch import LogWatch
 
 __all__ = ["PostgresBackend"]
 

@@ -2,18 +2,305 @@
 
 Each log has a counter, a stream, and a channel on which its last number is published. The keys of a group have the same
 hash tag, so a cluster keeps them in one slot, as a script needs them.
+
+Makes redis-py's client for the URL of a backend, at its first use: of one Redis, or of a cluster.
+
+The subscriptions of one process to the channels of Redis on which new entries of logs are told.
 """
 
 import contextlib
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, TypeVar
+import functools
+import secrets
+import threading
+import time
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type, TypeVar
+from urllib.parse import urlsplit, urlunsplit
 
-from ..errors import BackendError
-from .interface import NUMBERS_SECONDS, Backend, Entry
-from .redis_changes import RedisChanges
-from .redis_client import RedisClient
-from .watch import LogWatch, grouped
+from ..errors import BackendError, RegistrationError, TransportError
+from ..rpc.deadline import Deadline
+from ..rpc.forks import new_condition, new_lock, on_fork
+from ..rpc.threads import start_thread
+from ..rpc.tracing import FaultLog, get_logger
+from .interface import NUMBERS_SECONDS, Backend, Entry, take_option, without_password
+from .log_watch import LogWatch, grouped
 
-__all__ = ["RedisBackend"]
+__all__ = ["RedisBackend", "RedisChanges", "RedisClient"]
+
+_CLUSTER = "+cluster"
+#: The first redis-py whose client of a cluster repeats an operation only if it is told to.
+_CLUSTER_VERSION = 6
+
+
+class RedisClient:
+    """The client of redis-py that a backend uses, and the errors that it raises.
+
+    The client of a cluster connects when it is created. So it is created at the first operation, again in a forked process,
+    and again from the URL after none of the nodes that it knew could be reached.
+
+    :param url: as redis-py reads it, or with ``+cluster`` behind the scheme and commas between several hosts.
+    :param timeout: seconds for which an operation waits for a server.
+    :raises RegistrationError: redis-py is not installed or too old, or the URL cannot be read.
+    """
+
+    def __init__(self, url: str, timeout: float) -> None:
+        try:
+            import redis
+            from redis.backoff import NoBackoff
+            from redis.exceptions import MovedError, RedisClusterException
+            from redis.retry import Retry
+        except ImportError as error:
+            raise RegistrationError("a backend in Redis needs redis-py: pip install 'mcplite[redis]'") from error
+        self.name = without_password(url)
+        self.errors: Tuple[Type[Exception], ...] = (redis.RedisError, RedisClusterException, OSError)
+        self._moved, self._unreachable = MovedError, RedisClusterException
+        # A repeated operation might take place twice; redis-py looks at a connection before it uses it again.
+        self._options: Dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout,
+                                         "retry": Retry(NoBackoff(), 0)}
+        scheme = urlsplit(url).scheme
+        self.cluster = scheme.endswith(_CLUSTER)
+        if self.cluster and int(redis.VERSION[0]) < _CLUSTER_VERSION:
+            raise RegistrationError(f"the backend {self.name} is a cluster, which needs redis-py {_CLUSTER_VERSION} or newer;"
+                                    f" {redis.__version__} is installed")
+        plain, self.prefix = take_option(url, "prefix", "mcplite")
+        self._url, self._others = self._one_host(plain) if self.cluster else (plain, [])
+        #: Guards the creation of the client. A cluster is connected to meanwhile, so that all its users wait for one attempt.
+        self._lock = new_lock()
+        self._client: Optional[Any] = None
+        on_fork(self, RedisClient._forked)
+        try:
+            redis.ConnectionPool.from_url(self._url)
+        except ValueError as error:
+            raise RegistrationError(f"the backend {self.name}: {error}") from error
+        if not self.cluster:
+            self._client = redis.Redis.from_url(self._url, **self._options)
+
+    def _one_host(self, url: str) -> Tuple[str, List[Tuple[str, int]]]:
+        """Return the URL of a cluster with its first host, as redis-py reads it, and the other hosts."""
+        parts = urlsplit(url)
+        user, at, hosts = parts.netloc.rpartition("@")
+        if parts.path.strip("/") not in ("", "0"):
+            raise RegistrationError(f"the backend {self.name}: a cluster has the database 0 alone")
+        urls = [urlsplit(f"//{host}") for host in hosts.split(",")]
+        try:
+            found = [(one.hostname or "localhost", one.port or 6379) for one in urls]
+        except ValueError as error:
+            raise RegistrationError(f"the backend {self.name}: {error}") from error
+        plain = parts._replace(scheme=parts.scheme[:-len(_CLUSTER)], netloc=user + at + urls[0].netloc, path="/0")
+        return urlunsplit(plain), found[1:]
+
+    def _forked(self, owner: int) -> None:
+        if self.cluster:
+            self._client = None  # its locks may be held
+
+    def get(self) -> Any:
+        """Return the client, at first connected to a cluster.
+
+        :raises Exception: one of :attr:`errors`: no node of the cluster can be reached, or the server is no cluster.
+        """
+        client = self._client
+        if client is None:
+            with self._lock:
+                client = self._client = self._client or self._connect()
+        return client
+
+    def _connect(self) -> Any:
+        from redis import cluster
+
+        node: Any = cluster.ClusterNode
+        # Without the full coverage, the slots that are served are used while others are not.
+        return cluster.RedisCluster.from_url(self._url, startup_nodes=[node(*address) for address in self._others],
+                                     require_full_coverage=False, **self._options)
+
+    def explain(self, error: Exception) -> str:
+        """Return the text of one of the errors; after one that says that no known node was there, ask those of the URL."""
+        if self.cluster and isinstance(error, self._unreachable):
+            self._client = None
+        if not self.cluster and isinstance(error, self._moved):
+            return f"it is a node of a cluster, whose URL begins with redis{_CLUSTER}:// ({error})"
+        return str(error)
+
+    def close(self) -> None:
+        """Let go of the connections. Idempotent."""
+        client = self._client
+        if client is not None:
+            if self.cluster:
+                client.disconnect_connection_pools()  # its close leaves them to the garbage collection
+            client.close()
+
+
+_log = get_logger(__name__)
+#: Seconds for which the thread waits for a message, and after which it reads the numbers even if none was missed as far as it
+#: knows: a message can be lost without a sign, and requests hang on it.
+_LISTEN_SECONDS = 5.0
+#: Seconds between two attempts to reach the server again, at first and at most.
+_RETRY_SECONDS = (0.1, 2.0)
+
+
+class RedisChanges:
+    """Subscribes to channels, and reports what is published there.
+
+    redis-py's subscriptions are for one thread. It is started with the first subscription and ends in :meth:`close`;
+    other threads hand it what to subscribe to, and wake it through a channel of its own.
+
+    The nodes of a cluster pass messages on to each other, and lose them while they have no connection. When the node that the
+    thread listens to is lost, it goes to another one.
+
+    :param client: of Redis.
+    :param report: called on the thread with a channel and the text that was published.
+    :param refresh: called on the thread after messages may have been missed, and every few seconds; it must not add or remove
+        channels. It may raise BackendError.
+    """
+
+    def __init__(self, client: RedisClient, report: Callable[[str, bytes], object], refresh: Callable[[], object]) -> None:
+        self._redis = client
+        self._errors: Tuple[Type[Exception], ...] = (*client.errors, BackendError)
+        self._report = report
+        self._refresh = refresh
+        self._own = f"mcplite-wake:{secrets.token_hex(8)}"
+        #: Guards the fields below; threads wait on it for the server's confirmation. Held for set operations only.
+        self._changed = new_condition()
+        self._wanted: Set[str] = set()
+        self._confirmed: Set[str] = set()
+        self._started = self._closed = False
+        #: Whether the server was reached since the thread last tried.
+        self._reachable = False
+        #: The node of a cluster that the thread listens to, as redis-py wants it named.
+        self._target: Dict[str, Any] = {}
+        #: Whether the thread has missed no message as far as it knows.
+        self._connected = True
+        self._faults = FaultLog(_log)
+        self._thread: Optional[threading.Thread] = None
+        on_fork(self, RedisChanges._forked)
+
+    def _forked(self, owner: int) -> None:
+        self._wanted.clear()
+        self._confirmed.clear()
+        self._started = False
+        self._connected = True
+        self._target = {}
+        self._own = f"mcplite-wake:{secrets.token_hex(8)}"
+        self._thread = None
+
+    def _start(self) -> None:
+        run = functools.partial(self._faults.keep_running, self._run, "changes in %s could not be read, which is tried again",
+                                self._redis.name)
+        try:
+            self._thread = start_thread(run, "mcplite-redis-changes")
+        except TransportError as error:  # the next wait tries again
+            raise BackendError(f"changes in {self._redis.name} cannot be read: {error}") from error
+
+    def add(self, channels: Sequence[str], timeout: float) -> None:
+        """Subscribe to channels; returns when the server has confirmed it, so that nothing later is missed.
+
+        :raises BackendError: no confirmation within *timeout* seconds.
+        """
+        with self._changed:
+            self._wanted.update(channels)
+            awake = not self._started
+            if not self._started and not self._closed:
+                self._start()
+                self._started = True
+        if not awake:
+            self._wake()
+            with self._changed:
+                self._reachable = True  # the thread need not pause longer after an outage
+                self._changed.notify_all()
+        deadline = Deadline(timeout)
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._closed or self._confirmed.issuperset(channels), deadline.remaining()):
+                raise BackendError(f"the backend {self._redis.name} cannot be read: it has not confirmed a subscription within"
+                                   f" {timeout:g} s")
+
+    def remove(self, channels: Sequence[str]) -> None:
+        """Unsubscribe from channels, with the next message that comes."""
+        with self._changed:
+            self._wanted.difference_update(channels)
+
+    def _run(self) -> None:
+        messages: Any = None
+        pause, looked = _RETRY_SECONDS[0], time.monotonic()
+        try:
+            while not self._closed:
+                try:
+                    if messages is None:
+                        messages = self._open()
+                    self._subscribe(messages)
+                    message = messages.get_message(timeout=_LISTEN_SECONDS)
+                    if message is not None:
+                        self._receive(message, messages)
+                    if not self._connected or time.monotonic() - looked >= _LISTEN_SECONDS:
+                        self._refresh()
+                        self._connected, pause, looked = True, _RETRY_SECONDS[0], time.monotonic()
+                except Exception as error:  # whatever redis-py raises: without this thread all waits would be blind
+                    why = self._redis.explain(error)  # each time, since it lets the nodes of a cluster be looked for again
+                    if self._connected and not self._closed:
+                        _log.warning("the backend %s cannot be reached, changes are read when it is back: %s",
+                                     self._redis.name, why, exc_info=not isinstance(error, self._errors))
+                    self._connected = False
+                    if self._redis.cluster:
+                        self._abandon(messages)
+                        messages = None
+                    with self._changed:
+                        self._changed.wait_for(lambda: self._closed or self._reachable, pause)
+                        self._reachable = False
+                    pause = min(2 * pause, _RETRY_SECONDS[1])
+        finally:
+            self._connected = False
+            self._abandon(messages)
+
+    def _open(self) -> Any:
+        client = self._redis.get()
+        if not self._redis.cluster:
+            return client.pubsub()
+        with self._changed:
+            self._confirmed.clear()  # by the node before
+        node = client.get_random_node()
+        messages = client.pubsub(node=node)
+        self._target = {"target_nodes": node}
+        return messages
+
+    def _abandon(self, messages: Any) -> None:
+        if messages is not None:
+            with contextlib.suppress(*self._errors):
+                messages.close()
+
+    def _wake(self) -> None:
+        """Have the thread look at what is wanted; through the node that it listens to, which passes nothing on for it."""
+        self._redis.get().publish(self._own, b"", **self._target)
+
+    def _subscribe(self, messages: Any) -> None:
+        subscribed = {channel.decode("ascii") for channel in messages.channels}
+        with self._changed:
+            wanted = {self._own, *self._wanted}
+            new: List[str] = [channel for channel in wanted if channel not in subscribed]
+            old: List[str] = [channel for channel in subscribed if channel not in wanted]
+            self._confirmed.difference_update(old)  # a thread that wants one of them again waits for a new confirmation
+        if new:
+            messages.subscribe(*new)
+        if old:
+            messages.unsubscribe(*old)
+
+    def _receive(self, message: Any, messages: Any) -> None:
+        channel = message["channel"].decode("ascii")
+        if message["type"] == "subscribe":
+            with self._changed:
+                if channel in self._wanted and message["channel"] not in messages.pending_unsubscribe_channels:
+                    self._confirmed.add(channel)
+                    self._changed.notify_all()
+        elif message["type"] == "message" and channel != self._own:
+            self._report(channel, message["data"])
+
+    def close(self) -> None:
+        """End the thread. Idempotent."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            with contextlib.suppress(*self._errors):  # without a server it ends after its present wait
+                self._wake()
+            thread.join()
+
 
 T = TypeVar("T")
 

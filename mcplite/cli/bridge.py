@@ -7,7 +7,7 @@ import sys
 from typing import Any, Dict, List
 
 from ..errors import BackendError, RegistrationError
-from ..protocol.show import worded
+from ..protocol.error_text import worded
 from ..proxy.bridge import open_bridge
 from ..proxy.only import client_of_handshake
 from ..rpc.stdio.terminals import is_terminal

@@ -3,7 +3,7 @@
 from typing import Any, Dict
 
 from ..errors import MCPError, RemoteError, RequestTimeout, TransportError
-from ..protocol.show import worded
+from ..protocol.error_text import worded
 from .parser import NAMES
 
 __all__ = ["record_of", "status_of", "text_of"]

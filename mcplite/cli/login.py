@@ -10,7 +10,7 @@ from ..client.oauth.code_flow import OAuth
 from ..client.oauth.grant import find_authorization
 from ..client.oauth.token_endpoint import Credentials
 from ..errors import AuthError
-from ..protocol.show import shown, worded
+from ..protocol.error_text import shown, worded
 from .arguments import UsageError
 from .credentials import Stored, choose_agent, how_to_log_in
 from .parser import NAMES

@@ -13,7 +13,7 @@ import threading
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, TextIO, Tuple
 
 from ..client.config.inputs import ConfigInput
-from ..protocol import forms
+from ..protocol import elicitation_forms
 from ..rpc.stdio.terminals import is_terminal
 from ..types import ElicitRequest, ElicitResult, Implementation, accept, cancel, decline
 from .arguments import UsageError
@@ -115,7 +115,7 @@ class TerminalAsker:
         schema = request.requested_schema or {}
         fields = _askable(schema.get("properties") or {})
         required = schema.get("required") or ()
-        secret = forms.sensitive_names(schema)
+        secret = elicitation_forms.sensitive_names(schema)
         if secret:
             self._say(f"  (careful: this looks like a question for a secret: {clean_line(', '.join(secret))})")
         content: Dict[str, Any] = {}
@@ -201,7 +201,7 @@ class TerminalAsker:
                 self._say(f"    {label}: is required")
                 continue
             value = _value(field, text, choices)
-            problems = forms.check_answer({"properties": {name: field}}, {name: value})
+            problems = elicitation_forms.check_answer({"properties": {name: field}}, {name: value})
             if not problems:
                 return value
             self._say(f"    {clean_line('; '.join(problems))}")
@@ -217,7 +217,7 @@ def _askable(fields: Mapping[str, Any]) -> Dict[str, Any]:
     for name, field in fields.items():
         try:
             _choices(field)
-            forms.check_answer({"properties": {name: field}}, {name: ""})
+            elicitation_forms.check_answer({"properties": {name: field}}, {name: ""})
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
             continue
         asked[name] = field
@@ -228,7 +228,7 @@ def _choices(field: Mapping[str, Any]) -> List[Tuple[Any, str]]:
     if field.get("type") == "boolean":
         return []  # asked as yes or no
     source = field.get("items") if field.get("type") == "array" else field
-    return [(value, str(title or value)) for value, title in forms.options(source) or []]
+    return [(value, str(title or value)) for value, title in elicitation_forms.options(source) or []]
 
 
 def _json(value: Any) -> str:

@@ -173,7 +173,7 @@ class _Login:
 
     def explained(self, error: AuthError) -> str:
         """Return the text of an error, with the command that helps."""
-        from ..protocol.show import shown, worded
+        from ..protocol.error_text import shown, worded
         from .credentials import how_to_log_in
         from .parser import NAMES
 

@@ -18,7 +18,7 @@ from ..revisions import Revision
 from ..rpc.forks import foreign_error, new_event, new_lock, on_fork
 from ..rpc.interfaces import Channel
 from ..rpc.tracing import Counters, get_logger, trace_for
-from ..types.records import changed
+from ..types.lazy_dataclass import changed
 from ..version import __version__
 from .features.cache import Cache
 from .features.call import DEFAULT, RequestOptions

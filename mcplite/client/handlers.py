@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, 
 from .. import types
 from ..errors import USER_REJECTED, Cancelled, InternalError, InvalidParams, MethodNotFound, ProtocolError, RemoteError
 from ..protocol import codec
+from ..protocol.error_text import quoted
 from ..protocol.methods import RESOURCE_UPDATED
-from ..protocol.show import quoted
 from ..revisions import Revision
 from ..rpc.forks import new_lock
 from ..rpc.tracing import ERROR, WARNING, PeerLog, get_logger
@@ -148,7 +148,7 @@ class Handlers:
 
     def _answer_elicitation(self, params: Dict[str, Any], revision: Revision, token: CancelToken, notify_progress: _Notify
                             ) -> Dict[str, Any]:
-        from ..protocol import forms
+        from ..protocol import elicitation_forms
         from .asked import AskedElicitation
 
         request: AskedElicitation = self._question(AskedElicitation, params, token, notify_progress)
@@ -165,9 +165,9 @@ class Handlers:
         if answer.action != "accept":
             return codec.encode(types.ElicitResult(answer.action), revision)  # type: ignore[no-any-return]
         # Empty fields are left out: a form has no null values (ELIC-12).
-        filled = forms.fill_defaults(schema, answer.content or {})
+        filled = elicitation_forms.fill_defaults(schema, answer.content or {})
         content = {name: value for name, value in filled.items() if value is not None}
-        problems = forms.check_answer(self._checkable(schema), content)
+        problems = elicitation_forms.check_answer(self._checkable(schema), content)
         if problems:
             self._failures.log(_log, ERROR, "the elicitation handler's answer does not fit the form: %s", "; ".join(problems))
             raise InternalError("the client's elicitation handler gave an answer that does not fit the form")
@@ -197,13 +197,13 @@ class Handlers:
 
     def _answer_sampling(self, params: Dict[str, Any], revision: Revision, token: CancelToken, notify_progress: _Notify
                          ) -> Dict[str, Any]:
-        from ..protocol import forms
+        from ..protocol import elicitation_forms
         from .asked import AskedSampling
 
         request: AskedSampling = self._question(AskedSampling, params, token, notify_progress)
         if (request.tools or request.tool_choice) and not self._sampling_flags["tools"]:
             raise InvalidParams("this client does not do sampling with tools")  # SAMP-08
-        problem = forms.check_messages(params["messages"]) or _content_problem(request.messages)
+        problem = elicitation_forms.check_messages(params["messages"]) or _content_problem(request.messages)
         if problem is not None:
             raise InvalidParams(problem)
         assert self._sample is not None
@@ -329,12 +329,12 @@ class Handlers:
         Servers do send such fields, for example ``anyOf`` with null for an optional one, and their users expect the
         question nevertheless.
         """
-        from ..protocol import forms
+        from ..protocol import elicitation_forms
 
         fields = {}
         for name, field in schema["properties"].items():
             try:
-                forms.check_form({"type": "object", "properties": {name: field}})
+                elicitation_forms.check_form({"type": "object", "properties": {name: field}})
                 fields[name] = field
             except ValueError as error:
                 self._failures.log(_log, WARNING, "the answer is not checked in full: %.200s", error)
@@ -402,13 +402,13 @@ def _content_problem(messages: Sequence[types.SamplingMessage]) -> Optional[str]
 
 
 def _check_url(request: types.ElicitRequest) -> None:
-    from ..protocol import forms
+    from ..protocol import elicitation_forms
 
     url = request.url or ""
     scheme, separator, rest = url.partition("://")
     # Programs disagree about URLs with a backslash or a third slash, so that the user could open another host than shown.
     if (scheme.lower() not in ("http", "https") or not separator or not request.host or rest.startswith("/")
-            or "\\" in url or " " in url or not url.isprintable() or len(url) > forms.MAX_URL):
+            or "\\" in url or " " in url or not url.isprintable() or len(url) > elicitation_forms.MAX_URL):
         raise InvalidParams("only absolute http and https URLs can be shown to the user")
 
 

@@ -5,10 +5,10 @@ A module of its own, so that :mod:`.client` is about the connection, and :func:`
 
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Union
 
-from ..protocol.envelope import check_extension
+from ..protocol.meta import check_extension
 from ..revisions import Revision, find_revision
 from ..types import Implementation
-from ..types.records import Record, record
+from ..types.lazy_dataclass import Record, record
 from .features.call import check_positive
 from .features.requests import Middleware
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional, Sequen
 
 from ..errors import TransportError
 from ..rpc.interfaces import Channel
-from ..types.records import Record, changed, fields_of, record
+from ..types.lazy_dataclass import Record, changed, fields_of, record
 
 if TYPE_CHECKING:
     from ..net.settings import Cert, Verify

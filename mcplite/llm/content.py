@@ -9,7 +9,7 @@ import re
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type
 from urllib.parse import unquote
 
-from ..protocol.show import well_formed
+from ..protocol.error_text import well_formed
 from ..types import (
     NULL,
     AudioContent,

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from typing import Any, Callable, List, Optional, Tuple
 
 from ..client.features.call import OnProgress
-from ..protocol.show import abridged
+from ..protocol.error_text import abridged
 from ..rpc.cancel import CancelToken
 from .content import Part, never
 from .toolset import DEFAULT, CallOptions, Outcome, Toolset, ToolUse

@@ -9,9 +9,9 @@ import json
 import math
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
+from ..protocol.error_text import well_formed
 from ..protocol.schema.budget import Extent
 from ..protocol.schema.references import LenientReferences
-from ..protocol.show import well_formed
 from .names import PARAMETERS, NameMap
 from .patterns import is_portable
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, NamedTupl
 
 from ..client.features.call import DEFAULT, OnProgress
 from ..errors import Cancelled, ConnectionClosed, MCPError, ToolError, TransportError
-from ..protocol.show import one_line, well_formed
+from ..protocol.error_text import one_line, well_formed
 from ..rpc.cancel import CancelToken
 from ..rpc.forks import new_lock
 from ..rpc.tracing import get_logger

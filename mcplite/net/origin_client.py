@@ -13,11 +13,11 @@ from typing import Any, Callable, Mapping, Optional, Tuple
 from urllib.parse import urljoin, urlsplit
 
 from ..errors import AuthError, ProtocolError, TransportError
+from ..protocol.error_text import shown
 from ..protocol.http.challenges import find_challenge, parse_challenges
 from ..protocol.http.headers import DEFAULT_PORTS, check_header
 from ..protocol.http.responses import BadResponse
 from ..protocol.http.wellknown import covers
-from ..protocol.show import shown
 from ..version import __version__
 from .bearer import Bearer
 from .direct import DirectSender

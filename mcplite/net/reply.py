@@ -7,7 +7,7 @@ import io
 from typing import Mapping, Optional
 
 from ..errors import AuthError, ProtocolError, TransportError
-from ..protocol.show import shown
+from ..protocol.error_text import shown
 from .exchange import Exchange, Stopped
 
 __all__ = ["Body", "Reply"]

@@ -16,8 +16,8 @@ from urllib3.exceptions import NewConnectionError, ProtocolError
 from urllib3.util import Timeout
 
 from ..errors import MCPError, TransportError
+from ..protocol.error_text import shown
 from ..protocol.http.wellknown import is_loopback
-from ..protocol.show import shown
 from ..rpc.forks import on_fork
 from ..rpc.threads import Workers
 from .adapter import renew_connections

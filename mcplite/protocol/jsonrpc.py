@@ -9,6 +9,7 @@ import copy
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
+from .error_text import quoted
 from .jsonio import (
     DEFAULT_LIMITS,
     LONG,
@@ -21,7 +22,6 @@ from .jsonio import (
     load,
     write_long,
 )
-from .show import quoted
 
 __all__ = [
     "Batch", "DEFAULT_LIMITS", "Encoded", "Failure", "Id", "Invalid", "JSONLimits", "Message", "Notification",

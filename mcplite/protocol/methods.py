@@ -5,7 +5,7 @@ Facts that differ between revisions stand in ``revisions``.
 
 from typing import Dict, Tuple
 
-from ..types.records import Record, record
+from ..types.lazy_dataclass import Record, record
 
 __all__ = ["Change", "LIST_CHANGES", "REPEATABLE", "RESOURCE_SUBSCRIPTIONS", "RESOURCE_UPDATED"]
 

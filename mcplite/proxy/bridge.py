@@ -6,7 +6,7 @@ from typing import Any, Iterator, Optional
 from ..client.client import Client
 from ..errors import TransportError
 from ..server.app import Server
-from ..server.catalog.capabilities import CapabilityFlags
+from ..server.catalog.catalog import CapabilityFlags
 from ..server.runtime.runtime import Runtime
 from ..types import ServerCapabilities
 from .clients import ClientMount

@@ -14,9 +14,9 @@ from ..errors import (
     UrlElicitationRequired,
 )
 from ..protocol import codec
-from ..protocol.envelope import SERVER_INFO
+from ..protocol.meta import SERVER_INFO
 from ..revisions import Revision
-from ..server.catalog.hints import CacheHint
+from ..server.catalog.cache_hints import CacheHint
 from ..server.handling.questions import Elicit, Relayed
 from ..server.handling.request_context import RequestContext
 from ..types import NULL, CallToolResult, CompleteResult, GetPromptResult, ReadResourceResult, TextContent

@@ -8,8 +8,8 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 from ..client.features.call import Call
 from ..client.features.observer import ClientObserver, ObservedSession
 from ..errors import RegistrationError
+from ..server.catalog.cache_hints import CacheHint
 from ..server.catalog.catalog import Catalog
-from ..server.catalog.hints import CacheHint
 
 __all__ = ["ListObserver"]
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Optional
 from ..client.client import Client
 from ..errors import ProtocolError
 from ..protocol import codec
-from ..protocol.envelope import bounded_capabilities, bounded_info
+from ..protocol.meta import bounded_capabilities, bounded_info
 from ..server.runtime.runtime import OpenSession
 from ..server.sessions.legacy import LegacySession
 from ..types import ClientCapabilities, Implementation

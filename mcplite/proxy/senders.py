@@ -7,7 +7,7 @@ of its own, since it alone knows which of the client's capabilities are passed o
 from typing import Any, Dict, Mapping, Tuple
 
 from ..protocol import codec
-from ..protocol.envelope import CAPABILITIES, CLIENT_INFO, LOG_LEVEL
+from ..protocol.meta import CAPABILITIES, CLIENT_INFO, LOG_LEVEL
 from ..revisions import TASKS_EXTENSION, Revision
 from ..server.handling.request_context import RequestContext
 from ..types import ClientCapabilities

@@ -1,4 +1,7 @@
-"""Server: register, configure, serve. A facade over the catalog and the runtime; nothing below imports it."""
+"""Server: register, configure, serve. A facade over the catalog and the runtime; nothing below imports it.
+
+Serves on the transport of a name, as ``Server.run`` has it; only that transport is loaded.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,9 @@ from ..revisions import REVISIONS, Revision
 from ..rpc.interfaces import Channel
 from ..rpc.peer import Peer
 from ..version import __version__
-from .catalog.capabilities import read_capabilities
-from .catalog.catalog import Catalog, Description
-from .catalog.checks import (
+from .catalog.catalog import Catalog, Description, read_capabilities
+from .catalog.entries import completer, directory_entries, prompt_arguments, prompt_entry, resource_entry, tool_entry
+from .catalog.options import (
     bearer_auth,
     check_options,
     checked_extensions,
@@ -41,7 +44,6 @@ from .catalog.checks import (
     checked_text,
     checked_uri,
 )
-from .catalog.entries import completer, directory_entries, prompt_arguments, prompt_entry, resource_entry, tool_entry
 from .catalog.provider import MountableClient
 from .catalog.registry import Registry, TemplateEntry, check_name
 from .functions.function import compile_function
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
     from ..backend.interface import Backend
     from .auth.bearer import BearerAuth, Verifier
     from .auth.principals import Principal
-    from .catalog.hints import CacheHint
+    from .catalog.cache_hints import CacheHint
     from .http.endpoint import Route
     from .http.event_store import EventStore
     from .runtime.observer import ServerObserver
@@ -68,7 +70,7 @@ if TYPE_CHECKING:
     from .tasks.runner import TaskRunner
     from .transports.wsgi import WSGIApp
 
-__all__ = ["Server"]
+__all__ = ["Server", "serve_forever"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Scopes = Union[str, Iterable[str]]
@@ -389,7 +391,7 @@ class Server:
         for entry in directory_entries(directory, template, list_files > 0, scopes):
             self.registry.add("templates" if isinstance(entry, TemplateEntry) else "resources", entry.name, entry)
         if watch:
-            from .catalog.watcher import Watcher
+            from .catalog.directory import Watcher
 
             self.runtime.add_service(directory.uri, Watcher(directory, watch, self.resource_updated, self.resources_changed))
 
@@ -590,8 +592,6 @@ class Server:
         :raises RuntimeError: stdin and stdout are taken by another server in this process.
         :raises OSError: the port is taken.
         """
-        from .transports.selection import serve_forever
-
         options: Dict[str, Any] = dict(host=host, port=port, path=path, allowed_hosts=allowed_hosts, stateless=stateless,
                                        allowed_origins=allowed_origins, trusted_proxies=trusted_proxies, routes=routes,
                                        event_store=event_store, legacy_sse=legacy_sse or transport == "sse" or None)
@@ -627,3 +627,26 @@ class Server:
     def close(self) -> None:
         """End every connection, leave the lifespan, and stop the worker threads; idempotent."""
         self.runtime.close()
+
+
+def serve_forever(runtime: Runtime, transport: str, given: Mapping[str, Any]) -> None:
+    """Serve until the client disconnects (stdio) or the process is told to stop.
+
+    :param transport: "stdio", "streamable-http", "http" or "sse".
+    :param given: the options of :class:`HTTPServer` that were given.
+    :raises ValueError: the transport is unknown, or an option is not valid or not for stdio.
+    :raises RuntimeError: stdin and stdout are taken by another server in this process.
+    :raises OSError: the port is taken.
+    """
+    if transport == "stdio":
+        if given:
+            raise ValueError(f"{', '.join(f'{name}=' for name in given)} needs HTTP: run('streamable-http', ...)")
+        from .transports.stdio import serve_stdio
+
+        serve_stdio(runtime)
+    elif transport in ("streamable-http", "http", "sse"):
+        from .transports.httpd import HTTPServer
+
+        HTTPServer(runtime, **given).serve_forever()
+    else:
+        raise ValueError(f"unknown transport {transport!r}; use 'stdio' or 'streamable-http'")

@@ -2,7 +2,7 @@
 
 from typing import Optional
 
-from ..types.records import Record, record
+from ..types.lazy_dataclass import Record, record
 
 __all__ = ["Limits"]
 

@@ -5,9 +5,8 @@ A server is tested without a process by connecting to the object itself, in any 
     with mcplite.connect(mcp, revision=...) as client: ...
 """
 
-from .backend import check_backend
-from .memory import record
-from .recording import Recorded, Recording
-from .replay import Replayed, replay
+from .backend_check import check_backend
+from .fleet_check import Replayed, replay
+from .recording import Recorded, Recording, record
 
 __all__ = ["Recorded", "Recording", "Replayed", "check_backend", "record", "replay"]

@@ -1,12 +1,16 @@
-"""A transport that records every message that passes."""
+"""A transport that records every message that passes.
+
+Connects a test to a server object in this process, and records the messages.
+"""
 
 import json
 from typing import Any, Dict, List, NamedTuple, Optional
 
+from ..rpc.channels import MemoryChannel
 from ..rpc.forks import new_lock
 from ..rpc.interfaces import Channel
 
-__all__ = ["Recorded", "Recording"]
+__all__ = ["Recorded", "Recording", "record"]
 
 
 class Recorded(NamedTuple):
@@ -74,3 +78,13 @@ class Recording(Channel):
             message = data
         with self._lock:
             self._messages.append(Recorded(direction, message))
+
+
+def record(server: Any) -> Recording:
+    """Return a recording transport to a Server object in this process; pass it to ``connect``.
+
+    :param server: anything with ``serve_channel(channel)``.
+    """
+    ours, theirs = MemoryChannel.pair(("the client", f"the server {getattr(server, 'name', server)!r}"))
+    server.serve_channel(theirs)
+    return Recording(ours)

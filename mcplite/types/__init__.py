@@ -10,7 +10,7 @@ from .base import Model as Model
 from .marks import NULL as NULL
 
 if TYPE_CHECKING:
-    from .asking import *  # noqa: F403
+    from .client_requests import *  # noqa: F403
     from .content import *  # noqa: F403
     from .lifecycle import *  # noqa: F403
     from .prompts import *  # noqa: F403
@@ -30,7 +30,7 @@ __all__ = [
 
 #: Where each name lives.
 _HOMES = {
-    "asking": (
+    "client_requests": (
         "CreateMessageRequest", "CreateMessageResult", "ElicitRequest", "ElicitResult", "ListRootsResult", "ModelHint",
         "ModelPreferences", "Root", "SamplingMessage", "ToolChoice", "accept", "cancel", "decline",
     ),

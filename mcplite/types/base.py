@@ -5,8 +5,8 @@ from typing import Any, Dict, Type, TypeVar, Union
 from ..revisions import NEWEST, Revision, find_revision
 from .codec import decode, encode
 from .display import short
+from .lazy_dataclass import fields_of
 from .marks import Marked
-from .records import fields_of
 
 __all__ = ["Model"]
 

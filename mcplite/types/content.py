@@ -6,8 +6,8 @@ from ..revisions import JUNE_2025, NOVEMBER_2025
 from .base import Model
 from .codec import decoder, missing, wrong
 from .display import Displayed
+from .lazy_dataclass import record
 from .marks import wire
-from .records import record
 
 __all__ = [
     "Annotations", "AudioContent", "BlobResourceContents", "Content", "EmbeddedResource", "Icon", "ImageContent",

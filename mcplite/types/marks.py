@@ -7,7 +7,7 @@ A field without a mark exists in all revisions under its camelCase name; ``wire(
 from typing import Any, ClassVar, FrozenSet, Optional
 
 from ..revisions import Revision
-from .records import MISSING, Record, RecordField
+from .lazy_dataclass import MISSING, Record, RecordField
 
 __all__ = ["NULL", "Marked", "Null", "wire", "wire_name"]
 

@@ -6,8 +6,8 @@ from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
 from .base import Model
 from .content import AudioContent, Content, Icon, ImageContent, as_block
 from .display import Displayed, plain_text
+from .lazy_dataclass import record
 from .marks import wire
-from .records import record
 
 __all__ = [
     "CompleteResult", "Completion", "GetPromptResult", "ListPromptsResult", "Prompt", "PromptArgument",

@@ -6,8 +6,8 @@ from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
 from .base import Model
 from .content import Annotations, BlobResourceContents, Icon, ResourceContents, TextResourceContents
 from .display import Displayed, bundle_of
+from .lazy_dataclass import record
 from .marks import wire
-from .records import record
 
 __all__ = [
     "ListResourceTemplatesResult", "ListResourcesResult", "ReadResourceResult", "Resource", "ResourceTemplate",

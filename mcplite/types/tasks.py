@@ -10,8 +10,8 @@ from typing import Any, Dict, List, Mapping, Optional
 
 from ..revisions import JULY_2026, TASKS_EXTENSION, Revision
 from .base import Model
+from .lazy_dataclass import record
 from .marks import wire
-from .records import record
 
 __all__ = [
     "CANCELLED", "COMPLETED", "CreateTaskResult", "DetailedTask", "FAILED", "IMMEDIATE_RESPONSE", "INPUT_REQUIRED",

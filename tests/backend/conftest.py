@@ -4,7 +4,7 @@ import secrets
 
 import pytest
 
-from mcplite.backend.opening import open_backend
+from mcplite.backend.from_url import open_backend
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from mcplite.backend import postgres, redis_changes, sqlite_wakeup
+from mcplite.backend import postgres, redis, sqlite_wakeup
 
 PATIENCE = 60
 
@@ -32,7 +32,7 @@ def append_silently(backend, log, number, value):
 
 @pytest.mark.parametrize("store_url", ["sqlite", "redis", "postgres"], indirect=True)
 def test_an_entry_that_was_not_told_is_found(backends, group, monkeypatch):
-    for module in (redis_changes, postgres):
+    for module in (redis, postgres):
         monkeypatch.setattr(module, "_LISTEN_SECONDS", 0.3)
     monkeypatch.setattr(sqlite_wakeup, "_LOOK_SECONDS", 0.3)
     backend, log, found = backends(), f"{group}/log", []

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from mcplite.backend.opening import open_backend
+from mcplite.backend.from_url import open_backend
 from mcplite.backend.postgres import PostgresBackend
 from mcplite.backend.redis import RedisBackend
 from mcplite.errors import BackendError

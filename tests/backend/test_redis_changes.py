@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from mcplite.backend import redis_changes
-from mcplite.backend.redis_changes import RedisChanges
+from mcplite.backend import redis
+from mcplite.backend.redis import RedisChanges
 from mcplite.errors import BackendError
 from tests.support.faults import every_fault, no_threads, strike
 
@@ -198,7 +198,7 @@ def test_an_error_of_another_kind_does_not_end_the_thread(create, caplog):
 
 
 def test_the_numbers_are_read_now_and_then_without_a_sign_of_loss(create, monkeypatch):
-    monkeypatch.setattr(redis_changes, "_LISTEN_SECONDS", 0.05)
+    monkeypatch.setattr(redis, "_LISTEN_SECONDS", 0.05)
     looks = []
     changes = create(Client(), lambda: looks.append(1))
     changes.add(["a"], PATIENCE)

@@ -18,4 +18,4 @@ def test_an_argument_is_the_servers_question():
 def test_a_client_without_questions_does_not_load_their_classes():
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import mcplite.client; print(' '.join(sys.modules))"
     ran = subprocess.run([sys.executable, "-I", "-S", "-c", code], stdout=subprocess.PIPE, timeout=60, check=True)
-    assert not {"mcplite.client.asked", "mcplite.types.asking"} & set(ran.stdout.decode().split())
+    assert not {"mcplite.client.asked", "mcplite.types.client_requests"} & set(ran.stdout.decode().split())

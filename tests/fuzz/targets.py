@@ -20,7 +20,7 @@ from mcplite import types
 from mcplite.client.config import jsonc
 from mcplite.client.oauth.web import is_public
 from mcplite.errors import InvalidParams, ProtocolError, RegistrationError, TransportError, UnsupportedVersion
-from mcplite.protocol import codec, envelope, jsonio, jsonrpc, paging, paths, state, uritemplate
+from mcplite.protocol import codec, jsonio, jsonrpc, meta, paging, paths, request_state, uritemplate
 from mcplite.protocol.framing import KEPT_BYTES, LineBuffer
 from mcplite.protocol.http import challenges, headers, http1, routing_headers, sse, wellknown
 from mcplite.protocol.schema.validation import Validator, check_schema
@@ -88,7 +88,7 @@ def metadata(data):
         return
     if isinstance(params, dict):
         with contextlib.suppress(InvalidParams, UnsupportedVersion):
-            envelope.read(params)
+            meta.read(params)
 
 
 def schema(data):
@@ -327,10 +327,10 @@ def path(data):
 def returned_value(data):
     """A cursor or a sealed value that this server did not make is refused; its own are read."""
     text = text_of(data)
-    assert state.open_sealed(text, [KEY], "context") is None
-    sealed = state.seal(data, KEY, "context")
-    assert state.open_sealed(sealed, [KEY], "context") == data
-    assert state.open_sealed(sealed, [KEY], "another") is None
+    assert request_state.open_sealed(text, [KEY], "context") is None
+    sealed = request_state.seal(data, KEY, "context")
+    assert request_state.open_sealed(sealed, [KEY], "context") == data
+    assert request_state.open_sealed(sealed, [KEY], "another") is None
     with contextlib.suppress(InvalidParams):
         paging.page([text, "b"], text, 1, "tools", key=str)
     _, cursor = paging.page([text, "b"], None, 1, "tools", key=str)

@@ -6,12 +6,12 @@ import json
 from hypothesis import given, strategies as st
 
 from mcplite.errors import InvalidParams, UnsupportedVersion
-from mcplite.protocol import envelope
+from mcplite.protocol import meta
 from mcplite.revisions import LEGACY, NEWEST, REVISIONS
 from mcplite.types import ClientCapabilities, Implementation
 from tests.support.mutations import places
 
-KEYS = [envelope.VERSION, envelope.CAPABILITIES, envelope.CLIENT_INFO, envelope.LOG_LEVEL, envelope.SUBSCRIPTION,
+KEYS = [meta.VERSION, meta.CAPABILITIES, meta.CLIENT_INFO, meta.LOG_LEVEL, meta.SUBSCRIPTION,
         "progressToken", "traceparent"]
 #: Also what no UTF-8 has: JSON can say it, in an escape.
 TEXT = st.text(max_size=8) | st.lists(st.sampled_from(["\ud800", "a", "\0"]), max_size=3).map("".join)
@@ -22,12 +22,12 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES) | TEXT, inner, max_size=4),
     max_leaves=10)
 VALID = {
-    envelope.VERSION: NEWEST.name,
-    envelope.CAPABILITIES: {"roots": {}, "sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}},
+    meta.VERSION: NEWEST.name,
+    meta.CAPABILITIES: {"roots": {}, "sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}},
                             "experimental": {"x": {}}, "extensions": {"com.example/x": {"a": 1}}},
-    envelope.CLIENT_INFO: {"name": "n", "version": "1", "title": "t", "websiteUrl": "https://example.com",
+    meta.CLIENT_INFO: {"name": "n", "version": "1", "title": "t", "websiteUrl": "https://example.com",
                            "icons": [{"src": "https://example.com/i.png", "sizes": ["any"]}]},
-    envelope.LOG_LEVEL: "info", "progressToken": 1, "com.example/own": [1],
+    meta.LOG_LEVEL: "info", "progressToken": 1, "com.example/own": [1],
 }
 
 
@@ -51,9 +51,9 @@ def mutated(draw):
 
 def use(params):
     """Read params, and whatever they say."""
-    said = envelope.claims(params)
+    said = meta.claims(params)
     try:
-        read = envelope.read(params)
+        read = meta.read(params)
     except InvalidParams as error:
         assert error.code == -32602 and "_meta" in str(error)
         return None
@@ -63,7 +63,7 @@ def use(params):
     assert read.log_level is None or isinstance(read.log_level, str)
     for offered in (REVISIONS, LEGACY, [NEWEST]):
         try:
-            assert envelope.revision_of(read, offered) is NEWEST and NEWEST in offered
+            assert meta.revision_of(read, offered) is NEWEST and NEWEST in offered
         except UnsupportedVersion as error:
             assert read.version != NEWEST.name or NEWEST not in offered
             assert error.supported == [revision.name for revision in reversed(offered)]
@@ -78,7 +78,7 @@ def test_any_params_are_read_or_refused(params):
 
 @given(st.fixed_dictionaries({}, optional={key: JSON for key in KEYS}))
 def test_any_members_are_read_or_refused(meta):
-    use({"_meta": {envelope.VERSION: NEWEST.name, envelope.CAPABILITIES: {}, **meta}})
+    use({"_meta": {meta.VERSION: NEWEST.name, meta.CAPABILITIES: {}, **meta}})
 
 
 @given(mutated())
@@ -94,20 +94,20 @@ def test_a_valid_envelope_is_read():
 
 @given(st.text(), st.text())
 def test_any_unknown_version_gets_a_short_error(version, log_level):
-    meta = {envelope.VERSION: version, envelope.CAPABILITIES: {}, envelope.LOG_LEVEL: log_level}
-    read = envelope.read({"_meta": meta})
+    named = {meta.VERSION: version, meta.CAPABILITIES: {}, meta.LOG_LEVEL: log_level}
+    read = meta.read({"_meta": named})
     assert read.log_level == log_level
     try:
-        assert envelope.revision_of(read, REVISIONS) is NEWEST
+        assert meta.revision_of(read, REVISIONS) is NEWEST
     except UnsupportedVersion as error:
         assert error.data["requested"] == version[:200] and len(str(error)) < 500
 
 
 @given(st.none() | st.fixed_dictionaries({}, optional={"name": JSON, "_meta": st.none() | st.dictionaries(TEXT, JSON)}))
 def test_a_written_envelope_can_be_read(params):
-    fixed = envelope.members(NEWEST, ClientCapabilities(roots={}), Implementation("n", "1"), "debug")
+    fixed = meta.members(NEWEST, ClientCapabilities(roots={}), Implementation("n", "1"), "debug")
     before = copy.deepcopy(params)
-    stamped = envelope.stamp(params, fixed)
+    stamped = meta.stamp(params, fixed)
     assert params == before, "what the caller gave stays as it is"
     assert {key: value for key, value in stamped.items() if key != "_meta"} == {
         key: value for key, value in (params or {}).items() if key != "_meta"}
@@ -118,5 +118,5 @@ def test_a_written_envelope_can_be_read(params):
 @given(st.dictionaries(st.sampled_from(["traceparent", "tracestate", "baggage", "other"]), TEXT | st.sampled_from(
     [f"00-{'1' * 32}-{'2' * 16}-01", f"00-{'0' * 32}-{'2' * 16}-01", "a=1", "", "a\n"]) | JSON))
 def test_only_valid_trace_context_is_sent(given):
-    for name, value in envelope.checked_trace(given).items():
+    for name, value in meta.checked_trace(given).items():
         assert name != "other" and value.isascii() and value.isprintable() and value

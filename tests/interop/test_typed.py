@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from mcplite.server.functions.foreign.inlining import Inliner
+from mcplite.server.functions.foreign.adapters import Inliner
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 HERE = Path(__file__).resolve().parent

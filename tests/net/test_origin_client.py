@@ -11,7 +11,7 @@ import mcplite
 from mcplite.net.exchange import Exchange, Stopped
 from mcplite.net.origin_client import OriginClient
 from mcplite.net.settings import HTTPSettings
-from mcplite.protocol.show import shown
+from mcplite.protocol.error_text import shown
 from tests.support.authserver import REDIRECT, AuthServer, Protected, follow
 from tests.support.webscript import WebScript
 

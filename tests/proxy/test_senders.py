@@ -5,7 +5,7 @@ import json
 import pytest
 
 import mcplite
-from mcplite.protocol.envelope import CAPABILITIES, CLIENT_INFO, LOG_LEVEL
+from mcplite.protocol.meta import CAPABILITIES, CLIENT_INFO, LOG_LEVEL
 from mcplite.proxy.senders import Senders
 from mcplite.revisions import NEWEST
 from mcplite.types import ClientCapabilities, Implementation

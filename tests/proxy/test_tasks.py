@@ -8,7 +8,7 @@ import pytest
 import mcplite
 from mcplite.backend.memory import MemoryBackend
 from mcplite.client.features.call import Call
-from mcplite.protocol.envelope import CAPABILITIES
+from mcplite.protocol.meta import CAPABILITIES
 from mcplite.revisions import JULY_2026, NOVEMBER_2025, TASKS_EXTENSION
 from tests.support.taskclients import LIMIT, REVISIONS, task_client
 

@@ -178,10 +178,10 @@ PLAIN_LOCKS = {
     "client/oauth/users/background.py": "of one login, whose thread waits for it",
     "backend/postgres.py": "replaced in a forked process", "backend/sqlite_wakeup.py": "replaced in a forked process",
     "server/runtime/leases.py": "replaced in a forked process", "server/runtime/letters.py": "replaced in a forked process",
-    "server/runtime/news.py": "replaced in a forked process", "server/tasks/changes.py": "replaced in a forked process",
+    "server/runtime/news.py": "replaced in a forked process", "server/tasks/wakeups.py": "replaced in a forked process",
     "server/tasks/run.py": "of a task, which runs in the other process",
-    "server/tasks/service.py": "replaced in a forked process", "testing/backend.py": "of one check",
-    "net/threaded_call.py": "of one request", "server/catalog/watcher.py": "replaced in a forked process",
+    "server/tasks/service.py": "replaced in a forked process", "testing/backend_check.py": "of one check",
+    "net/threaded_call.py": "of one request", "server/catalog/directory.py": "replaced in a forked process",
     "rpc/fair_queue.py": "of one message, whose thread waits for it",
     "cli/printing.py": "the command line forks nothing", "cli/questions.py": "the command line forks nothing",
 }

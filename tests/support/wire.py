@@ -18,7 +18,7 @@ import json
 import threading
 import weakref
 
-from mcplite.protocol.envelope import VERSION
+from mcplite.protocol.meta import VERSION
 from mcplite.revisions import NEWEST, NEWEST_LEGACY, REVISIONS, find_revision
 from mcplite.rpc.peer import Peer
 from mcplite.server.http.endpoint import Endpoint

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import mcplite
-from mcplite.backend.opening import open_backend
+from mcplite.backend.from_url import open_backend
 from mcplite.backend.sealed import SealedBackend
 from mcplite.revisions import NEWEST
 from mcplite.server.runtime.leases import Leases

@@ -10,8 +10,8 @@ from mcplite import types
 from mcplite.errors import ProtocolError
 from mcplite.revisions import JUNE_2025, NOVEMBER_2025
 from mcplite.types.base import Model
+from mcplite.types.lazy_dataclass import record
 from mcplite.types.marks import NULL, Null, wire
-from mcplite.types.records import record
 
 
 @record
@@ -57,7 +57,7 @@ def test_everything_is_importable_from_the_package():
         assert hasattr(mcplite.types, name)
         assert name in dir(mcplite.types)
     homes = {"base": {"Model"}, "marks": {"NULL"}}
-    for module in ("asking", "content", "lifecycle", "prompts", "resources", "tools"):
+    for module in ("client_requests", "content", "lifecycle", "prompts", "resources", "tools"):
         homes[module] = set(getattr(mcplite.types, module).__all__)
     assert set.union(*homes.values()) == set(mcplite.types.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):

@@ -55,7 +55,7 @@ from mcplite.types import (
     user,
 )
 from mcplite.types.codec import decode, decode_own, encode
-from mcplite.types.records import changed
+from mcplite.types.lazy_dataclass import changed
 
 CLASSES = sorted((item for item in (getattr(types, name) for name in types.__all__)
                   if isinstance(item, type) and dataclasses.is_dataclass(item) and item is not UnknownContent),

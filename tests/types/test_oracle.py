@@ -16,7 +16,7 @@ from mcplite.errors import (
     UnsupportedVersion,
     remote_error,
 )
-from mcplite.protocol import codec, envelope, forms, jsonrpc
+from mcplite.protocol import codec, elicitation_forms, jsonrpc, meta
 from mcplite.revisions import JULY_2026, JUNE_2025, LEGACY, MARCH_2025, NOVEMBER_2024, NOVEMBER_2025, REVISIONS
 from mcplite.types import *  # noqa: F403
 from tests.support import schemas
@@ -361,9 +361,9 @@ def parts(name, data):
         return [(NEWS[data["method"]], data["params"])]
     if name == "MissingRequiredClientCapabilityError":
         return [(types.ClientCapabilities, data["error"]["data"]["requiredCapabilities"])]
-    meta = data.get("params", data).get("_meta", {})
-    found = [(types.ClientCapabilities, meta.get(envelope.CAPABILITIES)),
-             (types.Implementation, meta.get(envelope.CLIENT_INFO))]
+    held = data.get("params", data).get("_meta", {})
+    found = [(types.ClientCapabilities, held.get(meta.CAPABILITIES)),
+             (types.Implementation, held.get(meta.CLIENT_INFO))]
     return [(cls, part) for cls, part in found if part is not None]
 
 
@@ -410,11 +410,11 @@ def test_official_envelopes_are_read_and_written(name, data):
         assert name in ("CreateMessageRequest", "CreateMessageRequestParams", "ElicitRequest", "ListRootsRequest"), (
             "what rides in a result needs none")
         return
-    assert envelope.claims(params)
-    read = envelope.read(params)
-    written = envelope.members(envelope.revision_of(read, [JULY_2026]), read.capabilities, read.info, read.log_level)
+    assert meta.claims(params)
+    read = meta.read(params)
+    written = meta.members(meta.revision_of(read, [JULY_2026]), read.capabilities, read.info, read.log_level)
     without = {key: value for key, value in params["_meta"].items() if key not in written}
-    assert envelope.stamp({**params, "_meta": without}, written) == params
+    assert meta.stamp({**params, "_meta": without}, written) == params
 
 
 @pytest.mark.parametrize("name, data", examples(lambda name: name in ERRORS))
@@ -432,10 +432,10 @@ def test_official_errors_are_known_to_callers(name, data):
 @pytest.mark.parametrize("name, data", examples(lambda name: name.endswith("Schema")))
 def test_official_form_fields_can_be_asked_for(name, data):
     form = {"type": "object", "properties": {"field": data}, "required": ["field"]}
-    forms.check_form(form)
-    assert forms.adapt_form(form, JULY_2026) == form
-    filled = forms.fill_defaults(form, {})
-    assert filled == {"field": data["default"]} and forms.check_answer(form, filled) == []
+    elicitation_forms.check_form(form)
+    assert elicitation_forms.adapt_form(form, JULY_2026) == form
+    filled = elicitation_forms.fill_defaults(form, {})
+    assert filled == {"field": data["default"]} and elicitation_forms.check_answer(form, filled) == []
 
 
 def test_every_example_is_used():

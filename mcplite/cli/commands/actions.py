@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any, Callable, Dict, List
 
-from ...protocol.schema.words import arguments_of, result_of
+from ...protocol.schema.type_signature import arguments_of, result_of
 from ..arguments import UsageError, parse_arguments, parse_strings
 from ..description.describing import Found, chosen, described, examples_of, offered_by, server_record
 from ..printing import as_json, clean, clean_line, print_content, table

@@ -8,7 +8,7 @@ import inspect
 import shutil
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from ...protocol.schema.words import result_of
+from ...protocol.schema.type_signature import result_of
 from ..arguments import UsageError
 from ..printing import clean, clean_line, table, wrapped
 from .examples import argument_words, example_uri, pasted, prompt_words

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
 from ...protocol.schema.budget import Extent
 from ...protocol.schema.references import LenientReferences, References
-from ...protocol.schema.words import arguments_of
+from ...protocol.schema.type_signature import arguments_of
 
 __all__ = ["limits_of", "members_of", "resolved"]
 

@@ -6,7 +6,7 @@ The layers of a session pass it on and replace single fields, in place of eight 
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from ...protocol import codec
-from ...protocol.show import Option, OptionText
+from ...protocol.error_text import Option, OptionText
 from ...rpc.cancel import CancelToken
 from ...types import Progress
 

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import InvalidParams, NotSupported, ProtocolError, RequestTimeout
 from ...protocol import codec
-from ...protocol.envelope import check_meta
+from ...protocol.meta import check_meta
 from ...rpc.cancel import CancelToken
 from ...types import Model
 from .call import DEFAULT, Call, OnProgress, RequestOptions, progress_reader, time_limits

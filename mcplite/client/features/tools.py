@@ -6,7 +6,7 @@ import keyword
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ...errors import MCPError
-from ...protocol.schema.words import arguments_of, result_of
+from ...protocol.schema.type_signature import arguments_of, result_of
 from ...types import CallToolResult, Tool
 
 __all__ = ["ToolFunction", "Tools"]

@@ -14,8 +14,8 @@ from ...net.origin_client import OriginClient
 from ...net.reply import Reply
 from ...net.settings import HTTPSettings
 from ...protocol import jsonrpc
+from ...protocol.error_text import shown
 from ...protocol.http.headers import POST_HEADERS
-from ...protocol.show import shown
 from ...rpc.interfaces import Network
 
 __all__ = ["HTTPEndpoint", "network_of"]

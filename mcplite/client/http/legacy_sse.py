@@ -12,8 +12,8 @@ from ...net.exchange import Exchange, Stopped
 from ...net.origin_client import OriginClient
 from ...net.reply import Reply
 from ...net.settings import HTTPSettings
+from ...protocol.error_text import shown
 from ...protocol.http.sse import EventParser
-from ...protocol.show import shown
 from ...rpc.deadline import Deadline
 from ...rpc.forks import foreign_error, new_event, on_fork
 from ...rpc.interfaces import Channel, Network

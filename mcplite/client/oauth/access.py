@@ -14,9 +14,9 @@ from ...net.exchange import Exchange
 from ...net.reply import Reply
 from ...net.settings import HTTPSettings
 from ...net.tokens import RequestRecovery, TokenSource
+from ...protocol.error_text import OptionText, shown
 from ...protocol.http.challenges import Challenge, find_challenge, parse_challenges
 from ...protocol.http.wellknown import canonical, check_url
-from ...protocol.show import OptionText, shown
 from ...revisions import NEWEST_LEGACY
 from ...rpc.tracing import get_logger
 from .discovery import AuthorizationServer, choose_issuer, find_resource, find_server

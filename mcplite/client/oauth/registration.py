@@ -7,8 +7,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 from urllib.parse import urlsplit
 
 from ...errors import AuthError
+from ...protocol.error_text import Option, OptionText
 from ...protocol.http.wellknown import check_url, is_loopback
-from ...protocol.show import Option, OptionText
 from .discovery import AuthorizationServer
 from .stores.base import Store
 from .token_endpoint import ClientIdentity

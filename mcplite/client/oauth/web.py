@@ -19,8 +19,8 @@ from ...net.exchange import Exchange, Stopped
 from ...net.origin_client import OriginClient
 from ...net.reply import Reply
 from ...net.settings import HTTPSettings
+from ...protocol.error_text import one_line, shown
 from ...protocol.http.wellknown import base_of, check_url, is_loopback, origin_of
-from ...protocol.show import one_line, shown
 
 __all__ = ["AddressGuard", "Answer", "Web", "is_address", "is_public"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from ...errors import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
-from ...types.records import Record, record
+from ...types.lazy_dataclass import Record, record
 from ..features.observer import ObservedSession, observed_request
 from ..features.session import FeatureSession
 from ..features.waiting import Waiting

@@ -106,7 +106,7 @@ class ServerConnection(MessageHandler):
 
     def stderr_tail(self) -> str:
         """Return the end of the server's stderr, for an error; empty if there is none."""
-        from ...protocol.show import printable  # imported for child processes only
+        from ...protocol.error_text import printable  # imported for child processes only
 
         tail = printable(str(getattr(self.channel, "stderr_tail", ""))[-2000:]).strip()
         return f"\n--- last lines of its stderr ---\n{tail}" if tail else ""

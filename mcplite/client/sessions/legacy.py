@@ -21,8 +21,8 @@ from ...errors import (
     UrlElicitationRequired,
 )
 from ...protocol import codec
-from ...protocol.envelope import checked_trace
 from ...protocol.jsonio import memory_size
+from ...protocol.meta import checked_trace
 from ...protocol.methods import REPEATABLE
 from ...revisions import LEGACY, REVISIONS, WIDESPREAD_LEGACY, Revision, find_revision
 from ...rpc.cancel import CancelToken

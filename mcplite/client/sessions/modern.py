@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ...errors import HeaderMismatch, HTTPStatusError, ProtocolError, RemoteError, TransportError, UnsupportedVersion
-from ...protocol import codec, envelope as envelopes, jsonrpc
+from ...protocol import codec, jsonrpc, meta as envelopes
 from ...protocol.http import routing_headers
 from ...protocol.methods import REPEATABLE
 from ...revisions import TASKS_EXTENSION, Revision, find_revision

@@ -13,7 +13,7 @@ from ...errors import AuthError, ConnectionClosed, TransportError
 from ...rpc.interfaces import Channel
 from ...rpc.threads import start_thread
 from ...rpc.tracing import get_logger
-from ...types.records import changed
+from ...types.lazy_dataclass import changed
 from ..features.waiting import Waiting
 from .base import ClientSession, SessionOptions
 from .connection import ServerConnection

@@ -16,7 +16,7 @@ import weakref
 from typing import Callable, List, Mapping, Optional, Sequence, Union
 
 from ...errors import ConnectionClosed, TransportError
-from ...protocol.show import printable
+from ...protocol.error_text import printable
 from ...rpc.forks import new_event, new_lock
 from ...rpc.stdio.descriptors import PIPE_CLOSED, set_nonblocking
 from ...rpc.stdio.pipes import PipeChannel

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import TransportError
-from ...protocol.show import Option, OptionText
+from ...protocol.error_text import Option, OptionText
 
 __all__ = ["DEFAULT_ENVIRONMENT", "child_arguments", "child_environment", "label", "spawn"]
 

@@ -14,13 +14,13 @@ import threading
 from typing import IO, TYPE_CHECKING, Any, Callable, Optional, Union, cast
 
 from ...errors import TransportError
-from ...protocol.show import printable
+from ...protocol.error_text import printable
 from ...rpc.deadline import Deadline
 from ...rpc.forks import new_event, new_lock, release
 from ...rpc.stdio.descriptors import cancel_read, has_input
 from ...rpc.threads import start_thread, wait_for_end
 from ...rpc.tracing import FaultLog, get_logger
-from ...types.records import Record, record
+from ...types.lazy_dataclass import Record, record
 
 if TYPE_CHECKING:
     import logging

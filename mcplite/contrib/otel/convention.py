@@ -13,7 +13,7 @@ from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from ...errors import InputNeeded, RemoteError, RequestTimeout
-from ...protocol.envelope import checked_trace
+from ...protocol.meta import checked_trace
 from ...rpc.interfaces import Channel
 from ...version import __version__
 

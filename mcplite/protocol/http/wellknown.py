@@ -11,7 +11,7 @@ import ipaddress
 import re
 from typing import List, NamedTuple, Tuple
 
-from ..show import quoted
+from ..error_text import quoted
 from .headers import DEFAULT_PORTS
 
 __all__ = [

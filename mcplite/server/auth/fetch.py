@@ -11,8 +11,8 @@ import threading
 import time
 from typing import Any, Mapping, Optional, Tuple, Union
 
+from ...protocol.error_text import shown
 from ...protocol.http.wellknown import check_url
-from ...protocol.show import shown
 
 __all__ = ["FetchError", "deadline", "fetch_json"]
 

@@ -4,8 +4,8 @@ import time
 from typing import Any, Callable, Mapping, Optional
 from urllib.parse import quote_plus
 
+from ...protocol.error_text import shown
 from ...protocol.http.wellknown import check_url
-from ...protocol.show import shown
 from ...rpc.tracing import INFO, WARNING, PeerLog, get_logger
 from .fetch import FetchError, fetch_json
 from .principals import Principal, VerifiedTokens

@@ -4,8 +4,8 @@ import json
 import time
 from typing import Any, Callable, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from ...protocol.error_text import shown
 from ...protocol.http.wellknown import check_url, issuer_metadata_urls
-from ...protocol.show import shown
 from ...rpc.forks import new_condition, on_fork
 from ...rpc.tracing import get_logger
 from .fetch import FetchError, deadline, fetch_json

@@ -1,22 +1,241 @@
 """Serves the files below a directory as resources.
 
 :meth:`Server.add_directory` loads it.
+
+Reads a file or a listing below a directory, whatever happens to links and names meanwhile.
+
+:class:`~.directory.Directory` uses it. A path that was checked may lead elsewhere a moment later, when another program has
+replaced a name by a link, so what is checked here is the file that was opened.
+
+The media types of files: by their extension, the same on every system.
+
+:class:`~.directory.Directory` uses it. Python's own table without the system's, which differs from machine to machine.
+
+Watches the files of a directory, and tells clients of their changes.
+
+``Server.add_directory(watch=)`` loads it. By polling, which every system and every file system has.
 """
 
 import base64
+import errno
+import mimetypes
 import os
 import stat
+import sys
+import threading
 import urllib.parse
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
-from ...errors import InvalidParams, RegistrationError, ResourceNotFound
+from ...errors import InvalidParams, RegistrationError, ResourceNotFound, TransportError
 from ...protocol.paths import check_relative, safe_join
 from ...protocol.uris import normal_uri, uri_problem
+from ...rpc.forks import new_lock, on_fork
+from ...rpc.threads import start_thread
+from ...rpc.tracing import FaultLog, get_logger
 from ...types import BlobResourceContents, Resource, TextResourceContents
-from .files import FileTooLarge, NotBelow, read_below
-from .media_types import is_textual, media_type
+from .provider import Service
 
-__all__ = ["Directory", "DirectoryFile"]
+__all__ = ["Directory", "DirectoryFile", "FileTooLarge", "NotBelow", "Watcher", "is_textual", "media_type", "read_below"]
+
+#: Names that change between the check and the opening are looked at again, so often.
+_ATTEMPTS = 3
+#: What the system says of a path that leads to no file of ours.
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.EINVAL,
+                     errno.EISDIR, errno.ENXIO, errno.ENODEV})
+
+
+class NotBelow(Exception):
+    """There is no such file or directory below the directory, or none that may be read."""
+
+
+class FileTooLarge(Exception):
+    """The file has more bytes than are read.
+
+    :param size: its size in bytes, as far as it is known.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"the file has {size} bytes")
+        self.size = size
+
+
+def read_below(root: str, relative: str, limit: int, most: Optional[int] = None) -> Union[bytes, List[str]]:
+    """Return a file's bytes, or the sorted names in a directory; those of directories end with a slash.
+
+    Links that stay below *root* are followed.
+
+    :param relative: with ``/`` between names.
+    :param limit: bytes that the file, or the names in the directory together, may have.
+    :param most: how many of the names are read, whatever bytes they have; None for all.
+    :raises NotBelow: there is no such regular file or directory below *root*, or it may not be read.
+    :raises FileTooLarge: it has more bytes.
+    :raises OSError: the system fails: it has no descriptor left, or the disk cannot be read.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            real_root = os.path.realpath(root)
+            return _read(real_root, safe_join(real_root, relative), limit, most)
+        except ValueError as error:
+            raise NotBelow from error
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                raise
+            # A name may have become a link since it was resolved, as an update by renaming does.
+            if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                raise NotBelow from error
+    raise NotBelow
+
+
+def _contents(fd: int, limit: int) -> bytes:
+    """Return what an open file holds."""
+    size = os.fstat(fd).st_size
+    if size > limit:
+        raise FileTooLarge(size)
+    with open(fd, "rb", closefd=False) as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise FileTooLarge(len(data))  # it has grown meanwhile, or is one whose size the system does not tell
+    return data
+
+
+def _names(place: Union[int, str], limit: int, most: Optional[int]) -> List[str]:
+    found: List[str] = []
+    size = 0
+    with os.scandir(place) as entries:
+        for entry in entries:
+            if most is not None and len(found) >= most:
+                break
+            name = entry.name + ("/" if _is_directory(entry) else "")
+            size += len(os.fsencode(name)) + 1
+            if most is None and size > limit:
+                raise FileTooLarge(size)
+            found.append(name)
+    return sorted(found)
+
+
+def _read_step_by_step(real_root: str, target: str, limit: int, most: Optional[int], between: int, last: int
+                       ) -> Union[bytes, List[str]]:
+    """Open one name after another, each in the directory that was opened before, and none that is a link; read the last.
+
+    :param between: flags of all directories but the last.
+    :param last: flags of what is read.
+    """
+    names = os.path.relpath(target, real_root).split(os.sep)
+    fd = os.open(real_root, between)
+    try:
+        for position, name in enumerate(names, 1):
+            above, fd = fd, os.open(name, last if position == len(names) else between, dir_fd=fd)
+            os.close(above)
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISDIR(mode):
+            return _names(fd, limit, most)
+        if not stat.S_ISREG(mode):
+            raise NotBelow
+        return _contents(fd, limit)
+    finally:
+        os.close(fd)
+
+
+def _is_directory(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link to nothing, or a name that is gone by now
+
+
+if sys.platform == "win32":
+    import ctypes
+    import msvcrt
+    from ctypes import wintypes
+
+    _READ, _SHARE_READ_WRITE, _OPEN_EXISTING, _DIRECTORIES_TOO = 0x80000000, 0x3, 3, 0x02000000
+    _NO_HANDLE = ctypes.c_void_p(-1).value
+    _LONGEST_PATH = 32768
+
+    def _read(real_root: str, target: str, limit: int, most: Optional[int]) -> Union[bytes, List[str]]:
+        # Opened first, and compared afterwards. While it is open without FILE_SHARE_DELETE, neither it nor a directory above
+        # it can be renamed.
+        kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+        kernel.CreateFileW.restype = ctypes.c_void_p
+        kernel.CreateFileW.argtypes = [wintypes.LPCWSTR, wintypes.DWORD, wintypes.DWORD, ctypes.c_void_p, wintypes.DWORD,
+                                       wintypes.DWORD, ctypes.c_void_p]
+        kernel.GetFinalPathNameByHandleW.argtypes = [ctypes.c_void_p, wintypes.LPWSTR, wintypes.DWORD, wintypes.DWORD]
+        handle = kernel.CreateFileW(target, _READ, _SHARE_READ_WRITE, None, _OPEN_EXISTING, _DIRECTORIES_TOO, None)
+        if handle == _NO_HANDLE:
+            raise ctypes.WinError(ctypes.get_last_error())
+        fd = -1
+        try:
+            buffer = ctypes.create_unicode_buffer(_LONGEST_PATH)
+            if not kernel.GetFinalPathNameByHandleW(handle, buffer, _LONGEST_PATH, 0):
+                raise ctypes.WinError(ctypes.get_last_error())
+            if not is_below(buffer.value, real_root):
+                raise NotBelow
+            if os.path.isdir(target):
+                return _names(target, limit, most)
+            fd = msvcrt.open_osfhandle(handle, os.O_RDONLY | os.O_BINARY)
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise NotBelow
+            return _contents(fd, limit)
+        finally:
+            if fd >= 0:
+                os.close(fd)
+            else:
+                kernel.CloseHandle(ctypes.c_void_p(handle))
+
+else:
+    # O_NONBLOCK, so that a named pipe does not wait for its other end. O_PATH needs no permission to list a directory.
+    _LAST = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    _BETWEEN = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+    def _read(real_root: str, target: str, limit: int, most: Optional[int]) -> Union[bytes, List[str]]:
+        return _read_step_by_step(real_root, target, limit, most, _BETWEEN, _LAST)
+
+
+def is_below(final: str, real_root: str) -> bool:
+    r"""Whether a path as Windows reports it for an open file, such as ``\\?\C:\maps\a.txt``, is *real_root* or below it.
+
+    Only the text is compared: the names on the way may have changed since the file was opened.
+    """
+    found, root = _plain(final), _plain(real_root)
+    return found == root or found.startswith(root if root.endswith("\\") else root + "\\")
+
+
+def _plain(path: str) -> str:
+    path = path.replace("/", "\\")
+    if path.upper().startswith("\\\\?\\UNC\\"):
+        path = "\\\\" + path[8:]
+    elif path.startswith("\\\\?\\"):
+        path = path[4:]
+    return path.lower()
+
+
+#: What Python's table lacks, or has only in newer versions.
+_MORE = {".md": "text/markdown", ".markdown": "text/markdown", ".yaml": "application/yaml", ".yml": "application/yaml",
+         ".toml": "application/toml", ".webp": "image/webp", ".woff": "font/woff", ".woff2": "font/woff2", ".rst": "text/x-rst",
+         ".js": "text/javascript", ".mjs": "text/javascript", ".ico": "image/x-icon", ".ipynb": "application/x-ipynb+json"}
+_TABLE = mimetypes.MimeTypes()
+#: Of compressed files, whose extension is the last of two.
+_COMPRESSED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz",
+               "compress": "application/x-compress", "br": "application/x-brotli"}
+_BINARY = frozenset({"application/pdf", "application/zip", "application/octet-stream"})
+
+
+def media_type(name: str) -> Optional[str]:
+    """Return the media type of a file by its name; None for an unknown extension."""
+    dot = name.rfind(".")
+    more = _MORE.get(name[dot:].lower()) if dot > 0 else None
+    if more is not None:
+        return more
+    found, encoding = _TABLE.guess_type("file:///" + name.replace("/", "_"), strict=False)
+    return found if encoding is None else _COMPRESSED.get(encoding, "application/octet-stream")
+
+
+def is_textual(kind: Optional[str]) -> bool:
+    """Whether the contents of this media type are read as text, if they are valid text; so they are for an unknown type."""
+    if kind is None or kind.endswith(("+xml", "+json")):
+        return True
+    return not kind.startswith(("image/", "audio/", "video/", "font/")) and kind not in _BINARY
+
 
 #: Names that are looked at to find one file that is listed, and those that are looked at in any case.
 _NAMES_PER_FILE, _LEAST_NAMES = 10, 1000
@@ -193,3 +412,76 @@ def differences(before: List[DirectoryFile], after: List[DirectoryFile]) -> Tupl
     new: Dict[str, DirectoryFile] = {file.path: file for file in after}
     changed = [path for path in {**old, **new} if old.get(path) != new.get(path)]
     return changed, old.keys() != new.keys()
+
+
+_log = get_logger(__name__)
+
+
+class Watcher(Service):
+    """Looks at a directory again and again while the server has clients.
+
+    Its thread starts with the first client and ends with the last. It blocks on its own clock and on the file system.
+
+    :param directory: that is watched.
+    :param seconds: between two looks.
+    :param on_file: called with the URI of a file that was changed, added or removed, and of the folders of such a file.
+    :param on_list: called when a file was added or removed.
+    """
+
+    def __init__(self, directory: Directory, seconds: float, on_file: Callable[[str], object],
+                 on_list: Callable[[], object]) -> None:
+        self._directory = directory
+        self._seconds = seconds
+        self._on_file = on_file
+        self._on_list = on_list
+        #: Compared with at each look, also with that of a server whose clients have left meanwhile; only the thread sets it.
+        self._known = directory.files()
+        #: Guards ``_end``; held for assignments and the start of the thread.
+        self._lock = new_lock()
+        #: Ends the thread that is running; None if there is none.
+        self._end: Optional[threading.Event] = None
+        on_fork(self, Watcher._let_go)
+
+    def _let_go(self, owner: int) -> None:
+        self._end = None  # in a forked process, where the thread does not exist
+
+    def start(self) -> None:
+        """Start to watch, and return; it does nothing if it watches already."""
+        with self._lock:
+            if self._end is not None:
+                return
+            end = self._end = threading.Event()
+            try:
+                faults = FaultLog(_log, end.wait)
+                start_thread(lambda: faults.keep_running(lambda: self._run(end), "the directory of %s could not be looked at",
+                                                         self._directory.uri), "mcplite directory")
+            except BaseException as error:
+                self._end = None
+                if not isinstance(error, TransportError):
+                    raise
+                _log.warning("changes below %s are not told: %s", self._directory.uri, error)
+
+    def stop(self) -> None:
+        """Stop to watch; the thread ends soon."""
+        with self._lock:
+            end, self._end = self._end, None
+        if end is not None:
+            end.set()
+
+    def _run(self, end: threading.Event) -> None:
+        while not end.wait(self._seconds):
+            self._look()
+
+    def _look(self) -> None:
+        files = self._directory.files()
+        changed, listed = differences(self._known, files)
+        folders: Set[str] = set()
+        for path in changed:
+            self._on_file(self._directory.uri_of(path))
+            parts = path.split("/")[:-1]
+            folders.update("/".join(parts[:depth]) + "/" if depth else "" for depth in range(len(parts) + 1))
+        if listed:
+            for folder in sorted(folders):
+                self._on_file(self._directory.uri_of(folder))
+            self._on_list()
+        self._known = files  # not before: what a fault has kept from being told is told after the next look

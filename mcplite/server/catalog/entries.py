@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence,
 from ... import types
 from ...errors import RegistrationError
 from ..functions.function import Function, compile_function
-from .checks import (
+from .options import (
     check_hint,
     checked_icons,
     checked_list,
@@ -26,8 +26,8 @@ from .registry import PromptEntry, ResourceEntry, TemplateEntry, ToolEntry, chec
 
 if TYPE_CHECKING:
     from ...protocol.uritemplate import Template
+    from .cache_hints import CacheHint
     from .directory import Directory
-    from .hints import CacheHint
 
 __all__ = ["completer", "directory_entries", "prompt_arguments", "prompt_entry", "resource_entry", "tool_entry"]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ...protocol.http.routing_headers import Mark
     from ...protocol.uritemplate import Template
     from ...types import Resource
-    from .hints import CacheHint
+    from .cache_hints import CacheHint
 
 __all__ = ["Found", "MountableClient", "ProvidedEntry", "Provider", "Service"]
 

@@ -1,19 +1,23 @@
 """The registry of a server: tools, resources, templates, prompts, completions, and custom methods.
 
 Registering and removing work from any thread at any time: readers take a snapshot, and writers make the next one due.
+
+Decides what becomes of an entry whose name is registered already: an error, or the new one takes its place.
+
+The registry asks it. A module of its own for the rule of interactive sessions, where a notebook's cell is run again.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...errors import RegistrationError
 from ...rpc.forks import new_lock
 from ...rpc.tracing import get_logger
-from ...types.records import changed
+from ...types.lazy_dataclass import changed
 from .provider import Found, ProvidedEntry, Provider
 
-# What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
     import threading
 
@@ -22,9 +26,12 @@ if TYPE_CHECKING:
     from ...revisions import Revision
     from ...types import Prompt, Resource, ResourceTemplate, Tool
     from ..functions.function import Function
-    from .hints import CacheHint
+    from .cache_hints import CacheHint
 
-__all__ = ["Found", "OwnEntry", "PromptEntry", "Registry", "ResourceEntry", "TemplateEntry", "ToolEntry"]
+__all__ = [
+    "Found", "OwnEntry", "POLICIES", "PromptEntry", "Registry", "ResourceEntry", "TemplateEntry", "ToolEntry",
+    "check_duplicate",
+]
 
 _log = get_logger(__name__)
 #: What completers are registered for, by the kind of the entry.
@@ -236,8 +243,6 @@ class Registry:
             state = self._kinds[kind]
             if name in state.entries:
                 _check_own(kind, name, state.entries[name])
-                from .duplicates import check_duplicate
-
                 check_duplicate(self._on_duplicate, f"{kind[:-1]} {name!r}", _handler(state.entries[name]), _handler(entry))
             self._note(entry)
             state.entries[name] = entry
@@ -385,8 +390,6 @@ class Registry:
         key = (kind, _form("templates", name) if kind == "resource" else name, argument)
         with self._lock:
             if key in self._completions:
-                from .duplicates import check_duplicate
-
                 check_duplicate(self._on_duplicate, f"the completion of {argument!r} of {kind} {name!r}",
                                 self._completions[key].function, function.function)
             self._completions = {**self._completions, key: function}
@@ -481,3 +484,34 @@ def suggestions(name: str, known: List[str]) -> str:
 
     close = difflib.get_close_matches(name[:200], known, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+#: The values of ``Server(on_duplicate=)``.
+POLICIES = ("error", "replace", "warn")
+
+
+def check_duplicate(policy: str, what: str, old: Any, new: Any) -> None:
+    """Return if *new* takes the place of *old*, with a warning if the policy says so.
+
+    In an interactive session, such as a notebook, a function of the session takes the place of an earlier definition of
+    itself (one of the same qualified name) whatever the policy, so that a cell can be run again.
+
+    :param what: the entry, for messages, such as ``tool 'add'``.
+    :param old: the function that is registered.
+    :param new: the function that shall be registered.
+    :raises RegistrationError: the policy is "error".
+    """
+    if policy == "replace" or _defined_again(old, new):
+        return
+    if policy == "warn":
+        _log.warning("%s is registered again; the new one takes the place of the old one", what)
+        return
+    raise RegistrationError(f"{what} is registered already; remove it first, choose another name, or make the server with"
+                            " on_duplicate='replace'")
+
+
+def _defined_again(old: Any, new: Any) -> bool:
+    if not hasattr(sys, "ps1"):  # the prompt, which the interpreter and IPython set in interactive sessions only
+        return False
+    homes = [(getattr(function, "__module__", None), getattr(function, "__qualname__", None)) for function in (old, new)]
+    return homes[0] == homes[1] and homes[0][0] == "__main__" and homes[0][1] is not None

@@ -12,7 +12,7 @@ import re
 import uuid
 from typing import Any, Dict, Optional
 
-from .nodes import Mismatch, Node, from_text, summary
+from .converters import Mismatch, Node, from_text, summary
 
 __all__ = ["nodes", "text_of"]
 

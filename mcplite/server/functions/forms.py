@@ -3,9 +3,9 @@
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 from ...errors import RegistrationError
-from ...protocol.forms import options
+from ...protocol.elicitation_forms import options
 from ...protocol.jsonio import encode_json
-from .nodes import Convert
+from .converters import Convert
 from .schemas import Schemas, unwrap_annotated
 
 __all__ = ["Form", "form_type"]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, FrozenSet, Li
 from ...errors import RegistrationError
 from ...protocol.jsonio import encode_json, load
 from ...rpc.tracing import get_logger
-from ...types.records import Record, record
+from ...types.lazy_dataclass import Record, record
+from .class_fields import NOTHING, is_dataclass, with_metadata
+from .converters import Mismatch, Node, kinds_of
 from .docstrings import parse
-from .members import NOTHING, is_dataclass, with_metadata
-from .nodes import Mismatch, Node, kinds_of
 from .returns import Output, StructuredOutput, compile_output, written_schema
 from .scalars import SIMPLE
 from .schemas import Schemas, as_default, described_schema, description_of, only_ours, unwrap_annotated
@@ -36,7 +36,7 @@ from .signature import (
 if TYPE_CHECKING:
     from ...protocol.schema.validation import Validator
     from .docstrings import Documentation
-    from .foreign.fields import FieldParameter
+    from .foreign.metadata import FieldParameter
 
 __all__ = ["BadArguments", "Function", "compile_function", "textual"]
 
@@ -493,7 +493,7 @@ def _field(name: str, annotation: Any, default: Any, extras: Tuple[Any, ...], sc
     """Return what a ``Field(...)`` says of a parameter; None if it has none."""
     if not any(hasattr(item, "default_factory") for item in (*extras, default)):
         return None
-    from .foreign.fields import read_field  # for those that use pydantic
+    from .foreign.metadata import read_field  # for those that use pydantic
 
     try:
         return read_field(Any if annotation is MISSING else annotation, extras, default, MISSING)
@@ -519,7 +519,7 @@ def _check_default(name: str, node: Node, default: Any, schemas: Schemas) -> Non
         node.convert(value)
     except Mismatch as error:
         if type(default) not in _PLAIN_DEFAULTS:
-            from .foreign.values import is_foreign
+            from .foreign.lookup import is_foreign
 
             if is_foreign(default):
                 return  # it has checked its own values, too, and what it takes is not always what it writes

@@ -14,7 +14,7 @@ import types
 from typing import Any, Optional
 
 from ...errors import RegistrationError
-from ...protocol.show import quoted
+from ...protocol.error_text import quoted
 from ...revisions import NEWEST
 from ...types.codec import encode
 from ...types.marks import Marked
@@ -74,7 +74,7 @@ def jsonable(value: Any, depth: int = 0) -> Any:
 
 
 def _foreign(value: Any, depth: int) -> Any:
-    from .foreign.values import plain_value  # for values that no rule here knows
+    from .foreign.lookup import plain_value  # for values that no rule here knows
 
     return jsonable(plain_value(value), depth + 1)
 

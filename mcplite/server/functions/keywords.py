@@ -9,8 +9,8 @@ from ...errors import RegistrationError
 from ...protocol.jsonio import encode_json
 from ...protocol.schema.ecma import problem_of
 from ...protocol.schema.validation import Validator, check_schema
+from .converters import Mismatch, Node
 from .jsonable import definition_json
-from .nodes import Mismatch, Node
 
 __all__ = ["add_keywords"]
 

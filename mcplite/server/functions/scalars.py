@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional
 
-from .nodes import Mismatch, Node, expect, from_text, summary
+from .converters import Mismatch, Node, expect, from_text, summary
 
 __all__ = ["OTHERS", "SIMPLE", "simple"]
 

@@ -14,12 +14,12 @@ import typing
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple, Union, get_args, get_origin
 
 from ...errors import RegistrationError
+from ...protocol.error_text import json_words
 from ...protocol.jsonio import load
-from ...protocol.show import json_words
-from ...types.records import changed
+from ...types.lazy_dataclass import changed
+from .class_fields import NOTHING, Field, Unresolved, is_named, is_typed_dict, members, resolve, type_arguments, with_arguments
+from .converters import Convert, Mismatch, Node, expect, from_text, kinds_of, reason_of, summary
 from .docstrings import parse
-from .members import NOTHING, Field, Unresolved, is_named, is_typed_dict, members, resolve, type_arguments, with_arguments
-from .nodes import Convert, Mismatch, Node, expect, from_text, kinds_of, reason_of, summary
 from .scalars import SIMPLE, simple
 
 # What a start and a list do not need is imported by the functions that use it.
@@ -508,7 +508,7 @@ class Schemas:
         return fields
 
     def _foreign(self, annotation: Any, name: str) -> Optional[Node]:
-        from .foreign.classes import foreign_node  # for classes that no rule here knows
+        from .foreign.lookup import foreign_node  # for classes that no rule here knows
 
         return foreign_node(annotation, name, self)
 
@@ -518,7 +518,7 @@ class Schemas:
         return adapter_node(alias, name, self)
 
     def _foreign_union(self, parts: Tuple[Any, ...], name: str) -> Optional[Node]:
-        from .foreign.classes import foreign_union  # for those that have several models or structs in a union
+        from .foreign.lookup import foreign_union  # for those that have several models or structs in a union
 
         return foreign_union(parts, name, self)
 

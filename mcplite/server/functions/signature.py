@@ -5,7 +5,7 @@ import types
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple, Union
 
 from ...errors import RegistrationError
-from .members import Unresolved, resolve
+from .class_fields import Unresolved, resolve
 
 # ``inspect`` is imported with the first handler that is no plain function: it takes longer to import than most servers do to
 # register their tools.

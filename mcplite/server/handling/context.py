@@ -13,7 +13,7 @@ import threading
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Union
 
-from ...protocol.show import quoted
+from ...protocol.error_text import quoted
 from .session import RequestFacts, Session, Throttle, check_own_notification
 
 # What a start and a list do not need is imported by the functions that use it.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from ..auth.principals import Principal
     from ..runtime.runtime import Runtime
-    from .asker import Asker  # it loads forms and sampling, which only handlers that ask need
+    from .client_questions import Asker  # it loads forms and sampling, which only handlers that ask need
     from .http_request import HTTPRequest
     from .questions import Elicited, Messages, Question
     from .timeout import Timeout

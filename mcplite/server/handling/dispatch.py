@@ -26,7 +26,7 @@ from .session import RequestFacts
 
 # What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
-    from ..catalog.targets import Target
+    from ..catalog.request_target import Target
     from ..functions.function import Function
     from .http_request import Around
     from .request_context import RequestContext

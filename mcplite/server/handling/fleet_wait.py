@@ -10,10 +10,10 @@ import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from ...errors import BackendError, RemoteError
-from ...protocol.state import digest
+from ...protocol.request_state import digest
 from ..runtime.outage import away_error
 from ..runtime.runtime import Runtime
-from .asker import EncodedQuestion, input_required, read_answers
+from .client_questions import EncodedQuestion, input_required, read_answers
 from .replay import HandlerEnded, ReplayAsker
 from .wait import Suspension
 

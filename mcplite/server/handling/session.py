@@ -15,7 +15,7 @@ from ...revisions import REVISIONS, TASKS_EXTENSION, Revision
 from ...rpc.incoming import Incoming, MessageFacts
 from ...rpc.peer import Peer
 from ...types import ClientCapabilities, Implementation
-from ..catalog.targets import Target
+from ..catalog.request_target import Target
 from ..limits import Limits
 from ..runtime.runtime import Runtime
 
@@ -89,7 +89,7 @@ class Session:
     client_capabilities: ClientCapabilities
     #: The authenticated client that started the session, over HTTP with authentication; else None.
     principal: "Optional[Principal]" = None
-    #: Whose share the session counts to (:mod:`mcplite.server.shares`): over HTTP its principal's key, else the remote
+    #: Whose share the session counts to (:mod:`mcplite.server.eviction`): over HTTP its principal's key, else the remote
     #: address of its first request; empty on a pipe, which has one client.
     sender = ""
     #: The end of the JSON text of each complete result: the members that every result of this era has, and the brace.

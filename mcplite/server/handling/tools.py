@@ -23,7 +23,7 @@ from ...rpc.fair_queue import COSTLY
 from ...rpc.tracing import ERROR, INFO, WARNING, get_logger
 from ...types import CallToolResult, TextContent
 from ..catalog.registry import ToolEntry, suggestions
-from ..catalog.targets import Target
+from ..catalog.request_target import Target
 from ..functions.function import BadArguments, Function
 from ..functions.results import BadOutput, Write, content_items, result_writer, tool_result
 from ..functions.returns import Output

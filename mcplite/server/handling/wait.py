@@ -12,11 +12,11 @@ from typing import Any, Dict, Mapping, Optional
 
 from ...errors import Cancelled
 from ...protocol.jsonio import memory_size
-from ...protocol.state import bound_to, request_params
+from ...protocol.request_state import bound_to, request_params
 from ...rpc.incoming import Incoming
 from ..runtime.observer import observed_question
 from ..runtime.waiting import WaitingCall
-from .asker import Asker, EncodedQuestion, input_required, read_answers
+from .client_questions import Asker, EncodedQuestion, input_required, read_answers
 from .questions import Question
 from .request_context import RequestContext
 from .session import Session

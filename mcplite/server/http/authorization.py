@@ -16,7 +16,7 @@ from ...protocol.http.wellknown import PROTECTED_RESOURCE, base_of
 from ...protocol.paths import decoded_path, url_path
 from ...rpc.tracing import INFO, RateLog, get_logger
 from ..auth.principals import Principal, all_scopes, least_scopes
-from ..catalog.targets import Target
+from ..catalog.request_target import Target
 from ..handling.http_request import HTTPRequest
 from ..runtime.runtime import Runtime
 from .messages import HTTPResponse, Rejection, names_modern

@@ -21,7 +21,12 @@ from ..runtime.runtime import Runtime
 from ..sessions.modern import SessionlessClient
 from ..sessions.opening import create_sessionless_peer
 from .authorization import Authorization
-from .decision import (
+from .event_store import EventStore, MemoryEventStore
+from .get_streams import GetStreams, end_at_expiry
+from .messages import EVENTS, HTTPResponse, Rejection, names_modern
+from .open_streams import OpenStreams
+from .origins import OriginPolicy
+from .routing import (
     AcceptMessage,
     EndSession,
     NotifySessionless,
@@ -35,11 +40,6 @@ from .decision import (
     decide,
     reads_streams,
 )
-from .event_store import EventStore, MemoryEventStore
-from .get_streams import GetStreams, end_at_expiry
-from .messages import EVENTS, HTTPResponse, Rejection, names_modern
-from .open_streams import OpenStreams
-from .origins import OriginPolicy
 from .session_ids import ClientDescription, SessionIds
 from .sessions import HTTPSession, SessionTable, StreamsChannel, create_session_for_one_message, open_session
 from .streams import EventBody, EventStream, StreamSet

@@ -9,8 +9,8 @@ from collections import deque
 from typing import Callable, Deque, Dict, List, Optional, Tuple
 
 from ...rpc.forks import new_lock
+from ..eviction import Shares
 from ..limits import Limits
-from ..shares import Shares
 
 __all__ = ["EventStore", "MemoryEventStore"]
 

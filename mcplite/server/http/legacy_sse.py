@@ -9,16 +9,16 @@ from urllib.parse import parse_qs
 
 from ...errors import SERVER_BUSY, BackendError
 from ...protocol import jsonrpc
+from ...protocol.error_text import Option, OptionText
 from ...protocol.http.headers import accepts, media_type
 from ...protocol.http.sse import encode_event
 from ...protocol.paths import url_path
-from ...protocol.show import Option, OptionText
 from ...rpc.interfaces import Outlet
 from ..handling.http_request import HTTPRequest
 from ..handling.session import RequestFacts
-from .decision import method_not_allowed, parse_body, unread, unreadable
 from .endpoint import Endpoint
 from .messages import HTTPResponse, Rejection, UnreadableBody
+from .routing import method_not_allowed, parse_body, unread, unreadable
 from .sessions import HTTPSession, SessionTable, open_session
 from .streams import EventStream
 

@@ -15,10 +15,10 @@ from ...rpc.deadline import Deadline
 from ...rpc.forks import new_event, new_lock
 from ...rpc.threads import start_thread
 from ...rpc.tracing import FaultLog, get_logger
+from ..eviction import ByteBudget
 from ..runtime.leases import Leases
 from ..runtime.outage import Outage
 from ..sessions.records import SessionRecords
-from ..shares import ByteBudget
 from .log_bodies import LogBody, read_log
 from .streams import EventStream, StreamSet
 

@@ -7,7 +7,7 @@ import time
 from typing import Dict, Hashable
 
 from ...rpc.forks import new_lock, on_fork
-from ..shares import Shares
+from ..eviction import Shares
 from .messages import EndingBody
 
 __all__ = ["OpenStreams"]

@@ -8,9 +8,9 @@ path and method; :mod:`.endpoint` says which steps follow.
 import re
 from typing import List, Optional, Sequence, Tuple
 
+from ...protocol.error_text import Option, OptionText
 from ...protocol.http.headers import DEFAULT_PORTS, Headers, parse_host, parse_origin
 from ...protocol.http.wellknown import is_loopback
-from ...protocol.show import Option, OptionText
 from ..handling.http_request import HTTPRequest
 from .messages import Rejection
 

@@ -11,11 +11,11 @@ from ...rpc.peer import Peer
 from ...rpc.reading import PushedReading
 from ...rpc.threads import Workers
 from ..auth.principals import Principal
+from ..eviction import Shares
 from ..limits import Limits
 from ..runtime.runtime import Runtime
 from ..sessions.legacy import LegacySession
 from ..sessions.opening import create_session
-from ..shares import Shares
 from .event_store import EventStore
 from .session_ids import ClientDescription
 from .streams import StreamSet

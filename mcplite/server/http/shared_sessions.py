@@ -25,11 +25,11 @@ from ..sessions.opening import create_session
 from ..sessions.records import SessionRecord, SessionRecords
 from ..sessions.shared import COUNT_BITS, QuestionIds, SharedLegacySession
 from .common_stream import CommonLogChannel, CommonStream, end_common
-from .decision import ResumeStream
 from .get_streams import GetStreams
 from .log_bodies import LogBody
 from .log_streams import Backlog, LoggedStreams, resume_request
 from .messages import HTTPResponse
+from .routing import ResumeStream
 from .sessions import SESSION_BYTES, HTTPSession, SessionTable
 
 __all__ = ["SharedSession", "SharedSessions"]

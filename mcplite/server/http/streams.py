@@ -13,8 +13,8 @@ from typing import Callable, Deque, Dict, List, Optional
 from ...protocol import jsonrpc
 from ...protocol.http.sse import encode_event
 from ...rpc.interfaces import Outlet
+from ..eviction import ByteBudget
 from ..limits import Limits
-from ..shares import ByteBudget
 from .event_store import EventStore
 from .messages import KEEP_ALIVE, OPENING, PROBE_SECONDS, EndingBody, priming_event, retry_event
 from .open_streams import OpenStreams

@@ -7,8 +7,8 @@ import weakref
 from typing import TYPE_CHECKING, Iterable, List, Mapping, Optional, Sequence, Union
 
 from ...errors import RegistrationError
-from ...protocol.show import Option, OptionText
-from ..catalog.checks import checked_key
+from ...protocol.error_text import Option, OptionText
+from ..catalog.options import checked_key
 
 if TYPE_CHECKING:
     from ...backend.interface import Backend
@@ -51,7 +51,7 @@ def open_shared_backend(backend: "Union[str, Backend]", keys: Sequence[bytes]) -
     :raises RegistrationError: there are no keys, or the URL is of no backend.
     :raises BackendError: the store cannot be opened.
     """
-    from ...backend.opening import open_backend
+    from ...backend.from_url import open_backend
     from ...backend.sealed import SealedBackend
 
     opened = open_backend(backend)

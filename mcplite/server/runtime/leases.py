@@ -12,7 +12,7 @@ import time
 from typing import Callable, Dict, List, Optional
 
 from ...backend.interface import Backend
-from ...backend.presence import Presence, has_ended
+from ...backend.same_host_liveness import Presence, has_ended
 from ...errors import BackendError, TransportError
 from ...rpc.forks import new_lock, on_fork
 from ...rpc.threads import start_thread

@@ -16,7 +16,7 @@ from ...rpc.fair_queue import Turns
 from ...rpc.forks import new_rlock, on_fork
 from ...rpc.threads import Workers
 from ...rpc.tracing import PeerLog, get_logger
-from ..shares import ByteBudget
+from ..eviction import ByteBudget
 from .subscriptions import ListenRequests
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import time
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from ...errors import BackendError
-from ...protocol.state import Journal, bound_to, open_sealed, seal
+from ...protocol.request_state import Journal, bound_to, open_sealed, seal
 from ...rpc.forks import new_lock, on_fork
+from ..eviction import Shares
 from ..limits import Limits
-from ..shares import Shares
 
 __all__ = ["KeptStates", "MemoryStateStore", "States", "StoredState"]
 

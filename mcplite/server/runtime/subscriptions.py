@@ -9,17 +9,17 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from ...errors import InvalidParams, MCPError
-from ...protocol.envelope import SUBSCRIPTION
 from ...protocol.jsonio import memory_size
+from ...protocol.meta import SUBSCRIPTION
 from ...protocol.methods import LIST_CHANGES, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED
 from ...revisions import Revision
 from ...rpc.forks import new_lock
 from ...rpc.incoming import Incoming
 from ...rpc.tracing import FaultLog, get_logger
 from ..catalog.catalog import Catalog
-from ..catalog.targets import MOST_URIS
+from ..catalog.request_target import MOST_URIS
+from ..eviction import Shares
 from ..limits import Limits
-from ..shares import Shares
 
 if TYPE_CHECKING:
     from .subscribers import Subscribers

@@ -9,8 +9,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from ...errors import SERVER_BUSY, InvalidParams, RemoteError
 from ...rpc.forks import new_lock
+from ..eviction import Shares
 from ..limits import Limits
-from ..shares import Shares
 
 __all__ = ["WaitingCall", "WaitingCalls", "refused_state"]
 

@@ -9,8 +9,8 @@ import time
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from ...errors import SERVER_BUSY, RemoteError
-from ...protocol.state import digest
-from ..shares import Shares
+from ...protocol.request_state import digest
+from ..eviction import Shares
 from .records import SessionRecord, SessionRecords
 
 __all__ = ["LISTED_BYTES", "FleetSessions"]

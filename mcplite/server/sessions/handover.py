@@ -9,7 +9,7 @@ import time
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
 from ...errors import BackendError, RemoteError, TransportError
-from ...protocol import envelope as envelopes, jsonrpc
+from ...protocol import jsonrpc, meta as envelopes
 from ...protocol.http.headers import Headers
 from ...rpc.forks import new_lock, on_fork
 from ...rpc.incoming import Incoming
@@ -17,7 +17,7 @@ from ...rpc.interfaces import Outlet
 from ...rpc.threads import start_thread
 from ...rpc.tracing import FaultLog, get_logger
 from ..auth.principals import ISSUED_HERE, Principal
-from ..catalog.targets import Target
+from ..catalog.request_target import Target
 from ..handling.http_request import HTTPRequest
 from ..handling.request_context import RequestContext
 from ..handling.wait import request_digest

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterable, Opti
 
 from ...errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError, ProtocolError, RemoteError
 from ...protocol import codec, jsonrpc
-from ...protocol.envelope import bounded_capabilities, bounded_info
 from ...protocol.jsonio import memory_size, object_of
+from ...protocol.meta import bounded_capabilities, bounded_info
 from ...revisions import NEWEST_LEGACY, Revision, find_revision
 from ...rpc.incoming import MessageHandler
 from ...rpc.interfaces import Delivery
@@ -26,7 +26,7 @@ from ..runtime.runtime import OpenSession, Runtime
 if TYPE_CHECKING:
     from ...rpc.incoming import Incoming
     from ..auth.principals import Principal
-    from ..handling.asker import Asker
+    from ..handling.client_questions import Asker
     from ..handling.questions import Question
 
 __all__ = ["LegacySession"]

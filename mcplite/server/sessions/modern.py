@@ -17,20 +17,20 @@ from ...errors import (
     RemoteError,
     ResourceNotFound,
 )
-from ...protocol.envelope import Envelope, bounded_capabilities, bounded_info
+from ...protocol.meta import Envelope, bounded_capabilities, bounded_info
 from ...revisions import Revision
 from ...rpc.peer import Peer
 from ...rpc.tracing import ERROR, WARNING, get_logger
 from ...types import ClientCapabilities, Implementation
-from ..catalog.targets import Target
+from ..catalog.request_target import Target
 from ..handling.context import rank
 from ..handling.request_context import RequestContext
 from ..handling.session import RequestFacts, Session
 from ..runtime.runtime import Runtime
 
 if TYPE_CHECKING:
-    from ...protocol.state import Journal
-    from ..handling.asker import Asker
+    from ...protocol.request_state import Journal
+    from ..handling.client_questions import Asker
     from ..handling.http_request import HTTPRequest
 
 __all__ = ["ModernSession", "SessionlessClient"]
@@ -120,7 +120,7 @@ class ModernSession(Session):
 
     def create_asker(self, context: RequestContext) -> "Asker":
         """Return the asker for a handler's questions."""
-        from ..handling.asker import NoAsker  # forms and sampling are loaded by the first handler that asks
+        from ..handling.client_questions import NoAsker  # forms and sampling are loaded by the first handler that asks
 
         if context.method not in self.revision.asking_methods:
             return NoAsker(self, "questions can only be asked while a tool is called, a prompt is got or a resource"

@@ -10,8 +10,8 @@ import functools
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple, Type
 
 from ...errors import METHOD_NOT_FOUND, InvalidParams, RemoteError
-from ...protocol import envelope as envelopes, jsonrpc
-from ...protocol.envelope import unsupported
+from ...protocol import jsonrpc, meta as envelopes
+from ...protocol.meta import unsupported
 from ...rpc.incoming import Incoming, MessageHandler
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
@@ -22,7 +22,7 @@ from .legacy import LegacySession
 from .modern import ModernSession
 
 if TYPE_CHECKING:
-    from ..catalog.targets import Target
+    from ..catalog.request_target import Target
     from ..runtime.runtime import Runtime
     from .handover import Handover
 

@@ -13,7 +13,7 @@ from ...backend.interface import Backend
 from ...protocol import codec
 from ...revisions import Revision, find_revision
 from ...types import ClientCapabilities, Implementation
-from ...types.records import from_members
+from ...types.lazy_dataclass import from_members
 from ..limits import Limits
 
 __all__ = ["SessionRecord", "SessionRecords"]

@@ -10,10 +10,10 @@ from typing import Any, Callable, Dict, Optional, Tuple, TypeVar
 
 from ...errors import INTERNAL_ERROR, BackendError, Cancelled, RemoteError
 from ...protocol import jsonrpc
-from ...protocol.state import digest
+from ...protocol.request_state import digest
 from ...rpc.incoming import Incoming
 from ..auth.principals import ISSUED_HERE, Principal
-from ..catalog.targets import Target
+from ..catalog.request_target import Target
 from ..handling.dispatch import answer_request
 from ..handling.fleet_wait import noted_steps
 from ..handling.http_request import HTTPRequest

@@ -11,10 +11,10 @@ from ...rpc.incoming import Incoming
 from ...rpc.interfaces import MessageSink
 from ...rpc.tracing import PeerLog
 from ...types import ClientCapabilities, Implementation
-from ...types.records import from_members
+from ...types.lazy_dataclass import from_members
 from ...types.tasks import related_task
 from ..auth.principals import Principal
-from ..handling.asker import Asker
+from ..handling.client_questions import Asker
 from ..handling.context import progress_number
 from ..handling.request_context import RequestContext
 from ..handling.session import Session

@@ -20,13 +20,13 @@ from ...rpc.interfaces import Delivery
 from ...rpc.tracing import INFO, get_logger
 from ...types import CallToolResult
 from ...types.tasks import CANCELLED, COMPLETED, FAILED, WORKING, ListTasksResult, related_task
-from ..handling.asker import EncodedQuestion
 from ..handling.back_channel import send_question
+from ..handling.client_questions import EncodedQuestion
 from ..handling.request_context import RequestContext
 from ..runtime.runtime import Runtime
-from .changes import TaskChanges
 from .record import TaskRecord, error_members
 from .store import TaskStore
+from .wakeups import TaskChanges
 
 __all__ = ["TaskMethods"]
 

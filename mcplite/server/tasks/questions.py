@@ -3,9 +3,9 @@
 from typing import Any, Dict, List, Mapping, Set
 
 from ...errors import MissingCapability, ProtocolError, RemoteError, remote_error
-from ...protocol.state import digest
+from ...protocol.request_state import digest
 from ...rpc.tracing import get_logger
-from ..handling.asker import Asker, EncodedQuestion
+from ..handling.client_questions import Asker, EncodedQuestion
 from ..handling.questions import Question
 from .context import TaskSession
 from .record import TaskRecord

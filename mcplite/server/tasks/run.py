@@ -25,11 +25,11 @@ from ..handling.session import Session
 from ..handling.tools import call_bound, tool_error
 from ..runtime.runtime import Runtime
 from ..runtime.waiting import WaitingCall
-from .changes import TaskChanges
 from .context import RunControl, RunningRequest, TaskContext, TaskSession
 from .questions import QuestionBoard, TaskAsker
 from .record import TaskCall, TaskRecord
 from .store import TaskStore
+from .wakeups import TaskChanges
 
 __all__ = ["TaskRun", "held_bytes"]
 

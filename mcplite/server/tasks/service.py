@@ -29,14 +29,13 @@ from ..handling.session import Session
 from ..handling.tools import Declined, ask_declared, tool_error
 from ..runtime.runtime import Runtime
 from ..runtime.tasks import TaskService
-from .call import Entry, call_of, lifetime
-from .changes import TaskChanges
 from .methods import TaskMethods
-from .record import TaskCall, TaskRecord
-from .roster import TaskRoster
+from .record import Entry, TaskCall, TaskRecord, call_of, lifetime
 from .run import TaskRun, held_bytes
 from .runner import QueueRunner, TaskPool, TaskRunner
+from .running_tasks import TaskRoster
 from .store import TaskStore
+from .wakeups import TaskChanges
 
 __all__ = ["Tasks", "requires_extension", "start_tasks"]
 

@@ -15,13 +15,12 @@ from typing import Any, Callable, Container, Dict, Optional, Tuple
 
 from ...protocol.http.http1 import BadRequest, HeadLimits, RequestHead, body_plan, find_head, parse_head
 from ...rpc.tracing import FaultLog, get_logger
+from ..eviction import sender_at
 from ..handling.http_request import HTTPRequest
 from ..http.messages import HTTPResponse, StreamingBody, do_nothing
 from ..limits import Limits
-from ..shares import sender_at
-from .client_socket import SMALL_BYTES, ClientGone, ClientSocket
+from .client_socket import SMALL_BYTES, ClientGone, ClientSocket, TrustedProxies
 from .request_body import SMALL_BODY, BodyBudget, RequestBody
-from .trusted_proxies import TrustedProxies
 
 __all__ = ["Connection"]
 

@@ -2,36 +2,171 @@
 
 For a laptop, a desktop application, a test, or a service behind a proxy. It speaks plain HTTP; on the internet, put a
 reverse proxy with TLS in front.
+
+Gives memory that was freed back to the system.
+
+The allocator of glibc keeps freed memory in an arena for each few threads. After a flood of large messages on many threads
+that is several times what was in use at any moment, and no limit of ours counts it.
+
+Connections that are accepted and wait for a place among those that are served.
+
+A module of its own beside :mod:`.httpd`: a client that has all places gets no further one at once, and what it asks on one
+more connection is read as soon as another of its connections ends or is idle.
 """
 
 import atexit
 import contextlib
 import errno
+import mmap
 import os
 import socket
-from typing import Any, List, Mapping, Optional, Sequence, Set
+import sys
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Set, Tuple
 
+from ...protocol.error_text import Option, OptionText
 from ...protocol.http.wellknown import is_loopback
-from ...protocol.show import Option, OptionText
 from ...rpc.forks import close_socket, new_condition, new_event, on_fork, release_socket
 from ...rpc.tracing import FaultLog, RateLog, get_logger
+from ..eviction import Shares
 from ..http import make_endpoint
 from ..http.endpoint import Route
 from ..http.event_store import EventStore
 from ..http.origins import LOOPBACK
+from ..limits import Limits
 from ..runtime.runtime import Runtime
-from ..shares import Shares
+from .client_socket import TrustedProxies
 from .connection import Connection
-from .freed_memory import FreedMemory
 from .poller import Poller
 from .request_body import BodyBudget
 from .signals import StopRequest, stop_signals
-from .trusted_proxies import TrustedProxies
-from .waiting_connections import WaitingConnections, most_connections
 
-__all__ = ["HTTPServer", "warning_of"]
+__all__ = ["FreedMemory", "HTTPServer", "WaitingConnections", "most_connections", "warning_of"]
 
 _log = get_logger(__name__)
+#: Bytes that the memory of the process grows by before freed memory is given back. Less would cost ordinary traffic time: the
+#: system clears each page before it gives it again.
+_GROWTH_BYTES = 24 << 20
+
+
+class FreedMemory:
+    """The freed memory of this process. Does nothing where the allocator has no such function, as outside of glibc."""
+
+    def __init__(self) -> None:
+        self._trim: Optional[Callable[[int], int]] = None
+        #: Whether this system has both functions, as far as that is known.
+        self._usable = sys.platform.startswith("linux")
+        #: The least bytes that were in memory since the last time.
+        self._least = self._resident() if self._usable else 0
+
+    def give_back(self) -> bool:
+        """Give freed memory back if the process has grown by much since the last time; return whether it did.
+
+        It takes some milliseconds, during which other threads run.
+        """
+        if not self._usable:
+            return False
+        resident = self._resident()
+        self._least = min(self._least, resident)
+        if resident - self._least < _GROWTH_BYTES:
+            return False
+        trim = self._trim = self._trim or _find_trim()
+        if trim is None:
+            self._usable = False
+            return False
+        trim(0)
+        self._least = self._resident()
+        _log.debug("gave %d MiB of freed memory back", resident - self._least >> 20)
+        return True
+
+    def _resident(self) -> int:
+        """Return the bytes of this process in memory."""
+        try:
+            with open("/proc/self/statm", "rb") as file:
+                return int(file.read().split()[1]) * mmap.PAGESIZE
+        except OSError:
+            # No descriptor is free at present, or there is no /proc.
+            return 0
+
+
+def _find_trim() -> Optional[Callable[[int], int]]:
+    import ctypes  # for the first flood
+
+    try:
+        trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return None  # another allocator, such as that of musl
+    return trim
+
+
+#: Connections that wait; each takes three KiB.
+_MOST_WAITING = 1024
+#: select() takes 512 sockets on Windows; a few are the server's own.
+_MOST_ON_WINDOWS = 500
+
+
+def most_connections(limits: Limits) -> Tuple[int, int]:
+    """Return how many connections are served at once, and how many may wait, with the descriptors of this process.
+
+    A quarter of the descriptors is left to handlers.
+    """
+    most = limits.connections
+    if sys.platform == "win32":
+        return min(most, _MOST_ON_WINDOWS), _MOST_WAITING
+    import resource
+
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if descriptors == resource.RLIM_INFINITY:
+        return most, _MOST_WAITING
+    return min(most, max(descriptors // 2, 1)), min(_MOST_WAITING, max(descriptors // 4, 1))
+
+
+class WaitingConnections:
+    """The connections that wait. No thread reads or watches them.
+
+    :param most: at once; for one more the oldest of the sender with the most goes.
+    :param seconds: that one may wait.
+    """
+
+    def __init__(self, most: int, seconds: float) -> None:
+        self._shares: Shares[Connection] = Shares(most)
+        self._seconds = seconds
+        #: The sender for whose request there was no room when :meth:`next` was last called. What is silent needs none.
+        self.crowded: Set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._shares)
+
+    def add(self, connection: Connection) -> List[Connection]:
+        """Let a connection wait; return those that the caller refuses in return."""
+        return self._shares.add(connection, connection.sender) or []
+
+    def next(self, silent: bool) -> Optional[Connection]:
+        """Return the one that has waited longest of those that have sent something; it stays.
+
+        :param silent: whether one that has sent nothing will do if there is no other.
+        """
+        waiting = self._shares.items()
+        found = next((connection for connection in waiting if connection.has_input), None)
+        self.crowded.clear()
+        if found is not None:
+            self.crowded.add(found.sender)
+            return found
+        return waiting[0] if silent and waiting else None
+
+    def remove(self, connection: Connection) -> bool:
+        """Note that a connection does not wait any more; False if it did not."""
+        return self._shares.remove(connection)
+
+    def expired(self) -> List[Connection]:
+        """Remove those that have waited for too long, and return them."""
+        return [connection for connection in self._shares.idle(self._seconds, self._seconds)
+                if self._shares.remove(connection)]
+
+    def clear(self) -> List[Connection]:
+        """Remove all, and return them."""
+        return self._shares.clear()
+
+
 _FULL = (b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 26\r\n"
          b"Connection: close\r\n\r\ntoo many open connections\n")
 #: Seconds that connections get to send the rest of their responses when the server stops, after the handlers' grace.

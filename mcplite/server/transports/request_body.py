@@ -12,9 +12,9 @@ from typing import Hashable, List, Optional, Union
 
 from ...protocol.http.http1 import BadRequest, ChunkedDecoder, RequestHead
 from ...protocol.jsonio import count_elements
+from ..eviction import Shares
 from ..http.messages import UnreadableBody
 from ..limits import Limits
-from ..shares import Shares
 from .client_socket import ClientGone, ClientSocket
 
 __all__ = ["SMALL_BODY", "BodyBudget", "PlannedAnswer", "RequestBody"]

@@ -14,6 +14,7 @@ from ...protocol.http.wellknown import PROTECTED_RESOURCE
 from ...protocol.paths import decoded_path
 from ...rpc.forks import catch_up_with_fork, new_lock, on_fork
 from ..auth.principals import ISSUED_HERE, Principal
+from ..eviction import sender_at
 from ..handling.http_request import HTTPRequest, never_disconnected
 from ..http import make_endpoint
 from ..http.endpoint import Route
@@ -22,9 +23,7 @@ from ..http.messages import HTTPResponse, UnreadableBody
 from ..http.open_streams import OpenStreams
 from ..limits import Limits
 from ..runtime.runtime import Runtime
-from ..shares import sender_at
-from .client_socket import at_end
-from .trusted_proxies import TrustedProxies
+from .client_socket import TrustedProxies, at_end
 
 __all__ = ["WSGIApp", "mount"]
 

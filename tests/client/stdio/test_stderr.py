@@ -8,7 +8,7 @@ import pytest
 from mcplite.client.stdio import stderr
 from mcplite.client.stdio.stderr import StderrPump, open_sink
 from mcplite.errors import TransportError
-from mcplite.protocol.show import printable
+from mcplite.protocol.error_text import printable
 from tests.support.faults import every_fault, lines, strike
 
 LIMIT = 30

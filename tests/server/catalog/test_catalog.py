@@ -5,7 +5,7 @@ import pytest
 import mcplite
 from mcplite.revisions import NEWEST, NEWEST_LEGACY
 from mcplite.server.catalog.provider import ProvidedEntry, Provider
-from mcplite.server.catalog.targets import Target
+from mcplite.server.catalog.request_target import Target
 from mcplite.types import Tool
 
 

@@ -6,8 +6,8 @@ import enum
 import pytest
 from hypothesis import given, strategies as st
 
+from mcplite.server.functions.converters import Mismatch
 from mcplite.server.functions.datetimes import duration_text, nodes, text_of
-from mcplite.server.functions.nodes import Mismatch
 
 
 @pytest.mark.parametrize("length, text", [

@@ -7,9 +7,9 @@ from typing import Annotated, List, Literal, NamedTuple, Optional, Set, TypedDic
 import pytest
 
 from mcplite.errors import RegistrationError
-from mcplite.protocol.forms import check_form
+from mcplite.protocol.elicitation_forms import check_form
+from mcplite.server.functions.converters import Mismatch
 from mcplite.server.functions.forms import form_type
-from mcplite.server.functions.nodes import Mismatch
 
 
 class Color(enum.Enum):

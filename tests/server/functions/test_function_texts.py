@@ -9,8 +9,8 @@ from typing import Any, Dict, List, Literal, Optional, Set, Tuple, Union
 import pytest
 from hypothesis import given, strategies as st
 
+from mcplite.server.functions.converters import Mismatch
 from mcplite.server.functions.function import textual
-from mcplite.server.functions.nodes import Mismatch
 from mcplite.server.functions.schemas import Schemas
 
 

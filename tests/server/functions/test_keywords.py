@@ -10,7 +10,7 @@ import pytest
 
 import mcplite
 from mcplite.errors import RegistrationError
-from mcplite.server.functions.nodes import Mismatch
+from mcplite.server.functions.converters import Mismatch
 from mcplite.server.functions.schemas import Schemas
 
 ROOT = Path(mcplite.__file__).resolve().parent.parent

@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from mcplite.server.functions.nodes import Mismatch, summary
+from mcplite.server.functions.converters import Mismatch, summary
 from mcplite.server.functions.scalars import SIMPLE
 
 

@@ -43,8 +43,8 @@ from typing_extensions import TypeAliasType
 
 from mcplite.errors import RegistrationError
 from mcplite.protocol.schema.validation import check_schema
+from mcplite.server.functions.converters import Mismatch
 from mcplite.server.functions.function import BadArguments, compile_function
-from mcplite.server.functions.nodes import Mismatch
 from mcplite.server.functions.schemas import Schemas
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import mcplite
 from mcplite import revisions, types
-from mcplite.protocol import envelope, jsonrpc
+from mcplite.protocol import jsonrpc, meta
 from mcplite.rpc.interfaces import Channel
 from mcplite.server.sessions.opening import create_session
 
@@ -203,15 +203,15 @@ def arguments(random: random.Random, name: str) -> Any:
 def message(random: random.Random, revision: revisions.Revision, names: List[str], id: int) -> bytes:
     name: Any = random.choice(names) if random.random() < 0.95 else random.choice(["missing", "ad", 5, None])
     params: Dict[str, Any] = {"name": name, "arguments": arguments(random, name)}
-    meta: Dict[str, Any] = {}
+    held: Dict[str, Any] = {}
     if revision.modern:
-        meta = {envelope.VERSION: revision.name, envelope.CAPABILITIES: random.choice([{}, {"sampling": {}}])}
+        held = {meta.VERSION: revision.name, meta.CAPABILITIES: random.choice([{}, {"sampling": {}}])}
     if random.random() < 0.3:
-        meta["progressToken"] = random.choice([id, "token", True, None, 1.5])
+        held["progressToken"] = random.choice([id, "token", True, None, 1.5])
     if random.random() < 0.2:
-        meta["com.example/note"] = random.choice(TEXTS[:4])
-    if meta or random.random() < 0.1:
-        params["_meta"] = meta
+        held["com.example/note"] = random.choice(TEXTS[:4])
+    if held or random.random() < 0.1:
+        params["_meta"] = held
     if random.random() < 0.03:
         params = random.choice([{}, {"name": name}, {"_meta": 5, "name": name}])
     body = {"jsonrpc": "2.0", "id": random.choice([id, f"id {id}"]), "method": "tools/call", "params": params}

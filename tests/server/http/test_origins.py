@@ -2,8 +2,8 @@
 
 import pytest
 
+from mcplite.protocol.error_text import worded
 from mcplite.protocol.http.headers import Headers
-from mcplite.protocol.show import worded
 from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http.origins import OriginPolicy
 

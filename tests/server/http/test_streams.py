@@ -6,10 +6,10 @@ import threading
 import pytest
 
 from mcplite.protocol.http.sse import encode_event
+from mcplite.server.eviction import ByteBudget
 from mcplite.server.http.event_store import MemoryEventStore
 from mcplite.server.http.streams import EventStream, StreamSet
 from mcplite.server.limits import Limits
-from mcplite.server.shares import ByteBudget
 
 LIMIT = 30
 

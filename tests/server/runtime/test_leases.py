@@ -12,8 +12,8 @@ import time
 import pytest
 
 import mcplite
+from mcplite.backend.from_url import open_backend
 from mcplite.backend.memory import MemoryBackend
-from mcplite.backend.opening import open_backend
 from mcplite.errors import BackendError
 from mcplite.server.runtime.leases import Leases
 from mcplite.server.runtime.outage import Outage
@@ -122,7 +122,7 @@ def test_a_lease_is_renewed(create):
 
 _CHILD = """
 import sys
-from mcplite.backend.opening import open_backend
+from mcplite.backend.from_url import open_backend
 from mcplite.server.runtime.leases import Leases
 from mcplite.server.runtime.outage import Outage
 

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
+from mcplite.backend.from_url import open_backend
 from mcplite.backend.memory import MemoryBackend
-from mcplite.backend.opening import open_backend
 from mcplite.backend.sealed import SealedBackend
 from mcplite.errors import BackendError
 from mcplite.rpc.tracing import PeerLog

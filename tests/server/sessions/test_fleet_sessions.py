@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from mcplite.backend.from_url import open_backend
 from mcplite.backend.memory import MemoryBackend
-from mcplite.backend.opening import open_backend
 from mcplite.revisions import NEWEST_LEGACY
 from mcplite.server.limits import Limits
 from mcplite.server.sessions.fleet_sessions import LISTED_BYTES, FleetSessions

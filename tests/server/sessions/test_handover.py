@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 
 import mcplite
+from mcplite.backend.from_url import open_backend
 from mcplite.backend.memory import MemoryBackend
-from mcplite.backend.opening import open_backend
 from mcplite.backend.sealed import SealedBackend
 from tests.support.stateless import Web, again, call
 

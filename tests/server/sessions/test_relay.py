@@ -10,7 +10,7 @@ import time
 import pytest
 import requests
 
-from mcplite.backend.opening import open_backend
+from mcplite.backend.from_url import open_backend
 from tests.support.processes import ROOT
 from tests.support.stateless import Web, again, call, encode, headers
 

@@ -9,7 +9,7 @@ import requests
 import mcplite
 from mcplite import serve
 from mcplite.errors import InvalidParams, MethodNotFound, MissingCapability, RemoteError
-from mcplite.protocol.envelope import CAPABILITIES, SUBSCRIPTION, VERSION
+from mcplite.protocol.meta import CAPABILITIES, SUBSCRIPTION, VERSION
 from mcplite.revisions import JULY_2026, JUNE_2025, LEGACY, NOVEMBER_2025
 from mcplite.types.tasks import RELATED_TASK, TASK_IDS, TASKS_EXTENSION
 from tests.support.taskclients import LIMIT, REVISIONS, task_client

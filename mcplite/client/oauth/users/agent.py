@@ -8,8 +8,8 @@ from typing import Callable, Optional
 from urllib.parse import quote, urlsplit
 
 from ....errors import AuthError
+from ....protocol.error_text import one_line
 from ....protocol.http.wellknown import base_of, check_url
-from ....protocol.show import one_line
 from .background import BackgroundCall
 from .loopback import has_state
 

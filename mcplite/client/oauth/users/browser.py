@@ -8,7 +8,7 @@ import sys
 from typing import Callable, Mapping, Optional, TextIO
 
 from ....errors import AuthError
-from ....protocol.show import printable
+from ....protocol.error_text import printable
 from . import page
 from .agent import SLICE_SECONDS, UserAgent, Visit, shown_name, url_to_visit
 from .background import BackgroundCall

@@ -4,7 +4,7 @@ import inspect
 from typing import Annotated, Any, Dict, Iterator, List, Optional, get_origin
 
 from ....protocol.schema.ecma import problem_of
-from ..members import NOTHING, Field, hints_of
+from ..class_fields import NOTHING, Field, hints_of
 
 __all__ = ["attrs_members", "attrs_value"]
 

@@ -1,26 +1,95 @@
 """The metadata of other libraries in ``Annotated``: annotated_types, pydantic's Field and msgspec's Meta.
 
 What JSON Schema can say becomes a keyword, which the binder checks; the rest is checked on the Python value.
+
+pydantic's ``Field(...)`` at a parameter: as its default, or in ``Annotated``.
 """
 
 import collections.abc
+import copy
 import datetime
 import decimal
 import math
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Annotated, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from ....protocol.schema.ecma import problem_of
-from ....protocol.schema.quickkeywords import is_multiple
+from ....protocol.schema.quickcheck import is_multiple
 from ....protocol.schema.validation import Validator
+from ..class_fields import NOTHING, with_metadata
+from ..converters import Mismatch, Node, kinds_of, summary
 from ..jsonable import definition_json, jsonable, string_of
 from ..keywords import add_keywords
-from ..members import with_metadata
-from ..nodes import Mismatch, Node, kinds_of, summary
-from .compiler import Compiler, cut, libraries_of, loaded
-from .fields import is_field, is_undefined
+from .base import Compiler, cut, libraries_of, loaded
 from .models import adapter_node
 
-__all__ = ["annotated_node"]
+__all__ = ["FieldParameter", "annotated_node", "is_field", "is_undefined", "read_field"]
+
+
+class FieldParameter(NamedTuple):
+    """A parameter with a Field."""
+
+    #: With the Field in its metadata.
+    annotation: Any
+    #: The default for the schema; NOTHING if it has no fixed one, *missing* if the argument is required.
+    default: Any
+    #: Makes the value for a call without the argument; None if the argument is required, or Python has the default.
+    make: Optional[Callable[[], Any]]
+    #: The name of the argument for clients; None if it is the parameter's.
+    alias: Optional[str]
+
+
+def is_field(value: Any) -> bool:
+    """Whether *value* is a ``Field(...)`` of pydantic 1 or 2, or of a library that extends it."""
+    return any(base.__name__ == "FieldInfo" and str(base.__module__).partition(".")[0] == "pydantic"
+               for base in type(value).__mro__)
+
+
+def is_undefined(value: Any) -> bool:
+    """Whether *value* stands for "not given" in a Field."""
+    return value is Ellipsis or type(value).__name__ in ("PydanticUndefinedType", "UndefinedType")
+
+
+def read_field(annotation: Any, extras: Tuple[Any, ...], default: Any, missing: Any) -> Optional[FieldParameter]:
+    """Return a parameter with a Field; None for one without.
+
+    :param extras: the metadata of the annotation.
+    :param missing: stands for "no default".
+    :raises ValueError: a part of the Field has no meaning for an argument; the text says what to do.
+    """
+    fields = [extra for extra in extras if is_field(extra)]
+    if is_field(default):
+        fields.append(default)
+        annotation = Annotated[annotation, default]
+        default = missing
+    if not fields:
+        return None
+    alias = next((found for found in map(_alias, reversed(fields)) if found is not None), None)
+    make: Optional[Callable[[], Any]] = None
+    shown = default
+    if default is missing:
+        for field in reversed(fields):
+            factory = getattr(field, "default_factory", None)
+            if factory is not None:
+                if getattr(field, "default_factory_takes_validated_data", False):
+                    raise ValueError("has a default_factory that takes the other values; take them in the function")
+                make, shown = factory, factory() if factory in (list, dict) else NOTHING
+                break
+            if not is_undefined(field.default):
+                make, shown = _copier(field.default), field.default
+                break
+    return FieldParameter(annotation, shown, make, alias)
+
+
+def _copier(default: Any) -> Callable[[], Any]:
+    return lambda: copy.deepcopy(default)
+
+
+def _alias(field: Any) -> Optional[str]:
+    alias = getattr(field, "validation_alias", None) or getattr(field, "alias", None)
+    if alias is not None and not isinstance(alias, str):
+        raise ValueError(f"has the alias {alias!r}, but an argument has one name; write Field(alias=\"name\")")
+    return alias
+
 
 #: The classes of annotated_types with one bound: its attribute, and the keyword. msgspec's Meta has the same attributes.
 _BOUNDS = {"Ge": ("ge", "minimum"), "Gt": ("gt", "exclusiveMinimum"), "Le": ("le", "maximum"), "Lt": ("lt", "exclusiveMaximum"),

@@ -4,9 +4,9 @@ import json
 from typing import Any, Dict, List, Optional, Tuple
 
 from ....protocol.jsonio import encode_json
-from ..nodes import Mismatch, Node, reason_of
+from ..converters import Mismatch, Node, reason_of
 from .adapters import adapted, without_own_title
-from .compiler import Compiler, cut, first_line, loaded
+from .base import Compiler, cut, first_line, loaded
 
 __all__ = ["adapter_node", "is_model", "is_old_model", "model_value", "old_model_node"]
 

@@ -3,9 +3,9 @@
 import re
 from typing import Any, Dict, List, Optional, Tuple, Union
 
-from ..nodes import Mismatch, Node
+from ..converters import Mismatch, Node
 from .adapters import adapted, without_own_title
-from .compiler import Compiler, cut, first_line, loaded
+from .base import Compiler, cut, first_line, loaded
 
 __all__ = ["is_struct", "struct_node", "struct_value"]
 

@@ -9,10 +9,10 @@ import jsonschema
 import pytest
 
 from mcplite.errors import RegistrationError
+from mcplite.server.functions.converters import Mismatch
 from mcplite.server.functions.foreign.arrays import MOST_VALUES
 from mcplite.server.functions.function import BadArguments, compile_function
 from mcplite.server.functions.jsonable import jsonable
-from mcplite.server.functions.nodes import Mismatch
 from mcplite.server.functions.results import tool_result
 from mcplite.server.functions.schemas import Schemas
 

@@ -7,9 +7,9 @@ from typing import Any, Generic, List, Optional, TypeVar
 import jsonschema
 import pytest
 
+from mcplite.server.functions.converters import Mismatch
 from mcplite.server.functions.forms import form_type
 from mcplite.server.functions.function import BadArguments, compile_function
-from mcplite.server.functions.nodes import Mismatch
 from mcplite.server.functions.results import tool_result
 from mcplite.server.functions.schemas import Schemas
 

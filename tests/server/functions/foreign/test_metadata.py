@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 
 from mcplite.errors import RegistrationError
+from mcplite.server.functions.converters import Mismatch
 from mcplite.server.functions.function import BadArguments, compile_function
-from mcplite.server.functions.nodes import Mismatch
 from mcplite.server.functions.schemas import Schemas
 from tests.support.names import named
 

@@ -12,11 +12,11 @@ import pytest
 
 import mcplite
 from mcplite.errors import RegistrationError
-from mcplite.protocol.forms import check_form
+from mcplite.protocol.elicitation_forms import check_form
+from mcplite.server.functions.converters import Mismatch
 from mcplite.server.functions.forms import form_type
 from mcplite.server.functions.function import BadArguments, compile_function
 from mcplite.server.functions.jsonable import jsonable
-from mcplite.server.functions.nodes import Mismatch
 from mcplite.server.functions.results import BadOutput, tool_result
 from mcplite.server.functions.schemas import Schemas
 

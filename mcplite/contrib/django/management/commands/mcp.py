@@ -5,7 +5,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from .....server.loading import LoadError, load
+from .....server.program import LoadError, load
 from ...connections import close_around
 
 __all__ = ["Command"]

@@ -1,0 +1,328 @@
+"""The ``_meta`` of a message: which keys are allowed, and the members with which each request names its sender.
+
+From July 2026 on every request carries what a handshake used to agree on once: the revision, the client's
+capabilities and its name. A server reads these members as an :class:`Envelope`; a client stamps them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ..errors import InvalidParams, ProtocolError, UnsupportedVersion
+from ..revisions import JUNE_2025, NOVEMBER_2025, TASKS_EXTENSION, Revision
+from ..types import ClientCapabilities, Implementation
+from ..types.lazy_dataclass import fields_of
+from . import codec
+from .jsonio import encode_json, first_members, memory_size
+from .jsonrpc import Encoded
+
+__all__ = [
+    "AcceptedSenders", "Envelope", "LOG_LEVEL", "SERVER_INFO", "SUBSCRIPTION", "Stamped", "VERSION",
+    "bounded_capabilities", "bounded_info", "check_extension", "check_meta", "checked_trace", "claims", "members",
+    "read", "revision_of", "stamp", "unsupported",
+]
+
+# Text, which `re` compiles with the first use: most servers use none of these, and all would wait for them when imported.
+_LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_RESERVED = ("modelcontextprotocol", "mcp")
+
+
+def check_meta(meta: Mapping[Any, Any], revision: Optional[Revision] = None, reserved: bool = False) -> None:
+    """Check that a user may use every key of a ``_meta``.
+
+    A key is a name, usually behind a prefix: labels with dots between and a slash, such as ``com.example/colour``.
+    The reserved prefixes changed (META-03): in June 2025 they have the label ``mcp`` or ``modelcontextprotocol`` next
+    to last, such as ``mcp.dev/``; from November 2025 on they have it in the second place, such as ``dev.mcp/``.
+    Before June 2025 there are no rules.
+
+    :param meta: the ``_meta`` to send.
+    :param revision: the revision whose rules count; None for the rules of all, for objects that every client can see.
+    :param reserved: whether the protocol's own keys are allowed.
+    :raises ValueError: a key breaks the rules (META-01, META-02) or is reserved; the text has the key, the rule and
+        the fix.
+    """
+    for key in meta:
+        if not isinstance(key, str):
+            raise ValueError(f"the _meta key {key!r} must be a string")
+        if revision is None or revision.has(JUNE_2025):
+            _check_key(key, revision, reserved)
+
+
+def check_extension(name: Any, settings: Any) -> None:
+    """Check the name of an extension, the protocol's own included, and its settings (EXT-01, EXT-02).
+
+    :raises ValueError: the name breaks the rules, or the settings are not an object.
+    """
+    if not isinstance(name, str) or "/" not in name:
+        raise ValueError(f"an extension is named with a prefix, such as com.example/charts, not {name!r}")
+    prefix, _, own = name.rpartition("/")
+    if not all(re.fullmatch(_LABEL, label) for label in prefix.split(".")) or not re.fullmatch(_NAME, own):
+        raise ValueError(f"{name!r} cannot name an extension: labels with dots between, a slash, and a name, such as"
+                         " com.example/charts")
+    if not isinstance(settings, dict):
+        raise ValueError(f"the settings of the extension {name!r} must be an object, {{}} for none")
+
+
+def _check_key(key: str, revision: Optional[Revision], reserved: bool) -> None:
+    prefix, slash, name = key.rpartition("/")
+    if slash:
+        labels = prefix.split(".")
+        for label in labels:
+            if not re.fullmatch(_LABEL, label):
+                raise ValueError(f"the _meta key {key!r}: in the prefix before the slash, the label {label!r} must"
+                                 f" start with a letter, end with a letter or digit, and have only letters, digits"
+                                 f" and '-' between; for example com.example/name")
+        if not reserved and _is_reserved(labels, revision):
+            raise ValueError(f"the _meta key {key!r}: prefixes with the label 'mcp' or 'modelcontextprotocol' in this"
+                             f" place are reserved for the protocol; use a domain of your own in reverse, such as"
+                             f" com.example/{name}")
+    elif not name:
+        raise ValueError("a _meta key must not be empty; for example com.example/name")
+    if name and not re.fullmatch(_NAME, name):
+        raise ValueError(f"the _meta key {key!r}: the name {name!r} must start and end with a letter or digit, and have"
+                         f" only letters, digits, '-', '_' and '.' between")
+
+
+def _is_reserved(labels: List[str], revision: Optional[Revision]) -> bool:
+    labels = [label.lower() for label in labels]  # domains have no case
+    if revision is None:
+        return _is_reserved(labels, JUNE_2025) or _is_reserved(labels, NOVEMBER_2025)
+    place = 1 if revision.has(NOVEMBER_2025) else len(labels) - 2
+    return 0 <= place < len(labels) and labels[place] in _RESERVED
+
+
+_PREFIX = "io.modelcontextprotocol/"
+VERSION = _PREFIX + "protocolVersion"
+CAPABILITIES = _PREFIX + "clientCapabilities"
+CLIENT_INFO = _PREFIX + "clientInfo"
+LOG_LEVEL = _PREFIX + "logLevel"
+SERVER_INFO = _PREFIX + "serverInfo"
+SUBSCRIPTION = _PREFIX + "subscriptionId"
+#: The capabilities of a client without handlers, which are valid without the work of decoding them.
+_ONLY_TASKS: Dict[str, Any] = {"extensions": {TASKS_EXTENSION: {}}}
+
+
+class Envelope:
+    """The sender of one request, as its ``_meta`` describes it; it does not hold for the next request (STAT-13).
+
+    Capabilities and client info are decoded on first use; most handlers never use them.
+
+    :param version: the name of the revision, supported or not.
+    :param meta: the whole ``_meta`` of the request, which has the required members.
+    """
+
+    __slots__ = ("version", "meta", "log_level", "_capabilities", "_info")
+
+    def __init__(self, version: str, meta: Mapping[str, Any]) -> None:
+        self.version = version
+        self.meta = meta
+        #: The least urgent level of log messages that the client wants; None for none at all.
+        self.log_level: Optional[str] = meta.get(LOG_LEVEL)
+        self._capabilities: Optional[ClientCapabilities] = None
+        self._info: Optional[Implementation] = None
+
+    @property
+    def capabilities(self) -> ClientCapabilities:
+        """The client's capabilities, for this request alone."""
+        if self._capabilities is None:
+            self._capabilities = codec.decode(ClientCapabilities, self.meta[CAPABILITIES])
+        return self._capabilities
+
+    @property
+    def info(self) -> Optional[Implementation]:
+        """The client's name and version; None if it does not say (STAT-05)."""
+        if self._info is None and CLIENT_INFO in self.meta:
+            self._info = codec.decode(Implementation, self.meta[CLIENT_INFO])
+        return self._info
+
+    @property
+    def facts(self) -> Any:
+        """What the client says of itself, to be compared; as it came, so that it need not be decoded."""
+        meta = self.meta
+        return (meta[CAPABILITIES], meta.get(CLIENT_INFO)) if meta else (self._capabilities, self._info)
+
+    def forget_meta(self) -> None:
+        """Keep no more than a session keeps of its client, for a request that is in progress for long."""
+        info = self.info
+        self._info = None if info is None else bounded_info(info)
+        self._capabilities = bounded_capabilities(self.capabilities)
+        self.meta = {}
+
+
+class AcceptedSenders:
+    """Remembers the ``_meta`` of the request that was accepted last: a client sends the same one with each of its requests.
+
+    The checks of :func:`read` look for members that are strings or objects, so that values which are equal pass them alike.
+    """
+
+    def __init__(self) -> None:
+        #: That ``_meta`` and its revision; without a lock, since it is replaced in one step.
+        self._latest: Tuple[Mapping[str, Any], Optional[Revision]] = ({}, None)
+
+    def find(self, params: Optional[Mapping[str, Any]]) -> Optional[Tuple[Envelope, Revision]]:
+        """Return the envelope and the revision of a request; None if its ``_meta`` is another one, which must be read."""
+        meta = None if params is None else params.get("_meta")
+        latest, revision = self._latest
+        return None if revision is None or meta != latest else (Envelope(revision.name, meta), revision)
+
+    def note(self, envelope: Envelope, revision: Revision) -> None:
+        """Note a request that was accepted, unless its ``_meta`` takes much memory."""
+        meta = envelope.meta
+        if memory_size(meta, _MAX_SETTINGS) <= _MAX_SETTINGS:
+            # A deep copy: a handler may change its own.
+            self._latest = (json.loads(encode_json(meta)), revision)
+
+
+#: Characters of each text in a client's description of itself.
+_MAX_TEXT = 256
+#: Bytes of memory of a client's experimental capabilities, and of its extensions.
+_MAX_SETTINGS = 8192
+#: The members of capabilities that have a meaning; others are not kept.
+_KNOWN_FLAGS = {"roots": ("listChanged",), "sampling": ("tools", "context"), "elicitation": ("form", "url")}
+
+
+def bounded_info(info: Implementation) -> Implementation:
+    """Return what a server keeps of a client's name: all texts cut at 256 characters, the URL if it is no longer, no icons.
+
+    A client may write as much as fits in a message, and its session lasts for hours.
+    """
+    url = info.website_url
+    return Implementation(info.name[:_MAX_TEXT], info.version[:_MAX_TEXT], _cut(info.title), _cut(info.description),
+                          None if url is None or len(url) > _MAX_TEXT else url)
+
+
+def _cut(text: Optional[str]) -> Optional[str]:
+    return None if text is None else text[:_MAX_TEXT]
+
+
+def bounded_capabilities(declared: ClientCapabilities) -> ClientCapabilities:
+    """Return what a server keeps of a client's capabilities: their known members.
+
+    Of the experimental ones, and of the extensions, the first are kept, as many as take 8 KiB of memory.
+    """
+    kept: Dict[str, Dict[str, Any]] = {}
+    for field in fields_of(ClientCapabilities):
+        flags: Optional[Dict[str, Any]] = getattr(declared, field.name)
+        known = _KNOWN_FLAGS.get(field.name)
+        if flags is not None:
+            kept[field.name] = first_members(flags, _MAX_SETTINGS) if known is None else {
+                name: flags[name] if isinstance(flags[name], bool) else {} for name in known if name in flags}
+    return ClientCapabilities(**kept)
+
+
+def claims(params: Optional[Mapping[str, Any]]) -> bool:
+    """Whether a request's params name a revision, which makes the request modern (ERA-18)."""
+    meta = None if params is None else params.get("_meta")
+    return type(meta) is dict and (VERSION in meta or CAPABILITIES in meta)
+
+
+def read(params: Optional[Mapping[str, Any]]) -> Envelope:
+    """Return the envelope of a request.
+
+    :raises InvalidParams: a required member is missing, or a member has a wrong type (STAT-03).
+    """
+    meta = None if params is None else params.get("_meta")
+    if not isinstance(meta, dict):
+        raise InvalidParams(f"params._meta must be an object with {VERSION!r} and {CAPABILITIES!r}")
+    version = meta.get(VERSION)
+    if not isinstance(version, str):
+        raise InvalidParams(f"params._meta must have {VERSION!r}, a string")
+    if meta.get(CAPABILITIES) == []:
+        meta[CAPABILITIES] = {}
+    elif not isinstance(meta.get(CAPABILITIES), dict):
+        raise InvalidParams(f"params._meta must have {CAPABILITIES!r}, an object")
+    envelope = Envelope(version, meta)
+    level = meta.get(LOG_LEVEL)
+    if level is not None and not isinstance(level, str):
+        raise InvalidParams(f"params._meta[{LOG_LEVEL!r}] must be a string")
+    try:
+        if meta[CAPABILITIES] and meta[CAPABILITIES] != _ONLY_TASKS:
+            envelope.capabilities
+        if CLIENT_INFO in meta:
+            _check_info(meta[CLIENT_INFO])
+    except ProtocolError as error:
+        raise InvalidParams(f"params._meta: {error}") from error
+    return envelope
+
+
+def _check_info(info: Any) -> None:
+    if type(info) is dict and type(info.get("name")) is str and type(info.get("version")) is str and len(info) == 2:
+        return  # what most clients send, without the work of decoding it
+    codec.decode(Implementation, info)
+
+
+def revision_of(envelope: Envelope, offered: Sequence[Revision]) -> Revision:
+    """Return the modern revision that a request is served under.
+
+    :param offered: what this server speaks, the revisions with a handshake included; the error lists them.
+    :raises UnsupportedVersion: it is none of them, or one that begins with a handshake (STAT-16, ERA-23).
+    """
+    for revision in reversed(offered):  # the newest is the one that most clients use
+        if revision.name == envelope.version and revision.modern:
+            return revision
+    raise unsupported(envelope.version, offered)
+
+
+def unsupported(version: Any, offered: Sequence[Revision]) -> UnsupportedVersion:
+    """Return the error for a version that is not supported, or not in this form; it names the supported ones."""
+    names = [known.name for known in reversed(offered)]
+    said = version if isinstance(version, str) else ""
+    return UnsupportedVersion(f"Unsupported protocol version: {said[:50]!r}; this server speaks {', '.join(names)}",
+                              data={"supported": names, "requested": said[:200]})
+
+
+def stamp(params: Optional[Mapping[str, Any]], fixed: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return params whose ``_meta`` has the envelope's members besides those of the caller.
+
+    :param fixed: the envelope's members, see :func:`members`.
+    """
+    stamped = dict(params or {})
+    stamped["_meta"] = {**(stamped.get("_meta") or {}), **fixed}
+    return stamped
+
+
+class Stamped(Encoded):
+    """Params to which their text adds the envelope's members, as :func:`stamp` does; these are encoded once for all requests.
+
+    :param params: without ``_meta``.
+    :param fixed: the envelope's members.
+    """
+
+    __slots__ = ("_fixed",)
+
+    def __init__(self, params: Dict[str, Any], fixed: Encoded) -> None:
+        self.value = params
+        self._fixed = fixed
+
+    @property
+    def text(self) -> str:
+        own = encode_json(self.value)[:-1]
+        return f'{own}{"," if self.value else ""}"_meta":{self._fixed.text}}}'
+
+
+def members(revision: Revision, capabilities: ClientCapabilities, info: Optional[Implementation],
+            log_level: Optional[str] = None) -> Dict[str, Any]:
+    """Return the members that every request of a client carries (STAT-01, STAT-02, STAT-24)."""
+    out: Dict[str, Any] = {VERSION: revision.name, CAPABILITIES: codec.encode(capabilities, revision)}
+    if info is not None:
+        out[CLIENT_INFO] = codec.encode(info, revision)
+    if log_level is not None:
+        out[LOG_LEVEL] = log_level
+    return out
+
+
+_TRACE = {
+    "traceparent": r"(?!ff)(?:00-{0}|(?!00)[0-9a-f]{{2}}-{0}(?:-[\x21-\x7e]*)?)".format(
+        "(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"),
+    "tracestate": r"(?=.{1,8192}\Z)(?:[ \t]*[a-z0-9][a-z0-9_*/@-]*=[\x20-\x2b\x2d-\x3c\x3e-\x7e]+(?:,|\Z)|[ \t]*(?:,|\Z))+",
+    "baggage": r"(?=.{1,8192}\Z)(?:[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*=[\x20-\x2b\x2d-\x7e]*(?:,|\Z))+",
+}
+
+
+def checked_trace(given: Mapping[str, str]) -> Dict[str, str]:
+    """Return the members of a W3C trace context that are well-formed; the others are not sent (META-08)."""
+    return {name: value for name, value in given.items()
+            if name in _TRACE and isinstance(value, str) and re.fullmatch(_TRACE[name], value)}

@@ -1,0 +1,62 @@
+"""Cache hints (how long clients may keep results) and the mark for parameters that travel in headers."""
+
+from typing import Any, Dict
+
+from ...errors import RegistrationError
+from ...types.lazy_dataclass import Record, record
+
+__all__ = ["CacheHint", "header"]
+
+
+@record(frozen=True)
+class CacheHint(Record):
+    """How long clients may keep a result (from July 2026 on).
+
+    :param ttl: seconds; 0, the default, means that a result may not be kept (CACHE-09, CACHE-10).
+    :param scope: "private", the default, for results that depend on the caller; "public" for results that are the same
+        for all callers, which gateways may share (CACHE-05).
+    :raises RegistrationError: a value is not valid.
+    """
+
+    ttl: float = 0.0
+    scope: str = "private"
+
+    def __post_init__(self) -> None:
+        if not self.ttl >= 0 or self.ttl > 10 ** 9:
+            raise RegistrationError(f"a cache hint's ttl is a number of seconds from 0 on, not {self.ttl!r}")
+        if self.scope not in ("private", "public"):
+            raise RegistrationError(f"a cache hint's scope is 'private' or 'public', not {self.scope!r}")
+
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.ttl, self.scope))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(ttl={self.ttl!r}, scope={self.scope!r})"
+
+    @property
+    def milliseconds(self) -> int:
+        """The ttl, as the protocol writes it."""
+        return round(self.ttl * 1000)
+
+    def members(self) -> Dict[str, Any]:
+        """Return the hint as members of a result (CACHE-01, CACHE-03)."""
+        return {"ttlMs": self.milliseconds, "cacheScope": self.scope}
+
+
+def header(name: str) -> Dict[str, str]:
+    """Mark a tool's parameter as one that also travels in a header: ``Annotated[str, mcplite.header("Region")]``.
+
+    Gateways can route by the header (MHDR-11). Clients of July 2026 and later send it over HTTP; older clients send only
+    the body. Do not use it for secrets (MHDR-30), and do not rely on it for authorization (MHDR-31).
+
+    :param name: of the header, after ``Mcp-Param-``; for a string, integer or boolean parameter.
+    :raises ValueError: it is not the name of a header field.
+    """
+    from ...protocol.http.routing_headers import MARK, is_field_name  # for servers that have marked parameters
+
+    if not is_field_name(name):
+        raise ValueError(f"{name!r} is not the name of a header field: letters, digits and '-'")
+    return {MARK: name}

@@ -1,0 +1,100 @@
+"""The compiled form of an annotation, :class:`Node`, and the error of a failed conversion.
+
+Used by every module here that compiles annotations; a module of its own, so that they need not import each other.
+"""
+
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence, Set, Tuple, Union
+
+from ...protocol.error_text import json_words, quoted
+
+__all__ = ["Convert", "Mismatch", "Node", "expect", "from_text", "kinds_of", "reason_of", "summary"]
+
+#: Takes a JSON value and returns the Python value; raises :class:`Mismatch`.
+Convert = Callable[[Any], Any]
+
+
+class Mismatch(ValueError):
+    """A value does not fit its annotation; ``path`` leads from the argument to the value.
+
+    :param more: further problems of the same argument.
+    """
+
+    def __init__(self, message: str, path: Tuple[Union[str, int], ...] = (), more: "Sequence[Mismatch]" = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+        self.more = more
+
+    def below(self, step: Union[str, int]) -> "Mismatch":
+        """Return this error as seen from the container that holds the value at *step*."""
+        return Mismatch(self.message, (step, *self.path), [other.below(step) for other in self.more])
+
+    def sentence(self, name: str = "") -> str:
+        """Return one sentence, or several with semicolons: the path, beginning with *name*, and the message."""
+        text = name
+        for step in self.path:
+            text += f"[{step}]" if isinstance(step, int) else (f".{step[:100]}" if text else step[:100])
+        own = f"{text}: {self.message}" if text else self.message
+        return "; ".join([own, *(other.sentence(name) for other in self.more)])
+
+
+class Node(NamedTuple):
+    """A compiled annotation: its JSON Schema, and the converter that checks by the same rules."""
+
+    schema: Dict[str, Any]
+    convert: Convert
+
+
+def summary(value: Any) -> str:
+    """Return a JSON value as errors for models quote it; of a large list or object the size alone."""
+    if type(value) in (list, dict) and len(value) > 20:
+        return f"{'a list' if type(value) is list else 'an object'} of {len(value)}"
+    return json_words(quoted(value))
+
+
+def expect(kind: type, what: str) -> Convert:
+    """Return the converter that accepts values of *kind* and returns them unchanged.
+
+    :param what: names the type in errors, such as "a string".
+    """
+
+    def convert(value: Any) -> Any:
+        if type(value) is not kind:
+            raise Mismatch(f"{summary(value)} is not {what}")
+        return value
+
+    return convert
+
+
+def from_text(parse: Callable[[str], Any], what: str) -> Convert:
+    """Return the converter that parses a JSON string.
+
+    :param parse: raises ValueError or ArithmeticError for text that it cannot parse.
+    :param what: names the type in errors, such as "a date".
+    """
+
+    def convert(value: Any) -> Any:
+        if type(value) is not str:
+            raise Mismatch(f"{summary(value)} is not a string")
+        try:
+            return parse(value)
+        except (ValueError, ArithmeticError):
+            raise Mismatch(f"{summary(value)} is not {what}") from None
+
+    return convert
+
+
+def kinds_of(schema: Mapping[str, Any]) -> Set[str]:
+    """Return the JSON types that a schema names; none if it allows any."""
+    kind = schema.get("type")
+    kinds = set(kind) if isinstance(kind, list) else {kind} if isinstance(kind, str) else set()
+    for keyword in ("anyOf", "oneOf"):
+        for branch in schema.get(keyword, ()):
+            kinds |= kinds_of(branch)
+    return kinds
+
+
+def reason_of(error: Exception) -> str:
+    """Return the text of an exception that a class raised for its values; attrs puts objects behind the text."""
+    first = error.args[0] if error.args else None
+    return first if isinstance(first, str) else str(error) or type(error).__name__

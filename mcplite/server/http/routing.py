@@ -1,0 +1,412 @@
+"""Decides what to do with an HTTP request, after the origin policy and authentication, before authorization by scope.
+
+:func:`decide` reads the body and finds the session; it runs nothing and sends nothing. It returns one of the decisions
+below, which the endpoint carries out. The first check that fails decides the response, and all checks that do not need
+the body come before it is read.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+from ...errors import INVALID_REQUEST, UNSUPPORTED_VERSION, RemoteError
+from ...protocol import jsonrpc, meta as envelopes
+from ...protocol.http.headers import Headers, accepts, media_type
+from ...protocol.http.routing_headers import check_parameters, check_standard
+from ...protocol.meta import Envelope
+from ...revisions import DEFAULT_HTTP, Revision, find_revision
+from ...rpc.fair_queue import COSTLY, Turns
+from ..catalog.request_target import Target
+from ..handling.http_request import HTTPRequest, no_body
+from .messages import SESSION, VERSION, Rejection, UnreadableBody
+from .origins import OriginPolicy
+from .session_ids import ClientDescription
+from .sessions import HTTPSession
+
+__all__ = [
+    "AcceptMessage", "Decision", "EndSession", "NotifySessionless", "OpenGetStream", "Preflight", "ResumeStream", "Rules",
+    "ServeInSession", "ServeSessionless", "StartSession", "decide", "method_not_allowed", "parse_body", "reads_streams",
+    "unread", "unreadable",
+]
+
+
+@dataclass
+class Preflight:
+    """Answer a CORS preflight request."""
+
+    headers: List[Tuple[str, str]]
+
+
+@dataclass
+class StartSession:
+    """Start a session with this ``initialize`` request, or start ``session`` over."""
+
+    data: bytes
+    message: jsonrpc.Message
+    session: Optional[HTTPSession] = None
+    #: Only requests that may need an entry are looked up.
+    target = None
+
+
+@dataclass
+class ServeInSession:
+    """Pass a message with requests to a session, and answer with the responses.
+
+    Without sessions, ``session`` is None: the message is served on its own, for the client described by ``client``.
+    ``target`` is what a single request is about; None for a batch.
+    """
+
+    data: bytes
+    message: jsonrpc.Message
+    session: Optional[HTTPSession]
+    client: Optional[ClientDescription] = None
+    target: Optional[Target] = None
+
+
+@dataclass
+class AcceptMessage:
+    """Pass a message without requests to a session, and answer 202 (HTTP-06)."""
+
+    data: bytes
+    message: jsonrpc.Message
+    session: Optional[HTTPSession]
+    client: Optional[ClientDescription] = None
+    target = None
+
+
+@dataclass
+class ServeSessionless:
+    """Serve a sessionless request, whose headers match its body."""
+
+    data: bytes
+    message: jsonrpc.Request
+    envelope: Envelope
+    revision: Revision
+    target: Target
+
+
+@dataclass
+class NotifySessionless:
+    """Pass on a sessionless notification, and answer 202 (H26-05)."""
+
+    data: bytes
+    message: jsonrpc.Notification
+    target = None
+
+
+@dataclass
+class OpenGetStream:
+    """Open the session's common stream."""
+
+    session: HTTPSession
+
+
+@dataclass
+class ResumeStream:
+    """Resume a stream after an event."""
+
+    session: HTTPSession
+    #: The name of the stream, and the number of the event in it.
+    stream: str
+    event: int
+
+
+@dataclass
+class EndSession:
+    """End the session."""
+
+    session: HTTPSession
+
+
+Decision = Union[Rejection, Preflight, StartSession, ServeInSession, AcceptMessage, ServeSessionless, NotifySessionless,
+                 OpenGetStream, ResumeStream, EndSession]
+
+_NO_ID = "this request needs the Mcp-Session-Id that the response to 'initialize' had"
+_NO_SESSION = "there is no such session, or it has ended; send 'initialize' without a session id to start one"
+
+
+@dataclass
+class Rules:
+    """The rules of one endpoint.
+
+    :param origins: answers preflight requests.
+    :param body_bytes: the limit of a request body.
+    :param json: the limits of the JSON in it.
+    :param find: returns the session with an id, if it belongs to an owner.
+    :param read_id: reads a self-contained session id, for an owner.
+    :param mode: how clients that begin with a handshake are served: "sessions" (stored in this process), "shared" (stored
+        in a backend, any process can serve them), "self-contained" (the session id holds all facts) or "stateless" (no
+        session id).
+    :param revisions: the supported revisions, oldest first.
+    :param resolve: returns what a request is about, by its method and params.
+    :param modern_methods: methods that only clients without a handshake use.
+    :param turns: of large messages.
+    :param pushes: on a host that has few threads: returns whether clients may be sent what belongs to none of their requests.
+    """
+
+    origins: OriginPolicy
+    body_bytes: int
+    json: jsonrpc.JSONLimits
+    find: Callable[[str, Optional[str]], Optional[HTTPSession]]
+    read_id: Callable[[str, Optional[str]], Optional[ClientDescription]]
+    mode: str
+    revisions: Sequence[Revision]
+    resolve: Callable[[str, Optional[Dict[str, Any]]], Target]
+    modern_methods: FrozenSet[str] = frozenset()
+    turns: Turns = field(default_factory=Turns)
+    pushes: Optional[Callable[[], bool]] = None
+
+    def __post_init__(self) -> None:
+        #: Whether clients that begin with a handshake are served.
+        self.legacy = not self.revisions[0].modern
+        self.senders = envelopes.AcceptedSenders()
+        #: Whether sessionless clients are served.
+        self.modern = self.revisions[-1].modern
+        #: Whether there are sessions that are stored, with their streams.
+        self.sessions = self.mode in ("sessions", "shared") and self.legacy
+
+    @property
+    def methods(self) -> str:
+        """The HTTP methods of the endpoint, for the header ``Allow``."""
+        return "POST, GET, DELETE" if self.sessions else "POST"
+
+
+class _Named(NamedTuple):
+    """What the headers of a request name."""
+
+    #: The name of a revision; None without the header.
+    version: Optional[str]
+    #: The revision of this name; None if there is none.
+    revision: Optional[Revision]
+    #: The session id; None without the header.
+    session: Optional[str]
+
+    @property
+    def modern(self) -> bool:
+        """Whether the revision is one without sessions."""
+        return self.revision is not None and self.revision.modern
+
+
+class _Posted(NamedTuple):
+    """What the headers of a POST say."""
+
+    #: The refusal of a body in a form that is not supported, or of a client that cannot read any response.
+    refused: Optional[Rejection]
+    named: _Named
+    #: Whether the client can read an event stream, and not just JSON.
+    streams: bool
+
+
+def _named(headers: Headers) -> _Named:
+    version, session = headers.get(VERSION), headers.get(SESSION)
+    return _Named(version, None if version is None else find_revision(version), session)
+
+
+def _posted(headers: Headers) -> _Posted:
+    refused: Optional[Rejection] = None
+    if (headers.get("content-encoding") or "identity").lower() != "identity":
+        refused = Rejection(415, "compressed bodies are not supported", close=True)
+    elif media_type(headers.get("content-type")) != "application/json":
+        refused = Rejection(415, "a POST needs 'Content-Type: application/json'", close=True)
+    elif not accepts(headers.get("accept"), "application/json"):
+        refused = Rejection(406, "a POST needs 'Accept: application/json, text/event-stream'", close=True)
+    return _Posted(refused, _named(headers), accepts(headers.get("accept"), "text/event-stream"))
+
+
+def reads_streams(request: HTTPRequest) -> bool:
+    """Whether the client of a POST can read an event stream, and not just JSON."""
+    return request.headers.read_once(_posted).streams
+
+
+def decide(request: HTTPRequest, rules: Rules) -> Decision:
+    """Return what to do with an authenticated request to the endpoint."""
+    if request.method == "OPTIONS":
+        headers = rules.origins.preflight(request.headers)
+        if headers is not None:
+            return Preflight(headers)
+    if request.method == "POST":
+        return _decide_post(request, rules)
+    named = _named(request.headers)
+    if rules.modern and named.modern:
+        return method_not_allowed(request, "POST")  # H26-02
+    if request.method not in ("GET", "DELETE") or not rules.sessions:
+        return method_not_allowed(request, rules.methods)
+    last = request.headers.get("last-event-id")
+    if request.method == "GET" and last is None and rules.pushes is not None and not rules.pushes():
+        return method_not_allowed(request, "POST, DELETE")  # HTTP-24: such a stream would bring nothing
+    if request.method == "GET" and not accepts(request.headers.get("accept"), "text/event-stream"):
+        return Rejection(406, "a GET needs 'Accept: text/event-stream'")
+    session = _find_session(request, named, rules)
+    if isinstance(session, Rejection):
+        return session
+    if request.method == "DELETE":
+        return EndSession(session)
+    if last is None:
+        return OpenGetStream(session)
+    stream, separator, event = last.partition("-")
+    if not separator or not (all(map(_is_number, stream.split(".", 1))) and _is_number(event)):
+        # Not 404, which would tell the client that its session has ended.
+        return Rejection(400, "Last-Event-ID is not an event of this session")
+    return ResumeStream(session, stream, int(event))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 16
+
+
+def _decide_post(request: HTTPRequest, rules: Rules) -> Decision:
+    posted = request.headers.read_once(_posted)
+    if posted.refused is not None:
+        return posted.refused
+    named = posted.named
+    try:
+        data = request.read(rules.body_bytes)
+    except UnreadableBody as error:
+        return unread(error)
+    request.read = no_body  # handlers may keep the request for long, and need not keep its connection
+    message: Any = parse_body(request, data, rules.json, rules.turns)
+    kind = type(message)
+    if kind is jsonrpc.Invalid:
+        return unreadable(message)
+    id = message.id if kind is jsonrpc.Request else None
+    # A message is sessionless if it names such a revision in its body or header, or only sessionless clients ask so (ERA-18).
+    if rules.modern and (not rules.legacy or named.modern or kind is jsonrpc.Request and (
+            envelopes.claims(message.params) or named.session is None and message.method in rules.modern_methods)):
+        return _decide_sessionless(request, data, message, rules)
+    initializes = kind is jsonrpc.Request and message.method == "initialize"
+    if initializes and named.session is None:
+        refused = _version(named, rules)
+        return refused if isinstance(refused, Rejection) else StartSession(data, message)
+    session: Optional[HTTPSession] = None
+    client: Optional[ClientDescription] = None
+    if rules.sessions:
+        found = _find_session(request, named, rules)
+        if isinstance(found, Rejection):
+            return replace(found, id=id)
+        session, revision = found, found.session.revision
+    else:
+        described = _read_client(request, named, rules)
+        if isinstance(described, Rejection):
+            return replace(described, id=id)
+        client, revision = described, described.revision
+    if initializes:
+        return StartSession(data, message, session)
+    if kind is jsonrpc.Request:
+        return ServeInSession(data, message, session, client, rules.resolve(message.method, message.params))
+    if kind is not jsonrpc.Batch:
+        return AcceptMessage(data, message, session, client)
+    return _decide_batch(data, message, session, client, revision)
+
+
+def parse_body(request: HTTPRequest, data: bytes, limits: jsonrpc.JSONLimits, turns: Turns) -> jsonrpc.Message:
+    """Return the message in a body; a large one is decoded in a turn of its sender.
+
+    :raises RemoteError: the client has left, or the turn has not come in time.
+    """
+    if len(data) < COSTLY:
+        return jsonrpc.parse(data, limits)
+    with turns.turn(request.sender, request.disconnected):
+        return jsonrpc.parse(data, limits)
+
+
+def _decide_sessionless(request: HTTPRequest, data: bytes, message: Any, rules: Rules) -> Decision:
+    """Return what to do with a sessionless message; the order of the checks decides which error is reported."""
+    if type(message) is jsonrpc.Notification:
+        return NotifySessionless(data, message)
+    if type(message) is not jsonrpc.Request:
+        return Rejection(400, "in this revision a body must be one request or one notification")  # H26-03
+    params = message.params or {}
+    try:
+        if message.method == "initialize" and not envelopes.claims(params):
+            raise envelopes.unsupported(params.get("protocolVersion"), rules.revisions)  # ERA-21
+        found = rules.senders.find(params)
+        if found is not None:
+            envelope, revision = found
+            check_standard(request.headers, message.method, params, envelope.version)
+        else:
+            envelope = envelopes.read(params)
+            check_standard(request.headers, message.method, params, envelope.version)
+            revision = envelopes.revision_of(envelope, rules.revisions)
+            rules.senders.note(envelope, revision)
+        if message.method == "subscriptions/listen" and not reads_streams(request):
+            return Rejection(406, "send 'Accept: application/json, text/event-stream': the answer to 'subscriptions/listen' is"
+                                  " an event stream", id=message.id)
+        target = rules.resolve(message.method, params)
+        if target.marks:
+            check_parameters(request.headers, params.get("arguments"), target.marks)
+    except RemoteError as error:
+        return Rejection(400, error.message, error.code, message.id, data=error.data)
+    return ServeSessionless(data, message, envelope, revision, target)
+
+
+def _decide_batch(data: bytes, batch: jsonrpc.Batch, session: Optional[HTTPSession], client: Optional[ClientDescription],
+           revision: Revision) -> Decision:
+    if not revision.batches:
+        return Rejection(400, "arrays of messages are not part of this revision")  # RPC-26
+    answers = {type(item) in (jsonrpc.Response, jsonrpc.Failure) for item in batch.items}
+    if len(answers) > 1:
+        return Rejection(400, "a batch must hold requests and notifications, or responses, but not both")  # RPC-27
+    asks = any(type(item) is jsonrpc.Request or (type(item) is jsonrpc.Invalid and not item.answers)
+               for item in batch.items)
+    return (ServeInSession if asks else AcceptMessage)(data, batch, session, client)
+
+
+def method_not_allowed(request: HTTPRequest, allowed: str) -> Rejection:
+    """Return the refusal of a request whose HTTP method the path does not offer."""
+    return Rejection(405, f"{request.method[:20]} is not offered here", headers=[("Allow", allowed)], close=True)
+
+
+def unread(error: UnreadableBody) -> Rejection:
+    """Return the refusal of a request whose body was not read."""
+    return Rejection(error.status, str(error), headers=[("Retry-After", "1")] if error.status == 503 else [], close=True)
+
+
+def unreadable(invalid: jsonrpc.Invalid) -> Rejection:
+    """Return the refusal of a body that is not a JSON-RPC message."""
+    status = 413 if invalid.oversized and invalid.code == INVALID_REQUEST else 400
+    return Rejection(status, invalid.message, invalid.code, None if invalid.answers else invalid.id)
+
+
+def _find_session(request: HTTPRequest, named: _Named, rules: Rules) -> Union[HTTPSession, Rejection]:
+    version = _version(named, rules)
+    if named.session is None:
+        return version if isinstance(version, Rejection) else Rejection(400, _NO_ID)  # SESS-06
+    session = rules.find(named.session, request.owner)
+    if session is None:
+        return Rejection(404, _NO_SESSION)
+    if isinstance(version, Rejection):
+        return version
+    agreed = session.session.revision
+    return session if version in (None, agreed) else _mismatch(version, agreed) or session
+
+
+def _read_client(request: HTTPRequest, named: _Named, rules: Rules) -> Union[ClientDescription, Rejection]:
+    version = _version(named, rules)
+    if isinstance(version, Rejection):
+        return version
+    if rules.mode == "stateless":
+        return ClientDescription(version or DEFAULT_HTTP)  # HDR-03
+    if named.session is None:
+        return Rejection(400, _NO_ID)
+    client = rules.read_id(named.session, request.owner)
+    if client is None:
+        return Rejection(404, _NO_SESSION)
+    return client if version in (None, client.revision) else _mismatch(version, client.revision) or client
+
+
+def _mismatch(version: Optional[Revision], agreed: Revision) -> Optional[Rejection]:
+    """Return the refusal of a request whose header names another revision than its session (HDR-08); None if that is legal."""
+    if agreed.version_header != "checked":
+        return None
+    return Rejection(400, f"MCP-Protocol-Version is {version}, but the session uses {agreed}")
+
+
+def _version(named: _Named, rules: Rules) -> Union[Revision, Rejection, None]:
+    """Return the revision that the header names; None if there is no header (HDR-03, HDR-05)."""
+    if named.version is None:
+        return None
+    if named.revision is None or named.revision.modern:
+        supported = [known.name for known in reversed(rules.revisions)]
+        return Rejection(400, f"MCP-Protocol-Version: {named.version[:50]!r} is not supported; this server supports"
+                              f" {', '.join(supported)}", UNSUPPORTED_VERSION,
+                         data={"supported": supported, "requested": named.version[:200]})
+    return named.revision
