@@ -84,14 +84,7 @@ if TYPE_CHECKING:
     from .server.runtime.states import StoredState as StoredState
     from .server.serving import serve as serve
     from .server.transports.wsgi import mount as mount
-    from .types import (
-        ElicitRequest as ElicitRequest,
-        accept as accept,
-        assistant as assistant,
-        cancel as cancel,
-        decline as decline,
-        user as user,
-    )
+    from .types import ElicitRequest as ElicitRequest, assistant as assistant, user as user
     from .version import __version__ as __version__
 
 __all__ = [
@@ -104,8 +97,8 @@ __all__ = [
     "RegistrationError", "RemoteError", "RequestTimeout", "ResourceNotFound", "ResourceUpdated",
     "ResourcesChanged", "Sample", "Server", "SessionLost", "StaticTokens", "Store", "StoredState",
     "StreamChannel", "Task", "Terminal", "ToolError", "ToolsChanged", "TransportError", "UnsupportedVersion",
-    "UrlElicitationRequired", "UserAgent", "WorkloadIdentity", "__version__", "accept", "assistant", "cancel",
-    "client_metadata", "connect", "connect_all", "decline", "errors", "find_authorization", "header", "mount",
+    "UrlElicitationRequired", "UserAgent", "WorkloadIdentity", "__version__", "assistant",
+    "client_metadata", "connect", "connect_all", "errors", "find_authorization", "header", "mount",
     "open_backend", "publisher",
     "revisions", "serve", "types", "user",
 ]
@@ -147,7 +140,7 @@ _HOMES = {
     "server.runtime.publisher": ("publisher",),
     "server.runtime.states": ("StoredState",),
     "server.transports.wsgi": ("mount",),
-    "types": ("ElicitRequest", "accept", "assistant", "cancel", "decline", "user"),
+    "types": ("ElicitRequest", "assistant", "user"),
     "version": ("__version__",),
 }
 

@@ -89,7 +89,7 @@ def test_report_is_a_task_that_asks(revision):
 
     def publish(request):
         asked.append(request.message)
-        return mcplite.accept()
+        return True
 
     with connect("report.py", revision=revision, elicitation_handler=publish) as client:
         assert client.call_tool("yearly_report", {"year": 2024}, timeout=SECONDS).text == "2024: 534"
@@ -216,8 +216,8 @@ def test_book_asks_the_user_and_the_model():
     def user(request):
         asked.append(request.message)
         if "free" in request.message:
-            return mcplite.accept({"name": "Ada", "window": True})
-        return mcplite.accept({"ok": True})
+            return {"name": "Ada", "window": True}
+        return {"ok": True}
 
     def model(request):
         return CreateMessageResult(role="assistant", content=[TextContent(text="Do come.")], model="canned")
@@ -233,7 +233,7 @@ def test_book_asks_the_user_and_the_model():
 
 @pytest.mark.slow
 def test_book_accepts_a_refusal():
-    with connect("book.py", elicitation_handler=lambda request: mcplite.decline()) as client:
+    with connect("book.py", elicitation_handler=lambda request: False) as client:
         assert client.call_tool("book_table", {"guests": 2}).text == "Nothing was booked."
     with connect("book.py") as client:
         assert client.call_tool("book_table", {"guests": 2}).is_error
@@ -270,7 +270,7 @@ def test_a_page_and_tools_share_a_guest_book():
 def test_the_tools_of_a_site_know_what_its_pages_know(name, module, page, calls, tmp_path):
     command = [sys.executable, "-m", "waitress", "--listen=127.0.0.1:PORT", "--threads=8", module]
     with serving(command, tmp_path, PYTHONPATH=os.pathsep.join([str(ROOT), str(EXAMPLES)])) as url:
-        with mcplite.connect(url + "mcp", timeout=SECONDS, elicitation_handler=lambda request: mcplite.accept()) as client:
+        with mcplite.connect(url + "mcp", timeout=SECONDS, elicitation_handler=lambda request: True) as client:
             for number, (tool, arguments, text) in enumerate(calls):
                 assert client.call_tool(tool, arguments).raise_for_error().text.startswith(text)
                 assert number or requests.get(url).text == page
@@ -333,7 +333,7 @@ def answers(sure):
 
     def user(request):
         asked.append(request.message)
-        return mcplite.accept(WISH if len(asked) == 1 else {"ok": sure})
+        return WISH if len(asked) == 1 else {"ok": sure}
 
     return user, asked
 
@@ -365,7 +365,7 @@ def test_trip_accepts_a_refusal_of_either_question(trip):
         assert client.call_tool("plan_trip", {"city": "Rome"}).text == "Number 1 is not booked."
         assert len(asked) == 2
         assert client.call_tool("trips").structured_content == {"held": ["Rome on 2026-09-01 for 2"], "booked": []}
-    with connect_to(revision=newest, elicitation_handler=lambda request: mcplite.decline()) as client:
+    with connect_to(revision=newest, elicitation_handler=lambda request: False) as client:
         assert client.call_tool("plan_trip", {"city": "Oslo"}).text == "No trip was planned."
         assert "Oslo" not in client.call_tool("trips").text
     with connect_to(revision=newest) as client:

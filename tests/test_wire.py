@@ -276,7 +276,7 @@ def over_sse():
 
 
 def answer(request):
-    return mcplite.accept({"city": "Rome", "nights": 2}) if "Where" in request.message else mcplite.accept()
+    return {"city": "Rome", "nights": 2} if "Where" in request.message else True
 
 
 def everything(client):

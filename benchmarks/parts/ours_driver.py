@@ -21,7 +21,7 @@ class Commands:
 
     def open(self, target, era="legacy"):
         # A 10 MB message is within the default limits; only the timeout has to be longer.
-        self.client = mcplite.connect(target, era=era, elicitation_handler=lambda request: mcplite.accept({"n": 1}),
+        self.client = mcplite.connect(target, era=era, elicitation_handler=lambda request: {"n": 1},
                                       questions_per_minute=None).open()
         return len(self.client.list_tools())
 

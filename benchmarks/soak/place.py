@@ -67,7 +67,7 @@ def child(**options: Any) -> mcplite.Client:
 
 def accept(request: mcplite.ElicitRequest) -> Any:
     """Answer the question of the tool ``ask``."""
-    return mcplite.accept({"n": 40})
+    return {"n": 40}
 
 
 class Reference:

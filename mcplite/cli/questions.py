@@ -10,16 +10,19 @@ import os
 import select
 import sys
 import threading
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, TextIO, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, TextIO, Tuple, Union
 
 from ..client.config.inputs import ConfigInput
 from ..protocol import elicitation_forms
 from ..rpc.stdio.terminals import is_terminal
-from ..types import ElicitRequest, ElicitResult, Implementation, accept, cancel, decline
+from ..types import ElicitRequest, Implementation
 from .arguments import UsageError
 from .printing import clean, clean_line
 
 __all__ = ["TerminalAsker"]
+
+#: What an elicitation handler returns.
+Answer = Union[Dict[str, Any], bool, None]
 
 #: Seconds between two looks at whether the question was cancelled, while the thread waits for the user.
 _CHECK_SECONDS = 0.1
@@ -28,7 +31,7 @@ _CHECK_SECONDS = 0.1
 class _Stop(Exception):
     """The user has declined or cancelled."""
 
-    def __init__(self, answer: ElicitResult) -> None:
+    def __init__(self, answer: Answer) -> None:
         super().__init__()
         self.answer = answer
 
@@ -83,15 +86,15 @@ class TerminalAsker:
             except (_Stop, EOFError) as error:
                 raise UsageError(f"no value for ${{input:{wanted.id}}} was given") from error
 
-    def form(self, request: ElicitRequest) -> ElicitResult:
+    def form(self, request: ElicitRequest) -> Answer:
         """Ask for each field of a form, and at the end whether to send or change the answers (ELIC-20)."""
         return self._asked(request, self._form)
 
-    def url(self, request: ElicitRequest) -> ElicitResult:
+    def url(self, request: ElicitRequest) -> Answer:
         """Show a URL and ask for consent; it is opened by the user, never from here (URLE-20, URLE-21)."""
         return self._asked(request, self._url)
 
-    def _asked(self, request: ElicitRequest, ask: Callable[[ElicitRequest], ElicitResult]) -> ElicitResult:
+    def _asked(self, request: ElicitRequest, ask: Callable[[ElicitRequest], Answer]) -> Answer:
         info: Optional[Implementation] = getattr(request, "server", None)  # who asks (ELIC-18)
         name = clean_line(info.display_name) if info is not None else "The server"
         # Further lines are indented, so that they cannot pass for a question of another server.
@@ -99,7 +102,7 @@ class TerminalAsker:
         with self.alone():
             if not self.has_terminal:
                 self._say(f"{message}\n(declined: there is no terminal to ask on)")
-                return decline()
+                return False
             self._drop_typed()
             self._say(f"\n{message}\n(type !decline to decline, !cancel to cancel)")
             self._token = getattr(request, "token", None)
@@ -109,9 +112,9 @@ class TerminalAsker:
                 return stop.answer
             except EOFError:
                 self._say("")
-                return cancel()
+                return None
 
-    def _form(self, request: ElicitRequest) -> ElicitResult:
+    def _form(self, request: ElicitRequest) -> Answer:
         schema = request.requested_schema or {}
         fields = _askable(schema.get("properties") or {})
         required = schema.get("required") or ()
@@ -127,14 +130,14 @@ class TerminalAsker:
             for name, value in content.items():
                 self._say(f"  {clean_line(name)} = {_json(value)}")
             if self._confirmed("Send this answer?" if content else "Accept?", change=bool(content)):
-                return accept(content)
+                return content
 
-    def _url(self, request: ElicitRequest) -> ElicitResult:
+    def _url(self, request: ElicitRequest) -> Answer:
         self._say(f"  It wants you to visit {clean_line(request.url or '')}\n  (on the host {clean_line(request.host)}).")
         if "xn--" in request.host.lower() or not request.host.isascii():
             self._say("  (careful: the host has letters that can look like others)")  # URLE-24
         self._confirmed("Will you open it yourself?")
-        return accept()
+        return True
 
     def _say(self, text: str) -> None:
         print(clean(text), file=self._out, flush=True)
@@ -153,7 +156,7 @@ class TerminalAsker:
         while os.name == "posix":
             if self._token is not None and self._token.cancelled:
                 self._say("\n(the question was cancelled)")
-                raise _Stop(cancel())
+                raise _Stop(None)
             if select.select([self._source], [], [], _CHECK_SECONDS)[0]:
                 break
         return self._source.readline()
@@ -165,9 +168,9 @@ class TerminalAsker:
             raise EOFError
         text = line.strip()
         if text == "!decline":
-            raise _Stop(decline())
+            raise _Stop(False)
         if text == "!cancel":
-            raise _Stop(cancel())
+            raise _Stop(None)
         return text
 
     def _confirmed(self, question: str, change: bool = False) -> bool:
@@ -178,7 +181,7 @@ class TerminalAsker:
             if text in ("y", "yes"):
                 return True
             if text in ("n", "no"):
-                raise _Stop(decline())
+                raise _Stop(False)
             if change and text in ("c", "change"):
                 return False
 

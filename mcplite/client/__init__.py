@@ -7,16 +7,13 @@ from .client import Client
 from .connect import connect
 
 if TYPE_CHECKING:
-    from ..types import accept as accept, cancel as cancel, decline as decline
     from .features.completer import Completer as Completer
     from .group import connect_all as connect_all
 
-__all__ = ["Client", "Completer", "accept", "cancel", "connect", "connect_all", "decline"]
+__all__ = ["Client", "Completer", "connect", "connect_all"]
 
 #: Where the names live that most programs do without, relative to this package.
-_HOMES = {
-    "Completer": ".features.completer", "accept": "..types", "cancel": "..types", "connect_all": ".group", "decline": "..types",
-}
+_HOMES = {"Completer": ".features.completer", "connect_all": ".group"}
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,7 @@ A module of its own, so that a client loads the classes of questions with the fi
 """
 
 import os
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Literal, Mapping, Optional, Sequence, Union
 
 from ..rpc.cancel import CancelToken
 from ..types import (
@@ -53,9 +53,24 @@ class _ServerRequest:
 
 
 class AskedElicitation(_ServerRequest, ElicitRequest):
-    """The argument of an elicitation handler: the server's ``ElicitRequest``, with ``server``, ``token`` and
-    ``report_progress``.
+    """The argument of an elicitation handler: the server's ``ElicitRequest``, with ``server``, ``token``,
+    ``report_progress``, and the three answers as methods.
     """
+
+    def accept(self, content: Optional[Mapping[str, Any]] = None) -> ElicitResult:
+        """Return the answer of a user who accepts.
+
+        :param content: the values of the form's fields; a field that is left out gets its default. None for a page.
+        """
+        return ElicitResult("accept", None if content is None else dict(content))
+
+    def decline(self) -> ElicitResult:
+        """Return the answer of a user who says no."""
+        return ElicitResult("decline")
+
+    def cancel(self) -> ElicitResult:
+        """Return the answer of a user who closed the question without choosing."""
+        return ElicitResult("cancel")
 
 
 class AskedSampling(_ServerRequest, CreateMessageRequest):
@@ -64,6 +79,6 @@ class AskedSampling(_ServerRequest, CreateMessageRequest):
     """
 
 
-Elicitation = Callable[[AskedElicitation], Union[ElicitResult, Mapping[str, Any], None]]
+Elicitation = Callable[[AskedElicitation], Union[ElicitResult, Mapping[str, Any], bool, None]]
 Sampling = Callable[[AskedSampling], Union[
-    CreateMessageResult, PromptMessage, SamplingMessage, str, Content, List[Content], ElicitResult, None]]
+    CreateMessageResult, PromptMessage, SamplingMessage, str, Content, List[Content], Literal[False], None]]

@@ -41,13 +41,14 @@ class Handlers:
 
     Questions are answered on worker threads, several at a time; callbacks for notifications run one after another.
 
-    :param elicitation_handler: gets an :class:`AskedElicitation` with a form; returns ``accept({...})`` or just
-        the dict, ``decline()``, or ``cancel()``; None means ``cancel()``. Missing fields get their defaults (ELIC-10);
-        an answer that does not fit the form is logged and refused (ELIC-14).
-    :param url_elicitation_handler: gets one with a ``url`` (and its ``host``) to show. ``accept()`` is the
+    :param elicitation_handler: gets an :class:`AskedElicitation` with a form; returns the dict of its
+        fields, True (accepted), False (declined) or None (cancelled), or what the argument's methods ``accept({...})``,
+        ``decline()`` and ``cancel()`` return. Missing fields get their defaults (ELIC-10); an answer that does not fit the
+        form, or is none of these, is logged and refused (ELIC-14).
+    :param url_elicitation_handler: gets one with a ``url`` (and its ``host``) to show. ``asked.accept()``, or True, is the
         user's consent to open it; the client itself never opens or fetches it (URLE-20, URLE-21).
     :param sampling_handler: gets an :class:`AskedSampling`; returns a ``CreateMessageResult``, or text or
-        content, with the model set to "unknown"; ``decline()`` or None refuses (SAMP-16).
+        content, with the model set to "unknown"; False or None refuses (SAMP-16).
     :param sampling_tools: whether the sampling handler supports tools; default False.
     :param sampling_context: whether it supports ``include_context``; default False.
     :param roots: paths, ``file://`` URIs or ``Root`` objects, or a function that returns them.
@@ -209,7 +210,7 @@ class Handlers:
         assert self._sample is not None
         sample = self._sample
         answer = self._run("sampling", lambda: sample(request))
-        if answer is None or (isinstance(answer, types.ElicitResult) and answer.action != "accept"):
+        if answer is None or answer is False:
             raise RemoteError("User rejected sampling request", code=USER_REJECTED)  # SAMP-16
         try:
             return codec.encode(_sampled(answer), revision)  # type: ignore[no-any-return]
@@ -302,26 +303,12 @@ class Handlers:
 
     def _elicited(self, handler: Elicitation, request: AskedElicitation) -> types.ElicitResult:
         try:
-            answer = self._run("elicitation", lambda: handler(request))
+            answer = self._run("elicitation", lambda: _elicited(handler(request)))
         except RemoteError as error:
             if isinstance(error.__cause__, Cancelled):
                 return types.ElicitResult("cancel")  # elicitation has an answer for it, so it is not an error
             raise
-        if answer is None:
-            return types.ElicitResult("cancel")
-        if isinstance(answer, Mapping):
-            return types.ElicitResult("accept", dict(answer))
-        if isinstance(answer, str) and answer in _ACTIONS:
-            return types.ElicitResult(answer)
-        if not isinstance(answer, types.ElicitResult) or answer.action not in _ACTIONS:
-            self._failures.log(_log, ERROR, "the elicitation handler returned %s; use accept(...), decline() or cancel()",
-                               type(answer).__name__)
-            raise InternalError("the client's elicitation handler failed")
-        if answer.content is not None and not isinstance(answer.content, Mapping):
-            self._failures.log(_log, ERROR, "the elicitation handler returned accept(%s); use accept({...}), a dict with the"
-                               " fields of the form", quoted(answer.content))
-            raise InternalError("the client's elicitation handler failed")
-        return answer
+        return answer  # type: ignore[no-any-return]
 
     def _checkable(self, schema: Mapping[str, Any]) -> Dict[str, Any]:
         """Return a form without the fields that break the rules; the server checks their values.
@@ -352,6 +339,23 @@ class Handlers:
         except Exception as error:
             self._failures.failure(_log, "the %s handler failed", what)
             raise InternalError(f"the client's {what} handler failed") from error
+
+
+def _elicited(answer: Any) -> types.ElicitResult:
+    """Return the result that an elicitation handler returned: itself, a form's fields, or True, False or None.
+
+    :raises TypeError: it is none of these.
+    """
+    if isinstance(answer, Mapping):
+        return types.ElicitResult("accept", dict(answer))
+    if answer is None or isinstance(answer, bool):
+        return types.ElicitResult("cancel" if answer is None else "accept" if answer else "decline")
+    if not isinstance(answer, types.ElicitResult) or answer.action not in _ACTIONS:
+        raise TypeError("return a dict with the fields of the form, True (accepted), False (declined) or None (cancelled), not"
+                        f" {quoted(answer)}")
+    if answer.content is not None and not isinstance(answer.content, Mapping):
+        raise TypeError(f"use accept({{...}}), a dict with the fields of the form, not accept({quoted(answer.content)})")
+    return answer
 
 
 def _sampled(answer: Any) -> types.CreateMessageResult:

@@ -25,14 +25,14 @@ __all__ = [
     "LogMessage", "Model", "ModelHint", "ModelPreferences", "NULL", "Progress", "Prompt", "PromptArgument", "PromptMessage",
     "ReadResourceResult", "Resource", "ResourceContents", "ResourceLink", "ResourceTemplate", "Root", "SamplingMessage",
     "ServerCapabilities", "TextContent", "TextResourceContents", "Tool", "ToolAnnotations", "ToolChoice",
-    "ToolResultContent", "ToolUseContent", "UnknownContent", "accept", "assistant", "cancel", "decline", "user",
+    "ToolResultContent", "ToolUseContent", "UnknownContent", "assistant", "user",
 ]
 
 #: Where each name lives.
 _HOMES = {
     "client_requests": (
         "CreateMessageRequest", "CreateMessageResult", "ElicitRequest", "ElicitResult", "ListRootsResult", "ModelHint",
-        "ModelPreferences", "Root", "SamplingMessage", "ToolChoice", "accept", "cancel", "decline",
+        "ModelPreferences", "Root", "SamplingMessage", "ToolChoice",
     ),
     "content": (
         "Annotations", "AudioContent", "BlobResourceContents", "Content", "EmbeddedResource", "Icon", "ImageContent",

@@ -12,7 +12,7 @@ from .tools import Tool
 
 __all__ = [
     "CreateMessageRequest", "CreateMessageResult", "ElicitRequest", "ElicitResult", "ListRootsResult", "ModelHint",
-    "ModelPreferences", "Root", "SamplingMessage", "ToolChoice", "accept", "cancel", "decline",
+    "ModelPreferences", "Root", "SamplingMessage", "ToolChoice",
 ]
 
 
@@ -57,21 +57,6 @@ class ElicitResult(Model):
     #: The values of the form: text, numbers, booleans and (from November 2025 on) lists of text.
     content: Optional[Dict[str, Any]] = None
     meta: Optional[Dict[str, Any]] = wire("_meta", until=NOVEMBER_2025)
-
-
-def accept(content: Optional[Dict[str, Any]] = None) -> ElicitResult:
-    """Return the answer of a user who accepts, with the values of the form."""
-    return ElicitResult("accept", content)
-
-
-def decline() -> ElicitResult:
-    """Return the answer of a user who declines."""
-    return ElicitResult("decline")
-
-
-def cancel() -> ElicitResult:
-    """Return the answer of a user who closed the question without choosing."""
-    return ElicitResult("cancel")
 
 
 @record

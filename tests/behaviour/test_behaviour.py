@@ -143,7 +143,7 @@ def test_two_questions_and_one_effect_in_between(connect, revision, key):
 
     def answer(request):
         asked.append(request.message)
-        return mcplite.accept({"city": "Rome", "nights": 2}) if "Where" in request.message else mcplite.accept()
+        return {"city": "Rome", "nights": 2} if "Where" in request.message else True
 
     with connect(elicitation_handler=answer) as client:
         result = client.call_tool("book", {"key": key})
@@ -183,7 +183,7 @@ def test_progress_of_an_answer(connect, host, revision):
 
 
 def test_a_question_is_declined(connect, revision, key):
-    with connect(elicitation_handler=lambda request: mcplite.decline()) as client:
+    with connect(elicitation_handler=lambda request: False) as client:
         assert ("no trip: decline" in client.call_tool("book", {"key": key}).text) is (revision in ELICITATION)
         assert client.call_tool("effects_of", {"key": key}).text == "0"
 
@@ -193,7 +193,7 @@ def test_declared_questions_and_several_at_once(connect, revision, key):
 
     def answer(request):
         asked.append(request.message)
-        return mcplite.accept({"city": "Rome"}) if "Where" in request.message else mcplite.accept()
+        return {"city": "Rome"} if "Where" in request.message else True
 
     with connect(elicitation_handler=answer) as client:
         result = client.call_tool("reserve", {"key": key})
@@ -206,7 +206,7 @@ def test_declared_questions_and_several_at_once(connect, revision, key):
 
 def test_questions_that_are_returned(connect, revision):
     def answer(request):
-        return mcplite.accept({"city": "Rome"}) if "Where" in request.message else mcplite.accept()
+        return {"city": "Rome"} if "Where" in request.message else True
 
     with connect(elicitation_handler=answer) as client:
         result = client.call_tool("wizard")
@@ -215,7 +215,7 @@ def test_questions_that_are_returned(connect, revision):
 
 def test_an_answer_that_does_not_fit_the_form(connect, revision):
     """In a session the handler gets an error; without one nothing is sent, and the client's caller gets the error."""
-    with connect(elicitation_handler=lambda request: mcplite.accept({"nights": "x"})) as client:
+    with connect(elicitation_handler=lambda request: {"nights": "x"}) as client:
         if revision == MODERN:
             with pytest.raises(mcplite.InternalError, match="does not fit the form"):
                 client.call_tool("timid")
@@ -338,7 +338,7 @@ def test_handlers_see_the_http_request_and_its_context_variables(connect, host, 
     over_http = host.name not in ("memory", "mounted", "stdio")
     by_middleware = key if host.wsgi else "-"
     options = {"headers": {"X-Call": key}} if over_http else {}
-    with connect(elicitation_handler=lambda request: mcplite.accept(), **options) as client:
+    with connect(elicitation_handler=lambda request: True, **options) as client:
         # What one handler sets, the next one does not see.
         assert [client.call_tool("variable").text for _ in range(3)] == [by_middleware] * 3
         with ThreadPoolExecutor(8) as pool:

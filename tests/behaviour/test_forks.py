@@ -508,7 +508,7 @@ def remote(request, forking):
 @pytest.fixture(params=ERAS)
 def of_forking(request, remote):
     options = {} if isinstance(remote, str) else {"env": {"PYTHONPATH": str(ROOT)}}
-    with mcplite.connect(remote, revision=request.param, timeout=LIMIT, elicitation_handler=lambda question: mcplite.accept(),
+    with mcplite.connect(remote, revision=request.param, timeout=LIMIT, elicitation_handler=lambda question: True,
                          **options) as client:
         yield client
 

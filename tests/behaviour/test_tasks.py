@@ -10,7 +10,6 @@ from contextlib import contextmanager
 
 import pytest
 
-import mcplite
 from mcplite.revisions import JULY_2026, NOVEMBER_2025
 from tests.support.fleets import running_fleet, running_store
 from tests.support.taskclients import TaskClient, patiently, task_client
@@ -35,7 +34,7 @@ def skip_without(host, revision):
 def tasks(host, connect, revision):
     """Return a client whose calls become tasks."""
     skip_without(host, revision)
-    with connect(elicitation_handler=lambda question: mcplite.accept({"city": "Oslo", "days": 3})) as client:
+    with connect(elicitation_handler=lambda question: {"city": "Oslo", "days": 3}) as client:
         yield TaskClient(client)
 
 

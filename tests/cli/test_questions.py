@@ -8,8 +8,9 @@ import pytest
 
 from mcplite.cli.questions import TerminalAsker
 from mcplite.rpc.cancel import CancelToken
-from mcplite.types import ElicitRequest, ElicitResult, Implementation
+from mcplite.types import ElicitRequest, Implementation
 
+ANSWERS = {"accept": True, "decline": False, "cancel": None}
 WHO = Implementation(name="weather", version="1", title="The Weather\x1b[2J\nhere")
 
 
@@ -59,25 +60,21 @@ def asking(terminal):
     return Asking(terminal)
 
 
-def accepted(**content):
-    return ElicitResult("accept", content)
-
-
 def field(asking, typed, required=True, **field):
     """Return what one field's answer becomes; *typed* are the lines, all but the last refused."""
     asking.form(required=["it"] if required else [], it=field)
     for line in typed:
         asking.terminal.answer(r"it[^\n]*: $", line)
     asking.terminal.answer(r"\[y/n[^\n]*\] $", "y")
-    assert asking.answer.action == "accept", asking.terminal.screen
-    return asking.answer.content.get("it")
+    assert type(asking.answer) is dict, asking.terminal.screen
+    return asking.answer.get("it")
 
 
 def test_the_question_names_the_server_and_how_to_cancel(asking):
     asking.form("Where to?\nOther Server asks: password\x07")
     asking.terminal.answer(r"Accept\? \[y/n\] $", "perhaps")
     asking.terminal.answer(r"Accept\? \[y/n\] $", "YES")
-    assert asking.answer == accepted()
+    assert asking.answer == {}
     assert "\nThe Weather\\x1b[2J here asks: Where to?\n  Other Server asks: password\\x07\n" in asking.terminal.screen
     assert "(type !decline to decline, !cancel to cancel)\n" in asking.terminal.screen
 
@@ -86,7 +83,7 @@ def test_a_server_that_has_not_said_its_name_yet(terminal):
     asking = Asking(terminal, who=None)
     asking.form()
     terminal.answer(r"The server asks: Where to\?[^$]*\] $", "y")
-    assert asking.answer == accepted()
+    assert asking.answer == {}
 
 
 # --- fields ------------------------------------------------------------------------------------------
@@ -141,14 +138,14 @@ def test_enter_takes_the_default(asking, kind, value, shown, required):
     {"type": "array", "items": {"enum": ["a"]}}])
 def test_an_optional_field_can_be_left_out(asking, kind):
     assert field(asking, [""], required=False, **kind) is None
-    assert asking.answer == accepted()
+    assert asking.answer == {}
 
 
 def test_titles_descriptions_and_choices_are_shown_on_one_line_each(asking):
     asking.form(city={"type": "string", "title": "City\x1b", "description": "Where\nyou go", "oneOf": TITLED})
     asking.terminal.answer(r"City[^\n]*: $", "1")
     asking.terminal.answer(r"\] $", "y")
-    assert asking.answer == accepted(city="r")
+    assert asking.answer == {"city": "r"}
     assert ("  Where you go\n    1. Rome\n    2. Paris Send this answer? [y/n]\n    3. o\n  City\\x1b (optional): "
             in asking.terminal.screen)
     assert '  city = "r"\nSend this answer?' in asking.terminal.screen
@@ -157,7 +154,7 @@ def test_titles_descriptions_and_choices_are_shown_on_one_line_each(asking):
 def test_fields_that_look_like_secrets_are_pointed_out(asking):
     asking.form(api_key={"type": "string"})
     asking.terminal.answer("careful: this looks like a question for a secret: api_key[^$]*: $", "!decline")
-    assert asking.answer == ElicitResult("decline")
+    assert asking.answer == False
 
 
 # --- the end of a question ---------------------------------------------------------------------------
@@ -171,7 +168,7 @@ def test_answers_can_be_changed_before_they_are_sent(asking):
     asking.terminal.answer(r'city \(Enter for "Rome"\): $', "Paris")
     asking.terminal.answer(r"days \(Enter for 4\): $", "")
     asking.terminal.answer(r'city = "Paris"\n  days = 4\nSend this answer\? [^\n]*$', "y")
-    assert asking.answer == accepted(city="Paris", days=4)
+    assert asking.answer == {"city": "Paris", "days": 4}
 
 
 def test_keys_that_were_typed_ahead_are_no_consent(asking):
@@ -182,7 +179,7 @@ def test_keys_that_were_typed_ahead_are_no_consent(asking):
     asking.terminal.expect(r"Send this answer\? [^\n]*$")
     assert asking.answers == [], "what was typed before the question was read was not taken for an answer to it"
     asking.terminal.type("n\n")
-    assert asking.answer == ElicitResult("decline")
+    assert asking.answer == False
 
 
 @pytest.mark.parametrize("odd", [5, None, [], "text", {"type": ["string", {}]}, {"enum": {}}, {"type": "array", "items": 5},
@@ -194,7 +191,7 @@ def test_a_field_that_is_nonsense_is_no_traceback(asking, odd):
         asking.terminal.type("\n")
         asking.terminal.expect(r"Send this answer\? [^\n]*$")
     asking.terminal.type("y\n")
-    assert asking.answer.action == "accept"
+    assert type(asking.answer) is dict
 
 
 @pytest.mark.parametrize("typed, action", [("n", "decline"), ("!decline", "decline"), ("!cancel", "cancel")])
@@ -202,7 +199,7 @@ def test_declining_at_the_end(asking, typed, action):
     asking.form(city={"type": "string"})
     asking.terminal.answer("city [^\n]*: $", "Rome")
     asking.terminal.answer(r"Send this answer\? [^\n]*$", typed)
-    assert asking.answer == ElicitResult(action)
+    assert asking.answer == ANSWERS[action]
 
 
 @pytest.mark.parametrize("typed, action", [("!decline\n", "decline"), ("!cancel\n", "cancel"), ("\x04", "cancel")])
@@ -210,7 +207,7 @@ def test_a_way_out_at_a_field(asking, typed, action):
     asking.form(required=["city"], city={"type": "string"})
     asking.terminal.expect("city: $")
     asking.terminal.type(typed)
-    assert asking.answer == ElicitResult(action)
+    assert asking.answer == ANSWERS[action]
 
 
 def test_a_withdrawn_question_ends(asking):
@@ -219,7 +216,7 @@ def test_a_withdrawn_question_ends(asking):
     asking.start(asking.asker.form, request)
     asking.terminal.expect("city [^\n]*: $")
     request.token.cancel()
-    assert asking.answer == ElicitResult("cancel")
+    assert asking.answer == None
     asking.terminal.expect("the question was cancelled")
 
 
@@ -249,8 +246,8 @@ def test_questions_of_several_threads_wait_for_each_other(asking):
     assert "Second?" not in asking.terminal.screen
     asking.terminal.type("y\n")
     asking.terminal.answer(r"Second\?[^$]*Accept\? [^\n]*$", "n")
-    assert asking.answer
-    assert asking.answers == [accepted(city="Rome"), ElicitResult("decline")]
+    assert asking.answer is False
+    assert asking.answers == [{"city": "Rome"}, False]
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -258,8 +255,8 @@ def test_without_a_terminal_questions_are_declined_with_a_message(there, monkeyp
     out = io.StringIO()
     monkeypatch.setattr("sys.stdin", io.StringIO("y\ny\n") if there else None)
     asker = TerminalAsker(out=out)
-    assert asker.form(form(city={"type": "string"})) == ElicitResult("decline")
-    assert asker.url(ElicitRequest(message="Log in", mode="url", url="https://a.example/")) == ElicitResult("decline")
+    assert asker.form(form(city={"type": "string"})) == False
+    assert asker.url(ElicitRequest(message="Log in", mode="url", url="https://a.example/")) == False
     assert out.getvalue().count("asks: ") == 2
     assert out.getvalue().count("(declined: there is no terminal to ask on)\n") == 2
 
@@ -276,7 +273,7 @@ def test_without_a_terminal_questions_are_declined_with_a_message(there, monkeyp
 def test_a_url_is_shown_whole_with_its_host(asking, url, host, careful):
     asking.start(asking.asker.url, ElicitRequest(message="Log in", mode="url", url=url))
     asking.terminal.answer(r"Will you open it yourself\? \[y/n\] $", "y")
-    assert asking.answer == ElicitResult("accept")
+    assert asking.answer == True
     assert f"visit {url}\n  (on the host {host}).".replace("\x1b", "\\x1b") in asking.terminal.screen
     assert ("(careful: the host" in asking.terminal.screen) == careful
 
@@ -286,7 +283,7 @@ def test_a_url_can_be_refused(asking, typed, action):
     asking.start(asking.asker.url, ElicitRequest(message="Log in", mode="url", url="https://a.example/"))
     asking.terminal.expect(r"Will you open it yourself\? \[y/n\] $")
     asking.terminal.type(typed)
-    assert asking.answer == ElicitResult(action)
+    assert asking.answer == ANSWERS[action]
 
 
 # --- the whole command line --------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 import logging
 import pathlib
 import threading
+from types import MappingProxyType
 
 import pytest
 
@@ -108,13 +109,11 @@ def test_a_question_of_another_revision_is_an_unknown_method(revision):
 
 
 @pytest.mark.parametrize("returned, sent", [
-    (mcplite.accept({"name": "Ada", "age": 1}), {"action": "accept", "content": {"name": "Ada", "age": 1}}),
     ({"name": "Ada", "age": 1}, {"action": "accept", "content": {"name": "Ada", "age": 1}}),
     ({"name": "Ada"}, {"action": "accept", "content": {"name": "Ada", "age": 30}}),
     ({"name": "Ada", "age": None}, {"action": "accept", "content": {"name": "Ada"}}),
-    (mcplite.decline(), {"action": "decline"}),
-    (mcplite.cancel(), {"action": "cancel"}),
-    (None, {"action": "cancel"}), ("decline", {"action": "decline"}),
+    (False, {"action": "decline"}),
+    (None, {"action": "cancel"}),
     (ElicitResult("decline", {"name": "secret"}), {"action": "decline"}),
 ])
 def test_results_of_a_form_handler(returned, sent):
@@ -144,9 +143,24 @@ def test_all_defaults_are_filled_in():
         "name": "John", "age": 30, "score": 95.5, "verified": True, "status": "active", "colours": ["red"]}}
 
 
+@pytest.mark.parametrize("respond, sent", [
+    (lambda asked: asked.accept({"name": "Ada"}), {"action": "accept", "content": {"name": "Ada", "age": 30}}),
+    (lambda asked: asked.accept(MappingProxyType({"name": "Ada"})), {"action": "accept", "content": {"name": "Ada", "age": 30}}),
+    (lambda asked: asked.decline(), {"action": "decline"}), (lambda asked: asked.cancel(), {"action": "cancel"}),
+])
+def test_the_answers_are_methods_of_the_question(respond, sent):
+    assert elicit(respond) == sent
+
+
+def test_what_is_no_answer_is_explained(caplog):
+    with pytest.raises(InternalError):
+        elicit(lambda asked: 5)
+    assert "True (accepted), False (declined) or None (cancelled), not 5" in caplog.text
+
+
 @pytest.mark.parametrize("returned", [
     {"age": 3}, {"name": 3}, {"name": "Ada", "age": "old"}, {"name": "Ada", "age": True}, 3, "Ada", ["Ada"],
-    ElicitResult("maybe"), mcplite.accept("Ada"), mcplite.accept([("name", "Ada")]), mcplite.accept(5), True,
+    ElicitResult("maybe"), "accept", [("name", "Ada")], 5, True, ElicitResult("accept", "Ada"), ElicitResult("accept", 5), "",
 ])
 def test_a_bad_answer_is_logged_and_not_sent(returned, caplog):
     with pytest.raises(InternalError) as caught:
@@ -209,7 +223,7 @@ def test_invalid_fields_are_asked_and_not_checked(caplog):
 
 
 @pytest.mark.parametrize("returned, action", [
-    (mcplite.accept(), "accept"), (mcplite.accept({"a": 1}), "accept"), ({}, "accept"), (mcplite.decline(), "decline"),
+    (True, "accept"), ({"a": 1}, "accept"), ({}, "accept"), (False, "decline"),
     (None, "cancel"),
 ])
 def test_url_consent_has_no_content(returned, action):
@@ -251,7 +265,7 @@ def test_pages_do_not_exist_before_november_2025():
 
 
 def test_completion_is_reported_once_and_only_for_accepted_questions():
-    replies = {"e1": mcplite.accept(), "e2": mcplite.decline(), "e3": mcplite.accept()}
+    replies = {"e1": True, "e2": False, "e3": True}
     notified, done = [], threading.Event()
     with Fake() as fake, fake.connect(url_elicitation_handler=lambda request: replies[request.elicitation_id],
                                       on_elicitation_complete=lambda id: (notified.append(id), id == "e3" and done.set())):
@@ -269,7 +283,7 @@ def test_a_page_may_be_completed_before_the_handler_returns():
     def open_page(request):
         fake.tell("notifications/elicitation/complete", {"elicitationId": "e1"})
         assert notified.wait(LIMIT)
-        return mcplite.accept()
+        return True
 
     with Fake() as fake, fake.connect(url_elicitation_handler=open_page, on_elicitation_complete=lambda id: notified.set()):
         reply = fake.asked("elicitation/create", {"mode": "url", "message": "?", "url": "https://example.com",
@@ -278,7 +292,7 @@ def test_a_page_may_be_completed_before_the_handler_returns():
 
 
 def test_a_url_question_without_an_id():
-    assert visit(lambda request: mcplite.accept(), elicitationId=None) == {"action": "accept"}
+    assert visit(lambda request: True, elicitationId=None) == {"action": "accept"}
 
 
 def test_ids_that_are_not_strings_are_ignored():
@@ -320,7 +334,7 @@ def test_results_of_a_sampling_handler(returned, sent):
     assert sample(lambda request: returned) == sent
 
 
-@pytest.mark.parametrize("refuse", [lambda request: None, lambda request: mcplite.decline(), lambda request: mcplite.cancel()])
+@pytest.mark.parametrize("refuse", [lambda request: None, lambda request: False])
 def test_a_user_who_rejects_is_error_minus_one(refuse):
     with pytest.raises(RemoteError) as caught:
         sample(refuse)
@@ -387,7 +401,7 @@ def test_a_model_may_use_tools():
 
 
 @pytest.mark.parametrize("returned", [
-    3, {"role": "assistant"}, [], [3], mcplite.accept({}), {"type": "text"}, {"type": "else"}, b"hi", True,
+    3, {"role": "assistant"}, [], [3], {}, {"type": "text"}, {"type": "else"}, b"hi", True,
     CreateMessageResult(5, "hi", "m"), CreateMessageResult("assistant", "hi", None), CreateMessageResult("assistant", 5, "m"),
 ])
 def test_an_invalid_result_of_a_sampling_handler_is_logged(returned, caplog):

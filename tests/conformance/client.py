@@ -46,7 +46,7 @@ def tools_call(url: str) -> None:
 
 @scenario("elicitation-sep1034-client-defaults")
 def elicitation_defaults(url: str) -> None:
-    with connect(url, elicitation_handler=lambda request: mcplite.accept({})) as client:
+    with connect(url, elicitation_handler=lambda request: {}) as client:
         client.call_tool("test_client_elicitation_defaults", {}).raise_for_error()
 
 
@@ -64,7 +64,7 @@ def schema_preservation(url: str) -> None:
 
 
 def ask(request: mcplite.ElicitRequest) -> object:
-    return mcplite.accept({"confirmed": True})
+    return {"confirmed": True}
 
 
 @scenario("request-metadata")

@@ -41,10 +41,10 @@ def revision(request):
 
 @pytest.fixture
 def connect(site, revision):
-    def connect(answer=mcplite.accept, **headers):
+    def connect(answer=lambda asked: True, **headers):
         headers = {f"X-{name}": value for name, value in headers.items()}
         return mcplite.connect(site + "mcp", revision=revision, headers=headers, timeout=LIMIT,
-                               elicitation_handler=lambda request: answer())
+                               elicitation_handler=answer)
 
     return connect
 
@@ -76,7 +76,7 @@ def test_handlers_that_stream_and_ask_use_the_orm(connect):
         assert len(data(client.call_tool("streams", {"steps": 5}, on_progress=progress.append))) == 5
         assert len(progress) == 5
         assert client.call_tool("order", {"article": "coffee"}).text == "accept 1 acme"
-    with connect(mcplite.decline, Tenant="acme") as client:
+    with connect(lambda asked: False, Tenant="acme") as client:
         assert client.call_tool("order", {"article": "coffee"}).text == "decline 0 acme"
 
 
@@ -129,7 +129,7 @@ def test_allowed_hosts_and_the_origin_count(site):
 def test_a_middleware_that_compresses_holds_no_event_back(site):
     # The stream of a listener stays open: an event that was held back would never arrive.
     with mcplite.connect(site + "mcp", revision="2025-11-25", headers={"Accept-Encoding": "gzip"}, timeout=LIMIT,
-                         elicitation_handler=lambda request: mcplite.accept()) as client:
+                         elicitation_handler=lambda request: True) as client:
         assert client.call_tool("order", {"article": "coffee"}).text == "accept 1 none"
 
 
@@ -146,7 +146,7 @@ def manage(tmp_path):
 def test_the_command_serves_on_stdio(manage, words, revision):
     program, environment = manage
     with mcplite.connect([*program, "mcp", *words], env=environment, revision=revision, timeout=LIMIT,
-                         elicitation_handler=lambda request: mcplite.accept()) as client:
+                         elicitation_handler=lambda request: True) as client:
         assert client.call_tool("add", {"article": "tea"}).text == "1"
         client.call_tool("break_connection").raise_for_error()
         failed = [client.call_tool("count").is_error for _ in range(10)]

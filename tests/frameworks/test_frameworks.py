@@ -26,12 +26,12 @@ def site(request):
 def test_the_application_and_the_server_share_a_process(site, revision):
     assert requests.get(site).text == "tea costs 3"
     assert requests.get(site + "elsewhere").status_code == 404
-    with mcplite.connect(site + "mcp", revision=revision, elicitation_handler=lambda request: mcplite.accept()) as client:
+    with mcplite.connect(site + "mcp", revision=revision, elicitation_handler=lambda request: True) as client:
         assert [tool.name for tool in client.list_tools()] == ["price", "order"]
         assert client.call_tool("price", {"article": "coffee"}).text == "6"
         assert client.call_tool("order", {"article": "tea"}).text == "tea: accept"
         assert requests.get(site).text == "tea costs 3"
-    with mcplite.connect(site + "mcp", revision=revision, elicitation_handler=lambda request: mcplite.decline()) as client:
+    with mcplite.connect(site + "mcp", revision=revision, elicitation_handler=lambda request: False) as client:
         assert client.call_tool("order", {"article": "tea"}).text == "tea: decline"
 
 

@@ -51,7 +51,7 @@ def test_a_change_in_any_worker_or_script_reaches_a_client(url, variables):
 
 def test_answers_reach_any_worker(url):
     def answer(request):
-        return mcplite.accept({"count": 3} if "many" in request.message else {"sure": True})
+        return {"count": 3} if "many" in request.message else {"sure": True}
 
     with mcplite.connect(url, era="modern", elicitation_handler=answer, timeout=PATIENCE) as client:
         for number in range(12):

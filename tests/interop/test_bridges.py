@@ -51,7 +51,7 @@ def test_a_bridge_to_our_server(installed, everything_served, transport, path):
     command = installed.bridge(GATEWAY)
     with everything_served() as server:
         url = server.url.rpartition("/")[0] + "/" + path
-        with connect([*command, f"--{transport}", url], elicitation_handler=lambda request: mcplite.decline()) as client:
+        with connect([*command, f"--{transport}", url], elicitation_handler=lambda request: False) as client:
             assert (client.era, client.server_info.name) == ("legacy", "everything")
             assert {"add", "who"} <= {tool.name for tool in client.list_tools()}
             assert client.call_tool("add", {"a": 41}).structured_content == {"result": 42}

@@ -31,7 +31,7 @@ class Listener:
         self.forms, self.pages, self.samples = [], [], []
         #: Notifications of the server: ("log", ...), ("tools",), ("updated", uri) ...
         self.told = queue.Queue()
-        self.answer = mcplite.accept({})
+        self.answer = {}
 
     def options(self):
         return dict(
@@ -49,7 +49,7 @@ class Listener:
 
     def visit(self, request):
         self.pages.append(request)
-        return mcplite.accept()
+        return True
 
     def sample(self, request):
         self.samples.append(request)
@@ -212,12 +212,12 @@ def test_cancelling_a_call_of_an_official_server(official, listener):
 
 
 def test_questions_of_an_official_server(official, listener):
-    listener.answer = mcplite.accept({"name": "Ada", "guests": 2})
+    listener.answer = {"name": "Ada", "guests": 2}
     assert json.loads(official.call_tool("book").text) == ["accept", {"name": "Ada", "guests": 2, "window": True}]
     form, = listener.forms
     assert form.message == "Your booking?" and form.mode == "form"
     assert form.requested_schema["properties"]["guests"]["maximum"] == 9
-    for answer in (mcplite.decline(), mcplite.cancel()):
+    for answer in (False, None):
         listener.answer = answer
         assert json.loads(official.call_tool("book").text) == [answer.action, None]
     assert official.call_tool("visit").text == "accept"
@@ -316,7 +316,7 @@ def modern_target(modern_served):
 
 @pytest.fixture(params=[None, NEWEST.name], ids=["found-out", "pinned"])
 def modern(request, modern_target, listener):
-    listener.answer = mcplite.accept({"name": "Ada", "guests": 2})
+    listener.answer = {"name": "Ada", "guests": 2}
     with connected(modern_target, revision=request.param, roots=["file:///srv/data"], **quiet(modern_target),
                    **listener.options()) as client:
         yield client
@@ -374,13 +374,13 @@ def test_questions_in_results(modern, listener):
     assert listener.samples[0].messages[0].text == "What is the time?"
     assert modern.call_tool("sign_in").text == "accept"
     assert [(page.url, page.elicitation_id) for page in listener.pages] == [("https://example.com/sign-in", None)]
-    for answer in (mcplite.decline(), mcplite.cancel()):
+    for answer in (False, None):
         listener.answer = answer
         assert json.loads(modern.call_tool("reserve").text) == [answer.action, None]
 
 
 def test_several_rounds_of_questions(modern, listener):
-    listener.answer = mcplite.accept({"name": "Ada"})
+    listener.answer = {"name": "Ada"}
     assert json.loads(modern.call_tool("interview").text) == ["Ada", "Ada"]
     assert [form.message for form in listener.forms] == ["Name 1?", "Name 2?"]
     assert modern.call_tool("later").text == "now"
@@ -576,13 +576,13 @@ def test_progress_and_cancelling_with_everything(everything, listener):
 
 
 def test_questions_of_everything(everything, listener):
-    listener.answer = mcplite.accept({"name": "Ada", "check": True, "titledMultipleSelectEnum": ["fish-2"]})
+    listener.answer = {"name": "Ada", "check": True, "titledMultipleSelectEnum": ["fish-2"]}
     text = everything.call_tool("trigger-elicitation-request").text
     assert "- Name: Ada" in text and "fish-2" in text
     fields = listener.forms[0].requested_schema["properties"]
     assert fields["titledSingleSelectEnum"]["oneOf"][0] == {"const": "hero-1", "title": "Superman"}
     assert fields["legacyTitledEnum"]["enumNames"][0] == "Cats"
-    listener.answer = mcplite.decline()
+    listener.answer = False
     assert "declined" in everything.call_tool("trigger-elicitation-request").text
     arguments = {"url": "https://example.com/page", "elicitationId": "id-7"}
     assert "completed" in everything.call_tool("trigger-url-elicitation", arguments).text
@@ -771,9 +771,9 @@ def test_messages_and_questions_of_fastmcp(fast, fast_target, listener):
     fast.call_tool("count", {"to": 4}, on_progress=lambda progress: seen.append((progress.progress, progress.message)))
     assert seen == [(n, f"at {n}") for n in range(1, 5)]
     listener.wait_for(("log", "warning"))
-    listener.answer = mcplite.accept({"name": "Ada", "guests": 2})
+    listener.answer = {"name": "Ada", "guests": 2}
     assert json.loads(fast.call_tool("book").text) == ["accept", {"name": "Ada", "guests": 2}]
-    listener.answer = mcplite.decline()
+    listener.answer = False
     assert json.loads(fast.call_tool("book").text) == ["decline", None]
     assert fast.call_tool("ask_model").text == "It is late."
     assert fast.call_tool("list_roots").structured_content == {"result": ["file:///srv/data"]}
@@ -789,7 +789,7 @@ def test_messages_and_questions_of_fastmcp(fast, fast_target, listener):
 
 @pytest.fixture(params=["stdio", "http"])
 def modern_fast(request, installed, serving, listener):
-    listener.answer = mcplite.accept({"name": "Ada"})
+    listener.answer = {"name": "Ada"}
     with target_of(installed, serving, "fastmcp4", request.param, "fastmcp_server.py") as target:
         handlers = listener.options()
         wanted = {name: handlers[name] for name in ("elicitation_handler", "log_handler")}

@@ -91,7 +91,7 @@ class Heard:
         self.progress = []
 
     def options(self):
-        return {"elicitation_handler": lambda request: mcplite.accept({"name": "Ada", "guests": 2}),
+        return {"elicitation_handler": lambda request: {"name": "Ada", "guests": 2},
                 "sampling_handler": lambda request: f"{request.messages[0].content[0].text}; {request.system_prompt}",
                 "log_handler": lambda message: self.logs.append((message.level, text_of_log(message.data)))}
 

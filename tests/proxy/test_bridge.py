@@ -21,7 +21,7 @@ def notes(**options):
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_bridge_is_the_server_behind_it(upstream, downstream, shared):
     with open_bridge(mcplite.connect(notes(), era=upstream), shared=shared) as bridge:
-        with mcplite.connect(bridge, era=downstream, elicitation_handler=lambda request: mcplite.accept()) as client:
+        with mcplite.connect(bridge, era=downstream, elicitation_handler=lambda request: True) as client:
             info = client.server_info
             assert (info.name, info.version, info.title) == ("notes", "7", "Notes")
             assert client.instructions == "Write things down."

@@ -58,7 +58,7 @@ def test_a_question_reaches_the_client_whose_call_it_belongs_to(upstream, downst
     def handler(name):
         def answer(request):
             asked[name].append(request.message)
-            return mcplite.accept() if name == "one" else mcplite.decline()
+            return True if name == "one" else False
         return answer
 
     with mcplite.connect(hub, era=downstream, elicitation_handler=handler("one")) as one:
@@ -148,7 +148,7 @@ def test_a_shared_connection_does_not_guess_whom_to_ask():
 
     def answer(request):
         asked.append(request.message)
-        return mcplite.accept()
+        return True
 
     with mcplite.connect(hub, era="legacy", elicitation_handler=answer) as one:
         with mcplite.connect(hub, era="legacy", elicitation_handler=answer) as two:

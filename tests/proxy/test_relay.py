@@ -41,10 +41,10 @@ def test_every_question_and_the_metadata(upstream, downstream):
 
     def visit(request):
         pages.append(request.url)
-        return mcplite.accept()
+        return True
 
     with mcplite.connect(
-            hub, era=downstream, elicitation_handler=lambda request: mcplite.accept({"name": "Ada"}),
+            hub, era=downstream, elicitation_handler=lambda request: {"name": "Ada"},
             url_elicitation_handler=visit, roots=["file:///home/ada"],
             sampling_handler=lambda request: CreateMessageResult("assistant", [TextContent("because")], "m")) as client:
         assert json.loads(client.call_tool("e_ask_all").text) == [
@@ -99,7 +99,7 @@ def test_questions_in_a_fleet(upstream):
     hub = mcplite.Server("hub", fleet=True, state_keys=["k" * 32])
     hub.mount(mcplite.connect(server, era=upstream), prefix="u")
     with mcplite.serve(hub, port=0) as httpd:
-        with mcplite.connect(httpd.url, era="modern", elicitation_handler=lambda request: mcplite.accept()) as client:
+        with mcplite.connect(httpd.url, era="modern", elicitation_handler=lambda request: True) as client:
             result = client.call_tool("u_ask")
     assert called == [1]
     if upstream == "modern":

@@ -140,6 +140,6 @@ def test_a_tool_with_a_question_in_a_fleet():
     hub = mcplite.Server("hub", fleet=True, state_keys=["k" * 32])
     hub.mount(inner, prefix="i")
     with mcplite.serve(hub, port=0) as httpd:
-        with mcplite.connect(httpd.url, era="modern", elicitation_handler=lambda request: mcplite.accept()) as client:
+        with mcplite.connect(httpd.url, era="modern", elicitation_handler=lambda request: True) as client:
             assert client.call_tool("i_ask").data == "accept"
     assert calls == [0, 0]

@@ -82,7 +82,7 @@ def _http_client(url, era):
 
     def answer(*arguments):
         answers.append(arguments)
-        return mcplite.decline()
+        return False
 
     client = mcplite.connect(url, era=era, timeout=SECONDS, elicitation_handler=answer, log_handler=lambda message: None,
                              on_tools_changed=lambda: None)
@@ -102,7 +102,7 @@ def http_client_without_a_session(url):
 
 def memory(url):
     """Both sides in one process."""
-    client = mcplite.connect(mcp, timeout=LOST_SECONDS, elicitation_handler=lambda *_: mcplite.decline(),
+    client = mcplite.connect(mcp, timeout=LOST_SECONDS, elicitation_handler=lambda *_: False,
                              log_handler=lambda message: None)
     # A server without memory for a message loses it, and its call ends with its timeout.
     _use(client, lambda: client.call_tool("talk", {}, timeout=LOST_SECONDS),

@@ -362,7 +362,7 @@ def test_results_after_questions_are_requested_again():
         return {"resultType": "input_required", "inputRequests": {"q": question}}
 
     with fake(resources_read=read) as script:
-        with script.connect(era="modern", elicitation_handler=lambda request: mcplite.accept({})) as client:
+        with script.connect(era="modern", elicitation_handler=lambda request: {}) as client:
             assert [sent(client, lambda: client.read_resource("x:1"))[0] for _ in range(2)] == [2, 2]  # CACHE-07
 
 

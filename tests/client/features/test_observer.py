@@ -66,7 +66,7 @@ def test_calls_and_the_session_are_seen_by_all_observers_in_their_order(server, 
 @pytest.mark.parametrize("revision", NAMES[2:])
 def test_questions_are_seen_and_those_in_a_result_have_no_id(server, revision):
     seen = []
-    client = mcplite.connect(server, revision=revision, elicitation_handler=lambda request: mcplite.decline())
+    client = mcplite.connect(server, revision=revision, elicitation_handler=lambda request: False)
     client.observe(Noting("one", seen))
     with client:
         assert client.call_tool("ask").text == "decline"

@@ -58,7 +58,7 @@ def test_a_call_ends_in_time_though_the_server_does_not_take_answers(kind, endin
     monkeypatch.setattr(peer_module, "_ANSWER_SECONDS", 300.0)
     over, token = threading.Event(), mcplite.CancelToken()
     with Asking(kind) as script:
-        with connect(script, elicitation_handler=lambda request: over.wait(LIMIT) and mcplite.decline()) as client:
+        with connect(script, elicitation_handler=lambda request: over.wait(LIMIT) and False) as client:
             options = {"cancel": token} if ending == "cancel" else {ending: 0.5}
             if ending == "cancel":
                 script.asked = lambda request, answer: token.cancel() and answer.hold()

@@ -267,7 +267,7 @@ def test_input_rounds_do_not_lose_the_time_of_a_login(auth, user, grant):
         return f"hello {name}"
 
     with Protected(auth, app.wsgi()) as real, connect(
-            real, grant, era="modern", elicitation_handler=lambda request: mcplite.accept({"value": "you"})) as client:
+            real, grant, era="modern", elicitation_handler=lambda request: {"value": "you"}) as client:
         auth.end()
         auth.refreshable.clear()
         take_long(user)

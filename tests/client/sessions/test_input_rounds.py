@@ -34,7 +34,7 @@ def sample(text="?"):
 
 def named(request):
     """Answer a form with its own message."""
-    return mcplite.accept({"name": request.message})
+    return {"name": request.message}
 
 
 class Script(Fake):
@@ -110,7 +110,7 @@ def test_each_round_sends_its_own_answers():
 def test_every_kind_of_question_is_answered():
     questions = {"form": elicit(), "model": sample(), "roots": {"method": "roots/list"}, "none": elicit()}
     with Script(asking(questions), DONE) as script:
-        with script.connect(elicitation_handler=lambda request: mcplite.decline(), roots=["file:///here"],
+        with script.connect(elicitation_handler=lambda request: False, roots=["file:///here"],
                             sampling_handler=lambda request: "because") as client:
             call(client)
         answers = script.calls[1]["inputResponses"]
@@ -182,7 +182,7 @@ def test_questions_of_two_concurrent_calls_are_independent():
 
     def answer(request):
         both.wait(LIMIT)  # now both calls have asked
-        return mcplite.accept({"name": request.message})
+        return {"name": request.message}
 
     def react(params):
         if "requestState" not in params:
@@ -205,7 +205,7 @@ def test_several_questions_are_answered_in_parallel():
 
     def answer(request):
         together.wait(LIMIT)  # returns only when both handlers run
-        return mcplite.accept({"name": request.message})
+        return {"name": request.message}
 
     with Script(asking({key: elicit(key) for key in "abc"}), DONE) as script:
         with script.connect(elicitation_handler=answer) as client:
@@ -216,7 +216,7 @@ def test_several_questions_are_answered_in_parallel():
 
 def test_a_user_who_refuses_ends_the_call():
     with Script(asking({"q": sample()})) as script:
-        with script.connect(sampling_handler=lambda request: mcplite.decline()) as client:
+        with script.connect(sampling_handler=lambda request: False) as client:
             with pytest.raises(Cancelled, match="rejected"):
                 call(client)
             assert len(script.calls) == 1  # MRTR-30
@@ -237,7 +237,7 @@ def test_a_handler_that_fails_ends_the_call(failing, caplog):
 
     def wait(request):
         assert begun.wait(LIMIT)  # so that the one that fails runs on a thread of its own
-        return mcplite.accept({})
+        return {}
 
     def fail(request):
         begun.set()
@@ -266,7 +266,7 @@ def test_other_handlers_are_cancelled_when_one_fails(first, caplog):
     def wait(request):
         asked.set()
         assert request.token.wait(LIMIT), "the handler was not cancelled"
-        return mcplite.decline()
+        return False
 
     def fail(request):
         assert asked.wait(LIMIT)
@@ -298,7 +298,7 @@ def test_a_call_is_cancelled_while_its_questions_are_answered(questions):
     def wait(request):
         asked.release()
         assert request.token.wait(LIMIT)
-        return mcplite.accept({})
+        return {}
 
     with Script(asking(questions)) as script, script.connect(elicitation_handler=wait) as client:
         thread, outcome = start(call, client, cancel=token)
@@ -320,7 +320,7 @@ def test_no_more_handlers_run_at_once_than_the_client_was_made_for():
         threading.Event().wait(0.01)  # time for the others to come in as well
         with lock:
             running.remove(request)
-        return mcplite.decline()
+        return False
 
     with Script(asking({str(number): elicit() for number in range(50)}), DONE) as script:
         with script.connect(elicitation_handler=answer, max_handlers=3) as client:
@@ -347,7 +347,7 @@ def test_closing_the_client_cancels_its_handlers():
     def wait(request):
         asked.set()
         called_off.put(request.token.wait(LIMIT))
-        return mcplite.decline()
+        return False
 
     with Script(asking({"q": elicit()})) as script, script.connect(elicitation_handler=wait) as client:
         thread, outcome = start(call, client)
@@ -365,7 +365,7 @@ def test_a_handler_that_ignores_its_token_does_not_block_the_call(how):
     def stubborn(request):
         asked.set()
         go_on.wait(LIMIT)
-        return mcplite.accept({})
+        return {}
 
     with Script(asking({"q": elicit()})) as script, script.connect(elicitation_handler=stubborn) as client:
         thread, outcome = start(call, client, cancel=token)
@@ -379,7 +379,7 @@ def test_a_handler_that_ignores_its_token_does_not_block_the_call(how):
 def test_too_many_questions_in_a_minute_are_an_error():
     # ELIC-22, SAMP-21
     with Script(asking({str(number): elicit() for number in range(4)})) as script:
-        with script.connect(elicitation_handler=lambda request: mcplite.accept({}), questions_per_minute=3) as client:
+        with script.connect(elicitation_handler=lambda request: {}, questions_per_minute=3) as client:
             with pytest.raises(mcplite.ProtocolError, match="questions_per_minute"):
                 call(client)
 
@@ -388,7 +388,7 @@ def test_too_many_questions_in_a_minute_are_an_error():
 def test_the_time_of_handlers_does_not_count():
     def ponder(request):
         threading.Event().wait(2.5)
-        return mcplite.accept({})
+        return {}
 
     with Script(asking({"q": elicit()}), DONE) as script, script.connect(elicitation_handler=ponder) as client:
         assert call(client, timeout=2, max_timeout=2).text == "done"
@@ -408,7 +408,7 @@ def test_the_time_of_all_rounds_is_bounded():
 
 def test_a_handler_may_call_the_server():
     def answer(request):
-        return mcplite.accept({"name": client.get_prompt("p").description})
+        return {"name": client.get_prompt("p").description}
 
     with Script(asking({"a": elicit(), "b": elicit()}), DONE,
                 **{"prompts/get": {"resultType": "complete", "messages": [], "description": "x"}}) as script:
@@ -423,7 +423,7 @@ def test_a_handler_may_call_the_server():
 def test_endless_questions_are_an_error():
     asked = []
     with Script(asking({"q": elicit()}, "s")) as script:
-        with script.connect(elicitation_handler=lambda request: asked.append(request) or mcplite.decline()) as client:
+        with script.connect(elicitation_handler=lambda request: asked.append(request) or False) as client:
             with pytest.raises(ProtocolError, match="10 rounds"):
                 call(client)
             assert len(asked) == 10 and len(script.calls) == 11  # MRTR-29

@@ -93,7 +93,7 @@ def test_a_timeout_and_a_lost_connection_have_names_of_their_own(make_pair):
 
 def test_questions_that_the_caller_answers_are_no_error(make_pair):
     pair = make_pair(transport="http")
-    with pair.connect(elicitation_handler=lambda request: mcplite.accept({})) as client:
+    with pair.connect(elicitation_handler=lambda request: {}) as client:
         with pytest.raises(mcplite.InputNeeded):
             client.request("tools/call", {"name": "ask"}, rounds=False)
     assert pair.client.span("tools/call ask")["status"]["status_code"] == "UNSET"

@@ -154,7 +154,7 @@ def test_in_a_fleet_each_run_of_a_handler_has_a_span_and_a_question_is_no_error(
     def ask(ctx: mcplite.Context) -> str:
         return ctx.elicit("May I?").action
 
-    with pair.connect(elicitation_handler=lambda request: mcplite.accept({})) as client:
+    with pair.connect(elicitation_handler=lambda request: {}) as client:
         assert client.call_tool("ask").text == "accept"
     served = [span for span in pair.server.spans if span["name"] == "tools/call ask"]
     assert [span["status"]["status_code"] for span in served] == ["UNSET", "UNSET"]
@@ -170,7 +170,7 @@ def test_several_questions_at_once_are_siblings(make_pair):
         answers = ctx.ask({"one": mcplite.Elicit("One?"), "two": mcplite.Elicit("Two?")})
         return ",".join(answer.action for answer in answers.values())
 
-    with pair.connect(elicitation_handler=lambda request: mcplite.accept({})) as client:
+    with pair.connect(elicitation_handler=lambda request: {}) as client:
         assert client.call_tool("ask").text == "accept,accept"
     handler = pair.server.span("tools/call ask")["context"]["span_id"]
     assert [span["parent_id"] for span in pair.server.spans if span["name"] == "elicitation/create"] == [handler] * 2

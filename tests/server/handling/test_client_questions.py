@@ -474,7 +474,7 @@ def test_the_answer_to_a_url_question_has_its_id(given, revision):
 
     def visit(request):
         asked.append(request.elicitation_id)
-        return mcplite.accept()
+        return True
 
     with mcplite.connect(mcp, revision=revision, url_elicitation_handler=visit) as client:
         answered = client.call_tool("link").text

@@ -58,5 +58,5 @@ def test_what_a_verifier_sets_is_seen_by_its_own_request_only():
             assert plain.call_tool("on_a_worker").text == "none plain plain"
         for revision in ("2025-11-25", "2026-07-28"):
             with connect("acme", revision=revision, headers={"X-Request": "one"},
-                         elicitation_handler=lambda request: mcplite.accept()) as client:
+                         elicitation_handler=lambda request: True) as client:
                 assert client.call_tool("asks").text == '["one","one"]'

@@ -82,7 +82,7 @@ def test_questions_are_seen_and_params_of_requests_may_be_replaced(server, seen,
 
     def answer(request):
         asked.append(request.message)
-        return mcplite.accept({})
+        return {}
 
     server.observe(Noting("two", seen))
     with mcplite.connect(server, revision=revision, elicitation_handler=answer) as client:

@@ -165,7 +165,7 @@ def test_questions(jobs, revision):
 
     def answer(question):
         asked.append(question)
-        return mcplite.accept({"n": "Ada"} if question.message == "Name?" else {})
+        return {"n": "Ada"} if question.message == "Name?" else {}
 
     with task_client(jobs.mcp, revision, elicitation_handler=answer) as client:
         task = client.start("ask")

@@ -535,7 +535,7 @@ def test_a_handler_asks_with_models_in_both_eras(era):
     def answer(request):
         asked.append(request.requested_schema)
         fields = request.requested_schema["properties"]
-        return mcplite.accept({"ok": True} if "ok" in fields else {"value": 4})
+        return {"ok": True} if "ok" in fields else {"value": 4}
 
     with mcplite.connect(mcp, era=era, elicitation_handler=answer) as client:
         assert client.call_tool("order").text == "True RED"
