@@ -154,7 +154,7 @@ def test_titles_descriptions_and_choices_are_shown_on_one_line_each(asking):
 def test_fields_that_look_like_secrets_are_pointed_out(asking):
     asking.form(api_key={"type": "string"})
     asking.terminal.answer("careful: this looks like a question for a secret: api_key[^$]*: $", "!decline")
-    assert asking.answer == False
+    assert asking.answer is False
 
 
 # --- the end of a question ---------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_keys_that_were_typed_ahead_are_no_consent(asking):
     asking.terminal.expect(r"Send this answer\? [^\n]*$")
     assert asking.answers == [], "what was typed before the question was read was not taken for an answer to it"
     asking.terminal.type("n\n")
-    assert asking.answer == False
+    assert asking.answer is False
 
 
 @pytest.mark.parametrize("odd", [5, None, [], "text", {"type": ["string", {}]}, {"enum": {}}, {"type": "array", "items": 5},
@@ -199,7 +199,7 @@ def test_declining_at_the_end(asking, typed, action):
     asking.form(city={"type": "string"})
     asking.terminal.answer("city [^\n]*: $", "Rome")
     asking.terminal.answer(r"Send this answer\? [^\n]*$", typed)
-    assert asking.answer == ANSWERS[action]
+    assert asking.answer is ANSWERS[action]
 
 
 @pytest.mark.parametrize("typed, action", [("!decline\n", "decline"), ("!cancel\n", "cancel"), ("\x04", "cancel")])
@@ -207,7 +207,7 @@ def test_a_way_out_at_a_field(asking, typed, action):
     asking.form(required=["city"], city={"type": "string"})
     asking.terminal.expect("city: $")
     asking.terminal.type(typed)
-    assert asking.answer == ANSWERS[action]
+    assert asking.answer is ANSWERS[action]
 
 
 def test_a_withdrawn_question_ends(asking):
@@ -216,7 +216,7 @@ def test_a_withdrawn_question_ends(asking):
     asking.start(asking.asker.form, request)
     asking.terminal.expect("city [^\n]*: $")
     request.token.cancel()
-    assert asking.answer == None
+    assert asking.answer is None
     asking.terminal.expect("the question was cancelled")
 
 
@@ -255,8 +255,8 @@ def test_without_a_terminal_questions_are_declined_with_a_message(there, monkeyp
     out = io.StringIO()
     monkeypatch.setattr("sys.stdin", io.StringIO("y\ny\n") if there else None)
     asker = TerminalAsker(out=out)
-    assert asker.form(form(city={"type": "string"})) == False
-    assert asker.url(ElicitRequest(message="Log in", mode="url", url="https://a.example/")) == False
+    assert asker.form(form(city={"type": "string"})) is False
+    assert asker.url(ElicitRequest(message="Log in", mode="url", url="https://a.example/")) is False
     assert out.getvalue().count("asks: ") == 2
     assert out.getvalue().count("(declined: there is no terminal to ask on)\n") == 2
 
@@ -273,7 +273,7 @@ def test_without_a_terminal_questions_are_declined_with_a_message(there, monkeyp
 def test_a_url_is_shown_whole_with_its_host(asking, url, host, careful):
     asking.start(asking.asker.url, ElicitRequest(message="Log in", mode="url", url=url))
     asking.terminal.answer(r"Will you open it yourself\? \[y/n\] $", "y")
-    assert asking.answer == True
+    assert asking.answer is True
     assert f"visit {url}\n  (on the host {host}).".replace("\x1b", "\\x1b") in asking.terminal.screen
     assert ("(careful: the host" in asking.terminal.screen) == careful
 
@@ -283,7 +283,7 @@ def test_a_url_can_be_refused(asking, typed, action):
     asking.start(asking.asker.url, ElicitRequest(message="Log in", mode="url", url="https://a.example/"))
     asking.terminal.expect(r"Will you open it yourself\? \[y/n\] $")
     asking.terminal.type(typed)
-    assert asking.answer == ANSWERS[action]
+    assert asking.answer is ANSWERS[action]
 
 
 # --- the whole command line --------------------------------------------------------------------------

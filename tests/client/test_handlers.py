@@ -145,7 +145,8 @@ def test_all_defaults_are_filled_in():
 
 @pytest.mark.parametrize("respond, sent", [
     (lambda asked: asked.accept({"name": "Ada"}), {"action": "accept", "content": {"name": "Ada", "age": 30}}),
-    (lambda asked: asked.accept(MappingProxyType({"name": "Ada"})), {"action": "accept", "content": {"name": "Ada", "age": 30}}),
+    (lambda asked: asked.accept(MappingProxyType({"name": "Ada"})),
+     {"action": "accept", "content": {"name": "Ada", "age": 30}}),
     (lambda asked: asked.decline(), {"action": "decline"}), (lambda asked: asked.cancel(), {"action": "cancel"}),
 ])
 def test_the_answers_are_methods_of_the_question(respond, sent):
@@ -160,7 +161,7 @@ def test_what_is_no_answer_is_explained(caplog):
 
 @pytest.mark.parametrize("returned", [
     {"age": 3}, {"name": 3}, {"name": "Ada", "age": "old"}, {"name": "Ada", "age": True}, 3, "Ada", ["Ada"],
-    ElicitResult("maybe"), "accept", [("name", "Ada")], 5, True, ElicitResult("accept", "Ada"), ElicitResult("accept", 5), "",
+    ElicitResult("maybe"), "accept", [("name", "Ada")], 5, True, ElicitResult("accept", "Ada"), ElicitResult("accept", 5),
 ])
 def test_a_bad_answer_is_logged_and_not_sent(returned, caplog):
     with pytest.raises(InternalError) as caught:
