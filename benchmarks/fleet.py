@@ -38,8 +38,9 @@ import time
 from collections import Counter
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set, TypeVar
 
-from mcplite import BackendError, open_backend
 from mcplite.backend.interface import Backend, Entry
+from mcplite.errors import BackendError
+from mcplite.extend import open_backend
 
 from .capacity import Rates, need
 from .round_trips import costs_of, count_round_trips

@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 
 import mcplite
-from mcplite import testing, types
+from mcplite import auth, extend, testing, types
 
 
 def names_in(inventory):
@@ -21,7 +21,7 @@ def names_in(inventory):
 def public():
     """Return the names that the site must have."""
     return {f"mcplite.{name}" for name in mcplite.__all__} | {
-        f"{module.__name__}.{name}" for module in (testing, types) for name in module.__all__}
+        f"{module.__name__}.{name}" for module in (auth, extend, testing, types) for name in module.__all__}
 
 
 def main(folder):

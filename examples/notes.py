@@ -24,7 +24,7 @@ def note(title: str) -> str:
     """One note."""
     with lock:
         if title not in notes:
-            raise mcplite.ResourceNotFound(f"There is no note {title!r}", data={"uri": f"note://{title}"})
+            raise mcplite.errors.ResourceNotFound(f"There is no note {title!r}", data={"uri": f"note://{title}"})
         return notes[title]
 
 

@@ -42,7 +42,7 @@ def show(url: str, token: str) -> None:
         with mcplite.connect(url, auth=token) as client:
             print(client.call_tool("read_notes").structured_content)
             print(client.call_tool("add_note", {"title": "bread", "text": "a loaf"}).text)
-    except mcplite.AuthError as error:
+    except mcplite.errors.AuthError as error:
         print("refused:", error.error or "invalid token")
 
 

@@ -43,4 +43,4 @@ def read() -> Dict[str, str]:
         return dict(entries)
 
 
-app.wsgi_app = mcplite.mount(app.wsgi_app, {"/mcp": mcp.wsgi()})
+app.wsgi_app = mcplite.mount_wsgi(app.wsgi_app, {"/mcp": mcp.wsgi()})

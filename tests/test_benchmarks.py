@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mcplite import BackendError, revisions
+from mcplite import revisions
+from mcplite.errors import BackendError
 
 pytestmark = [pytest.mark.one_python, pytest.mark.alone]
 

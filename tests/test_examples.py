@@ -206,7 +206,7 @@ def test_notes_are_read_written_and_watched():
         assert json.loads(client.read_resource("note://all").text) == ["shopping", "travel"]
         assert client.complete(resource="note://{title}", argument="title", value="t").values == ["travel"]
         assert "passport" in client.get_prompt("summarize", {"title": "travel"}).messages[0].content.text
-        with pytest.raises(mcplite.ResourceNotFound):
+        with pytest.raises(mcplite.errors.ResourceNotFound):
             client.read_resource("note://nothing")
 
 
@@ -302,7 +302,7 @@ def test_protected_is_served_with_tokens_of_the_environment():
     with serving(command, EXAMPLES, ANN_TOKEN="a-token-for-ann-alone", BOB_TOKEN="a-token-for-bob-alone") as url:
         with mcplite.connect(url + "mcp", auth="a-token-for-bob-alone") as client:
             assert client.call_tool("read_notes").structured_content == {"milk": "two bottles"}
-        with pytest.raises(mcplite.AuthError, match="401"):
+        with pytest.raises(mcplite.errors.AuthError, match="401"):
             mcplite.connect(url + "mcp", auth="a-token-of-nobodys").open()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite import errors, revisions, testing, types
+from mcplite import auth, errors, extend, revisions, testing, types
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 TEXT = "".join(path.read_text("utf-8") for path in sorted(REFERENCE.glob("*.rst")))
@@ -52,8 +52,13 @@ def test_every_module_that_is_a_page_of_its_own_is_there():
 @pytest.mark.parametrize("name", mcplite.__all__)
 @pytest.mark.slow
 def test_each_name_of_the_front_door_is_in_the_reference(name):
-    modules = {module.__name__.rpartition(".")[2] for module in WHOLE.values()}
+    modules = {module.__name__.rpartition(".")[2] for module in WHOLE.values()} | {"auth", "extend"}
     assert f"mcplite.{name}" in documented() or name in errors.__all__ or name in modules
+
+
+@pytest.mark.parametrize("name", [*(f"auth.{name}" for name in auth.__all__), *(f"extend.{name}" for name in extend.__all__)])
+def test_each_name_behind_the_front_door_is_in_the_reference(name):
+    assert f"mcplite.{name}" in documented()
 
 
 def test_a_name_is_documented_once():

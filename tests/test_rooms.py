@@ -94,8 +94,10 @@ LAYERS = {
     "contrib": GROUND + " version server client",
     "proxy": GROUND + " version net server client",
     "llm": GROUND + " client",
+    "auth": "server.auth client.oauth",
+    "extend": "protocol rpc backend server",
     "__main__": "rpc cli",
-    "": GROUND + " version net backend server client",
+    "": GROUND + " version net backend server client auth extend",
 }
 #: Imports that point to the other half of the package, or upward, inside a function.
 ACROSS = {"client.targets": {"server"}, "server.app": {"proxy"}}

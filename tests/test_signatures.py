@@ -24,7 +24,7 @@ OBJECTS = {"server": mcplite.Server, "context": mcplite.Context, "client": mcpli
 #: Classes that users create, and functions, by the expression that calls them.
 CALLABLES = {
     "mcplite.connect": mcplite.connect, "mcplite.connect_all": mcplite.connect_all,
-    "mcplite.Server": mcplite.Server, "mcplite.serve": mcplite.serve, "mcplite.mount": mcplite.mount,
+    "mcplite.Server": mcplite.Server, "mcplite.serve": mcplite.serve, "mcplite.mount_wsgi": mcplite.mount_wsgi,
     "mcplite.Limits": mcplite.Limits, "mcplite.Elicit": mcplite.Elicit, "mcplite.Sample": mcplite.Sample,
     "mcplite.Image": mcplite.Image, "mcplite.Audio": mcplite.Audio, "mcplite.BearerAuth": mcplite.BearerAuth,
     "mcplite.StaticTokens": mcplite.StaticTokens, "mcplite.CacheHint": mcplite.CacheHint,

@@ -387,7 +387,7 @@ def test_a_modern_server_with_unreadable_messages(era, noise):
 def test_a_modern_client_with_unreadable_messages(noise):
     """It never answers (STAT-22)."""
     def serve():
-        with contextlib.suppress(mcplite.ConnectionClosed):
+        with contextlib.suppress(mcplite.errors.ConnectionClosed):
             while True:
                 message = json.loads(raw.read(LIMIT))
                 seen.append(message.get("method"))

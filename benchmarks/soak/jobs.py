@@ -105,13 +105,13 @@ def questions(place: Place, era: str) -> Iterator[Step]:
 @contextlib.contextmanager
 def abandoned_questions(place: Place, era: str) -> Iterator[Step]:
     """Questions without an answer: the user thinks for too long, or the client never comes back."""
-    def think(request: mcplite.ElicitRequest) -> Any:
+    def think(request: mcplite.types.ElicitRequest) -> Any:
         request.token.wait(5)
         return None
 
     with mcplite.connect(place.url, revision=ERAS[era], elicitation_handler=think) as client:
         def step() -> None:
-            with contextlib.suppress(mcplite.InputNeeded, mcplite.Cancelled):
+            with contextlib.suppress(mcplite.errors.InputNeeded, mcplite.Cancelled):
                 if era == "sessionless":
                     client.call_tool("ask", {"n": 2}, rounds=False)
                 else:
@@ -178,7 +178,7 @@ def failures(place: Place) -> Iterator[Step]:
             result = client.call_tool("fail")
             expect((True, "as it should"), (result.is_error, result.text))
             expect(True, client.call_tool("add", {"a": "x"}).is_error)
-            with contextlib.suppress(mcplite.InvalidParams):
+            with contextlib.suppress(mcplite.errors.InvalidParams):
                 client.call_tool("no such tool")
                 raise AssertionError("an unknown tool had a result")
             with contextlib.suppress(mcplite.RequestTimeout):
@@ -230,7 +230,7 @@ def restarts(place: Place) -> Iterator[Step]:
             until = time.monotonic() + 30
             while time.monotonic() < until:
                 # The end is noticed a moment later; a call in between fails, since it may have run.
-                with contextlib.suppress(mcplite.ConnectionClosed):
+                with contextlib.suppress(mcplite.errors.ConnectionClosed):
                     expect(True, int(client.call_tool("process").text) != number)
                     return
             raise AssertionError("a killed server was not started again")

@@ -65,7 +65,7 @@ def child(**options: Any) -> mcplite.Client:
     return mcplite.connect(COMMAND, env={"PYTHONPATH": str(ROOT)}, **options)
 
 
-def accept(request: mcplite.ElicitRequest) -> Any:
+def accept(request: mcplite.types.ElicitRequest) -> Any:
     """Answer the question of the tool ``ask``."""
     return {"n": 40}
 

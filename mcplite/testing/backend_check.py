@@ -15,7 +15,7 @@ _LONG = 300.0
 
 
 def check_backend(create: Callable[[], Backend]) -> None:
-    """Check that a backend keeps the promises of :class:`mcplite.Backend`; takes some seconds.
+    """Check that a backend keeps the promises of :class:`mcplite.extend.Backend`; takes some seconds.
 
     :param create: returns a new backend on the same store each time, as two processes would have one each. If its
         ``shared`` is false, it is called once. Keys and logs have random names, so the store need not be empty.

@@ -37,7 +37,7 @@ def call(job):
     mine = f"{os.getpid()} {number}"
     try:
         text = client(target, revision).call_tool("echo", {"text": mine}).text
-    except mcplite.ConnectionClosed as error:
+    except mcplite.errors.ConnectionClosed as error:
         return "refused" if str(error).endswith("open a client in this process") else f"ConnectionClosed: {error}"
     except Exception as error:
         return f"{type(error).__name__}: {error}"

@@ -18,7 +18,7 @@ USERS: Dict[str, str] = json.loads(os.environ["USERS"])
 
 
 def verifier(issuer: str) -> Callable[[str], Optional[mcplite.Principal]]:
-    known = mcplite.Introspection(issuer + "/introspect", client_id="mcp", client_secret="the-secret-of-mcp",
+    known = mcplite.auth.Introspection(issuer + "/introspect", client_id="mcp", client_secret="the-secret-of-mcp",
                                   cache_seconds=0)
 
     def verify(text: str) -> Optional[mcplite.Principal]:
@@ -72,7 +72,7 @@ def others(environ: Dict[str, Any], start_response: Callable[..., Any]) -> Itera
 logging.getLogger().addHandler(logging.FileHandler(os.environ["LOG"]))
 logging.getLogger().setLevel(logging.DEBUG)
 mcp = make("protected", mcplite.BearerAuth(verifier(ISSUER), issuer=ISSUER))
-application = mcplite.mount(others, {
+application = mcplite.mount_wsgi(others, {
     "/mcp": mcp.wsgi(),
     "/deep": make("deep", mcplite.BearerAuth(verifier(ISSUER), issuer=ISSUER)).wsgi(path="/mcp"),
     "/front": Front(make("front").wsgi())})

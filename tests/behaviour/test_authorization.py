@@ -160,7 +160,7 @@ def test_without_a_token_every_way_leads_to_the_metadata(running, auth):
         place = running.base[:-1] + WELL_KNOWN + urlsplit(url).path
         assert ask(place, "GET").json == described.json
         assert ask(place, "HEAD").body == b"" and ask(place, message=call("who")).status == 405
-        assert mcplite.find_authorization(url).resource == url
+        assert mcplite.auth.find_authorization(url).resource == url
         assert ask(url, "DELETE", headers={**session, **bearer(good(url))}).status == 204
 
 
@@ -198,7 +198,7 @@ def test_a_handler_knows_its_principal_and_scopes(running, spoken):
     for url in running.urls:
         with mcplite.connect(url, auth=good(url, scopes=["write", "read"]), revision=spoken, timeout=LIMIT) as client:
             assert client.call_tool("who").text == "ada read write"
-            with pytest.raises(mcplite.AuthError) as caught:
+            with pytest.raises(mcplite.errors.AuthError) as caught:
                 client.call_tool("write")
             assert caught.value.error == "insufficient_scope"
             (said,) = parse_challenges(caught.value.challenge)
@@ -308,9 +308,9 @@ def test_the_application_around_it_names_the_principal(front, era):
     for name, password in USERS.items():
         with connect(name, password) as client:
             assert client.call_tool("who").text == name
-            with pytest.raises(mcplite.AuthError, match="write files"):
+            with pytest.raises(mcplite.errors.AuthError, match="write files"):
                 client.call_tool("write")  # the application gives them no scope
-    with pytest.raises(mcplite.AuthError, match="401"):
+    with pytest.raises(mcplite.errors.AuthError, match="401"):
         connect("ada", "guessed").open()
 
 

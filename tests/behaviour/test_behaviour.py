@@ -84,16 +84,16 @@ def test_results(client, revision):
 def test_errors(client, revision):
     assert client.call_tool("fail", {"how": "no luck"}).is_error
     assert "no luck" in client.call_tool("fail", {"how": "no luck"}).text
-    with pytest.raises(mcplite.InvalidParams):
+    with pytest.raises(mcplite.errors.InvalidParams):
         client.call_tool("missing")
-    with pytest.raises(mcplite.ResourceNotFound):
+    with pytest.raises(mcplite.errors.ResourceNotFound):
         client.read_resource("memo://nothing")
-    with pytest.raises(mcplite.MethodNotFound):
+    with pytest.raises(mcplite.errors.MethodNotFound):
         client.request("no/such/method")
     if revision in ("2025-11-25", MODERN):
         assert client.call_tool("add", {"a": "x", "b": 1}).is_error
     else:
-        with pytest.raises(mcplite.InvalidParams):
+        with pytest.raises(mcplite.errors.InvalidParams):
             client.call_tool("add", {"a": "x", "b": 1})
     client.ping()
 
@@ -217,7 +217,7 @@ def test_an_answer_that_does_not_fit_the_form(connect, revision):
     """In a session the handler gets an error; without one nothing is sent, and the client's caller gets the error."""
     with connect(elicitation_handler=lambda request: {"nights": "x"}) as client:
         if revision == MODERN:
-            with pytest.raises(mcplite.InternalError, match="does not fit the form"):
+            with pytest.raises(mcplite.errors.InternalError, match="does not fit the form"):
                 client.call_tool("timid")
         else:
             assert client.call_tool("timid").text == "swallowed"
@@ -242,7 +242,7 @@ def test_a_client_that_cannot_be_asked(client, revision):
         result = client.call_tool("think", {"question": "Why?"})
         assert result.is_error and "sampling" in result.text
         return
-    with pytest.raises(mcplite.MissingCapability) as caught:
+    with pytest.raises(mcplite.errors.MissingCapability) as caught:
         client.call_tool("think", {"question": "Why?"})
     assert caught.value.data == {"requiredCapabilities": {"sampling": {}}}
 
@@ -362,7 +362,7 @@ def test_closing_ends_calls_that_wait(connect, key):
             waiting = pool.submit(client.call_tool, "block", {"key": key}, on_progress=lambda progress: blocked.set())
             assert blocked.wait(LIMIT)
             client.close()
-            with pytest.raises(mcplite.ConnectionClosed):
+            with pytest.raises(mcplite.errors.ConnectionClosed):
                 waiting.result(LIMIT)
 
 

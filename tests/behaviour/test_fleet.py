@@ -75,6 +75,6 @@ def test_questions_to_a_legacy_client_of_a_fleet_fail_with_a_reason(fleet, older
 def test_without_fleet_the_first_question_fails_and_names_the_remedy(crowd, folder):
     key = uuid.uuid4().hex
     with mcplite.connect(crowd, elicitation_handler=answer, timeout=LIMIT) as client:
-        with pytest.raises(mcplite.InternalError, match=r"Server\(fleet=True, state_keys=\[\.\.\.\]\)"):
+        with pytest.raises(mcplite.errors.InternalError, match=r"Server\(fleet=True, state_keys=\[\.\.\.\]\)"):
             client.call_tool("book", {"key": key})
     assert "paid" not in (folder / key).read_text()

@@ -27,7 +27,7 @@ ERAS = ["2025-11-25", "2026-07-28"]
 
 def refusal(call):
     """Return the text of the error with which a use is refused."""
-    with pytest.raises(mcplite.ConnectionClosed) as caught:
+    with pytest.raises(mcplite.errors.ConnectionClosed) as caught:
         call()
     return str(caught.value)
 
@@ -44,7 +44,7 @@ def test_a_client_in_forked_processes(host, client):
         for _ in range(4):
             try:
                 found.append(client.call_tool("echo", {"text": str(os.getpid())}).text == str(os.getpid()))
-            except mcplite.ConnectionClosed as error:
+            except mcplite.errors.ConnectionClosed as error:
                 found.append(str(error))
         state = client.state
         client.close()
@@ -188,7 +188,7 @@ def test_a_call_whose_callback_forks_is_answered_in_the_first_process(url_client
 
     try:
         said = url_client.call_tool("progress", on_progress=fork_here).text
-    except mcplite.ConnectionClosed as error:
+    except mcplite.errors.ConnectionClosed as error:
         said = str(error)
     if pids == [0]:
         os.write(write, said.encode())
@@ -281,7 +281,7 @@ def test_streams_of_the_callers(capfd):
     ours, theirs = socket.socketpair()
     mcp = make_server()
     with ours, theirs:
-        mcp.serve_channel(mcplite.StreamChannel(theirs, theirs))
+        mcp.serve_channel(mcplite.extend.StreamChannel(theirs, theirs))
         with mcplite.connect((ours, ours), timeout=LIMIT) as client:
             def forked():
                 said = refusal(lambda: client.call_tool("greet", {"name": "x"}))
@@ -297,7 +297,7 @@ def test_streams_of_the_callers(capfd):
 
 
 def test_tokens_and_stores():
-    token, store = mcplite.CancelToken(), mcplite.MemoryStore()
+    token, store = mcplite.CancelToken(), mcplite.auth.MemoryStore()
     store.save("key", {"a": 1})
 
     def forked():

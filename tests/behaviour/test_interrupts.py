@@ -91,9 +91,9 @@ def connected(way, release, entered):
             target, options = server.url, {"era": way.split()[1]}
         elif way == "socket":
             here, there = socket.socketpair()
-            conversation = mcp.serve_channel(mcplite.StreamChannel(there, there))
+            conversation = mcp.serve_channel(mcplite.extend.StreamChannel(there, there))
             stack.callback(conversation.wait_closed, LIMIT)
-            target = mcplite.StreamChannel(here, here)
+            target = mcplite.extend.StreamChannel(here, here)
         elif way == "child":
             target = [sys.executable, "-c", CHILD]
         else:
@@ -156,7 +156,7 @@ def test_a_token():
 
 def test_the_opening_by_another_thread():
     here, there = socket.socketpair()
-    client = mcplite.connect(mcplite.StreamChannel(here, here), era="legacy", open_timeout=4 * LIMIT)
+    client = mcplite.connect(mcplite.extend.StreamChannel(here, here), era="legacy", open_timeout=4 * LIMIT)
 
     def open_client():
         with contextlib.suppress(mcplite.MCPError):
@@ -174,7 +174,7 @@ def test_the_opening_by_another_thread():
 
 def test_the_end_of_a_conversation(release):
     here, there = socket.socketpair()
-    conversation = hanging(release, threading.Event()).serve_channel(mcplite.StreamChannel(there, there))
+    conversation = hanging(release, threading.Event()).serve_channel(mcplite.extend.StreamChannel(there, there))
     with struck(here.close):
         conversation.wait_closed()
     here.close()

@@ -90,7 +90,7 @@ def test_a_stdio_server_with_few_descriptors_serves_or_says_why_not(tmp_path, de
         with mcplite.connect(limited(descriptors, [*SERVER, str(tmp_path), "stdio"]), timeout=LIMIT) as client:
             result = client.call_tool("act", {"key": "one"})
             assert result.text == "eno" or result.is_error and "Too many open files" in result.text
-    except mcplite.ConnectionClosed as error:
+    except mcplite.errors.ConnectionClosed as error:
         assert descriptors < 12 and "Too many open files" in str(error) + (error.stderr_tail or ""), error
 
 
@@ -104,7 +104,7 @@ def test_a_server_whose_log_is_on_a_full_disk(tmp_path):
     command = ["sh", "-c", 'exec "$@" 2> /dev/full', "sh", *SERVER, str(tmp_path), "stdio"]
     with mcplite.connect(command, env={"MCPLITE_DEBUG": "1"}) as client:
         assert client.call_tool("act", {"key": "one"}).text == "eno"
-        with pytest.raises(mcplite.InvalidParams):
+        with pytest.raises(mcplite.errors.InvalidParams):
             client.call_tool("nothing")
         assert client.call_tool("act", {"key": "two"}).text == "owt"
 
@@ -122,7 +122,7 @@ import os, sys
 sys.path.insert(0, sys.argv[2])
 import mcplite
 
-store = mcplite.FileStore(os.path.join(sys.argv[1], "credentials.json"))
+store = mcplite.auth.FileStore(os.path.join(sys.argv[1], "credentials.json"))
 old, new = {"token": "o" * 2000}, {"token": "n" * 20000}
 store.save("a", old)
 filler = os.path.join(sys.argv[1], "filler")

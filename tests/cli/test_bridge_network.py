@@ -162,7 +162,7 @@ def test_a_call_that_asks_at_one_bridge_goes_on_at_another(two_bridges):
     one, two = two_bridges
     params = {"name": "ask", "arguments": {}}
     with mcplite.connect(one, era="modern", elicitation_handler=lambda request: None, timeout=LIMIT) as client:
-        with pytest.raises(mcplite.InputNeeded) as needed:
+        with pytest.raises(mcplite.errors.InputNeeded) as needed:
             client.request("tools/call", params, rounds=False)
     (key, question), = needed.value.requests.items()
     assert question["params"]["message"] == "Sure?"

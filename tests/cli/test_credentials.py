@@ -64,7 +64,7 @@ def test_a_grant_stays_with_the_server_and_the_client(ways, scopes):
 def test_credentials_stored_by_a_program_are_used(cli):
     with AuthServer() as auth, Protected(auth) as protected:
         user = User()
-        grant = mcplite.OAuth(store=mcplite.FileStore(cli.path), ask=user, redirect_uri=REDIRECT)
+        grant = mcplite.OAuth(store=mcplite.auth.FileStore(cli.path), ask=user, redirect_uri=REDIRECT)
         grant.login(protected.url)
         auth.end()
         assert cli("ping", protected.url) == (0, "script 1 answers (protocol 2025-11-25)\n", "")

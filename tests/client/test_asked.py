@@ -11,7 +11,7 @@ ROOT = Path(mcplite.__file__).resolve().parent.parent
 
 
 def test_an_argument_is_the_servers_question():
-    assert issubclass(asked.AskedElicitation, mcplite.ElicitRequest)
+    assert issubclass(asked.AskedElicitation, mcplite.types.ElicitRequest)
     assert issubclass(asked.AskedSampling, mcplite.types.CreateMessageRequest)
 
 

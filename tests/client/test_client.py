@@ -109,7 +109,7 @@ def test_calls_that_wait_for_a_handshake_that_fails_fail_too():
         caller, result = start(client.ping)
         gate.set()
         opener.join(LIMIT), caller.join(LIMIT)
-        assert isinstance(opened[0], mcplite.InternalError) and isinstance(result[0], ConnectionClosed)
+        assert isinstance(opened[0], mcplite.errors.InternalError) and isinstance(result[0], ConnectionClosed)
 
 
 def test_close_ends_an_opening():

@@ -71,7 +71,7 @@ def test_options_for_a_child_are_for_children_only():
 def test_nothing_starts_before_open(tmp_path):
     client = connect([sys.executable, "-c", f"open({str(tmp_path / 'started')!r}, 'w')"])
     assert client.state == "new"
-    with pytest.raises(mcplite.ConnectionClosed):
+    with pytest.raises(mcplite.errors.ConnectionClosed):
         client.open()
     assert (tmp_path / "started").exists()
 
@@ -86,7 +86,7 @@ def test_the_extension_of_a_grant_is_added_to_those_of_the_caller(given, declare
     mcp.add_tool(lambda: None, name="one")
     with AuthServer() as auth, Protected(auth, mcp.wsgi()) as real:
         auth.know("me", "s3cret")
-        grant = mcplite.ClientCredentials("me", "s3cret", issuer=auth.issuer)
+        grant = mcplite.auth.ClientCredentials("me", "s3cret", issuer=auth.issuer)
         before = None if given is None else dict(given)
         with connect(real.url, auth=grant, extensions=given, timeout=LIMIT, era="modern") as client:
             client.list_tools()

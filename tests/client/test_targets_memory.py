@@ -55,7 +55,7 @@ def test_any_object_that_serves_a_channel_is_a_server():
     ours.write(b"hello")
     assert wall.channel.read(LIMIT) == b"hello" and "'wall'" in ours.name and wall.channel.name == "the client"
     ours.close()
-    with pytest.raises(mcplite.ConnectionClosed):
+    with pytest.raises(mcplite.errors.ConnectionClosed):
         wall.channel.read(LIMIT)
 
 

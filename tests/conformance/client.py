@@ -63,7 +63,7 @@ def schema_preservation(url: str) -> None:
         client.call_tool("json_schema_echo", {"schema": schemas["json_schema_2020_12_tool"]}).raise_for_error()
 
 
-def ask(request: mcplite.ElicitRequest) -> object:
+def ask(request: mcplite.types.ElicitRequest) -> object:
     return {"confirmed": True}
 
 
@@ -156,7 +156,7 @@ def log_in_and_use(url: str) -> None:
 def be_refused(url: str) -> None:
     try:
         use(url, login())
-    except mcplite.AuthError as error:
+    except mcplite.errors.AuthError as error:
         print(f"as it must be: {error}")
     else:
         raise AssertionError("the login should have been refused")
@@ -184,26 +184,26 @@ def migration(url: str) -> None:
 
 def trusted(url: str) -> str:
     """Be the administrator, who looks up which authorization server is meant; the suite does not say."""
-    return mcplite.find_authorization(url).issuers[0]
+    return mcplite.auth.find_authorization(url).issuers[0]
 
 
 @scenario("auth/client-credentials-basic")
 def client_credentials(url: str) -> None:
     given = context()
-    use(url, mcplite.ClientCredentials(given["client_id"], given["client_secret"], issuer=trusted(url)))
+    use(url, mcplite.auth.ClientCredentials(given["client_id"], given["client_secret"], issuer=trusted(url)))
 
 
 @scenario("auth/client-credentials-jwt")
 def client_credentials_by_key(url: str) -> None:
     given = context()
-    use(url, mcplite.ClientCredentials(given["client_id"], private_key=given["private_key_pem"],
+    use(url, mcplite.auth.ClientCredentials(given["client_id"], private_key=given["private_key_pem"],
                                        algorithm=given["signing_algorithm"], issuer=trusted(url)))
 
 
 @scenario("auth/enterprise-managed-authorization")
 def enterprise_managed(url: str) -> None:
     given = context()
-    use(url, mcplite.EnterpriseManaged(
+    use(url, mcplite.auth.EnterpriseManaged(
         given["idp_id_token"], idp_token_endpoint=given["idp_token_endpoint"], idp_client_id=given["idp_client_id"],
         client_id=given["client_id"], client_secret=given["client_secret"], issuer=trusted(url)))
 
@@ -211,7 +211,7 @@ def enterprise_managed(url: str) -> None:
 @scenario("auth/wif-jwt-bearer")
 def workload_identity(url: str) -> None:
     given = context()
-    use(url, mcplite.WorkloadIdentity(given["valid_jwt"], given["client_id"], issuer=trusted(url)))
+    use(url, mcplite.auth.WorkloadIdentity(given["valid_jwt"], given["client_id"], issuer=trusted(url)))
 
 
 @scenario("auth/dpop")

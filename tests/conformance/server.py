@@ -199,7 +199,7 @@ NAME = mcplite.Elicit("What is your name?", Named)
 
 
 @mcp.tool()
-def test_x_mcp_header(region: Annotated[str, "Where", mcplite.header("Region")] = "") -> str:
+def test_x_mcp_header(region: Annotated[str, "Where", mcplite.Header("Region")] = "") -> str:
     """Take a parameter that travels in a header as well."""
     return f"region: {region}"
 
@@ -208,7 +208,7 @@ def test_x_mcp_header(region: Annotated[str, "Where", mcplite.header("Region")] 
 def test_missing_capability(ctx: mcplite.Context) -> str:
     """Need a language model."""
     if not ctx.can_sample:
-        raise mcplite.MissingCapability("sampling is needed", data={"requiredCapabilities": {"sampling": {}}})
+        raise mcplite.errors.MissingCapability("sampling is needed", data={"requiredCapabilities": {"sampling": {}}})
     return "The client can sample"
 
 
@@ -338,7 +338,7 @@ def failing_job(ctx: mcplite.Context) -> str:
 @mcp.tool(task="required")
 def protocol_error_job() -> str:
     """End with an error of the protocol."""
-    raise mcplite.InternalError("This job ends with an error of the protocol")
+    raise mcplite.errors.InternalError("This job ends with an error of the protocol")
 
 
 @dataclasses.dataclass

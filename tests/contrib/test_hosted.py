@@ -38,7 +38,7 @@ class Proxy:
     ("ada", "ada"), (FlaskUser(), "7"), (DjangoUser(), "8"), (Proxy(FlaskUser()), "7"), (Proxy("eve"), "eve")])
 def test_users_become_principals(user, subject):
     found = principal_of(user)
-    assert found == mcplite.Principal(subject, audience=mcplite.ISSUED_HERE)
+    assert found == mcplite.Principal(subject, audience=mcplite.auth.ISSUED_HERE)
 
 
 @pytest.mark.parametrize("user", [None, Anonymous(), Proxy(None), Proxy(Anonymous())])

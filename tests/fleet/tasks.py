@@ -45,7 +45,7 @@ def tasks(fleet, clients, number):
                      for text in [client.task(id).result(LIMIT).text] if text != f"principal {principal}: {principal}-{count}"]
             others = [id for other, listed in enumerate(ids) if other != principal for id in listed]
             for id in random.Random(principal).sample(others, min(each, len(others))):
-                with contextlib.suppress(mcplite.InvalidParams):
+                with contextlib.suppress(mcplite.errors.InvalidParams):
                     wrong.append((id, f"seen as {client.task(id).state}"))
             return wrong
 

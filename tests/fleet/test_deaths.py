@@ -61,7 +61,7 @@ def test_a_question_whose_worker_was_killed_fails_with_a_reason_and_the_session_
     with mcplite.connect(mortal.url, revision=LEGACY, timeout=LIMIT, elicitation_handler=killing(mortal, key)) as client:
         with pytest.raises(mcplite.MCPError) as caught:
             client.call_tool("book", {"key": key})
-        assert REASON.search(str(caught.value)) and not isinstance(caught.value, mcplite.SessionLost)
+        assert REASON.search(str(caught.value)) and not isinstance(caught.value, mcplite.errors.SessionLost)
         assert client.call_tool("reverse", {"text": "abc"}).text == "cba"
     assert SharedMarks(mortal.folder).count(f"{key} act") == 0
 

@@ -30,4 +30,4 @@ def index(request):
 
 
 urlpatterns = [path("", index)]
-application = mcplite.mount(get_wsgi_application(), {"/mcp": mcp.wsgi()})
+application = mcplite.mount_wsgi(get_wsgi_application(), {"/mcp": mcp.wsgi()})

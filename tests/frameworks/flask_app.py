@@ -27,5 +27,5 @@ def index() -> str:
     return f"tea costs {price('tea')}"
 
 
-app.wsgi_app = mcplite.mount(app.wsgi_app, {"/mcp": mcp.wsgi()})
+app.wsgi_app = mcplite.mount_wsgi(app.wsgi_app, {"/mcp": mcp.wsgi()})
 application = app

@@ -24,4 +24,4 @@ def page(environ, start_response):
     return [f"{'right' if text == said else 'wrong'} {os.getpid()}".encode()]
 
 
-application = mcplite.mount(page, {"/mcp": mcp.wsgi()})
+application = mcplite.mount_wsgi(page, {"/mcp": mcp.wsgi()})

@@ -31,5 +31,5 @@ def use(number):
 def use_command():
     try:
         near.call_tool("echo", {"text": "x"})
-    except mcplite.ConnectionClosed as error:
+    except mcplite.errors.ConnectionClosed as error:
         return str(error)

@@ -104,7 +104,7 @@ def test_many_threads_use_the_database(connect):
 def test_middleware_runs_and_can_refuse(site, connect):
     with connect(Early="yes") as client:
         client.call_tool("orders").raise_for_error()
-    with pytest.raises(mcplite.HTTPStatusError) as caught, connect(Tenant="refused"):
+    with pytest.raises(mcplite.errors.HTTPStatusError) as caught, connect(Tenant="refused"):
         pass
     assert caught.value.status == 403
     assert requests.get(site).text == "the shop"

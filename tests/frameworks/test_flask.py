@@ -97,7 +97,7 @@ def test_hooks_run_and_can_refuse(site, connect):
     with connect() as client:
         client.call_tool("plain")
     assert counts(site)["before"] >= before + 2
-    with pytest.raises(mcplite.HTTPStatusError) as caught, connect(User="mallory"):
+    with pytest.raises(mcplite.errors.HTTPStatusError) as caught, connect(User="mallory"):
         pass
     assert caught.value.status == 403
 

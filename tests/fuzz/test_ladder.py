@@ -35,8 +35,8 @@ def make(**options):
         return a + b
 
     @mcp.tool()
-    def route(region: Annotated[str, mcplite.header("Region")], count: Annotated[int, mcplite.header("Count")] = 1,
-              dry: Annotated[bool, mcplite.header("Dry")] = False) -> str:
+    def route(region: Annotated[str, mcplite.Header("Region")], count: Annotated[int, mcplite.Header("Count")] = 1,
+              dry: Annotated[bool, mcplite.Header("Dry")] = False) -> str:
         return f"{region} {count} {dry}"
 
     @mcp.tool()

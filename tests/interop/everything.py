@@ -155,8 +155,8 @@ headers: List[Dict[str, str]] = []
 
 
 @mcp.tool()
-def locate(region: Annotated[str, mcplite.header("Region")], floor: Annotated[int, mcplite.header("Floor")],
-           open: Annotated[bool, mcplite.header("Open")] = True, note: str = "") -> Dict[str, Any]:
+def locate(region: Annotated[str, mcplite.Header("Region")], floor: Annotated[int, mcplite.Header("Floor")],
+           open: Annotated[bool, mcplite.Header("Open")] = True, note: str = "") -> Dict[str, Any]:
     """Take parameters that travel in headers as well; return them, those headers, and how many requests there were."""
     return {"arguments": [region, floor, open, note], "headers": headers[-1] if headers else None,
             "requests": len(headers)}
@@ -340,7 +340,7 @@ def must_visit(ctx: mcplite.Context) -> str:
     """Refuse until the user has visited a page."""
     if ctx.round:
         return "visited"
-    raise mcplite.UrlElicitationRequired("Sign in first", data={"elicitations": [
+    raise mcplite.errors.UrlElicitationRequired("Sign in first", data={"elicitations": [
         {"mode": "url", "elicitationId": "sign-in-2", "url": "https://example.com/sign-in", "message": "Sign in"}]})
 
 
@@ -418,7 +418,7 @@ def bundle() -> list:
 def note(title: str) -> str:
     """A note."""
     if title not in notes:
-        raise mcplite.ResourceNotFound(f"no note {title!r}", data={"uri": f"notes://{title}"})
+        raise mcplite.errors.ResourceNotFound(f"no note {title!r}", data={"uri": f"notes://{title}"})
     return notes[title]
 
 

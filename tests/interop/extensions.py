@@ -62,7 +62,7 @@ def list_skills(params, ctx):
 @mcp.method("skills/get")
 def get_skill(params, ctx):
     if params.get("uri") != entry()["uri"]:
-        raise mcplite.InvalidParams(f"there is no skill at {params.get('uri')!r}")
+        raise mcplite.errors.InvalidParams(f"there is no skill at {params.get('uri')!r}")
     return {"skill": entry(), "ttlMs": 60_000, "cacheScope": "public"}
 
 

@@ -38,7 +38,7 @@ def test_a_bridge_in_front_of_an_old_server(installed, serving, tmp_path, option
         ada = {"name": "Ada", "entityType": "person", "observations": ["counts"]}
         client.call_tool("create_entities", {"entities": [ada]}).raise_for_error()
         assert client.call_tool("read_graph").structured_content["entities"] == [ada]
-        with pytest.raises(mcplite.NotSupported):
+        with pytest.raises(mcplite.errors.NotSupported):
             client.list_prompts()
         client.ping()
 

@@ -393,7 +393,7 @@ def test_answers_by_the_caller_and_later(modern):
     params = {"name": "interview", "arguments": {}}
     answer = {}
     for number in (1, 2):
-        with pytest.raises(mcplite.InputNeeded) as caught:
+        with pytest.raises(mcplite.errors.InputNeeded) as caught:
             modern.request("tools/call", params, rounds=False, **answer)
         (key, question), = caught.value.requests.items()
         assert question["params"]["message"] == f"Name {number}?"
@@ -404,7 +404,7 @@ def test_answers_by_the_caller_and_later(modern):
 
 
 def test_a_client_without_handlers_for_questions(modern_target):
-    with connected(modern_target, **quiet(modern_target)) as client, pytest.raises(mcplite.MissingCapability) as caught:
+    with connected(modern_target, **quiet(modern_target)) as client, pytest.raises(mcplite.errors.MissingCapability) as caught:
         client.call_tool("reserve")
     assert "elicitation" in caught.value.data["requiredCapabilities"]
 
@@ -470,7 +470,7 @@ def test_a_server_that_knows_no_handshake(installed, serving, transport):
         with connected(target) as client:
             assert (client.era, client.protocol_version) == ("modern", NEWEST.name)
             assert client.call_tool("add", {"a": 1, "b": 1}).text == "2"
-        with pytest.raises(mcplite.UnsupportedVersion) as caught:
+        with pytest.raises(mcplite.errors.UnsupportedVersion) as caught:
             mcplite.connect(target, era="legacy", open_timeout=LIMIT).open()
         assert caught.value.data["supported"] == [NEWEST.name]
 
@@ -485,7 +485,7 @@ def test_a_server_that_knows_the_oldest_revision_only(installed, serving, transp
             assert client.call_tool("add", {"a": 41}).text == "42"
             assert client.read_resource("notes://one").text == "the note one"
         # Over HTTP+SSE a request without a handshake gets no answer.
-        with pytest.raises(mcplite.UnsupportedVersion if transport == "stdio" else mcplite.HTTPStatusError):
+        with pytest.raises(mcplite.errors.UnsupportedVersion if transport == "stdio" else mcplite.errors.HTTPStatusError):
             mcplite.connect(target, revision=NEWEST, open_timeout=LIMIT, **quiet(target)).open()
 
 
@@ -587,7 +587,7 @@ def test_questions_of_everything(everything, listener):
     arguments = {"url": "https://example.com/page", "elicitationId": "id-7"}
     assert "completed" in everything.call_tool("trigger-url-elicitation", arguments).text
     assert [(page.url, page.elicitation_id) for page in listener.pages] == [("https://example.com/page", "id-7")]
-    with pytest.raises(mcplite.UrlElicitationRequired) as caught:
+    with pytest.raises(mcplite.errors.UrlElicitationRequired) as caught:
         everything.call_tool("trigger-url-elicitation", {"url": "https://example.com/other", "errorPath": True})
     assert caught.value.urls[0]["url"] == "https://modelcontextprotocol.io"
 
@@ -687,7 +687,7 @@ def test_the_time_server(installed):
         assert result.structured_content["time_difference"] == "+5.75h"
         assert "T17:45:00+05:45" in result.structured_content["target"]["datetime"]
         assert client.call_tool("get_current_time", {"timezone": "Nowhere/Land"}).is_error
-        with pytest.raises(mcplite.InvalidParams):
+        with pytest.raises(mcplite.errors.InvalidParams):
             client.call_tool("no_such_tool")
 
 
@@ -815,5 +815,5 @@ def test_fastmcp_without_a_handshake(modern_fast, listener):
     assert modern_fast.read_resource("counted://reads").text == modern_fast.read_resource("counted://reads").text == "1"
     if BRIDGED:
         return  # a bridge tells of changes, whatever its server does
-    with pytest.raises(mcplite.MethodNotFound):
+    with pytest.raises(mcplite.errors.MethodNotFound):
         modern_fast.listen(tools=True)

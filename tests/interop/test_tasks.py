@@ -65,7 +65,7 @@ def test_a_started_task_is_listed_and_taken_up_and_cancelled(everything):
         assert again.status == "cancelled"
         with pytest.raises(mcplite.Cancelled):
             started.result(LIMIT)
-        with pytest.raises(mcplite.InvalidParams):
+        with pytest.raises(mcplite.errors.InvalidParams):
             client.task("no-such-task")
 
 
@@ -120,7 +120,7 @@ def test_a_task_is_taken_up_by_its_id(fast):
     assert started.id and not started.finished
     assert [state.status for state in fast.task(started.id)][-1] == "completed"
     assert started.result(LIMIT).data == 6
-    with pytest.raises(mcplite.NotSupported, match="keep the ids"):
+    with pytest.raises(mcplite.errors.NotSupported, match="keep the ids"):
         fast.list_tasks()
 
 

@@ -141,7 +141,7 @@ def used(client, name, heard):
             try:
                 result = client.call_tool(tool, arguments, on_progress=lambda step: heard.progress.append(
                     (step.progress, step.total, step.message)))
-            except mcplite.InvalidParams:
+            except mcplite.errors.InvalidParams:
                 seen["results"].append("refused")
             else:
                 seen["results"].append(seen_of(result))

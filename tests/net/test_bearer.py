@@ -103,7 +103,7 @@ def test_a_refused_token_is_an_error_that_does_not_show_it():
     def refuse(request, answer):
         answer.status(401, WWW_Authenticate='Bearer error="invalid_token"')
 
-    with WebScript(refuse) as script, pytest.raises(mcplite.AuthError) as caught:
+    with WebScript(refuse) as script, pytest.raises(mcplite.errors.AuthError) as caught:
         mcplite.connect(script.url, auth=Bearer("s3cret"), timeout=LIMIT).open()
     assert caught.value.challenge == 'Bearer error="invalid_token"'
     assert "s3cret" not in f"{caught.value!r} {caught.value}"

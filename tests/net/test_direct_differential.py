@@ -211,4 +211,4 @@ def test_both_ways_see_the_same(seed):
             assert sent[0] == sent[1], number
         for client in clients:
             client.close()
-    assert {200, 204, 404, mcplite.TransportError, mcplite.ProtocolError} & kinds
+    assert {200, 204, 404, mcplite.TransportError, mcplite.errors.ProtocolError} & kinds

@@ -142,7 +142,7 @@ def test_a_url_is_shown_without_secrets():
 def test_secrets_are_in_no_error():
     with WebScript(lambda request, answer: answer.status(500, "oops")) as script:
         url = script.url.replace("//", "//me:secret@") + "?key=secret"
-        with pytest.raises(mcplite.HTTPStatusError) as caught:
+        with pytest.raises(mcplite.errors.HTTPStatusError) as caught:
             mcplite.connect(url, headers={"X-Key": "secret"}).open()
         assert "secret" not in str(caught.value) and script.url in str(caught.value)
     with pytest.raises(mcplite.TransportError) as caught:

@@ -170,7 +170,7 @@ def test_hooks(script, session):
 def test_a_hook_that_raises_for_the_status(script, session):
     session.hooks["response"].append(lambda response, **options: response.raise_for_status())
     script.on_ping = lambda request, answer: answer.status(500, "oops")
-    with pytest.raises(mcplite.HTTPStatusError, match="with 500: oops") as caught:
+    with pytest.raises(mcplite.errors.HTTPStatusError, match="with 500: oops") as caught:
         call(script, session)
     assert caught.value.status == 500
 
@@ -410,7 +410,7 @@ def test_a_retry_that_ends(script, session, raises):
     retry = Retry(total=1, status_forcelist=[503], allowed_methods=None, backoff_factor=0, raise_on_status=raises)
     session.mount("http://", HTTPAdapter(max_retries=retry))
     script.on_ping = busy(9)
-    expected = (mcplite.TransportError, "gave up on .*too many 503") if raises else (mcplite.HTTPStatusError, "with 503")
+    expected = (mcplite.TransportError, "gave up on .*too many 503") if raises else (mcplite.errors.HTTPStatusError, "with 503")
     with pytest.raises(expected[0], match=expected[1]):
         call(script, session)
     assert len(script.wait_for("ping")) == 2

@@ -70,7 +70,7 @@ def test_a_mount_goes_down_and_comes_back(mounted, caplog):
         wait_for_tools(client, changes, ["own"])
         assert "the mounted server 'up' is down" in caplog.text
         assert client.call_tool("own").text == "own"
-        with pytest.raises(mcplite.InternalError, match=r"the mounted server 'up' \(upstream\) cannot be reached"):
+        with pytest.raises(mcplite.errors.InternalError, match=r"the mounted server 'up' \(upstream\) cannot be reached"):
             client.call_tool("up_greet")
         upstream.start()
         wait_for_tools(client, changes, ["own", "up_greet"])
@@ -85,7 +85,7 @@ def test_a_mount_that_is_down_from_the_start(mounted):
     with mcplite.connect(hub, on_tools_changed=lambda: changes.put(1)) as client:
         assert [tool.name for tool in client.list_tools()] == ["own"]
         assert client.list_resources() == client.list_prompts() == [], "what comes with the server is declared"
-        with pytest.raises(mcplite.InternalError, match="the mounted server 'up' cannot be reached"):
+        with pytest.raises(mcplite.errors.InternalError, match="the mounted server 'up' cannot be reached"):
             client.call_tool("up_greet")
         upstream.start()
         wait_for_tools(client, changes, ["own", "up_greet"])

@@ -52,7 +52,7 @@ def test_a_server_is_a_part_of_another(mountable):
         assert client.get_prompt("weather_brief", {"city": "Rome"}).messages[0].content.text == "A briefing for Rome"
         assert client.complete(prompt="weather_brief", argument="city", value="R").values == ["Rome"]
         assert client.read_resource("config://stations").text == "weather"
-        with pytest.raises(mcplite.InvalidParams, match="did you mean 'weather_forecast'"):
+        with pytest.raises(mcplite.errors.InvalidParams, match="did you mean 'weather_forecast'"):
             client.call_tool("weather_forecasts", {})
 
 
@@ -76,7 +76,7 @@ def test_tools_are_renamed_and_hidden(mountable):
     with mcplite.connect(hub) as client:
         assert [tool.name for tool in client.list_tools()] == ["outlook"]
         assert client.call_tool("outlook", {"city": "Rome"}).data == "weather: sunny in Rome"
-        with pytest.raises(mcplite.InvalidParams):
+        with pytest.raises(mcplite.errors.InvalidParams):
             client.call_tool("link")
 
 
@@ -91,12 +91,12 @@ def test_mounts_are_nested(mountable):
 
 def test_a_name_that_is_taken_is_refused():
     hub, server = weather("hub"), weather()
-    with pytest.raises(mcplite.RegistrationError, match="'forecast' of the server 'weather' would be 'forecast'"):
+    with pytest.raises(mcplite.errors.RegistrationError, match="'forecast' of the server 'weather' would be 'forecast'"):
         hub.mount(server)
     hub.mount(server, prefix="w")
-    with pytest.raises(mcplite.RegistrationError, match="is one of the server 'weather'"):
+    with pytest.raises(mcplite.errors.RegistrationError, match="is one of the server 'weather'"):
         hub.add_tool(lambda: 1, name="w_forecast")
-    with pytest.raises(mcplite.RegistrationError, match="prefix='w'"):
+    with pytest.raises(mcplite.errors.RegistrationError, match="prefix='w'"):
         hub.mount(weather("other"), prefix="w")
 
 
@@ -110,16 +110,16 @@ def test_a_name_of_a_client_that_is_taken_is_reported(caplog):
 
 def test_what_cannot_be_mounted():
     hub = mcplite.Server("hub")
-    with pytest.raises(mcplite.RegistrationError, match="not str"):
+    with pytest.raises(mcplite.errors.RegistrationError, match="not str"):
         hub.mount("https://example.com/mcp")
-    with pytest.raises(mcplite.RegistrationError, match="on itself"):
+    with pytest.raises(mcplite.errors.RegistrationError, match="on itself"):
         hub.mount(hub)
     other = mcplite.Server("other")
     other.mount(hub, prefix="hub")
-    with pytest.raises(mcplite.RegistrationError, match="on itself"):
+    with pytest.raises(mcplite.errors.RegistrationError, match="on itself"):
         hub.mount(other)
     with mcplite.connect(other) as client:
-        with pytest.raises(mcplite.RegistrationError, match="the client to mount is open"):
+        with pytest.raises(mcplite.errors.RegistrationError, match="the client to mount is open"):
             hub.mount(client)
 
 

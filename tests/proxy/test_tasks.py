@@ -161,7 +161,7 @@ def test_a_client_without_tasks_gets_the_result(works, kind):
 @kinds
 def test_a_client_that_did_not_declare_tasks_is_refused_as_by_the_server(works, kind):
     with mcplite.connect(hub_of(works, kind), revision=JULY_2026.name, timeout=LIMIT) as client:
-        with pytest.raises(mcplite.MissingCapability, match=TASKS_EXTENSION):
+        with pytest.raises(mcplite.errors.MissingCapability, match=TASKS_EXTENSION):
             client.send(Call("tools/call", {"name": "far_must"}, timeout=LIMIT, sender={CAPABILITIES: {}}))
 
 

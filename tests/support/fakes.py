@@ -139,7 +139,7 @@ class Fake:
         while True:
             try:
                 data = self._end.read(None)
-            except mcplite.ConnectionClosed:
+            except mcplite.errors.ConnectionClosed:
                 return
             if data is None:
                 continue
@@ -159,7 +159,7 @@ class Fake:
             self._respond(message, lambda params: answer)
 
     def _respond(self, message, answer):
-        with contextlib.suppress(mcplite.ConnectionClosed):  # the client has left meanwhile
+        with contextlib.suppress(mcplite.errors.ConnectionClosed):  # the client has left meanwhile
             try:
                 result = answer(message.get("params"))
             except Refusal as refusal:

@@ -171,7 +171,8 @@ class OAuth(Grant):
                  application_type: Optional[str] = None, prompt: Optional[str] = None) -> None:
         super().__init__(issuer=issuer, scopes=scopes, store=store, dpop=dpop)
         if client_id is not None and issuer is None:
-            raise ValueError("client_id= needs issuer=: the authorization server that knows it (mcplite.find_authorization(url)"
+            raise ValueError("client_id= needs issuer=: the authorization server that knows it"
+                             " (mcplite.auth.find_authorization(url)"
                              " shows which one a server names)")
         if client_secret is not None and client_id is None:
             raise ValueError("client_secret= needs client_id=")

@@ -5,7 +5,7 @@ from typing import Any, Dict
 from ...errors import RegistrationError
 from ...types.lazy_dataclass import Record, record
 
-__all__ = ["CacheHint", "header"]
+__all__ = ["CacheHint", "Header"]
 
 
 @record(frozen=True)
@@ -46,17 +46,20 @@ class CacheHint(Record):
         return {"ttlMs": self.milliseconds, "cacheScope": self.scope}
 
 
-def header(name: str) -> Dict[str, str]:
-    """Mark a tool's parameter as one that also travels in a header: ``Annotated[str, mcplite.header("Region")]``.
+class Header(Dict[str, str]):
+    """Marks a tool's parameter as one that also travels in a header: ``Annotated[str, mcplite.Header("Region")]``.
 
-    Gateways can route by the header (MHDR-11). Clients of July 2026 and later send it over HTTP; older clients send only
-    the body. Do not use it for secrets (MHDR-30), and do not rely on it for authorization (MHDR-31).
+    Gateways can route by the header ``Mcp-Param-Region`` (MHDR-11). Clients of July 2026 and later send it over HTTP; older
+    clients send only the body. Do not use it for secrets (MHDR-30), and do not rely on it for authorization (MHDR-31).
+    It is the keyword of JSON Schema that marks the parameter.
 
     :param name: of the header, after ``Mcp-Param-``; for a string, integer or boolean parameter.
     :raises ValueError: it is not the name of a header field.
     """
-    from ...protocol.http.routing_headers import MARK, is_field_name  # for servers that have marked parameters
 
-    if not is_field_name(name):
-        raise ValueError(f"{name!r} is not the name of a header field: letters, digits and '-'")
-    return {MARK: name}
+    def __init__(self, name: str) -> None:
+        from ...protocol.http.routing_headers import MARK, is_field_name  # for servers that have marked parameters
+
+        if not is_field_name(name):
+            raise ValueError(f"{name!r} is not the name of a header field: letters, digits and '-'")
+        super().__init__({MARK: name})

@@ -25,7 +25,7 @@ from ..limits import Limits
 from ..runtime.runtime import Runtime
 from .client_socket import TrustedProxies, at_end
 
-__all__ = ["WSGIApp", "mount"]
+__all__ = ["WSGIApp", "mount_wsgi"]
 
 Environ = Dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -269,7 +269,7 @@ def _closed(sock: Any) -> bool:
         return True
 
 
-def mount(outer: Application, apps: Mapping[str, Application]) -> Application:
+def mount_wsgi(outer: Application, apps: Mapping[str, Application]) -> Application:
     """Return a WSGI application that passes requests below certain paths to other applications.
 
     :param outer: gets all other requests: a Flask application's ``wsgi_app``, ``get_wsgi_application()`` of Django.
@@ -284,7 +284,7 @@ def mount(outer: Application, apps: Mapping[str, Application]) -> Application:
                     key=lambda item: -len(item[0]))
     for at, _ in mounts:
         if not at.startswith("/"):
-            raise ValueError(f"the path {at!r} must begin with a slash; for the root, use the application without mount()")
+            raise ValueError(f"the path {at!r} must begin with a slash; for the root, use the application without mount_wsgi()")
 
     def application(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")

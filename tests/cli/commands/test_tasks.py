@@ -98,7 +98,7 @@ def test_tasks_are_listed(capsys):
 
 
 def test_a_server_without_a_list_is_named():
-    with TaskServer(MODERN) as server, server.connect(timeout=LIMIT) as client, pytest.raises(mcplite.NotSupported):
+    with TaskServer(MODERN) as server, server.connect(timeout=LIMIT) as client, pytest.raises(mcplite.errors.NotSupported):
         tasks.task(client, [], options("list"))
 
 

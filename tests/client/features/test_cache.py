@@ -379,7 +379,7 @@ def test_results_after_a_state_are_requested_again():
 def test_errors_are_not_cached():
     answers = [Refusal(-32603), result(10_000, tools=[])]
     with fake(tools_list=lambda params: answers.pop(0)) as script, script.connect(era="modern") as client:
-        with pytest.raises(mcplite.InternalError):
+        with pytest.raises(mcplite.errors.InternalError):
             client.list_tools()
         assert client.list_tools() == [] and answers == []
 

@@ -71,9 +71,9 @@ def test_the_number_of_cached_answers_is_bounded():
 
 
 def test_errors_of_the_connection_are_raised():
-    with Fake(capabilities={}) as fake, fake.connect() as client, pytest.raises(mcplite.NotSupported):
+    with Fake(capabilities={}) as fake, fake.connect() as client, pytest.raises(mcplite.errors.NotSupported):
         Completer(client, prompt="briefing", pause=0).values("city", "")
-    with pytest.raises(mcplite.ConnectionClosed):
+    with pytest.raises(mcplite.errors.ConnectionClosed):
         Completer(client, prompt="briefing", pause=0).values("city", "")
 
 

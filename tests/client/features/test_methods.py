@@ -49,7 +49,7 @@ def test_both_error_codes_mean_a_missing_resource(code, data, uri):
 
 def test_other_errors_of_reading_are_raised_unchanged():
     with Fake({"resources/read": Refusal(-32603, "broken")}) as fake, fake.connect() as client:
-        with pytest.raises(mcplite.InternalError):
+        with pytest.raises(mcplite.errors.InternalError):
             client.read_resource("a://b")
 
 
@@ -107,7 +107,7 @@ def test_completion_needs_one_reference():
 def test_revisions_without_the_capability_may_try_to_complete():
     with Fake(version=LEGACY[0], capabilities={}) as fake, fake.connect() as client:
         assert client.complete(prompt="p", argument="a", value="").values == []  # COMP-02
-    with Fake(version=LEGACY[1]) as fake, fake.connect() as client, pytest.raises(mcplite.MethodNotFound):
+    with Fake(version=LEGACY[1]) as fake, fake.connect() as client, pytest.raises(mcplite.errors.MethodNotFound):
         client.complete(prompt="p", argument="a", value="")
 
 

@@ -102,7 +102,7 @@ def test_a_client_that_loses_its_connection_has_ended_once_with_its_error(server
     seen = []
     with mcplite.connect(server, revision=NAMES[0]) as client:
         client.observe(Noting("one", seen))
-        client.fail(mcplite.ConnectionClosed("cut"))
+        client.fail(mcplite.errors.ConnectionClosed("cut"))
         client.close()
     assert seen == [("one", "opened", NAMES[0]), ("one", "closed", "cut")]
 

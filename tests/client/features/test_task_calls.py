@@ -58,11 +58,11 @@ def test_a_server_without_the_capability_is_not_asked_for_tasks():
     with Fake({"tools/call": RESULT}) as fake, fake.connect(revision=LEGACY) as client:
         assert client.call_tool("slow").text == "done"
         assert "task" not in fake.got("tools/call")["params"] and "tools/list" not in fake.methods()
-        with pytest.raises(mcplite.NotSupported, match="call_tool"):
+        with pytest.raises(mcplite.errors.NotSupported, match="call_tool"):
             client.start_tool("slow")
-        with pytest.raises(mcplite.NotSupported, match="'tasks'"):
+        with pytest.raises(mcplite.errors.NotSupported, match="'tasks'"):
             client.task("t1")
-        with pytest.raises(mcplite.NotSupported, match="'tasks.list'"):
+        with pytest.raises(mcplite.errors.NotSupported, match="'tasks.list'"):
             client.list_tasks()
 
 
@@ -129,7 +129,7 @@ def test_in_november_2025_questions_come_with_the_request_for_the_result():
 def test_questions_may_be_left_to_the_caller():
     with TaskServer(MODERN, {"status": "input_required", "inputRequests": {"a": QUESTION}}, {}, {}, DONE) as server:
         with server.connect() as client:
-            with pytest.raises(mcplite.InputNeeded, match="client.task") as caught:
+            with pytest.raises(mcplite.errors.InputNeeded, match="client.task") as caught:
                 client.call_tool("slow", rounds=False)
             assert caught.value.task_id == "t1" and caught.value.requests == {"a": QUESTION}
             assert "tasks/cancel" not in server.methods()
@@ -141,7 +141,7 @@ def test_questions_may_be_left_to_the_caller():
 def test_a_question_that_the_client_cannot_answer_ends_the_call_and_the_task():
     with TaskServer(MODERN, {"status": "input_required", "inputRequests": {"a": QUESTION}}) as server:
         with server.connect() as client:
-            with pytest.raises(mcplite.ProtocolError, match="did not declare") as caught:
+            with pytest.raises(mcplite.errors.ProtocolError, match="did not declare") as caught:
                 client.call_tool("slow")
             assert caught.value.task_id == "t1" and server.got("tasks/cancel")["params"]["taskId"] == "t1"
 
@@ -203,7 +203,7 @@ def test_a_task_that_failed_raises_the_error_of_its_request(revision):
     # TSK-21, TSK-38
     error = {"code": -32602, "message": "no such city", "data": {"a": 1}}
     with TaskServer(revision, {"status": "failed", "error": error}) as server, server.connect() as client:
-        with pytest.raises(mcplite.InvalidParams, match="no such city") as caught:
+        with pytest.raises(mcplite.errors.InvalidParams, match="no such city") as caught:
             client.call_tool("slow")
         assert caught.value.data == {"a": 1} and caught.value.task_id == "t1"
 
@@ -230,7 +230,7 @@ def test_the_end_of_the_connection_names_the_task(revision):
         server.got("tasks/get")
         server.leave()
         thread.join(LIMIT)
-        assert isinstance(outcome[0], mcplite.ConnectionClosed)
+        assert isinstance(outcome[0], mcplite.errors.ConnectionClosed)
         assert outcome[0].task_id == "t1" and "client.task('t1')" in str(outcome[0])
 
 
@@ -244,10 +244,10 @@ def test_a_status_that_cannot_be_read_now_is_asked_for_again(revision):
 
 def test_a_task_that_the_server_has_forgotten_is_an_error_that_names_it(revision):
     with TaskServer(revision, answers={"tasks/get": Refusal(-32602, "Task not found")}) as server, server.connect() as client:
-        with pytest.raises(mcplite.InvalidParams, match="'t1'") as caught:
+        with pytest.raises(mcplite.errors.InvalidParams, match="'t1'") as caught:
             client.call_tool("slow")
         assert caught.value.task_id == "t1"
-        with pytest.raises(mcplite.InvalidParams, match="not found"):
+        with pytest.raises(mcplite.errors.InvalidParams, match="not found"):
             client.task("other")
 
 
@@ -255,7 +255,7 @@ def test_a_task_that_the_server_has_forgotten_is_an_error_that_names_it(revision
 def test_an_invalid_state_is_an_error_of_the_server(revision, members):
     with TaskServer(revision, members) as server, server.connect() as client:
         server.answers["tasks/get"] = lambda params: server.complete({**server.task, **members})
-        with pytest.raises(mcplite.ProtocolError, match="task in an invalid way"):
+        with pytest.raises(mcplite.errors.ProtocolError, match="task in an invalid way"):
             client.call_tool("slow")
 
 
@@ -286,7 +286,7 @@ def test_the_list_of_tasks_has_all_pages():
 
 def test_from_july_2026_on_there_is_no_list():
     with TaskServer(MODERN) as server, server.connect() as client:
-        with pytest.raises(mcplite.NotSupported, match="keep the ids"):
+        with pytest.raises(mcplite.errors.NotSupported, match="keep the ids"):
             client.list_tasks()
 
 

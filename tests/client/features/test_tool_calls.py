@@ -84,7 +84,7 @@ def test_a_tool_error_is_a_result_and_a_refused_call_an_error():
         assert result.is_error  # TOOL-45
         with pytest.raises(mcplite.ToolError, match="no such city"):
             result.raise_for_error()
-        with pytest.raises(mcplite.InvalidParams, match="Unknown tool"):
+        with pytest.raises(mcplite.errors.InvalidParams, match="Unknown tool"):
             client.call_tool("nothing")
 
 
@@ -133,7 +133,7 @@ def test_url_elicitations_that_are_required_are_a_typed_error():
     notified, ids = threading.Event(), []
     with Fake({"tools/call": Refusal(-32042, "Sign in first", {"elicitations": wanted})}) as fake:
         with fake.connect(on_elicitation_complete=lambda id: (ids.append(id), notified.set())) as client:
-            with pytest.raises(mcplite.UrlElicitationRequired) as caught:
+            with pytest.raises(mcplite.errors.UrlElicitationRequired) as caught:
                 client.call_tool("x")
             assert caught.value.urls == wanted  # URLE-14
             fake.tell("notifications/elicitation/complete", {"elicitationId": "other"})  # URLE-08

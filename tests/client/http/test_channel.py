@@ -104,7 +104,7 @@ def test_headers_that_cannot_be_sent():
 @pytest.mark.parametrize("session", ["a b", "x" * 5000])
 def test_a_session_id_that_cannot_be_sent_back(script, session):
     script.session = session  # SESS-03
-    with pytest.raises(mcplite.ProtocolError, match="session id"):
+    with pytest.raises(mcplite.errors.ProtocolError, match="session id"):
         connect(script).open()
 
 
@@ -253,14 +253,14 @@ def test_a_stream_that_continues_after_the_answer_is_not_waited_for(script, way)
 def test_responses_that_are_not_answers(script, kind, body, expected):
     script.on_ping = lambda request, answer: answer.status(200, body, Content_Type=kind)
     with connect(script) as client:
-        with pytest.raises(mcplite.ProtocolError, match=expected):
+        with pytest.raises(mcplite.errors.ProtocolError, match=expected):
             client.ping()
         client.list_tools_page
 
 
 def test_an_accepted_request_without_an_answer(script):
     script.on_ping = lambda request, answer: answer.status(202)
-    with connect(script) as client, pytest.raises(mcplite.ProtocolError, match="202"):
+    with connect(script) as client, pytest.raises(mcplite.errors.ProtocolError, match="202"):
         client.ping()
 
 
@@ -275,15 +275,15 @@ def test_statuses(script, way):
     ])
     script.on_ping = lambda request, answer: next(answers)(request, answer)
     with connect(script, **way) as client:
-        with pytest.raises(mcplite.HTTPStatusError, match="500: <h1>Oops</h1> at length") as caught:
+        with pytest.raises(mcplite.errors.HTTPStatusError, match="500: <h1>Oops</h1> at length") as caught:
             client.ping()
         assert caught.value.status == 500 and caught.value.body.startswith("<h1>")
-        with pytest.raises(mcplite.AuthError) as refused:
+        with pytest.raises(mcplite.errors.AuthError) as refused:
             client.ping()
         assert refused.value.challenge == 'Bearer realm="x"'
-        with pytest.raises(mcplite.InvalidParams, match="no such thing"):
+        with pytest.raises(mcplite.errors.InvalidParams, match="no such thing"):
             client.ping()  # HTTP-42
-        with pytest.raises(mcplite.HTTPStatusError, match="403: not you") as caught:
+        with pytest.raises(mcplite.errors.HTTPStatusError, match="403: not you") as caught:
             client.ping()
         assert isinstance(caught.value.__cause__, mcplite.RemoteError)
         assert client.state == "open"
@@ -298,9 +298,9 @@ def test_answers_that_are_too_large(script, way):
 
     script.on_tools_call = stream
     with connect(script, **way, line_limit=20_000) as client:
-        with pytest.raises(mcplite.ProtocolError, match="more than 20000 bytes"):
+        with pytest.raises(mcplite.errors.ProtocolError, match="more than 20000 bytes"):
             client.ping()
-        with pytest.raises(mcplite.ProtocolError, match="more than 20000 bytes"):
+        with pytest.raises(mcplite.errors.ProtocolError, match="more than 20000 bytes"):
             client.call_tool("t")
 
 
@@ -323,7 +323,7 @@ def test_answers_with_a_byte_order_mark(script, way):
 def test_a_compressed_answer_is_refused(script, way):
     script.on_ping = lambda request, answer: answer.status(200, b"\x1f\x8b", Content_Type="application/json",
                                                            Content_Encoding="gzip")
-    with connect(script, **way) as client, pytest.raises(mcplite.ProtocolError, match="compressed"):
+    with connect(script, **way) as client, pytest.raises(mcplite.errors.ProtocolError, match="compressed"):
         client.ping()
 
 
@@ -389,7 +389,7 @@ def test_closing_from_another_thread_ends_a_read(script, play, way):
         waiting = pool.submit(client.ping)
         script.wait_for("ping")
         client.close()
-        with pytest.raises(mcplite.ConnectionClosed):
+        with pytest.raises(mcplite.errors.ConnectionClosed):
             waiting.result(LIMIT)
 
 
@@ -654,10 +654,10 @@ def test_400_means_a_lost_session_if_it_says_so(refuse, used):
 
 
 @pytest.mark.parametrize("refuse, kind, inits", [
-    (bad_request("arguments are too long", id=None), mcplite.HTTPStatusError, 1),
-    (lambda answer: answer.status(400), mcplite.HTTPStatusError, 1),
-    (lambda answer: answer.status(403, "no session"), mcplite.HTTPStatusError, 1),
-    (bad_request("No valid session ID provided", id=None), mcplite.HTTPStatusError, 2)])
+    (bad_request("arguments are too long", id=None), mcplite.errors.HTTPStatusError, 1),
+    (lambda answer: answer.status(400), mcplite.errors.HTTPStatusError, 1),
+    (lambda answer: answer.status(403, "no session"), mcplite.errors.HTTPStatusError, 1),
+    (bad_request("No valid session ID provided", id=None), mcplite.errors.HTTPStatusError, 2)])
 def test_another_400_is_an_error_and_so_is_one_in_the_new_session(refuse, kind, inits):
     with WebScript() as script:
         script.on_ping = lambda request, answer: refuse(answer)
@@ -701,7 +701,7 @@ def test_a_call_that_was_lost_while_it_was_served_is_not_sent_again():
 
         script.on_tools_call = play
         with connect(script) as client:
-            with pytest.raises(mcplite.SessionLost):
+            with pytest.raises(mcplite.errors.SessionLost):
                 client.call_tool("t")
             client.ping()  # in a new session
         assert len(script.wait_for("tools/call")) == 1
@@ -717,7 +717,7 @@ def test_a_notification_notices_a_lost_session():
 def test_a_server_that_forgets_at_once_is_not_asked_for_ever():
     with WebScript() as script:
         script.on_ping = lambda request, answer: answer.status(404)
-        with connect(script) as client, pytest.raises(mcplite.SessionLost):
+        with connect(script) as client, pytest.raises(mcplite.errors.SessionLost):
             client.ping()
         assert len(script.wait_for("initialize")) == 2
 
@@ -728,7 +728,7 @@ def test_a_server_that_forgets_every_session_is_given_up():
         script.on_ping = lambda request, answer: answer.status(404)
         with connect(script, listen=False) as client:
             for _ in range(5):
-                with pytest.raises(mcplite.SessionLost) as caught:
+                with pytest.raises(mcplite.errors.SessionLost) as caught:
                     client.ping()
             assert "3 times within a minute" in str(caught.value)
         assert len(script.wait_for("initialize")) == 4

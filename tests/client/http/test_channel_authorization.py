@@ -303,7 +303,7 @@ def test_a_client_is_closed_during_a_login(request, auth, user, grant, server, o
     work = Work(lambda: client.request("tools/list"))
     user.wait_for(2)
     client.close()
-    assert isinstance(work.end(), mcplite.ConnectionClosed)
+    assert isinstance(work.end(), mcplite.errors.ConnectionClosed)
 
 
 @pytest.mark.parametrize("server, options", ROADS)
@@ -320,7 +320,7 @@ def test_a_client_is_closed_during_its_first_login(request, user, grant, server,
 def test_a_user_who_never_comes_back(script, user):
     user.may.clear()
     grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, timeout=0.1)
-    with pytest.raises(mcplite.AuthError, match="the user did not log in at .* within 0.1 s"):
+    with pytest.raises(mcplite.errors.AuthError, match="the user did not log in at .* within 0.1 s"):
         legacy(script, grant).open()
 
 
@@ -343,7 +343,7 @@ def test_a_connection_that_ends_during_the_login_is_replaced(auth, script, user,
 def test_no_connection_is_left_open_by_a_login_that_fails(auth, script, user, grant):
     auth.denies = True
     client = legacy(script, grant)
-    with pytest.raises(mcplite.AuthError) as caught:
+    with pytest.raises(mcplite.errors.AuthError) as caught:
         client.open()
     # The error, which some keep, holds on to nothing: the server sees the end of each connection.
     ended = [Work(thread.join) for thread in script._threads]
@@ -479,7 +479,7 @@ def test_a_refused_resumption_costs_one_login(auth, script, user, grant):
 
     script.on_tools_call = begin
     script.on_request = lambda request, token: (401, script.challenge()) if request.method == "GET" else None
-    with legacy(script, grant) as client, pytest.raises(mcplite.AuthError, match="does not accept the token"):
+    with legacy(script, grant) as client, pytest.raises(mcplite.errors.AuthError, match="does not accept the token"):
         client.call_tool("t")
     assert len(user.visits) == 2  # the first one, and AUTH-48
 
@@ -519,7 +519,7 @@ def test_a_user_who_refuses_is_not_asked_again_by_a_subscription(auth, real, use
             auth.end()
             auth.refreshable.clear()
             cut(real)
-            with pytest.raises(mcplite.AuthError, match="access_denied"):
+            with pytest.raises(mcplite.errors.AuthError, match="access_denied"):
                 events.get(LIMIT)
     assert len(user.visits) == 2
 
@@ -574,7 +574,7 @@ def test_a_token_does_not_follow_an_endpoint_to_another_port(auth, grant):
             return answer.hold()
 
         old.play = old._play = lead_away
-        with pytest.raises(mcplite.ProtocolError, match="another origin"):
+        with pytest.raises(mcplite.errors.ProtocolError, match="another origin"):
             connect(old, grant, type="sse").open()
         assert not elsewhere.requests
 
@@ -629,7 +629,7 @@ def test_other_credentials_are_sent_with_each_request_and_not_renewed(given, nam
         with mcplite.connect(script.url, auth=given, era="legacy", timeout=LIMIT) as client:
             client.ping()
             script.on_ping = lambda request, answer: answer.status(401, WWW_Authenticate='Bearer realm="x"')
-            with pytest.raises(mcplite.AuthError) as caught:
+            with pytest.raises(mcplite.errors.AuthError) as caught:
                 client.ping()
             assert caught.value.challenge == 'Bearer realm="x"'
         assert {request.headers.get(name) for request in script.requests} == {expected}
@@ -640,10 +640,10 @@ def test_the_error_does_not_ask_for_what_was_given():
     with WebScript() as script:
         script.on_initialize = lambda request, answer: answer.status(401)
         for given in ("t0ken", ("me", "pw"), Header()):
-            with pytest.raises(mcplite.AuthError) as caught:
+            with pytest.raises(mcplite.errors.AuthError) as caught:
                 mcplite.connect(script.url, auth=given, era="legacy").open()
             assert "give connect() auth=" not in str(caught.value) and "t0ken" not in str(caught.value)
-        with pytest.raises(mcplite.AuthError, match="give connect\\(\\) auth="):
+        with pytest.raises(mcplite.errors.AuthError, match="give connect\\(\\) auth="):
             mcplite.connect(script.url, era="legacy").open()
 
 
@@ -681,7 +681,7 @@ def test_no_secret_is_in_logs_errors_or_reprs(auth, script, user, caplog):
 
             auth.end()
             auth.on_token = echo
-            with pytest.raises(mcplite.AuthError) as caught:
+            with pytest.raises(mcplite.errors.AuthError) as caught:
                 client.ping()
             said += [repr(client), repr(caught.value.__cause__), *map(repr, vars(client).values())]
             error = caught.value

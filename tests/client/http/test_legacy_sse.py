@@ -87,7 +87,8 @@ def test_statuses_that_lead_to_http_sse(script, status):
 
 
 @pytest.mark.parametrize("status, error",
-                         [(401, mcplite.AuthError), (500, mcplite.HTTPStatusError), (403, mcplite.HTTPStatusError)])
+                         [(401, mcplite.errors.AuthError), (500, mcplite.errors.HTTPStatusError),
+                          (403, mcplite.errors.HTTPStatusError)])
 def test_failures_that_do_not_lead_to_http_sse(script, status, error):
     script.on_initialize = lambda request, answer: answer.status(status)
     with pytest.raises(error):
@@ -97,14 +98,14 @@ def test_failures_that_do_not_lead_to_http_sse(script, status, error):
 
 def test_a_server_with_neither_transport():
     with WebScript(lambda request, answer: answer.status(404, "nothing here")) as script:
-        with pytest.raises(mcplite.HTTPStatusError, match="'initialize' with 404: nothing here"):
+        with pytest.raises(mcplite.errors.HTTPStatusError, match="'initialize' with 404: nothing here"):
             mcplite.connect(script.url, timeout=LIMIT).open()
 
 
 @pytest.mark.parametrize("endpoint", ["http://localhost:1/post", "//evil.example/post", "ftp://x/"])
 def test_an_endpoint_elsewhere_is_refused(script, endpoint):
     script.endpoint = endpoint  # SEC-20
-    with pytest.raises(mcplite.ProtocolError, match="another origin"):
+    with pytest.raises(mcplite.errors.ProtocolError, match="another origin"):
         mcplite.connect(script.url, type="sse", timeout=LIMIT).open()
 
 
@@ -119,7 +120,7 @@ def test_the_end_of_the_stream_ends_the_connection(script):
     gone = threading.Event()
     with mcplite.connect(script.url, type="sse", timeout=LIMIT, on_disconnect=lambda error: gone.set()) as client:
         script.on_ping = lambda request, answer: (answer.status(202), script._streams[-1].end())
-        with pytest.raises(mcplite.ConnectionClosed, match="ended its event stream"):
+        with pytest.raises(mcplite.errors.ConnectionClosed, match="ended its event stream"):
             client.ping()
         assert gone.wait(LIMIT)
 
@@ -127,7 +128,7 @@ def test_the_end_of_the_stream_ends_the_connection(script):
 def test_a_message_that_is_refused(script):
     with mcplite.connect(script.url, type="sse", timeout=LIMIT) as client:
         script.on_ping = lambda request, answer: answer.status(404, "no such session")
-        with pytest.raises(mcplite.HTTPStatusError, match="404: no such session"):
+        with pytest.raises(mcplite.errors.HTTPStatusError, match="404: no such session"):
             client.ping()
 
 
@@ -137,7 +138,7 @@ def test_close_ends_a_waiting_call(script):
         waiting = pool.submit(client.ping)
         script.wait_for("ping")
         client.close()
-        with pytest.raises(mcplite.ConnectionClosed):
+        with pytest.raises(mcplite.errors.ConnectionClosed):
             waiting.result(LIMIT)
 
 
@@ -150,7 +151,7 @@ def test_a_post_that_is_never_answered(script):
 
 def test_no_stream_at_all():
     with WebScript(lambda request, answer: answer.status(200, "hello", Content_Type="text/plain")) as script:
-        with pytest.raises(mcplite.HTTPStatusError, match="instead of an event stream"):
+        with pytest.raises(mcplite.errors.HTTPStatusError, match="instead of an event stream"):
             mcplite.connect(script.url, type="sse", timeout=LIMIT).open()
 
 
@@ -159,7 +160,7 @@ def test_a_compressed_stream():
         answer.events("event: endpoint\ndata: /x\n\n", Content_Encoding="gzip")
         answer.hold()
 
-    with WebScript(play) as script, pytest.raises(mcplite.ProtocolError, match="compressed"):
+    with WebScript(play) as script, pytest.raises(mcplite.errors.ProtocolError, match="compressed"):
         mcplite.connect(script.url, type="sse", timeout=LIMIT).open()
 
 

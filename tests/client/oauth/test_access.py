@@ -36,7 +36,7 @@ url, path, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 def refuse(url):
     raise AssertionError("no user is to be asked")
 
-grant = mcplite.OAuth(ask=refuse, redirect_uri="http://127.0.0.1:8765/callback", store=mcplite.FileStore(path))
+grant = mcplite.OAuth(ask=refuse, redirect_uri="http://127.0.0.1:8765/callback", store=mcplite.auth.FileStore(path))
 wrong = []
 
 def use(client):
@@ -71,7 +71,8 @@ def ask(url):
         assert may.wait(30)
     return follow(url)
 
-grant = mcplite.OAuth(ask=ask, redirect_uri=REDIRECT, store=mcplite.FileStore(path) if path else mcplite.MemoryStore())
+store = mcplite.auth.FileStore(path) if path else mcplite.auth.MemoryStore()
+grant = mcplite.OAuth(ask=ask, redirect_uri=REDIRECT, store=store)
 
 def use():
     client = OriginClient(url, HTTPSettings(auth=grant))
@@ -147,7 +148,7 @@ def change(store, script, **members):
 
 def logged_in(auth, script, user, **options):
     """Log in, and return a grant that knows of it from its store only."""
-    store = options.pop("store", None) or mcplite.MemoryStore()
+    store = options.pop("store", None) or mcplite.auth.MemoryStore()
     make = dict(ask=user, redirect_uri=REDIRECT, store=store, **options)
     mcplite.OAuth(**make).login(script.url)
     user.visits.clear()
@@ -228,7 +229,7 @@ def test_a_login_that_fails_fails_for_all_and_the_user_is_asked_once(auth, scrip
         outcomes += end()
     assert len(user.visits) == 1
     assert {(type(outcome), str(outcome), outcome.error) for outcome in outcomes} == {
-        (mcplite.AuthError, str(outcomes[0]), "access_denied")}
+        (mcplite.errors.AuthError, str(outcomes[0]), "access_denied")}
 
 
 def test_threads_that_wait_while_a_login_fails_get_its_error(auth, script, user, grant):
@@ -274,14 +275,14 @@ def begin_to_wait(ping, count):
 def test_the_user_is_asked_again_by_a_request_that_begins_later(auth, script, user, grant):
     auth.denies = True
     with linked(script, grant) as ping:
-        with pytest.raises(mcplite.AuthError, match="access_denied"):
+        with pytest.raises(mcplite.errors.AuthError, match="access_denied"):
             ping()
         auth.denies = False
         ping()
     assert len(user.visits) == 2
 
 
-@pytest.mark.parametrize("error", [ValueError("no window"), mcplite.AuthError("gave up")])
+@pytest.mark.parametrize("error", [ValueError("no window"), mcplite.errors.AuthError("gave up")])
 def test_a_user_agent_that_fails_is_tried_once_for_all(script, user, grant, error):
     def broken(url):
         raise error
@@ -296,7 +297,8 @@ def test_a_user_agent_that_fails_is_tried_once_for_all(script, user, grant, erro
         assert first()[0] is error
         outcomes = others()
     assert len(user.visits) == 1
-    assert {type(outcome) for outcome in outcomes} == {mcplite.AuthError} and all(str(error) in str(one) for one in outcomes)
+    assert {type(outcome) for outcome in outcomes} == {mcplite.errors.AuthError}
+    assert all(str(error) in str(one) for one in outcomes)
 
 
 def test_another_thread_takes_over_when_the_one_that_logs_in_is_cancelled(auth, script, user, grant):
@@ -326,7 +328,7 @@ def test_another_client_takes_over_when_the_one_that_logs_in_is_closed(auth, scr
         follower = begin([other.ping])
         script.wait_for("ping", 2)
         one.close()
-        assert isinstance(leader()[0], mcplite.ConnectionClosed)
+        assert isinstance(leader()[0], mcplite.errors.ConnectionClosed)
         user.wait_for(3)
         user.may.set()
         assert follower() == [None]
@@ -347,7 +349,7 @@ def test_a_failed_step_up_does_not_fail_other_calls(auth, script, user):
             follower = begin([lambda: ping(other)])
             assert other.waits.wait(LIMIT)
             user.may.set()
-            assert isinstance(step()[0], mcplite.AuthError)
+            assert isinstance(step()[0], mcplite.errors.AuthError)
             assert isinstance(follower()[0], str)
     assert auth.count("refresh_token") == 1 and len(user.visits) == 2
 
@@ -360,7 +362,7 @@ def test_a_failure_is_over_when_another_thread_has_a_token(auth, script, user, g
         end = begin([lambda: ping(late)], "late")
         assert late.waits.wait(LIMIT)
         auth.denies = True
-        assert isinstance(begin([ping], "fails")()[0], mcplite.AuthError)
+        assert isinstance(begin([ping], "fails")()[0], mcplite.errors.AuthError)
         auth.denies = False
         assert [type(outcome) for outcome in begin([ping], "works")() + end()] == [str, str]
     assert len(user.visits) == 2
@@ -457,7 +459,7 @@ def go(process):
 def test_processes_refresh_once_and_never_with_a_rotated_token(auth, script, user, tmp_path):
     # AUTH-34; a token to refresh with that comes twice would end all tokens of this login.
     path = tmp_path / "private" / "credentials.json"
-    store = mcplite.FileStore(path)
+    store = mcplite.auth.FileStore(path)
     grant = logged_in(auth, script, user, store=store)
     change(store, script, expires_at=time.time() - 5)
     script.requests.clear()
@@ -472,7 +474,7 @@ def test_processes_refresh_once_and_never_with_a_rotated_token(auth, script, use
 
 def test_a_process_takes_over_when_the_one_that_refreshes_is_killed(auth, script, user, tmp_path):
     path = tmp_path / "private" / "credentials.json"
-    store = mcplite.FileStore(path)
+    store = mcplite.auth.FileStore(path)
     logged_in(auth, script, user, store=store)
     change(store, script, expires_at=time.time() - 5)
     arrived, hangs = threading.Event(), threading.Event()
@@ -501,11 +503,11 @@ def test_waiting_for_a_process_that_was_stopped_ends(script, user, tmp_path, mon
     # Such as a login on a terminal that its user has suspended.
     monkeypatch.setattr(token_lock, "_MOST_SECONDS", 0.1)
     path = tmp_path / "private" / "credentials.json"
-    grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, store=mcplite.FileStore(path))
+    grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, store=mcplite.auth.FileStore(path))
     with linked(script, grant) as ping:
-        with mcplite.FileStore(path).lock(f"token {script.url}", bool):
+        with mcplite.auth.FileStore(path).lock(f"token {script.url}", bool):
             error, = begin([ping])()
-        assert isinstance(error, mcplite.AuthError) and "another process has been getting a token" in str(error)
+        assert isinstance(error, mcplite.errors.AuthError) and "another process has been getting a token" in str(error)
         assert script.url in str(error) and not user.visits
         ping()
     assert len(user.visits) == 1
@@ -557,7 +559,7 @@ def test_repeated_401_ends_after_a_refresh_and_a_login(auth, script, user, grant
     with connect(script, grant) as client:
         script.on_request = lambda request, token: (401, script.challenge()) if request.does == "ping" else None
         auth.asked.clear()
-        with pytest.raises(mcplite.AuthError, match="does not accept the token"):
+        with pytest.raises(mcplite.errors.AuthError, match="does not accept the token"):
             client.ping()
         assert [fields["grant_type"] for fields in auth.asked] == ["refresh_token", "authorization_code"]  # AUTH-48
         pings = [token for request, token in zip([r for r in script.requests if not r.path.startswith("/.well")], script.sent)
@@ -573,16 +575,16 @@ def test_a_token_that_is_never_accepted_costs_one_login_and_not_one_each_call(au
         script.on_request = lambda request, token: (
             (401, script.challenge(error="invalid_token")) if request.does == "ping" else None)
         for text in ["does not accept the token", *["does not accept the token that a login has just given"] * 4]:
-            with pytest.raises(mcplite.AuthError, match=text) as caught:
+            with pytest.raises(mcplite.errors.AuthError, match=text) as caught:
                 client.ping()
         assert auth.issuer in str(caught.value) and len(user.visits) == 2
         # An explicit login asks the user, and its token is tried once.
         grant.login(script.url)
-        with pytest.raises(mcplite.AuthError, match="does not accept the token"):
+        with pytest.raises(mcplite.errors.AuthError, match="does not accept the token"):
             client.ping()
         asked = len(user.visits)
         now[0] += 601.0
-        with pytest.raises(mcplite.AuthError, match="does not accept the token"):
+        with pytest.raises(mcplite.errors.AuthError, match="does not accept the token"):
             client.ping()
         assert len(user.visits) == asked + 1
         script.on_request = lambda request, token: None
@@ -596,7 +598,7 @@ def test_403_for_scopes_that_were_granted(auth, script, user):
         (403, script.challenge("write", error="insufficient_scope")) if token and request.does == "ping" else None)
     with connect(script, grant) as client:
         for _ in range(2):
-            with pytest.raises(mcplite.AuthError, match="write.*all of them were granted") as caught:
+            with pytest.raises(mcplite.errors.AuthError, match="write.*all of them were granted") as caught:
                 client.ping()
             assert caught.value.error == "insufficient_scope" and "write" in caught.value.challenge
     assert len(user.visits) == 1
@@ -648,12 +650,12 @@ def test_scopes_that_are_never_granted_are_not_asked_for_again(auth, script, use
     monkeypatch.setattr(stepup, "time", _Time(now))
     with connect(script, grant) as client:
         for _ in range(3):
-            with pytest.raises(mcplite.AuthError, match="admin"):
+            with pytest.raises(mcplite.errors.AuthError, match="admin"):
                 client.call_tool("t")
             client.ping()
         assert len(user.visits) == 2
         now[0] += 601.0
-        with pytest.raises(mcplite.AuthError, match="admin"):
+        with pytest.raises(mcplite.errors.AuthError, match="admin"):
             client.call_tool("t")
     assert len(user.visits) == 3
 
@@ -677,7 +679,7 @@ def test_scopes_that_take_turns_end(auth, script, user):
     grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, scopes=["read"])
     with connect(script, grant) as client:
         for _ in range(6):
-            with pytest.raises(mcplite.AuthError):
+            with pytest.raises(mcplite.errors.AuthError):
                 client.ping()
     asked = [frozenset(scopes) for scopes in user.scopes()[1:]]
     assert len(asked) == len(set(asked)) <= 4, asked  # nothing twice
@@ -716,10 +718,10 @@ def test_an_interrupted_step_up_can_be_repeated(auth, script, user):
 def test_a_server_that_does_not_say_which_scopes_it_wants(auth, script, user, grant):
     with connect(script, grant) as client:
         script.on_request = lambda request, token: (403, script.challenge(error="insufficient_scope")) if token else None
-        with pytest.raises(mcplite.AuthError, match="does not say which"):
+        with pytest.raises(mcplite.errors.AuthError, match="does not say which"):
             client.ping()
         script.on_request = lambda request, token: (403, "") if token else None
-        with pytest.raises(mcplite.HTTPStatusError, match="403"):
+        with pytest.raises(mcplite.errors.HTTPStatusError, match="403"):
             client.ping()  # that is no matter of scopes
         script.on_request = lambda request, token: None
     assert len(user.visits) == 1
@@ -793,7 +795,7 @@ def test_a_server_that_is_busy_does_not_end_a_login(auth, script, user, how, sta
     before = token_of(grant, script)
     auth.on_token = lambda fields, answer: refuse(answer, status, "invalid_grant")
     with linked(script, grant) as ping:
-        with pytest.raises(mcplite.AuthError, match="gave no token") as caught:
+        with pytest.raises(mcplite.errors.AuthError, match="gave no token") as caught:
             ping()
         assert caught.value.status == status and token_of(grant, script) == before
         auth.on_token = lambda fields, answer: NotImplemented
@@ -803,7 +805,7 @@ def test_a_server_that_is_busy_does_not_end_a_login(auth, script, user, how, sta
 
 @pytest.mark.parametrize("how", ["expired", "refused"])
 def test_without_a_user_the_error_says_once_that_the_login_has_ended(auth, script, user, how, tmp_path):
-    store = mcplite.FileStore(tmp_path / "private" / "credentials.json")
+    store = mcplite.auth.FileStore(tmp_path / "private" / "credentials.json")
     logged_in(auth, script, user, store=store)
     auth.end()
     if how == "expired":
@@ -814,7 +816,7 @@ def test_without_a_user_the_error_says_once_that_the_login_has_ended(auth, scrip
         grant = mcplite.OAuth(ask=NoUserAgent(), store=store)
         with linked(script, grant) as ping:
             for _ in range(2):
-                with pytest.raises(mcplite.AuthError, match="no user can be asked here.*mcplite login URL") as caught:
+                with pytest.raises(mcplite.errors.AuthError, match="no user can be asked here.*mcplite login URL") as caught:
                     ping()
                 errors.append(str(caught.value))
     ended = f"the login at {auth.issuer} has ended ({auth.issuer} gave no token: invalid_request: too old): "
@@ -832,7 +834,7 @@ def test_a_refused_refresh_is_not_repeated_when_the_user_is_away(auth, script, u
         change(grant.store, script, expires_at=time.time() - 5)
     with linked(script, grant) as ping:
         for _ in range(2):
-            with pytest.raises(mcplite.AuthError, match="access_denied"):
+            with pytest.raises(mcplite.errors.AuthError, match="access_denied"):
                 ping()
     assert auth.count("refresh_token") == 1
 
@@ -851,7 +853,7 @@ def test_a_refresh_that_fails_on_the_way_can_be_done_later(auth, script, user, h
 
     auth.on_token = fail
     with linked(script, grant) as ping:
-        with pytest.raises(mcplite.AuthError, match="token"):
+        with pytest.raises(mcplite.errors.AuthError, match="token"):
             ping()
         assert token_of(grant, script) == before and not user.visits
         auth.on_token = lambda fields, answer: NotImplemented
@@ -913,7 +915,7 @@ def test_a_refresh_does_not_go_to_this_machine_because_a_name_leads_here_now(mon
         "client": {"issuer": "https://evil.example", "client_id": "c"}})
     with WebScript(lambda request, answer: answer.status(404)) as script:
         grant.tokens_for(url)._server = AuthorizationServer("https://evil.example", f"{script.origin}/token")
-        with pytest.raises(mcplite.AuthError, match="a private network"):
+        with pytest.raises(mcplite.errors.AuthError, match="a private network"):
             grant.token(url)
         assert script.connections == 0
 
@@ -921,11 +923,11 @@ def test_a_refresh_does_not_go_to_this_machine_because_a_name_leads_here_now(mon
 # --- what the store says ------------------------------------------------------------------------------------
 
 
-class Full(mcplite.MemoryStore):
+class Full(mcplite.auth.MemoryStore):
     """A store that cannot keep tokens when it is full."""
 
     full = False
-    error = mcplite.AuthError("cannot write the store: no space")
+    error = mcplite.errors.AuthError("cannot write the store: no space")
 
     def save(self, key, record):
         if self.full and key.startswith("token "):
@@ -933,7 +935,7 @@ class Full(mcplite.MemoryStore):
         super().save(key, record)
 
 
-@pytest.mark.parametrize("error", [mcplite.AuthError("no space"), OSError("no space")])
+@pytest.mark.parametrize("error", [mcplite.errors.AuthError("no space"), OSError("no space")])
 def test_a_token_that_cannot_be_kept_is_not_used(auth, script, user, error):
     # AUTH-34
     store = Full()
@@ -953,18 +955,18 @@ def test_a_refreshed_token_that_cannot_be_kept_is_not_used(auth, script, user):
     grant = logged_in(auth, script, user, store=store)
     change(store, script, expires_at=time.time() - 5)
     store.full = True
-    with linked(script, grant) as ping, pytest.raises(mcplite.AuthError, match="no space"):
+    with linked(script, grant) as ping, pytest.raises(mcplite.errors.AuthError, match="no space"):
         ping()
     assert not script.sent
 
 
 def test_a_store_that_cannot_be_read_is_an_error(script, user):
-    class Broken(mcplite.MemoryStore):
+    class Broken(mcplite.auth.MemoryStore):
         def load(self, key):
-            raise mcplite.AuthError("the store is broken")
+            raise mcplite.errors.AuthError("the store is broken")
 
     grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, store=Broken())
-    with linked(script, grant) as ping, pytest.raises(mcplite.AuthError, match="the store is broken"):
+    with linked(script, grant) as ping, pytest.raises(mcplite.errors.AuthError, match="the store is broken"):
         ping()
     assert not script.sent
 
@@ -1006,7 +1008,7 @@ def test_a_client_that_was_registered_by_hand_stays_where_it_is_known(auth, scri
     with AuthServer() as second, linked(script, grant) as ping:
         auth.end()
         script.issuers, script.auth = [second.issuer], second
-        with pytest.raises(mcplite.AuthError) as caught:
+        with pytest.raises(mcplite.errors.AuthError) as caught:
             ping()
         assert second.issuer in str(caught.value) and auth.issuer in str(caught.value)
         assert not second.requests and not user.visits
@@ -1029,7 +1031,7 @@ def test_a_resource_with_a_new_name_needs_a_new_token(auth, script, user):
     record = token_of(grant, script)
     auth.end()
     script.metadata = {"resource": script.origin}  # the whole host now
-    with linked(script, grant) as ping, pytest.raises(mcplite.AuthError, match="does not accept the token"):
+    with linked(script, grant) as ping, pytest.raises(mcplite.errors.AuthError, match="does not accept the token"):
         ping()  # the script still wants the other one
     assert auth.count("refresh_token") == 0 and record["refresh_token"] not in auth.everything
     assert auth.asked[-1]["resource"] == script.origin
@@ -1049,7 +1051,7 @@ def test_a_server_that_wants_ever_more_scopes_is_given_up(auth, script, user):
     grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT)
     with mcplite.connect(script.url, auth=grant, era="legacy", listen=False, timeout=LIMIT) as client:
         for _ in range(6):
-            with pytest.raises(mcplite.AuthError):
+            with pytest.raises(mcplite.errors.AuthError):
                 client.ping()
     assert len(user.visits) == 1 + 3
 
@@ -1059,7 +1061,7 @@ def test_a_token_that_some_requests_accept_is_replaced_by_a_login_when_it_ends(a
     with connect(script, grant) as client:
         script.on_request = lambda request, token: (
             (401, script.challenge(error="invalid_token")) if request.does == "tools/call" else None)
-        with pytest.raises(mcplite.AuthError):
+        with pytest.raises(mcplite.errors.AuthError):
             client.call_tool("t")
         client.ping()  # it is good for all else
         visits = len(user.visits)
@@ -1068,7 +1070,7 @@ def test_a_token_that_some_requests_accept_is_replaced_by_a_login_when_it_ends(a
         assert len(user.visits) == visits + 1
         # But not without end, for a server that refuses and accepts in turn (AUTH-48).
         for _ in range(6):
-            with pytest.raises(mcplite.AuthError):
+            with pytest.raises(mcplite.errors.AuthError):
                 client.call_tool("t")
             client.ping()
         assert len(user.visits) <= visits + 3

@@ -60,7 +60,7 @@ def test_the_metadata_of_a_registration(auth, script, user):
 
 
 def test_a_registration_is_used_again(auth, script, user):
-    store = mcplite.MemoryStore()
+    store = mcplite.auth.MemoryStore()
     first, second = oauth(user, store=store), oauth(user, store=store)
     first.login(script.url)
     first.logout(script.url)
@@ -70,7 +70,7 @@ def test_a_registration_is_used_again(auth, script, user):
 
 
 def test_a_registration_for_another_redirect_uri_is_not_used(auth, script, user):
-    store = mcplite.MemoryStore()
+    store = mcplite.auth.MemoryStore()
     oauth(user, store=store).login(script.url)
     oauth(user, store=store, redirect_uri="http://localhost:8765/back").login(script.url)
     assert [document["redirect_uris"] for document in auth.registered] == [[REDIRECT], ["http://localhost:8765/back"]]
@@ -79,7 +79,7 @@ def test_a_registration_for_another_redirect_uri_is_not_used(auth, script, user)
 def test_a_secret_that_has_expired_is_replaced_once(auth, script, user):
     # AUTH-33
     made = register_with_secret(auth, lasts=600)
-    store = mcplite.MemoryStore()
+    store = mcplite.auth.MemoryStore()
     oauth(user, store=store).login(script.url)
     key = f"client {auth.issuer}"
     store.save(key, {**store.load(key), "expires_at": time.time() - 5})
@@ -92,7 +92,7 @@ def test_a_secret_that_has_expired_is_replaced_once(auth, script, user):
 @pytest.mark.parametrize("how", ["expired", "refused"])
 def test_an_unknown_client_registers_again_after_a_refused_refresh(auth, script, user, how):
     made = register_with_secret(auth)
-    store = mcplite.MemoryStore()
+    store = mcplite.auth.MemoryStore()
     oauth(user, store=store).login(script.url)
     del auth.clients["secretive-1"]
     auth.end()
@@ -108,14 +108,14 @@ def test_an_unknown_client_registers_again_after_a_refused_refresh(auth, script,
 
 def test_an_unknown_client_registers_again_after_a_refused_login(auth, script, user):
     # The user came back from there, but the token endpoint knows better.
-    store = mcplite.MemoryStore()
+    store = mcplite.auth.MemoryStore()
     oauth(user, store=store).login(script.url)
     auth.on_token = lambda fields, answer: refuse(answer, 401, "invalid_client") if not auth.registered[1:] else NotImplemented
     user.visits.clear()
     oauth(user, store=store).login(script.url)
     assert len(auth.registered) == len(user.visits) == 2
     auth.on_token = lambda fields, answer: refuse(answer, 401, "invalid_client")
-    with pytest.raises(mcplite.AuthError, match="invalid_client"):
+    with pytest.raises(mcplite.errors.AuthError, match="invalid_client"):
         oauth(user, store=store).login(script.url)
     assert len(auth.registered) == 3 and len(user.visits) == 4  # once
     assert store.load(f"client {auth.issuer}") is None
@@ -123,7 +123,7 @@ def test_an_unknown_client_registers_again_after_a_refused_login(auth, script, u
 
 @pytest.mark.parametrize("code", ["invalid_client", "unauthorized_client"])
 def test_an_unknown_client_registers_again_once_after_a_redirect_that_says_so(auth, script, user, code):
-    store = mcplite.MemoryStore()
+    store = mcplite.auth.MemoryStore()
     oauth(user, store=store).login(script.url)
     known = {"client-1"}
 
@@ -141,18 +141,18 @@ def test_an_unknown_client_registers_again_once_after_a_redirect_that_says_so(au
         "begin", "failed", "closed", "begin", "succeeded", "closed"]
     assert window.log[1][1].startswith("another page opens to log in at, since ") and code in window.log[1][1]
     known |= {"client-2", "client-3"}
-    with pytest.raises(mcplite.AuthError, match=code):
+    with pytest.raises(mcplite.errors.AuthError, match=code):
         oauth(user, store=store).login(script.url)
     assert len(auth.registered) == 3 and len(user.visits) == 4
 
 
 @pytest.mark.parametrize("answer", [(401, "invalid_client"), (400, "invalid_client"), (401, "unauthorized_client")])
 def test_an_unknown_client_registers_again_after_a_logout(auth, script, user, answer):
-    store = mcplite.MemoryStore()
+    store = mcplite.auth.MemoryStore()
     grant = oauth(user, store=store)
     grant.login(script.url)
     auth.on_revoke = lambda fields, back: refuse(back, *answer)
-    with pytest.raises(mcplite.AuthError, match=answer[1]):
+    with pytest.raises(mcplite.errors.AuthError, match=answer[1]):
         grant.logout(script.url)
     assert store.keys() == []
     auth.clients.clear()
@@ -161,7 +161,7 @@ def test_an_unknown_client_registers_again_after_a_logout(auth, script, user, an
 
 
 def test_a_registration_that_another_process_has_replaced_is_kept(auth, script, user):
-    store = mcplite.MemoryStore()
+    store = mcplite.auth.MemoryStore()
     oauth(user, store=store).login(script.url)
     key = f"client {auth.issuer}"
     store.save(key, {**store.load(key), "client_id": "another"})
@@ -173,19 +173,19 @@ def test_a_registration_that_another_process_has_replaced_is_kept(auth, script, 
     assert len(auth.registered) == 1 and auth.asked[-1]["client_id"] == "another"
 
 
-@pytest.mark.parametrize("failure", [mcplite.AuthError("the window was closed"), "late"])
+@pytest.mark.parametrize("failure", [mcplite.errors.AuthError("the window was closed"), "late"])
 def test_a_stored_registration_is_not_used_again_when_the_user_did_not_come_back(auth, script, user, failure):
     # A server that does not know a client shows the user an error, and does not redirect.
-    store = mcplite.MemoryStore()
+    store = mcplite.auth.MemoryStore()
     oauth(user, store=store).login(script.url)
     closed = threading.Event()
 
     def lost(url):
         assert closed.wait(LIMIT) if failure == "late" else True
-        raise mcplite.AuthError("too late") if failure == "late" else failure
+        raise mcplite.errors.AuthError("too late") if failure == "late" else failure
 
     user.does = lost
-    with pytest.raises(mcplite.AuthError if failure == "late" else type(failure)):
+    with pytest.raises(mcplite.errors.AuthError if failure == "late" else type(failure)):
         oauth(user, store=store, timeout=0.3 if failure == "late" else LIMIT).login(script.url)
     closed.set()
     user.does = follow
@@ -203,7 +203,7 @@ def test_scopes_that_are_not_registered_are_registered_once(auth, script, user):
         return answer.status(302, Location=f"{REDIRECT}?state={fields['state']}&error=invalid_scope&iss={auth.issuer}")
 
     auth.on_authorize = strict
-    store = mcplite.MemoryStore()
+    store = mcplite.auth.MemoryStore()
     oauth(user, store=store).login(script.url)  # without scopes
     assert len(auth.registered) == 1
     script.needs, script.needs_for = ["read"], {"tools/call": ["write"]}
@@ -213,14 +213,14 @@ def test_scopes_that_are_not_registered_are_registered_once(auth, script, user):
     assert [" ".join(scopes) for scopes in user.scopes()] == ["", "read", "read", "read write", "read write"]
     script.needs = ["never"]
     user.visits.clear()
-    with pytest.raises(mcplite.AuthError, match="did not authorize: invalid_scope"):
+    with pytest.raises(mcplite.errors.AuthError, match="did not authorize: invalid_scope"):
         oauth(user, store=store).login(script.url)
     assert len(user.visits) == 2 and len(auth.registered) == 4
     auth.know("by-hand")
     auth.registered.append({})
     auth.on_authorize = lambda fields, answer: answer.status(
         302, Location=f"{REDIRECT}?state={fields['state']}&error=invalid_scope&iss={auth.issuer}")
-    with pytest.raises(mcplite.AuthError, match="invalid_scope"):
+    with pytest.raises(mcplite.errors.AuthError, match="invalid_scope"):
         oauth(user, client_id="by-hand", issuer=auth.issuer).login(script.url)
     assert len(user.visits) == 3
 
@@ -231,7 +231,7 @@ def test_a_login_url_of_a_huge_length_is_an_error(auth, script, user, long):
         auth.on_register = lambda document, answer: answer.json({**document, "client_id": "c" * 200_000})
     else:
         script.metadata = {"scopes_supported": [f"scope-{number}" for number in range(20_000)]}
-    with pytest.raises(mcplite.AuthError, match=f"{long}.* characters") as caught:
+    with pytest.raises(mcplite.errors.AuthError, match=f"{long}.* characters") as caught:
         oauth(user).login(script.url)
     assert not user.visits and len(str(caught.value)) < 400
 
@@ -243,7 +243,7 @@ def test_a_client_that_was_registered_by_hand_is_not_dropped(auth, script, user)
     assert not auth.registered and auth.asked[-1].get("client_id") is None  # it says so in the header: AUC-50
     auth.clients["by-hand"]["secret"] = "changed"
     for _ in range(2):
-        with pytest.raises(mcplite.AuthError) as caught:
+        with pytest.raises(mcplite.errors.AuthError) as caught:
             grant.login(script.url)
         assert caught.value.error == "invalid_client" and "s3cret" not in str(caught.value)
     assert not auth.registered
@@ -260,7 +260,7 @@ def test_a_client_metadata_document_is_used_where_it_is_supported(auth, script, 
 
 def test_without_registration_the_error_says_what_to_do(auth, script, user):
     auth.registers = False
-    with pytest.raises(mcplite.AuthError, match="client_id= .*issuer="):
+    with pytest.raises(mcplite.errors.AuthError, match="client_id= .*issuer="):
         oauth(user).login(script.url)
     assert not user.visits and not auth.asked  # AUC-56
 
@@ -268,7 +268,7 @@ def test_without_registration_the_error_says_what_to_do(auth, script, user):
 def test_a_registration_that_is_refused_is_explained(auth, script, user):
     # AUC-31
     auth.on_register = lambda document, answer: refuse(answer, 400, "invalid_redirect_uri", error_description="https only")
-    with pytest.raises(mcplite.AuthError, match="https only.*redirect_uri=") as caught:
+    with pytest.raises(mcplite.errors.AuthError, match="https only.*redirect_uri=") as caught:
         oauth(user).login(script.url)
     assert caught.value.error == "invalid_redirect_uri" and not user.visits
 
@@ -297,14 +297,14 @@ def test_no_scopes_are_registered_so_that_there_can_be_more(auth, script, user):
 def test_no_user_is_sent_where_a_login_is_not_safe(auth, script, user, challenge_methods):
     # AUC-12, AUTH-20
     auth.metadata = {"code_challenge_methods_supported": challenge_methods}
-    with pytest.raises(mcplite.AuthError, match="PKCE"):
+    with pytest.raises(mcplite.errors.AuthError, match="PKCE"):
         oauth(user).login(script.url)
     assert not user.visits and not auth.registered
 
 
 def test_an_authorization_server_without_a_page_to_log_in_at(auth, script, user):
     auth.metadata = {"authorization_endpoint": None}
-    with pytest.raises(mcplite.AuthError, match="no page to log in at"):
+    with pytest.raises(mcplite.errors.AuthError, match="no page to log in at"):
         oauth(user).login(script.url)
 
 
@@ -355,7 +355,7 @@ def test_the_user_agent_is_told_the_outcome(auth, script, user):
     assert window.log == [("begin", None, place), "succeeded", "closed"]
     auth.denies = True
     del window.log[:]
-    with pytest.raises(mcplite.AuthError) as caught:
+    with pytest.raises(mcplite.errors.AuthError) as caught:
         grant.login(script.url)
     assert window.log == [("begin", REDIRECT, place), ("failed", str(caught.value)), "closed"]
 
@@ -364,7 +364,7 @@ def test_a_code_that_is_refused_is_a_failed_login(auth, script, user):
     # The code was good for nothing.
     window = Window(user)
     auth.on_token = lambda fields, answer: refuse(answer, 400, "invalid_grant")
-    with pytest.raises(mcplite.AuthError, match="invalid_grant"):
+    with pytest.raises(mcplite.errors.AuthError, match="invalid_grant"):
         mcplite.OAuth(ask=window).login(script.url)
     assert [entry if isinstance(entry, str) else entry[0] for entry in window.log] == ["begin", "failed", "closed"]
 
@@ -379,7 +379,7 @@ def test_an_answer_to_another_login_is_not_used(auth, script, user):
 
     grant = oauth(replay)
     grant.login(script.url)
-    with pytest.raises(mcplite.AuthError, match="state"):
+    with pytest.raises(mcplite.errors.AuthError, match="state"):
         grant.login(script.url)
     assert auth.count("authorization_code") == 1
 
@@ -387,14 +387,14 @@ def test_an_answer_to_another_login_is_not_used(auth, script, user):
 def test_an_answer_of_another_server_is_not_used(auth, script, user):
     # AUC-36, AUC-38
     oauth_ = oauth(lambda url: user(url).replace("iss=", "iss=x"))
-    with pytest.raises(mcplite.AuthError, match="not from"):
+    with pytest.raises(mcplite.errors.AuthError, match="not from"):
         oauth_.login(script.url)
     assert not auth.asked
 
 
 def test_the_default_user_agent_is_that_of_the_machine(script, monkeypatch):
     monkeypatch.setattr("mcplite.client.oauth.users.default.default_user_agent", agent.NoUserAgent)
-    with pytest.raises(mcplite.AuthError, match="no user can be asked here"):
+    with pytest.raises(mcplite.errors.AuthError, match="no user can be asked here"):
         mcplite.OAuth().login(script.url)
 
 
@@ -421,9 +421,9 @@ def test_the_default_user_agent_is_that_of_the_machine(script, monkeypatch):
     ({"timeout": float("nan")}, "timeout must be positive"),
     ({"ask": lambda url: url}, "needs redirect_uri="),
     ({"ask": "browser"}, "ask= is"),
-    ({"ask": mcplite.Terminal}, "ask= is"),
+    ({"ask": mcplite.auth.Terminal}, "ask= is"),
     ({"store": "tokens.json"}, "store= is"),
-    ({"store": mcplite.FileStore}, "store= is"),
+    ({"store": mcplite.auth.FileStore}, "store= is"),
 ])
 def test_arguments_that_cannot_be(options, text):
     with pytest.raises(ValueError, match=text) as caught:
@@ -458,7 +458,7 @@ def test_a_failure_after_the_users_consent_can_be_repeated(auth, script, user, f
     with mcplite.connect(script.url, auth=grant, era="legacy", timeout=LIMIT, listen=False) as client:
         auth.on_token = fail
         for _ in range(2):
-            with pytest.raises(mcplite.AuthError, match="token"):
+            with pytest.raises(mcplite.errors.AuthError, match="token"):
                 client.call_tool("t")
         failing.clear()
         client.call_tool("t")
@@ -472,7 +472,7 @@ def test_a_user_who_refuses_more_scopes_is_not_asked_again_so_soon(auth, script,
     with mcplite.connect(script.url, auth=grant, era="legacy", timeout=LIMIT, listen=False) as client:
         auth.denies = True
         for text in ("access_denied", "asked for already", "asked for already"):
-            with pytest.raises(mcplite.AuthError, match=text):
+            with pytest.raises(mcplite.errors.AuthError, match=text):
                 client.call_tool("t")
     assert len(user.visits) == 2
 
@@ -482,15 +482,15 @@ def test_a_redirect_uri_whose_port_is_taken_is_an_error_before_the_user_is_asked
     with socket.create_server(("127.0.0.1", 0)) as taken:
         redirect = f"http://127.0.0.1:{taken.getsockname()[1]}/callback"
         grant = mcplite.OAuth(client_id="me", issuer=auth.issuer, redirect_uri=redirect,
-                              ask=mcplite.Browser(opened.append, out=io.StringIO()))
-        with pytest.raises(mcplite.AuthError, match=f"the browser cannot come back to {redirect}: its port is taken"):
+                              ask=mcplite.auth.Browser(opened.append, out=io.StringIO()))
+        with pytest.raises(mcplite.errors.AuthError, match=f"the browser cannot come back to {redirect}: its port is taken"):
             grant.login(script.url)
     assert opened == []
 
 
 def test_a_redirect_uri_without_a_port_means_any(auth, script):
     # RFC 8252, section 7.3
-    browser = mcplite.Browser(lambda url: requests.get(url, timeout=LIMIT), out=io.StringIO())
+    browser = mcplite.auth.Browser(lambda url: requests.get(url, timeout=LIMIT), out=io.StringIO())
     grant = mcplite.OAuth(redirect_uri="http://127.0.0.1/callback", ask=browser)
     assert grant.login(script.url).access_token in auth.tokens
     [registered] = auth.registered

@@ -36,7 +36,7 @@ def back(request, *pairs, state=True, **parameters):
 
 
 def refused(request, answer):
-    with pytest.raises(mcplite.AuthError) as caught:
+    with pytest.raises(mcplite.errors.AuthError) as caught:
         request.verified_code(answer)
     return caught.value
 
@@ -239,7 +239,7 @@ def test_no_answer_is_another_error(text):
     request = begin()
     for answer in (text, f"{REDIRECT}&{text}", f"{REDIRECT}&{text}&state={request.state}",
                    f"http://{text}/?state={request.state}"):
-        with pytest.raises(mcplite.AuthError):
+        with pytest.raises(mcplite.errors.AuthError):
             request.verified_code(answer)
 
 

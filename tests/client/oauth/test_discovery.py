@@ -121,7 +121,7 @@ def test_a_server_with_something_useless_everywhere_has_no_metadata(script, web,
     found = find_resource(web, script.url, None, VERSION)
     assert found == ProtectedResource(script.url, [script.origin], described=False)
     assert find_server(web, script.origin, found.described, VERSION).token_endpoint == f"{script.origin}/token"
-    with pytest.raises(mcplite.AuthError, match="has no metadata; asked: "):
+    with pytest.raises(mcplite.errors.AuthError, match="has no metadata; asked: "):
         find_server(web, script.origin, True, VERSION)
 
 
@@ -129,7 +129,8 @@ def test_a_server_with_something_useless_everywhere_has_no_metadata(script, web,
 def test_a_server_whose_metadata_cannot_be_read_now_is_not_one_without(script, web, failing):
     # It would be another login, for which the user is asked and the present one dropped.
     script.pages[failing] = 503
-    with pytest.raises(mcplite.AuthError, match=f"the metadata of the MCP server, {script.origin}{failing}, .* 503") as caught:
+    said = f"the metadata of the MCP server, {script.origin}{failing}, .* 503"
+    with pytest.raises(mcplite.errors.AuthError, match=said) as caught:
         find_resource(web, script.url, challenge(resource_metadata=f"{script.origin}/named"), VERSION)
     assert caught.value.status == 503 and script.asked == ["/named", f"{RESOURCE}/mcp", RESOURCE]
 
@@ -137,7 +138,7 @@ def test_a_server_whose_metadata_cannot_be_read_now_is_not_one_without(script, w
 def test_an_unreachable_url_leads_to_the_next(script, web):
     with Pages() as gone:
         named = challenge(resource_metadata=f"{gone.origin}/named")
-    with pytest.raises(mcplite.AuthError, match="the metadata of the MCP server could not be reached"):
+    with pytest.raises(mcplite.errors.AuthError, match="the metadata of the MCP server could not be reached"):
         find_resource(web, script.url, named, VERSION)
     script.pages[RESOURCE] = about(script)
     assert find_resource(web, script.url, named, VERSION).described
@@ -182,7 +183,7 @@ def test_metadata_of_another_server_is_refused(script, web, resource):
     if isinstance(resource, str):
         resource = resource.format(origin=script.origin, port=script.port)
     script.pages.update({f"{RESOURCE}/mcp": about(script, resource=resource), RESOURCE: about(script)})
-    with pytest.raises(mcplite.AuthError, match="and not about") as caught:
+    with pytest.raises(mcplite.errors.AuthError, match="and not about") as caught:
         find_resource(web, script.url, None, VERSION)
     assert script.url in str(caught.value) and len(str(caught.value)) < 800
     assert script.asked == [f"{RESOURCE}/mcp"]
@@ -199,7 +200,7 @@ def test_metadata_that_lists_no_authorization_server_leaves_the_host_itself(scri
 @pytest.mark.parametrize("servers", ["https://as.example", {"a": 1}, [5, None, ""], 5, [["https://as.example"]]])
 def test_metadata_with_malformed_authorization_servers_is_refused(script, web, servers):
     script.pages[f"{RESOURCE}/mcp"] = about(script, authorization_servers=servers)
-    with pytest.raises(mcplite.AuthError, match="names no authorization server"):
+    with pytest.raises(mcplite.errors.AuthError, match="names no authorization server"):
         find_resource(web, script.url, None, VERSION)
 
 
@@ -235,11 +236,11 @@ def test_no_query_of_the_server_is_in_an_error(script, web):
     for wrong in ({"resource": "https://other.example"}, {"resource": f"{script.origin}/x?key=s3cret"},
                   {"resource": url, "authorization_servers": 5}):
         script.pages[f"{RESOURCE}/mcp?key=s3cret"] = wrong
-        with pytest.raises(mcplite.AuthError, match=f"{script.origin}{RESOURCE}/mcp") as caught:
+        with pytest.raises(mcplite.errors.AuthError, match=f"{script.origin}{RESOURCE}/mcp") as caught:
             find_resource(web, url, None, VERSION)
         assert "s3cret" not in str(caught.value)
     for described in (True, False):
-        with pytest.raises(mcplite.AuthError) as caught:
+        with pytest.raises(mcplite.errors.AuthError) as caught:
             choose_issuer(ProtectedResource(url, ["https://as.example"], described=described), "https://other.example",
                           None)
         assert "s3cret" not in str(caught.value)
@@ -264,7 +265,7 @@ def test_the_issuer_that_is_trusted_or_known_or_the_first(wanted, known, chosen)
 ])
 def test_no_other_issuer_replaces_the_trusted_one(wanted):
     resource = ProtectedResource("https://mcp.example", ["https://a.example"])
-    with pytest.raises(mcplite.AuthError, match="wants a token of https://a.example") as caught:
+    with pytest.raises(mcplite.errors.AuthError, match="wants a token of https://a.example") as caught:
         choose_issuer(resource, wanted, "https://a.example")
     assert repr(wanted) in str(caught.value)
 
@@ -275,13 +276,13 @@ def test_a_server_that_names_no_issuer_is_its_own():
     for wanted in ("https://mcp.example", "https://mcp.example/"):
         assert choose_issuer(resource, wanted, None) == wanted
     for wanted in ("https://as.example", "https://mcp.example/mcp", "https://mcp.example.evil.example", ""):
-        with pytest.raises(mcplite.AuthError, match="is taken for its own"):
+        with pytest.raises(mcplite.errors.AuthError, match="is taken for its own"):
             choose_issuer(resource, wanted, None)
 
 
 def test_many_issuers_make_no_long_error():
     resource = ProtectedResource("https://mcp.example", [f"https://{number}.example" for number in range(10_000)])
-    with pytest.raises(mcplite.AuthError) as caught:
+    with pytest.raises(mcplite.errors.AuthError) as caught:
         choose_issuer(resource, "https://a.example", None)
     assert len(str(caught.value)) < 800
 
@@ -296,7 +297,7 @@ def test_many_issuers_make_no_long_error():
 ])
 def test_each_url_is_asked_in_order(script, web, path, places):
     issuer = script.origin + path
-    with pytest.raises(mcplite.AuthError, match="has no metadata; asked: ") as caught:
+    with pytest.raises(mcplite.errors.AuthError, match="has no metadata; asked: ") as caught:
         find_server(web, issuer, True, VERSION)
     assert script.asked == places
     assert all(place in str(caught.value) for place in places)
@@ -355,7 +356,7 @@ def test_metadata_of_another_issuer_is_not_used(script, web, named):
         named = named.format(origin=script.origin, port=script.port)
     issuer = f"{script.origin}/tenant"
     script.pages[f"{OAUTH}/tenant"] = {**server(issuer), "issuer": named}
-    with pytest.raises(mcplite.AuthError, match="no metadata was found of the authorization server") as caught:
+    with pytest.raises(mcplite.errors.AuthError, match="no metadata was found of the authorization server") as caught:
         find_server(web, issuer, True, {})
     assert f"{OAUTH}/tenant is of" in str(caught.value)
     assert script.asked == [f"{OAUTH}/tenant", f"{OPENID}/tenant", f"/tenant{OPENID}"]
@@ -375,7 +376,7 @@ def test_a_last_slash_makes_no_other_issuer(script, web, path, listed, named):
 def test_a_failing_url_is_an_error(script, web, page):
     script.pages.update({OAUTH: page, OPENID: 404})
     for described in (True, False):
-        with pytest.raises(mcplite.AuthError, match="the metadata of the authorization server.*50") as caught:
+        with pytest.raises(mcplite.errors.AuthError, match="the metadata of the authorization server.*50") as caught:
             find_server(web, script.origin, described, {})
         assert caught.value.status == page
 
@@ -395,7 +396,7 @@ ENDPOINTS = ["authorization_endpoint", "token_endpoint", "registration_endpoint"
 def test_an_endpoint_that_may_not_be_used_is_an_error(script, web, name, url):
     script.pages[OAUTH] = server(script.origin, **{name: url})
     for described in (True, False):
-        with pytest.raises(mcplite.AuthError, match=f"the {name} of {script.origin}") as caught:
+        with pytest.raises(mcplite.errors.AuthError, match=f"the {name} of {script.origin}") as caught:
             find_server(web, script.origin, described, {})
         assert "s3cret" not in str(caught.value)
 
@@ -413,7 +414,7 @@ def test_metadata_without_a_token_endpoint_is_an_error(script, web, empty):
     script.pages[OAUTH] = document = server(script.origin, token_endpoint=empty)
     if empty is ...:
         del document["token_endpoint"]
-    with pytest.raises(mcplite.AuthError, match="names no token_endpoint"):
+    with pytest.raises(mcplite.errors.AuthError, match="names no token_endpoint"):
         find_server(web, script.origin, True, {})
 
 
@@ -429,7 +430,7 @@ def test_an_empty_endpoint_is_none(script, web, empty):
                                     "https://u:s3cret@as.example"])
 def test_an_issuer_that_may_not_be_used_is_not_asked(script, web, issuer):
     for described in (True, False):
-        with pytest.raises(mcplite.AuthError, match="the authorization server") as caught:
+        with pytest.raises(mcplite.errors.AuthError, match="the authorization server") as caught:
             find_server(web, issuer, described, {})
         assert "s3cret" not in str(caught.value)
     assert script.asked == []
@@ -469,5 +470,5 @@ def test_guessed_servers_may_announce_pkce(script, web, methods, pkce):
 def test_the_metadata_of_guessed_servers_has_to_be_theirs(script, web, named):
     named = named.format(origin=script.origin) if isinstance(named, str) else named
     script.pages[OAUTH] = {**server(script.origin), "issuer": named}
-    with pytest.raises(mcplite.AuthError, match="no metadata was found of the authorization server"):
+    with pytest.raises(mcplite.errors.AuthError, match="no metadata was found of the authorization server"):
         find_server(web, script.origin, False, VERSION)

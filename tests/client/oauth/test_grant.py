@@ -64,7 +64,7 @@ def test_each_login_asks_the_user_whatever_is_stored(auth, script, user, grant):
 
 def test_a_login_at_a_server_that_wants_none(grant, user):
     with WebScript() as script:
-        with pytest.raises(mcplite.AuthError, match="wants no authorization .*it answered 200"):
+        with pytest.raises(mcplite.errors.AuthError, match="wants no authorization .*it answered 200"):
             grant.login(script.url)
     assert not user.visits
     with pytest.raises(mcplite.TransportError, match="cannot reach"):
@@ -74,7 +74,7 @@ def test_a_login_at_a_server_that_wants_none(grant, user):
 def test_a_login_that_fails_leaves_what_is_stored(auth, script, grant):
     before = grant.login(script.url)
     auth.denies = True
-    with pytest.raises(mcplite.AuthError, match="access_denied"):
+    with pytest.raises(mcplite.errors.AuthError, match="access_denied"):
         grant.login(script.url)
     assert grant.token(script.url) == before.access_token
 
@@ -116,7 +116,7 @@ def test_a_token_that_cannot_be_refreshed_now(auth, script, grant):
     grant.login(script.url)
     record = stored(grant, script)
     auth.on_token = lambda fields, answer: answer.status(503)
-    with pytest.raises(mcplite.AuthError, match="gave no token: status 503"):
+    with pytest.raises(mcplite.errors.AuthError, match="gave no token: status 503"):
         expire(grant, script).token(script.url)
     assert stored(grant, script)["refresh_token"] == record["refresh_token"]
 
@@ -143,7 +143,7 @@ def test_a_logout_forgets_whatever_the_authorization_server_does(auth, script, g
     if how == "without":
         assert grant.logout(script.url) is True
     else:
-        with pytest.raises(mcplite.AuthError, match="did not revoke .*invalid_request|could not be reached"):
+        with pytest.raises(mcplite.errors.AuthError, match="did not revoke .*invalid_request|could not be reached"):
             grant.logout(script.url)
         kinds = [fields["token_type_hint"] for fields in auth.revoked]
         assert kinds == (["refresh_token", "access_token"] if how == "refused" else [])  # once each
@@ -153,20 +153,20 @@ def test_a_logout_forgets_whatever_the_authorization_server_does(auth, script, g
 
 def test_the_authorization_of_a_server(auth, script):
     script.metadata = {"scopes_supported": ["a", "b"]}
-    found = mcplite.find_authorization(script.url)
+    found = mcplite.auth.find_authorization(script.url)
     assert (found.resource, found.issuers, found.scopes, found.described) == (script.url, [auth.issuer], ["a", "b"], True)
     assert not auth.requests and script.sent == [None]
     with WebScript(lambda request, answer: answer.status(404)) as plain:
-        found = mcplite.find_authorization(plain.url)
+        found = mcplite.auth.find_authorization(plain.url)
         assert (found.resource, found.issuers, found.described) == (plain.url, [plain.origin], False)
     with pytest.raises(mcplite.TransportError):
-        mcplite.find_authorization(plain.url)
+        mcplite.auth.find_authorization(plain.url)
 
 
 def test_waiting_for_a_server_that_never_answers_ends(grant, monkeypatch):
     monkeypatch.setattr(grant_module, "_PROBE_SECONDS", 0.2)
     with WebScript(lambda request, answer: answer.hold()) as script:
-        for ask in (mcplite.find_authorization, grant.login):
+        for ask in (mcplite.auth.find_authorization, grant.login):
             with pytest.raises(mcplite.TransportError, match="0.2 s"):
                 ask(script.url)
 
@@ -183,7 +183,7 @@ def test_the_address_of_the_first_answer_is_remembered(auth, script, last):
 
 
 @pytest.mark.parametrize("ask", [
-    lambda grant, url: grant.login(url), lambda grant, url: mcplite.find_authorization(url),
+    lambda grant, url: grant.login(url), lambda grant, url: mcplite.auth.find_authorization(url),
 ], ids=["login", "find_authorization"])
 def test_a_name_that_leads_here_after_the_first_answer_is_refused(monkeypatch, grant, user, ask):
     # AUTH-36: a public server has answered, and its name means this machine from then on.
@@ -193,7 +193,7 @@ def test_a_name_that_leads_here_after_the_first_answer_is_refused(monkeypatch, g
     with WebScript(lambda request, answer: answer.status(404)) as script:
         challenge = Challenge("bearer", {"resource_metadata": f"{script.origin}/admin"})
         monkeypatch.setattr(grant_module, "_probe", lambda url, settings: (401, challenge, "93.184.216.34"))
-        with pytest.raises(mcplite.AuthError, match="a private network"):
+        with pytest.raises(mcplite.errors.AuthError, match="a private network"):
             ask(grant, "https://evil.example/mcp")
         assert script.connections == 0
     assert not user.visits
@@ -223,7 +223,7 @@ def test_threads_that_ask_for_the_same_server_get_the_same_access(grant):
 
 def test_the_repr_of_a_grant_has_no_secrets():
     assert repr(mcplite.OAuth()) == "<OAuth>"
-    shown = repr(mcplite.ClientCredentials("me", "s3cret", issuer="https://a.example"))
+    shown = repr(mcplite.auth.ClientCredentials("me", "s3cret", issuer="https://a.example"))
     assert shown == "<ClientCredentials at https://a.example>"
     assert Grant(scopes="read write").scopes == Grant(scopes=["read", "write"]).scopes
     with pytest.raises(NotImplementedError):
@@ -248,7 +248,7 @@ def test_servers_of_a_grant_are_bounded():
 
 def ended_login(script, user):
     """Return the store of a login whose token has expired since."""
-    store = mcplite.MemoryStore()
+    store = mcplite.auth.MemoryStore()
     mcplite.OAuth(store=store, ask=user, redirect_uri=REDIRECT).login(script.url)
     [key] = [key for key in store.keys() if key.startswith("token ")]
     store.save(key, {**store.load(key), "expires_at": time.time() - 1})

@@ -125,7 +125,7 @@ def test_how_a_client_authenticates(supported, secret, method):
     (["x" * 10_000], True),
 ])
 def test_a_server_without_a_supported_method(supported, secret):
-    with pytest.raises(mcplite.AuthError, match="https://as.example lets clients authenticate by .* only") as caught:
+    with pytest.raises(mcplite.errors.AuthError, match="https://as.example lets clients authenticate by .* only") as caught:
         choose_method(supported, secret, "https://as.example")
     assert "client_secret_basic" in str(caught.value) and len(str(caught.value)) < 500
 
@@ -188,7 +188,7 @@ def test_a_secret_without_a_method_is_used_as_the_server_can(office, web, store,
 
 def test_scopes_that_are_refused_are_named(office, web, store):
     office.status, office.said = 400, {"error": "invalid_client_metadata", "error_description": "no such scope"}
-    with pytest.raises(mcplite.AuthError, match="no such scope; it was asked for the scopes read write: see scopes="):
+    with pytest.raises(mcplite.errors.AuthError, match="no such scope; it was asked for the scopes read write: see scopes="):
         register(web, office.server(), client_metadata("x", [REDIRECT], scopes=["read", "write"]), store)
 
 
@@ -197,7 +197,7 @@ def test_a_huge_id_is_refused_and_not_kept(office, web, store):
     assert register(web, office.server(), client_metadata("x", [REDIRECT]), store).client_id == "c" * 4_000
     delete_registration(store, office.origin)
     office.said = {"client_id": "c" * 200_000}
-    with pytest.raises(mcplite.AuthError, match="a client_id of 200000 characters") as caught:
+    with pytest.raises(mcplite.errors.AuthError, match="a client_id of 200000 characters") as caught:
         register(web, office.server(), client_metadata("x", [REDIRECT]), store)
     assert len(str(caught.value)) < 300 and store.keys() == []
 
@@ -212,7 +212,7 @@ def test_redirect_uris_default_to_the_requested_ones(office, web, store, uris):
                                   b'{"client_id": "\\ud800"}'])
 def test_a_registration_without_an_id_is_an_error(office, web, store, said):
     office.said = said
-    with pytest.raises(mcplite.AuthError, match="answered a registration without a client_id"):
+    with pytest.raises(mcplite.errors.AuthError, match="answered a registration without a client_id"):
         register(web, office.server(), client_metadata("x", [REDIRECT]), store)
     assert store.keys() == []
 
@@ -220,7 +220,7 @@ def test_a_registration_without_an_id_is_an_error(office, web, store, said):
 @pytest.mark.parametrize("method", ["private_key_jwt", "tls_client_auth", 5, ["none"]])
 def test_a_registration_for_an_unsupported_method_is_an_error(office, web, store, method):
     office.said = {"client_id": "c1", "token_endpoint_auth_method": method}
-    with pytest.raises(mcplite.AuthError, match="which it does not support"):
+    with pytest.raises(mcplite.errors.AuthError, match="which it does not support"):
         register(web, office.server(), client_metadata("x", [REDIRECT]), store)
     assert store.keys() == []
 
@@ -239,7 +239,7 @@ def test_a_registration_for_an_unsupported_method_is_an_error(office, web, store
 ])
 def test_a_refusal_says_why_and_what_to_try(office, web, store, status, said, text, error):
     office.status, office.said = status, said
-    with pytest.raises(mcplite.AuthError) as caught:
+    with pytest.raises(mcplite.errors.AuthError) as caught:
         register(web, office.server(), client_metadata("x", [REDIRECT]), store)
     assert f"{office.origin} did not register this client: {text}" in str(caught.value)
     assert caught.value.error == error and "s3cret" not in str(caught.value) and len(str(caught.value)) < 600
@@ -248,7 +248,7 @@ def test_a_refusal_says_why_and_what_to_try(office, web, store, status, said, te
 
 def test_a_server_without_registration(office, web, store):
     server = AuthorizationServer("https://as.example", "https://as.example/token")
-    with pytest.raises(mcplite.AuthError, match="has no dynamic registration: .*issuer='https://as.example'"):
+    with pytest.raises(mcplite.errors.AuthError, match="has no dynamic registration: .*issuer='https://as.example'"):
         register(web, server, client_metadata("x", [REDIRECT]), store)
     assert office.requests == []
 
@@ -306,9 +306,9 @@ def test_a_record_of_another_version_is_ignored(store):
 def test_a_registration_that_cannot_be_stored_is_an_error(office, web):
     class Full(MemoryStore):
         def save(self, key, record):
-            raise mcplite.AuthError("the disk is full")
+            raise mcplite.errors.AuthError("the disk is full")
 
-    with pytest.raises(mcplite.AuthError, match="the disk is full"):
+    with pytest.raises(mcplite.errors.AuthError, match="the disk is full"):
         register(web, office.server(), client_metadata("x", [REDIRECT]), Full())
 
 
@@ -318,7 +318,7 @@ def test_no_secret_is_shown(office, web, store, caplog):
     client = register(web, office.server(), client_metadata("x", [REDIRECT], method="client_secret_basic"), store)
     assert client.secret == "s3cret"
     office.said = {"client_secret": "s3cret"}
-    with pytest.raises(mcplite.AuthError) as caught:
+    with pytest.raises(mcplite.errors.AuthError) as caught:
         register(web, office.server(), client_metadata("x", [REDIRECT]), store)
     for text in (repr(client), str(client), repr(store), caplog.text, str(caught.value), repr(caught.value)):
         assert "s3cret" not in text

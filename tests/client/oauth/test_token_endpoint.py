@@ -128,7 +128,7 @@ def test_a_key_signs_each_request(counter, web):
 
 
 def test_a_client_that_authenticates_by_a_key_needs_it(counter, endpoint):
-    with pytest.raises(mcplite.AuthError, match="by a private key, which is not available"):
+    with pytest.raises(mcplite.errors.AuthError, match="by a private key, which is not available"):
         endpoint.request(counter.client(method="private_key_jwt"), RESOURCE, CODE, [])
     assert counter.requests == []
 
@@ -139,7 +139,7 @@ def test_a_client_of_another_server_is_never_shown(counter, web, endpoint):
         old = Credentials(issuer, RESOURCE, client, "acc3ss", refresh_token="r3fresh")
         for use in (lambda: endpoint.request(client, RESOURCE, CODE, []), lambda: endpoint.refresh(old),
                     lambda: endpoint.revoke(old)):
-            with pytest.raises(mcplite.AuthError, match="is never shown to") as caught:
+            with pytest.raises(mcplite.errors.AuthError, match="is never shown to") as caught:
                 use()
             assert not any(secret in str(caught.value) for secret in ("s3cret", "acc3ss", "r3fresh"))
     assert counter.requests == []
@@ -215,7 +215,7 @@ def test_the_token_type_is_case_insensitive(counter, endpoint, kind):
 @pytest.mark.parametrize("kind", ["mac", "DPoP", "N_A", "", "Bearer ", "x" * 10_000, None, 5, ["Bearer"], {}])
 def test_other_kinds_of_tokens_are_refused(counter, endpoint, kind):
     counter.said = [{**TOKEN, "token_type": kind}]
-    with pytest.raises(mcplite.AuthError, match="gave a token of the type") as caught:
+    with pytest.raises(mcplite.errors.AuthError, match="gave a token of the type") as caught:
         ask(counter, endpoint)
     assert "acc3ss" not in str(caught.value) and len(str(caught.value)) < 300
 
@@ -225,7 +225,7 @@ def test_other_kinds_of_tokens_are_refused(counter, endpoint, kind):
                                    "acc3ss\u00fc", "acc3ss\u20ac", " acc3ss", "acc3ss\t"])
 def test_tokens_that_cannot_be_sent_are_refused(counter, endpoint, token):
     counter.said = [{**TOKEN, "access_token": token}]
-    with pytest.raises(mcplite.AuthError, match="answered without an access_token that can be sent") as caught:
+    with pytest.raises(mcplite.errors.AuthError, match="answered without an access_token that can be sent") as caught:
         ask(counter, endpoint)
     assert "acc3ss" not in f"{caught.value} {caught.value!r}"
 
@@ -234,7 +234,7 @@ def test_tokens_that_cannot_be_sent_are_refused(counter, endpoint, token):
                                   b"null", b"{"])
 def test_answers_that_are_not_json_have_no_token(counter, endpoint, said):
     counter.said = [said]
-    with pytest.raises(mcplite.AuthError, match="answered without an access_token") as caught:
+    with pytest.raises(mcplite.errors.AuthError, match="answered without an access_token") as caught:
         ask(counter, endpoint)
     assert "acc3ss" not in str(caught.value)
 
@@ -256,7 +256,7 @@ def test_malformed_refresh_tokens_are_ignored(counter, endpoint, refresh):
 ])
 def test_a_refusal_says_why(counter, endpoint, status, said, error, text):
     counter.said = [(status, said, {})]
-    with pytest.raises(mcplite.AuthError) as caught:
+    with pytest.raises(mcplite.errors.AuthError) as caught:
         ask(counter, endpoint)
     assert str(caught.value) == f"{counter.origin} gave no token: {text}" and caught.value.error == error
     assert caught.value.status == status and len(counter.requests) == 1
@@ -310,7 +310,7 @@ def test_the_id_of_a_client_is_repeated_in_the_form(counter, endpoint, refusal):
 def test_a_client_that_was_registered_by_hand_tries_each_way_once(counter, web, method, methods, ways):
     counter.said = [WRONG]
     endpoint = TokenEndpoint(web, counter.server(methods=methods))
-    with pytest.raises(mcplite.AuthError, match="gave no token: invalid_client") as caught:
+    with pytest.raises(mcplite.errors.AuthError, match="gave no token: invalid_client") as caught:
         endpoint.request(by_hand(counter, method), RESOURCE, CODE, [])
     assert how(counter) == ways and caught.value.error == "invalid_client" and "s3cret" not in str(caught.value)
 
@@ -318,19 +318,19 @@ def test_a_client_that_was_registered_by_hand_tries_each_way_once(counter, web, 
 def test_a_client_that_registered_for_a_method_uses_that_one(counter, web):
     counter.said = [WRONG]
     endpoint = TokenEndpoint(web, counter.server(methods=["client_secret_post", "client_secret_basic"]))
-    with pytest.raises(mcplite.AuthError, match="invalid_client"):
+    with pytest.raises(mcplite.errors.AuthError, match="invalid_client"):
         endpoint.request(by_hand(counter, "client_secret_post", None), RESOURCE, CODE, [])
     assert how(counter) == ["id secret"]
 
 
 def test_a_server_that_refuses_an_id_in_both_places_is_quoted_for_the_first_refusal(counter, endpoint):
     counter.said = [WRONG, (400, {"error": "invalid_request"}, {})]
-    with pytest.raises(mcplite.AuthError, match="invalid_client"):
+    with pytest.raises(mcplite.errors.AuthError, match="invalid_client"):
         endpoint.request(by_hand(counter), RESOURCE, CODE, [])
     for found in ((400, {"error": "invalid_grant"}, {}), (401, {"error": "invalid_grant"}, {})):  # those have found the client
         counter.requests.clear()
         counter.said = [WRONG, found]
-        with pytest.raises(mcplite.AuthError, match="invalid_grant"):
+        with pytest.raises(mcplite.errors.AuthError, match="invalid_grant"):
             endpoint.request(by_hand(counter), RESOURCE, CODE, [])
         assert len(counter.requests) == 2
 
@@ -343,7 +343,7 @@ def test_a_server_that_refuses_an_id_in_both_places_is_quoted_for_the_first_refu
     (400, "use_dpop_nonce", False),
 ])
 def test_which_refusals_end_a_login(status, error, ends):
-    assert ends_login(mcplite.AuthError("no", status=status, error=error)) is ends
+    assert ends_login(mcplite.errors.AuthError("no", status=status, error=error)) is ends
 
 
 # --- the next one ---------------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ def test_a_refresh_authenticates_the_client(counter, endpoint):
 
 def test_a_refresh_that_is_refused_says_why(counter, endpoint):
     counter.said = [(400, {"error": "invalid_grant"}, {})]
-    with pytest.raises(mcplite.AuthError, match="invalid_grant") as caught:
+    with pytest.raises(mcplite.errors.AuthError, match="invalid_grant") as caught:
         endpoint.refresh(old_ones(counter))
     assert caught.value.error == "invalid_grant" and "r1" not in str(caught.value)
 
@@ -409,7 +409,7 @@ def test_missing_tokens_are_not_revoked(counter, web, endpoint):
 
 def test_a_revocation_that_is_refused_says_why(counter, endpoint):
     counter.said = [(503, {"error": "server_error"}, {})]
-    with pytest.raises(mcplite.AuthError, match="did not revoke the refresh_token: server_error") as caught:
+    with pytest.raises(mcplite.errors.AuthError, match="did not revoke the refresh_token: server_error") as caught:
         endpoint.revoke(old_ones(counter))
     assert "r1" not in str(caught.value) and caught.value.error == "server_error"
 
@@ -417,7 +417,7 @@ def test_a_revocation_that_is_refused_says_why(counter, endpoint):
 def test_a_token_that_cannot_be_revoked_does_not_stop_the_other_revocation(counter, endpoint):
     # RFC 7009, section 2.2.1: a server may know how to revoke one kind of the two.
     counter.said = [(400, {"error": "invalid_request"}, {}), b""]
-    with pytest.raises(mcplite.AuthError, match="did not revoke the refresh_token: invalid_request"):
+    with pytest.raises(mcplite.errors.AuthError, match="did not revoke the refresh_token: invalid_request"):
         endpoint.revoke(old_ones(counter))
     assert [form["token"] for form in counter.forms] == ["r1", "old"]
 
@@ -470,7 +470,7 @@ def test_a_nonce_is_put_into_a_new_proof_and_the_request_repeated_once(counter, 
 ])
 def test_a_second_nonce_is_an_error(counter, web, proofs, said, requests):
     counter.said = said
-    with pytest.raises(mcplite.AuthError, match="gave no token"):
+    with pytest.raises(mcplite.errors.AuthError, match="gave no token"):
         ask(counter, TokenEndpoint(web, counter.server(), proofs))
     assert len(counter.requests) == requests
 
@@ -484,7 +484,7 @@ def test_each_attempt_has_an_assertion_of_its_own(counter, web, proofs):
 
 
 def test_a_bearer_token_is_refused_in_place_of_a_bound_one(counter, web, proofs):
-    with pytest.raises(mcplite.AuthError, match="a token of the type 'Bearer' in place of DPoP"):
+    with pytest.raises(mcplite.errors.AuthError, match="a token of the type 'Bearer' in place of DPoP"):
         ask(counter, TokenEndpoint(web, counter.server(), proofs))
 
 
@@ -523,7 +523,7 @@ def test_a_refresh_completes_when_its_caller_leaves(counter):
         old = Credentials(counter.origin, RESOURCE, counter.client(), "old", refresh_token="r1")
         assert endpoint.refresh(old).refresh_token == "r2"
         counter.said = [(400, {"error": "invalid_grant"}, {})]
-        with pytest.raises(mcplite.AuthError, match="invalid_grant"):
+        with pytest.raises(mcplite.errors.AuthError, match="invalid_grant"):
             endpoint.refresh(old)
         with pytest.raises(Stopped):  # what can be done once more is
             ask(counter, endpoint)
@@ -554,7 +554,7 @@ def test_no_secret_is_shown_or_logged(counter, web, proofs, caplog):
                     texts += [repr(found), str(found), repr(found.client), f"{[found]}"]
                     found = endpoint.refresh(found)
                     texts += [repr(found), str(found)]
-                except mcplite.AuthError as error:
+                except mcplite.errors.AuthError as error:
                     texts += [str(error), repr(error), error.challenge, error.error]
     texts.append(caplog.text)
     assert len(counter.requests) > 30 and len(texts) > 30
@@ -564,7 +564,7 @@ def test_no_secret_is_shown_or_logged(counter, web, proofs, caplog):
 def test_an_unreachable_endpoint_is_an_error_without_secrets(counter):
     with Counter() as gone:
         server, client = gone.server(), gone.client("s3cret", "client_secret_post")
-    with Web(counter.url) as web, pytest.raises(mcplite.AuthError,
+    with Web(counter.url) as web, pytest.raises(mcplite.errors.AuthError,
                                                 match="the token endpoint could not be reached") as caught:
         TokenEndpoint(web, server).request(client, RESOURCE, CODE, [])
     text = f"{caught.value} {caught.value!r} {caught.value.__cause__!r}"

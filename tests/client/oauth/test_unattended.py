@@ -44,15 +44,15 @@ def provider():
 
 
 def credentials(issuer, **options):
-    return mcplite.ClientCredentials("job", "s3cret-of-the-job", issuer=issuer, **options)
+    return mcplite.auth.ClientCredentials("job", "s3cret-of-the-job", issuer=issuer, **options)
 
 
 def workload(issuer, **options):
-    return mcplite.WorkloadIdentity("assertion-of-the-platform", "public", issuer=issuer, **options)
+    return mcplite.auth.WorkloadIdentity("assertion-of-the-platform", "public", issuer=issuer, **options)
 
 
 def enterprise(issuer, provider, **options):
-    return mcplite.EnterpriseManaged(**{
+    return mcplite.auth.EnterpriseManaged(**{
         "id_token": "id-token-of-the-user", "idp_token_endpoint": provider.url, "idp_client_id": "at-the-company",
         "client_id": "job", "client_secret": "s3cret-of-the-job", "issuer": issuer, **options})
 
@@ -86,7 +86,7 @@ def test_a_program_gets_a_token_by_its_key(auth, script):
     key = ec.generate_private_key(ec.SECP256R1())
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     auth.know("keyed", method="private_key_jwt")
-    grant = mcplite.ClientCredentials("keyed", private_key=pem, issuer=auth.issuer, key_id="k1")
+    grant = mcplite.auth.ClientCredentials("keyed", private_key=pem, issuer=auth.issuer, key_id="k1")
     use(script, grant)
     auth.end()
     use(script, grant)
@@ -132,7 +132,7 @@ def test_a_token_comes_with_any_status_of_success(auth, script, provider, status
 
 def test_a_callable_is_called_for_each_token(auth, script, provider):
     count = iter(range(100))
-    grants = [mcplite.WorkloadIdentity(lambda: f"assertion-{next(count)}", "public", issuer=auth.issuer),
+    grants = [mcplite.auth.WorkloadIdentity(lambda: f"assertion-{next(count)}", "public", issuer=auth.issuer),
               enterprise(auth.issuer, provider, id_token=lambda: f"id-{next(count)}")]
     for grant in grants:
         use(script, grant)
@@ -149,9 +149,9 @@ def test_a_callable_that_returns_nothing_is_an_error_and_nothing_is_sent(auth, s
             raise given
         return given
 
-    for grant in (mcplite.WorkloadIdentity(broken, "public", issuer=auth.issuer),
+    for grant in (mcplite.auth.WorkloadIdentity(broken, "public", issuer=auth.issuer),
                   enterprise(auth.issuer, provider, id_token=broken)):
-        with pytest.raises(mcplite.AuthError, match="no token file" if isinstance(given, Exception) else "text"):
+        with pytest.raises(mcplite.errors.AuthError, match="no token file" if isinstance(given, Exception) else "text"):
             use(script, grant)
     assert not auth.asked and not provider.asked
 
@@ -169,7 +169,7 @@ def test_a_refused_token_is_replaced(auth, script, provider):
 
 
 def test_a_stored_token_is_used_again_by_the_same_client_only(auth, script):
-    store = mcplite.MemoryStore()
+    store = mcplite.auth.MemoryStore()
     use(script, credentials(auth.issuer, store=store))
     use(script, credentials(auth.issuer, store=store))
     assert len(auth.asked) == 1
@@ -178,7 +178,7 @@ def test_a_stored_token_is_used_again_by_the_same_client_only(auth, script):
 
 
 def test_an_expired_token_is_replaced(auth, script):
-    store = mcplite.MemoryStore()
+    store = mcplite.auth.MemoryStore()
     use(script, credentials(auth.issuer, store=store))
     key = f"token {script.url}"
     old = store.load(key)["access_token"]
@@ -191,7 +191,7 @@ def test_an_expired_token_is_replaced(auth, script):
 def test_refused_credentials_are_tried_once(auth, script, provider):
     auth.on_token = lambda fields, answer: refuse(answer, 400, "invalid_grant", error_description="not you")
     for number, grant in enumerate(grants(auth, provider)):
-        with pytest.raises(mcplite.AuthError, match="not you") as caught:
+        with pytest.raises(mcplite.errors.AuthError, match="not you") as caught:
             use(script, grant)
         assert caught.value.error == "invalid_grant" and len(auth.asked) == number + 1
 
@@ -199,7 +199,7 @@ def test_refused_credentials_are_tried_once(auth, script, provider):
 def test_a_token_that_the_server_does_not_accept_is_requested_once(auth, script, provider):
     script.on_request = lambda request, token: (401, script.challenge())
     for number, grant in enumerate(grants(auth, provider)):
-        with pytest.raises(mcplite.AuthError, match="does not accept the token"):
+        with pytest.raises(mcplite.errors.AuthError, match="does not accept the token"):
             use(script, grant)
         assert len(auth.asked) == number + 1
 
@@ -208,21 +208,21 @@ def test_without_a_user_there_is_no_step_up(auth, script, provider):
     # AUC-42
     script.needs_for = {"ping": ["write"]}
     for number, grant in enumerate(grants(auth, provider)):
-        with pytest.raises(mcplite.AuthError, match="write.*no user to ask for more") as caught:
+        with pytest.raises(mcplite.errors.AuthError, match="write.*no user to ask for more") as caught:
             use(script, grant)
         assert caught.value.error == "insufficient_scope" and len(auth.asked) == number + 1
 
 
 def test_a_refusal_of_the_identity_provider(auth, script, provider):
     provider.says, provider.gives = 400, {"error": "invalid_target", "error_description": "not for you"}
-    with pytest.raises(mcplite.AuthError, match="gave no grant.*not for you") as caught:
+    with pytest.raises(mcplite.errors.AuthError, match="gave no grant.*not for you") as caught:
         use(script, enterprise(auth.issuer, provider))
     assert caught.value.error == "invalid_target" and not auth.asked
     provider.says, provider.gives = 200, {**provider.gives, "access_token": "t"}
-    with pytest.raises(mcplite.AuthError, match="gave no grant"):
+    with pytest.raises(mcplite.errors.AuthError, match="gave no grant"):
         use(script, enterprise(auth.issuer, provider))
     provider.gives = {"access_token": "t", "issued_token_type": "urn:ietf:params:oauth:token-type:access_token"}
-    with pytest.raises(mcplite.AuthError, match="another kind of token"):
+    with pytest.raises(mcplite.errors.AuthError, match="another kind of token"):
         use(script, enterprise(auth.issuer, provider))
     assert not auth.asked
 
@@ -235,7 +235,7 @@ def test_nothing_is_sent_to_another_issuer(auth, script, provider):
     with AuthServer() as evil:
         script.issuers = [evil.issuer]
         for grant in grants(auth, provider):
-            with pytest.raises(mcplite.AuthError) as caught:
+            with pytest.raises(mcplite.errors.AuthError) as caught:
                 use(script, grant)
             assert evil.issuer in str(caught.value) and auth.issuer in str(caught.value)
         assert not evil.requests and not auth.asked and not provider.asked
@@ -247,7 +247,7 @@ def test_nothing_is_sent_when_a_server_that_was_trusted_moves(auth, script, prov
         use(script, grant)
         with AuthServer() as evil:
             script.issuers, script.auth = [evil.issuer], evil
-            with pytest.raises(mcplite.AuthError):
+            with pytest.raises(mcplite.errors.AuthError):
                 use(script, grant)
             assert not evil.requests
 
@@ -256,13 +256,13 @@ def test_nothing_is_sent_where_the_metadata_is_of_another_issuer(auth, script, p
     # AUC-09: the URL is right, the metadata is of another issuer.
     auth.metadata = {"issuer": auth.issuer + "/other"}
     for grant in grants(auth, provider):
-        with pytest.raises(mcplite.AuthError, match="no metadata was found of .* is of"):
+        with pytest.raises(mcplite.errors.AuthError, match="no metadata was found of .* is of"):
             use(script, grant)
     assert not auth.asked and not provider.asked
 
 
 def test_a_spelling_of_the_issuer_is_another_one(auth, script):
-    with pytest.raises(mcplite.AuthError, match="was\\s+given"):
+    with pytest.raises(mcplite.errors.AuthError, match="was\\s+given"):
         use(script, credentials(auth.issuer + "/"))
     assert not auth.asked
 
@@ -271,14 +271,14 @@ def test_a_spelling_of_the_issuer_is_another_one(auth, script):
 
 
 @pytest.mark.parametrize("make, text", [
-    (lambda: mcplite.ClientCredentials("c", issuer="https://a.example"), "one of them"),
-    (lambda: mcplite.ClientCredentials("c", "s3cret", private_key="x", issuer="https://a.example"), "one of them"),
-    (lambda: mcplite.ClientCredentials("c", "s3cret", issuer=""), "issuer= is needed"),
-    (lambda: mcplite.ClientCredentials("c", "s3cret", issuer="http://a.example"), "https"),
-    (lambda: mcplite.ClientCredentials("c", private_key="s3cret", issuer="https://a.example"), "PEM"),
-    (lambda: mcplite.WorkloadIdentity("s3cret", "c", issuer="http://a.example"), "https"),
-    (lambda: mcplite.EnterpriseManaged("s3cret", idp_token_endpoint="http://i.example/token", idp_client_id="i", client_id="c",
-                                       issuer="https://a.example"), "idp_token_endpoint=.*https"),
+    (lambda: mcplite.auth.ClientCredentials("c", issuer="https://a.example"), "one of them"),
+    (lambda: mcplite.auth.ClientCredentials("c", "s3cret", private_key="x", issuer="https://a.example"), "one of them"),
+    (lambda: mcplite.auth.ClientCredentials("c", "s3cret", issuer=""), "issuer= is needed"),
+    (lambda: mcplite.auth.ClientCredentials("c", "s3cret", issuer="http://a.example"), "https"),
+    (lambda: mcplite.auth.ClientCredentials("c", private_key="s3cret", issuer="https://a.example"), "PEM"),
+    (lambda: mcplite.auth.WorkloadIdentity("s3cret", "c", issuer="http://a.example"), "https"),
+    (lambda: mcplite.auth.EnterpriseManaged("s3cret", idp_token_endpoint="http://i.example/token", idp_client_id="i",
+                                            client_id="c", issuer="https://a.example"), "idp_token_endpoint=.*https"),
 ])
 def test_arguments_that_cannot_be(make, text):
     with pytest.raises(ValueError, match=text) as caught:

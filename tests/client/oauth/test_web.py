@@ -122,7 +122,7 @@ def test_a_status_of_4xx_is_none(status):
 def test_another_status_is_an_error_that_does_not_quote_the_body(status):
     with Pages(page=lambda request, answer: answer.status(status, "" if status == 304 else "business")) as script:
         said = f"{WHAT}, {script.origin}/page, was answered with {status}"
-        with pytest.raises(mcplite.AuthError, match=said) as caught:
+        with pytest.raises(mcplite.errors.AuthError, match=said) as caught:
             fetch(script)
     assert "business" not in str(caught.value)
 
@@ -135,14 +135,14 @@ def test_another_status_is_an_error_that_does_not_quote_the_body(status):
 ], ids=["empty", "HTML", "list", "string", "number", "null", "cut", "two objects", "bytes", "Latin-1", "deep list in an object",
         "deep list", "deep object", "long number"])
 def test_a_body_that_is_not_a_json_object_is_an_error(body):
-    with Pages(page=says(body, "text/html")) as script, pytest.raises(mcplite.AuthError, match="is not a JSON object"):
+    with Pages(page=says(body, "text/html")) as script, pytest.raises(mcplite.errors.AuthError, match="is not a JSON object"):
         fetch(script)
 
 
 def test_text_with_lone_surrogates_is_refused():
     # A lone surrogate has no bytes: as a scope or a client's id it would break the next request instead.
     for body in (b'{"scopes_supported": ["\\ud800"]}', b'{"\\udfff": 1}'):
-        with Pages(page=says(body)) as script, pytest.raises(mcplite.AuthError, match="is not a JSON object"):
+        with Pages(page=says(body)) as script, pytest.raises(mcplite.errors.AuthError, match="is not a JSON object"):
             fetch(script)
     with Pages(page=says(b'{"name": "\\ud83d\\ude00"}')) as script:
         assert fetch(script) == {"name": "\U0001f600"}
@@ -158,9 +158,9 @@ def test_a_document_of_a_megabyte_is_read():
 
 def test_a_longer_document_is_refused():
     with Pages(page={"a": "x" * (1 << 20)}) as script:
-        with pytest.raises(mcplite.AuthError, match=f"^{WHAT} could not be read.*1048576"):
+        with pytest.raises(mcplite.errors.AuthError, match=f"^{WHAT} could not be read.*1048576"):
             fetch(script)
-        with Web(script.url) as web, pytest.raises(mcplite.AuthError, match=f"^{WHAT} could not be read.*1048576"):
+        with Web(script.url) as web, pytest.raises(mcplite.errors.AuthError, match=f"^{WHAT} could not be read.*1048576"):
             web.post_json(f"{script.origin}/page", WHAT, {})
 
 
@@ -170,7 +170,7 @@ def test_an_endless_document_is_given_up_after_a_megabyte():
         while not script.closing.is_set():
             answer.raw(b"10000\r\n" + b" " * 65_536 + b"\r\n")
 
-    with Pages(page=endless) as script, pytest.raises(mcplite.AuthError, match="could not be read.*1048576"):
+    with Pages(page=endless) as script, pytest.raises(mcplite.errors.AuthError, match="could not be read.*1048576"):
         fetch(script)
 
 
@@ -187,7 +187,7 @@ def test_an_endless_refusal_is_not_read():
 def test_a_compressed_document_is_refused():
     bomb = gzip.compress(b"{" + b" " * 5_000_000 + b"}")
     with Pages(page=lambda request, answer: answer.status(200, bomb, Content_Encoding="gzip")) as script:
-        with pytest.raises(mcplite.AuthError, match="could not be read.*compressed"):
+        with pytest.raises(mcplite.errors.AuthError, match="could not be read.*compressed"):
             fetch(script)
 
 
@@ -196,7 +196,7 @@ def test_an_answer_that_breaks_off_is_an_error():
         answer.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}")
         answer.cut()
 
-    with Pages(page=half) as script, pytest.raises(mcplite.AuthError, match="could not be read.*98 bytes are missing"):
+    with Pages(page=half) as script, pytest.raises(mcplite.errors.AuthError, match="could not be read.*98 bytes are missing"):
         fetch(script)
 
 
@@ -224,7 +224,7 @@ def test_an_answer_that_drips_is_given_up_in_time(monkeypatch, first, piece):
     page = drip(first, piece)
     with Pages(page=page) as script:
         page.closing = script.closing
-        with pytest.raises(mcplite.AuthError, match=rf"^{WHAT}, {script.origin}/page, was not answered within 0\.3 s"):
+        with pytest.raises(mcplite.errors.AuthError, match=rf"^{WHAT}, {script.origin}/page, was not answered within 0\.3 s"):
             fetch(script)
 
 
@@ -251,7 +251,7 @@ def test_the_time_limit_includes_all_redirects(monkeypatch):
         script.closing.wait(0.2)
         answer.status(302, Location="/page")
 
-    with Pages(page=on) as script, pytest.raises(mcplite.AuthError, match="was not answered|could not be reached"):
+    with Pages(page=on) as script, pytest.raises(mcplite.errors.AuthError, match="was not answered|could not be reached"):
         fetch(script)
     assert len(script.requests) < 5
 
@@ -316,10 +316,10 @@ def test_no_redirect_leads_elsewhere():
                        "ftp://x/",
                        "file:///etc/passwd", "http://user@127.0.0.1:1/", "//evil.example/page"):
             with Pages(page=lambda request, answer: answer.status(307, Location=target)) as script:
-                with pytest.raises(mcplite.AuthError, match="redirects to another origin") as caught:
+                with pytest.raises(mcplite.errors.AuthError, match="redirects to another origin") as caught:
                     fetch(script)
                 assert caught.value.status == 307
-                with Web(script.url) as web, pytest.raises(mcplite.AuthError, match="redirects to another origin"):
+                with Web(script.url) as web, pytest.raises(mcplite.errors.AuthError, match="redirects to another origin"):
                     web.post_form(f"{script.origin}/page", WHAT, {"code": "s3cret"})
     assert other.requests == []
 
@@ -328,14 +328,14 @@ def test_no_redirect_leads_elsewhere():
                                     "http://h:x/"])
 def test_a_redirect_to_something_that_is_not_a_url_is_an_error(target):
     with Pages(page=lambda request, answer: answer.status(302, Location=target)) as script:
-        with pytest.raises(mcplite.AuthError, match="redirect") as caught:
+        with pytest.raises(mcplite.errors.AuthError, match="redirect") as caught:
             fetch(script)
         assert caught.value.status == 302
 
 
 def test_a_redirect_makes_no_get_of_a_post():
     with Pages(page=lambda request, answer: answer.status(302, Location="/other"), other={}) as script:
-        with Web(script.url) as web, pytest.raises(mcplite.AuthError, match="redirect"):
+        with Web(script.url) as web, pytest.raises(mcplite.errors.AuthError, match="redirect"):
             web.post_form(f"{script.origin}/page", WHAT, {"code": "s3cret"})
     assert script.asked == ["POST /page"]
 
@@ -349,7 +349,7 @@ def test_a_post_is_repeated_where_it_is_sent_within_the_origin():
 
 def test_redirects_in_circles_end():
     with Pages(page=lambda request, answer: answer.status(302, Location="/page")) as script:
-        with pytest.raises(mcplite.AuthError, match="in a circle") as caught:
+        with pytest.raises(mcplite.errors.AuthError, match="in a circle") as caught:
             fetch(script)
         assert caught.value.status == 302
     assert len(script.requests) <= 10
@@ -364,7 +364,7 @@ def test_redirects_in_circles_end():
 def test_urls_that_may_not_be_used_are_not_requested(resolver, url):
     with Web("https://mcp.example/mcp") as web:
         for ask, *more in ((web.get,), (web.post_form, {}), (web.post_json, {})):
-            with pytest.raises(mcplite.AuthError, match=WHAT) as caught:
+            with pytest.raises(mcplite.errors.AuthError, match=WHAT) as caught:
                 ask(url, WHAT, *more)
             assert "s3cret" not in str(caught.value)
     assert resolver.met == []
@@ -381,7 +381,7 @@ def test_malformed_hosts_are_errors_of_ours(monkeypatch, host):
         return real(PUBLIC, *arguments, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", lookup)
-    with Web("https://mcp.example/mcp") as web, pytest.raises(mcplite.AuthError, match=WHAT):
+    with Web("https://mcp.example/mcp") as web, pytest.raises(mcplite.errors.AuthError, match=WHAT):
         web.get(f"https://{host}/x", WHAT)
 
 
@@ -397,9 +397,9 @@ def test_a_public_server_cannot_send_us_into_a_private_network(resolver, host):
     resolver("inner.example", "10.0.0.1")
     resolver("mixed.example", PUBLIC, "10.0.0.1")
     with Web("https://mcp.example/mcp") as web:
-        with pytest.raises(mcplite.AuthError, match="a private network, where a public server has nothing"):
+        with pytest.raises(mcplite.errors.AuthError, match="a private network, where a public server has nothing"):
             web.get(f"https://{host}/x", WHAT)
-        with pytest.raises(mcplite.AuthError, match="a private network") as caught:
+        with pytest.raises(mcplite.errors.AuthError, match="a private network") as caught:
             web.post_form(f"https://{host}:8443/x", WHAT, {"code": "s3cret"})
     assert resolver.met == []
     if host.endswith(".example"):
@@ -437,7 +437,7 @@ def test_addresses_of_this_machine(address, is_loopback):
 def test_a_public_server_may_send_us_to_another_public_one(resolver):
     resolver("mcp.example", PUBLIC)
     resolver("as.example", "1.1.1.1")
-    with Web("https://mcp.example/mcp") as web, pytest.raises(mcplite.AuthError, match="no connection is made"):
+    with Web("https://mcp.example/mcp") as web, pytest.raises(mcplite.errors.AuthError, match="no connection is made"):
         web.get("https://as.example/x", WHAT)
     assert resolver.met == [("1.1.1.1", 443)]
 
@@ -486,7 +486,7 @@ def test_a_name_that_also_leads_here_sends_nothing_to_this_machine(monkeypatch, 
 
     monkeypatch.setattr(socket, "getaddrinfo", lookup)
     with Pages(page={}) as script, Web("https://evil.example/mcp") as web:
-        with pytest.raises(mcplite.AuthError, match="a private network"):
+        with pytest.raises(mcplite.errors.AuthError, match="a private network"):
             web.post_json(f"{script.origin}/page", WHAT, {"a": 1})
         assert script.connections == 0
 
@@ -509,7 +509,7 @@ def test_one_connection_serves_all_requests_to_an_origin():
 def test_an_unreachable_server_is_an_error():
     with Pages() as script:
         url = f"{script.origin}/page"
-    with Web(url) as web, pytest.raises(mcplite.AuthError, match=f"{WHAT} could not be reached: cannot reach {url}"):
+    with Web(url) as web, pytest.raises(mcplite.errors.AuthError, match=f"{WHAT} could not be reached: cannot reach {url}"):
         web.get(url, WHAT)
 
 
@@ -586,7 +586,7 @@ def test_an_uninterrupted_request_completes_when_the_caller_leaves():
 def test_an_uninterrupted_request_has_its_own_time_limit(monkeypatch):
     monkeypatch.setattr(web_module, "_SECONDS", 0.1)
     with Pages(page=lambda request, answer: answer.hold()) as script, Web(script.url) as web, web.uninterrupted():
-        with pytest.raises(mcplite.AuthError, match="not answered within 0.1 s"):
+        with pytest.raises(mcplite.errors.AuthError, match="not answered within 0.1 s"):
             web.get(f"{script.origin}/page", WHAT)
 
 
@@ -606,7 +606,7 @@ def test_no_secret_is_logged(caplog):
             for page in ("page", "broken", "none"):
                 web.post_form(f"{script.origin}/{page}", WHAT, {"code": "s3cret"}, {"Authorization": basic})
                 web.post_json(f"{script.origin}/{page}", WHAT, {"client_secret": "s3cret"})
-            with pytest.raises(mcplite.AuthError) as caught:
+            with pytest.raises(mcplite.errors.AuthError) as caught:
                 web.post_form(f"{script.origin}/gone", WHAT, {"code": "s3cret"}, {"Authorization": basic})
     for text in (caplog.text, str(caught.value), repr(caught.value), repr(web)):
         assert "s3cret" not in text and basic[6:] not in text
@@ -614,7 +614,7 @@ def test_no_secret_is_logged(caplog):
 
 def test_no_query_is_in_an_error():
     with Pages(**{"page?key=s3cret": 500}) as script, Web(script.url) as web:
-        with pytest.raises(mcplite.AuthError) as caught:
+        with pytest.raises(mcplite.errors.AuthError) as caught:
             web.get(f"{script.origin}/page?key=s3cret", WHAT)
     assert "s3cret" not in str(caught.value)
 
@@ -648,6 +648,6 @@ def test_where_the_server_was_met_and_what_the_caller_gave_count(resolver):
     resolver("login.internal", "10.0.0.2")
     for options, admitted in (({}, True), ({"address": PUBLIC}, False),
                               ({"address": PUBLIC, "given": ["https://login.internal"]}, True)):
-        with Web("https://server.example/mcp", **options) as web, pytest.raises(mcplite.AuthError) as caught:
+        with Web("https://server.example/mcp", **options) as web, pytest.raises(mcplite.errors.AuthError) as caught:
             web.get("https://login.internal/x", WHAT)
         assert ("private network" in str(caught.value)) is not admitted

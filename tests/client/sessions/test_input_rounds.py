@@ -354,7 +354,7 @@ def test_closing_the_client_cancels_its_handlers():
         assert asked.wait(LIMIT)
         client.close()
         thread.join(LIMIT)
-        assert called_off.get(timeout=LIMIT) and isinstance(outcome[0], mcplite.ConnectionClosed)
+        assert called_off.get(timeout=LIMIT) and isinstance(outcome[0], mcplite.errors.ConnectionClosed)
 
 
 @pytest.mark.parametrize("how", ["cancelled", "closed"])
@@ -372,7 +372,7 @@ def test_a_handler_that_ignores_its_token_does_not_block_the_call(how):
         assert asked.wait(LIMIT)
         token.cancel("enough") if how == "cancelled" else client.close()
         thread.join(LIMIT)
-        assert isinstance(outcome[0], Cancelled if how == "cancelled" else mcplite.ConnectionClosed)
+        assert isinstance(outcome[0], Cancelled if how == "cancelled" else mcplite.errors.ConnectionClosed)
         go_on.set()
 
 
@@ -380,7 +380,7 @@ def test_too_many_questions_in_a_minute_are_an_error():
     # ELIC-22, SAMP-21
     with Script(asking({str(number): elicit() for number in range(4)})) as script:
         with script.connect(elicitation_handler=lambda request: {}, questions_per_minute=3) as client:
-            with pytest.raises(mcplite.ProtocolError, match="questions_per_minute"):
+            with pytest.raises(mcplite.errors.ProtocolError, match="questions_per_minute"):
                 call(client)
 
 

@@ -107,7 +107,7 @@ def test_a_server_that_refuses_the_newest_is_offered_one_that_it_knows(refusal, 
 
 
 def test_other_errors_of_the_handshake_are_raised_unchanged():
-    with Fake(handshake=Refusal(-32602, "go away")) as fake, pytest.raises(mcplite.InvalidParams, match="go away"):
+    with Fake(handshake=Refusal(-32602, "go away")) as fake, pytest.raises(mcplite.errors.InvalidParams, match="go away"):
         fake.connect().open()
 
 

@@ -152,7 +152,7 @@ def test_threads_that_wait_for_a_renewal_share_a_failure_of_the_server():
         script.wait_for("tools/call", 8)
         time.sleep(0.2)  # they have their answers, and wait
         arrived.set()
-        assert {type(call.exception(LIMIT)) for call in calls} == {mcplite.HTTPStatusError}
+        assert {type(call.exception(LIMIT)) for call in calls} == {mcplite.errors.HTTPStatusError}
         assert len(script.wait_for("initialize")) == 2
 
 

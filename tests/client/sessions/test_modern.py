@@ -257,8 +257,8 @@ def test_a_result_that_is_not_an_object_is_an_error(answer):
 
 
 @pytest.mark.parametrize("code, error", [
-    (-32022, UnsupportedVersion), (-32021, mcplite.MissingCapability), (-32602, mcplite.InvalidParams),
-    (-32601, mcplite.MethodNotFound), (5, mcplite.RemoteError),
+    (-32022, UnsupportedVersion), (-32021, mcplite.errors.MissingCapability), (-32602, mcplite.errors.InvalidParams),
+    (-32601, mcplite.errors.MethodNotFound), (5, mcplite.RemoteError),
 ])
 def test_errors_are_raised_unchanged(code, error):
     data = {"supported": ["2027-01-01"], "requiredCapabilities": {"sampling": {}}}
@@ -480,7 +480,7 @@ def test_a_failing_list_is_the_error_of_the_call():
     with Site(REGION) as site, site.connect() as client:
         site.on_tools_call = mismatch
         site.on_tools_list = lambda request, answer: answer.status(500)
-        with pytest.raises(mcplite.HTTPStatusError):
+        with pytest.raises(mcplite.errors.HTTPStatusError):
             client.call_tool("t", {"region": "eu"})
 
 
@@ -639,7 +639,7 @@ def test_a_long_error_is_read_whole(site):
         answer.status(400, json.dumps(body), Content_Type="application/json")
 
     site.on_tools_call = refuse
-    with site.connect() as client, pytest.raises(mcplite.InvalidParams, match="bad") as caught:
+    with site.connect() as client, pytest.raises(mcplite.errors.InvalidParams, match="bad") as caught:
         client.call_tool("t")
     assert len(caught.value.data["details"]) == 50_000
 

@@ -249,7 +249,7 @@ run(react)"""
 
 
 def test_the_refusal_of_the_handshake_is_raised_unchanged(child):
-    with pytest.raises(mcplite.MethodNotFound):
+    with pytest.raises(mcplite.errors.MethodNotFound):
         child.connect("run(lambda message: refuse(message, -32601))").open()
     assert child.saw == ["start", "server/discover", "initialize", "start", "initialize"]
 
@@ -639,7 +639,7 @@ def test_a_failed_handshake_is_no_verdict_on_a_server_without_discovery(failure,
 def test_a_modern_server_that_fails_at_the_probe():
     with Site(fails(500, -32603)) as site:
         site.on_initialize = fails(400, -32022, {"supported": [MODERN]})
-        with pytest.raises(mcplite.InternalError, match="not like this"):  # and not that it refuses a handshake
+        with pytest.raises(mcplite.errors.InternalError, match="not like this"):  # and not that it refuses a handshake
             site.connect().open()
         assert site.saw == ["server/discover", "initialize"]
 
@@ -698,7 +698,7 @@ def test_a_page_of_a_failed_server_does_not_decide_the_era():
 @pytest.mark.parametrize("status", [500, 503])
 def test_a_failure_for_a_modern_choice_is_raised_unchanged(status):
     with Site(fails(status, -32603)) as site:
-        with pytest.raises(mcplite.InternalError, match="not like this"):
+        with pytest.raises(mcplite.errors.InternalError, match="not like this"):
             site.connect(era="modern").open()
         assert site.saw == ["server/discover"]
 

@@ -97,8 +97,8 @@ def test_without_an_alternative_the_first_error_is_raised(other):
 
 
 def test_an_alternative_that_needs_a_login_is_an_error_of_its_own():
-    client = mcplite.connect(Failing(mcplite.AuthError("no login")))
-    with pytest.raises(mcplite.AuthError, match="no login"):
+    client = mcplite.connect(Failing(mcplite.errors.AuthError("no login")))
+    with pytest.raises(mcplite.errors.AuthError, match="no login"):
         client.open()
 
 

@@ -16,7 +16,7 @@ import pytest
 import mcplite
 from mcplite.client.stdio import channel as channel_module
 from mcplite.client.stdio.channel import ChildChannel
-from mcplite.errors import ConnectionClosed, RequestTimeout, TransportError
+from mcplite.errors import ConnectionClosed, InternalError, ProtocolError, RequestTimeout, TransportError
 from mcplite.protocol.framing import CutLine
 from tests.support import children
 from tests.support.systems import posix_only, wine_fault
@@ -191,9 +191,9 @@ def test_a_message_over_the_limit_fails_its_call_alone(tmp_path, era):
     """))
     with mcplite.connect(str(tmp_path / "server.py"), era=era, line_limit=2 << 20, timeout=LIMIT) as client:
         assert len(client.call_tool("make", {"size": 2_000_000}).text) == 2_000_000
-        with pytest.raises(mcplite.ProtocolError, match=r"'tools/call' .*line_limit=: it has 3000\d\d\d bytes, .* 2097152$"):
+        with pytest.raises(ProtocolError, match=r"'tools/call' .*line_limit=: it has 3000\d\d\d bytes, .* 2097152$"):
             client.call_tool("make", {"size": 3_000_000})
-        with pytest.raises(mcplite.InternalError, match=r"the answer to 'tools/call' has 17000\d\d\d bytes, .* 16777216"):
+        with pytest.raises(InternalError, match=r"the answer to 'tools/call' has 17000\d\d\d bytes, .* 16777216"):
             client.call_tool("make", {"size": 17_000_000})
         assert client.call_tool("take", {"text": "x" * 1_000_000}).data == 1_000_000
         with pytest.raises(mcplite.RemoteError, match=r"Limits.message_bytes of the server: it has 1100\d\d\d .* 1048576"):

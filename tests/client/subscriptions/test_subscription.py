@@ -366,7 +366,7 @@ def test_a_lost_subscription_of_a_resource_can_be_renewed():
 def test_undeclared_updates_are_not_subscribed_to():
     with ChangeServer() as fake:
         fake.answers["server/discover"] = {**DISCOVERED, "capabilities": {"resources": {}}}
-        with fake.connect() as client, pytest.raises(mcplite.NotSupported):
+        with fake.connect() as client, pytest.raises(mcplite.errors.NotSupported):
             client.subscribe_resource("a:b")
         assert LISTEN not in fake.methods()
 

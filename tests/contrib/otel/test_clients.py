@@ -82,8 +82,8 @@ def test_a_timeout_and_a_lost_connection_have_names_of_their_own(make_pair):
         with pytest.raises(mcplite.RequestTimeout):
             client.call_tool("wait", timeout=0.2)
         go.set()
-        client.fail(mcplite.ConnectionClosed("cut"))
-        with pytest.raises(mcplite.ConnectionClosed):
+        client.fail(mcplite.errors.ConnectionClosed("cut"))
+        with pytest.raises(mcplite.errors.ConnectionClosed):
             client.list_tools()
     span = pair.client.span("tools/call wait")
     assert span["attributes"]["error.type"] == "timeout" and "rpc.response.status_code" not in span["attributes"]
@@ -94,7 +94,7 @@ def test_a_timeout_and_a_lost_connection_have_names_of_their_own(make_pair):
 def test_questions_that_the_caller_answers_are_no_error(make_pair):
     pair = make_pair(transport="http")
     with pair.connect(elicitation_handler=lambda request: {}) as client:
-        with pytest.raises(mcplite.InputNeeded):
+        with pytest.raises(mcplite.errors.InputNeeded):
             client.request("tools/call", {"name": "ask"}, rounds=False)
     assert pair.client.span("tools/call ask")["status"]["status_code"] == "UNSET"
 

@@ -21,10 +21,10 @@ def use(client):
     assert client.call_tool("add", {"a": 1, "b": 2}).text == "3"
     assert client.call_tool("fail").is_error
     assert client.read_resource("note://tea").contents[0].text == "note tea"
-    with pytest.raises(mcplite.ResourceNotFound):
+    with pytest.raises(mcplite.errors.ResourceNotFound):
         client.read_resource("note://none")
     client.get_prompt("greet", {"name": "Ann"})
-    with pytest.raises(mcplite.InvalidParams):
+    with pytest.raises(mcplite.errors.InvalidParams):
         client.call_tool("forget")
 
 

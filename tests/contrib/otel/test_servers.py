@@ -93,7 +93,7 @@ def test_spans_of_a_handler_on_its_own_are_children_and_the_middleware_is_inside
     def refuse(ctx, proceed):
         if ctx.params.get("name") == "plain":
             return proceed()
-        raise mcplite.InvalidParams("refused")
+        raise mcplite.errors.InvalidParams("refused")
 
     server = mcplite.Server("inside", middleware=[refuse])
     pair = make_pair(server=server)
@@ -110,7 +110,7 @@ def test_spans_of_a_handler_on_its_own_are_children_and_the_middleware_is_inside
     tracers.append(pair.server.tracers.get_tracer("handler"))
     with pair.connect() as client:
         assert client.call_tool("plain").text == "done"
-        with pytest.raises(mcplite.InvalidParams):
+        with pytest.raises(mcplite.errors.InvalidParams):
             client.call_tool("nested")
     assert pair.server.span("query")["parent_id"] == pair.server.span("tools/call plain")["context"]["span_id"]
     assert pair.server.span("tools/call nested")["attributes"]["error.type"] == "-32602"

@@ -38,7 +38,7 @@ def make():
     @mcp.resource("note://{name}")
     def note(name: str) -> str:
         if name == "none":
-            raise mcplite.ResourceNotFound("there is no such note")
+            raise mcplite.errors.ResourceNotFound("there is no such note")
         return f"note {name}"
 
     @mcp.prompt()

@@ -17,8 +17,8 @@ ISSUER = os.environ["ISSUER"]
 
 def verifier():
     if os.environ.get("VERIFIER", "jwt") == "jwt":
-        return mcplite.JWTVerifier(issuer=ISSUER)
-    return mcplite.Introspection(f"{ISSUER}/token/introspection", issuer=ISSUER, client_id=os.environ["CLIENT_ID"],
+        return mcplite.auth.JWTVerifier(issuer=ISSUER)
+    return mcplite.auth.Introspection(f"{ISSUER}/token/introspection", issuer=ISSUER, client_id=os.environ["CLIENT_ID"],
                                  client_secret=os.environ["CLIENT_SECRET"], cache_seconds=0)
 
 

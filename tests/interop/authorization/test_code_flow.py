@@ -24,11 +24,11 @@ def refused():
     def refuse(url):
         raise AssertionError("a user was asked to log in")
 
-    return mcplite.Browser(open=refuse)
+    return mcplite.auth.Browser(open=refuse)
 
 
 def login(user, **options):
-    return mcplite.OAuth(ask=mcplite.Browser(open=user.open), client_name="The test", **options)
+    return mcplite.OAuth(ask=mcplite.auth.Browser(open=user.open), client_name="The test", **options)
 
 
 def call(url, auth, tool, revision=None):
@@ -92,7 +92,7 @@ def test_a_tool_that_needs_more_asks_again_and_gets_both_scopes(revision, bound,
 def test_an_expired_token_is_renewed_without_the_user(revision, authorization_server, protected, user):
     at = authorization_server(SECONDS="1")
     server = protected(at)
-    store = mcplite.MemoryStore()
+    store = mcplite.auth.MemoryStore()
     with mcplite.connect(server.url, auth=login(user, store=store), revision=revision) as client:
         for _ in range(3):  # a rotated refresh token is invalid: the server would end the login at its second use
             assert client.call_tool("whoami").text == READER
@@ -107,7 +107,7 @@ def test_an_expired_token_is_renewed_without_the_user(revision, authorization_se
 def test_offline_access_is_requested_where_refresh_tokens_need_it(authorization_server, protected, user):
     at = authorization_server(OFFLINE="asked", SECONDS="1")
     server = protected(at)
-    store = mcplite.MemoryStore()
+    store = mcplite.auth.MemoryStore()
     auth = login(user, store=store)
     assert call(server.url, auth, "whoami") == READER
     until_it_has_ended(store, server.url)
@@ -119,7 +119,7 @@ def test_offline_access_is_requested_where_refresh_tokens_need_it(authorization_
 def test_a_login_that_the_authorization_server_ended_is_repeated(authorization_server, protected, user):
     at = authorization_server(FIRST="1", FORMAT="opaque")
     server = protected(at, asks=True)
-    store = mcplite.MemoryStore()
+    store = mcplite.auth.MemoryStore()
     auth = login(user, store=store)
     auth.login(server.url)
     used = dict(store.load(f"token {server.url}"))
@@ -136,7 +136,7 @@ def test_another_process_with_the_same_store_needs_no_login(authorization_server
     server = protected(at)
     path = tmp_path / "tokens" / "tokens.json"
     path.parent.mkdir(mode=0o700)
-    assert call(server.url, login(user, store=mcplite.FileStore(str(path))), "whoami") == READER
+    assert call(server.url, login(user, store=mcplite.auth.FileStore(str(path))), "whoami") == READER
     assert len(user.pages()) == 1
     if os.name == "posix":
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -152,7 +152,7 @@ def test_a_user_who_declines(revision, authorization_server, protected, user):
     at = authorization_server()
     server = protected(at)
     user.answer = "decline"
-    with pytest.raises(mcplite.AuthError, match="not authorize: access_denied: End-User aborted interaction") as caught:
+    with pytest.raises(mcplite.errors.AuthError, match="not authorize: access_denied: End-User aborted interaction") as caught:
         call(server.url, login(user), "whoami", revision)
     assert caught.value.error == "access_denied" and at.issuer in str(caught.value)
     [page] = user.pages()
@@ -166,7 +166,7 @@ def test_a_user_who_declines_more_keeps_what_was_granted(authorization_server, p
     with mcplite.connect(server.url, auth=login(user)) as client:
         assert client.call_tool("whoami").text == READER
         user.answer = "decline"
-        with pytest.raises(mcplite.AuthError, match="access_denied"):
+        with pytest.raises(mcplite.errors.AuthError, match="access_denied"):
             client.call_tool("write")
         assert client.call_tool("whoami").text == READER
     assert len(user.pages()) == 2
@@ -192,7 +192,7 @@ def test_a_client_with_a_secret(method, authorization_server, protected, user):
              "application_type": "native", "token_endpoint_auth_method": method,
              "grant_types": ["authorization_code", "refresh_token"]}
     at = authorization_server([known], METHODS=method, FIRST="2")
-    server, store = protected(at), mcplite.MemoryStore()
+    server, store = protected(at), mcplite.auth.MemoryStore()
     auth = login(user, client_id=known["client_id"], client_secret=known["client_secret"], issuer=at.issuer,
                  redirect_uri=redirect, store=store)
     assert call(server.url, auth, "whoami") == READER
@@ -204,7 +204,7 @@ def test_a_client_with_a_secret(method, authorization_server, protected, user):
 
 def test_a_client_with_a_metadata_document(authorization_server, protected, user):
     url = "https://client.example/about/client.json"
-    document = mcplite.client_metadata("The test", ["http://127.0.0.1/callback"], url=url)
+    document = mcplite.auth.client_metadata("The test", ["http://127.0.0.1/callback"], url=url)
     at = authorization_server(DOCUMENTS=json.dumps({url: document}))
     server = protected(at)
     assert call(server.url, login(user, client_metadata_url=url), "whoami") == READER
@@ -215,14 +215,14 @@ def test_a_client_with_a_metadata_document(authorization_server, protected, user
 def test_a_server_without_registration(authorization_server, protected, refused):
     at = authorization_server(REFUSE="registration")
     server = protected(at)
-    with pytest.raises(mcplite.AuthError, match="has no dynamic registration: .* give client_id="):
+    with pytest.raises(mcplite.errors.AuthError, match="has no dynamic registration: .* give client_id="):
         call(server.url, mcplite.OAuth(ask=refused), "whoami")
 
 
 def test_an_issuer_that_is_not_trusted_gets_no_request(authorization_server, protected, refused):
     at, other = authorization_server(), authorization_server()
     server = protected(at)
-    with pytest.raises(mcplite.AuthError, match=other.issuer):
+    with pytest.raises(mcplite.errors.AuthError, match=other.issuer):
         call(server.url, mcplite.OAuth(ask=refused, issuer=other.issuer), "whoami")
     assert at.events("request") == other.events("request") == []
 

@@ -37,7 +37,7 @@ class Visitor:
         back = answer.headers.get("Location", "")
         self.pages.append(back.partition("error=")[2].partition("&")[0] or "code" if back else str(answer.status_code))
         if not back:
-            raise mcplite.AuthError("the user has closed the page")
+            raise mcplite.errors.AuthError("the user has closed the page")
         return back
 
 
@@ -68,7 +68,7 @@ def expire(store, server):
     (("read", "write"), ["code"]),
 ])
 def test_from_the_login_to_the_logout(start, visitor, revision, registered, pages):
-    server, store = start(*registered), mcplite.MemoryStore()
+    server, store = start(*registered), mcplite.auth.MemoryStore()
     assert call(server, oauth(visitor, store), revision) == "read"
     assert visitor.pages == pages
     for _ in range(2):  # a refresh token is used once there
@@ -78,14 +78,14 @@ def test_from_the_login_to_the_logout(start, visitor, revision, registered, page
     revoked = store.load(f"token {server.url}")["access_token"]
     assert oauth(visitor, store).logout(server.url) is True
     assert visitor.pages == pages
-    with pytest.raises(mcplite.AuthError, match="401"):
+    with pytest.raises(mcplite.errors.AuthError, match="401"):
         call(server, revoked)
     assert call(server, oauth(visitor, store), revision) == "read"
     assert visitor.pages == [*pages, "code"]
 
 
 def test_more_scopes_are_registered_when_they_are_asked_for(start, visitor):
-    server, store = start(), mcplite.MemoryStore()
+    server, store = start(), mcplite.auth.MemoryStore()
     assert call(server, oauth(visitor, store)) == "read"
     store.delete(f"token {server.url}")
     assert call(server, oauth(visitor, store, scopes="read write")) == "read write"
@@ -93,7 +93,7 @@ def test_more_scopes_are_registered_when_they_are_asked_for(start, visitor):
 
 
 def test_a_server_that_has_forgotten_its_clients_registers_them_again(start, visitor):
-    server, store = start("read"), mcplite.MemoryStore()
+    server, store = start("read"), mcplite.auth.MemoryStore()
     port = int(server.url.rpartition(":")[2].partition("/")[0])
     assert call(server, oauth(visitor, store)) == "read"
     first = store.load(f"token {server.url}")["client"]["client_id"]
@@ -104,7 +104,7 @@ def test_a_server_that_has_forgotten_its_clients_registers_them_again(start, vis
     assert visitor.pages == ["code"] * 2 and first != second
     server.end()
     server = start("read", port=port)
-    with pytest.raises(mcplite.AuthError, match="did not revoke"):
+    with pytest.raises(mcplite.errors.AuthError, match="did not revoke"):
         oauth(visitor, store).logout(server.url)
     assert call(server, oauth(visitor, store)) == "read"
     assert visitor.pages == ["code"] * 3
@@ -112,7 +112,7 @@ def test_a_server_that_has_forgotten_its_clients_registers_them_again(start, vis
     server.end()
     server = start("read", port=port)
     # With nothing but a registration, only the page shows that it is not known; the next login has another.
-    with pytest.raises(mcplite.AuthError, match="closed the page"):
+    with pytest.raises(mcplite.errors.AuthError, match="closed the page"):
         call(server, oauth(visitor, store))
     assert call(server, oauth(visitor, store)) == "read"
     assert visitor.pages == [*["code"] * 3, "400", "code"]
@@ -120,13 +120,13 @@ def test_a_server_that_has_forgotten_its_clients_registers_them_again(start, vis
 
 @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
 def test_a_client_that_was_registered_by_hand(start, visitor, method):
-    server, store = start(clients=[f"by-hand:s3cret-s3cret:{method}"]), mcplite.MemoryStore()
-    issuer = mcplite.find_authorization(server.url).issuers[0]
+    server, store = start(clients=[f"by-hand:s3cret-s3cret:{method}"]), mcplite.auth.MemoryStore()
+    issuer = mcplite.auth.find_authorization(server.url).issuers[0]
     known = {"client_id": "by-hand", "issuer": issuer}
     assert call(server, oauth(visitor, store, client_secret="s3cret-s3cret", **known)) == "read"
     expire(store, server)
     assert call(server, oauth(visitor, store, client_secret="s3cret-s3cret", **known)) == "read"
     assert visitor.pages == ["code"] and store.keys() == [f"token {server.url}"]
-    with pytest.raises(mcplite.AuthError, match="invalid_client|unauthorized_client") as caught:
-        call(server, oauth(visitor, mcplite.MemoryStore(), client_secret="another-s3cret", **known))
+    with pytest.raises(mcplite.errors.AuthError, match="invalid_client|unauthorized_client") as caught:
+        call(server, oauth(visitor, mcplite.auth.MemoryStore(), client_secret="another-s3cret", **known))
     assert "s3cret" not in str(caught.value)

@@ -21,7 +21,7 @@ def test_two_processes_with_sixteen_threads_each_refresh_once(why, authorization
     server = protected(at, asks=True)
     path = tmp_path / "tokens.json"
     tmp_path.chmod(0o700)
-    had = mcplite.OAuth(ask=mcplite.Browser(open=user.open), store=mcplite.FileStore(str(path))).login(server.url)
+    had = mcplite.OAuth(ask=mcplite.auth.Browser(open=user.open), store=mcplite.auth.FileStore(str(path))).login(server.url)
     assert len(user.pages()) == 1
     visitors = [visiting(server, path, THREADS) for _ in range(2)]
     if why == "expired":

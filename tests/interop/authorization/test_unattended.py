@@ -22,7 +22,7 @@ READER = "robot: 100% with mcp:read"
 
 
 def robot(at, **options):
-    return mcplite.ClientCredentials(ROBOT["client_id"], ROBOT["client_secret"], issuer=at.issuer, **options)
+    return mcplite.auth.ClientCredentials(ROBOT["client_id"], ROBOT["client_secret"], issuer=at.issuer, **options)
 
 
 def call(url, auth, tool="whoami", revision=None):
@@ -83,7 +83,7 @@ def test_a_key(algorithm, authorization_server, protected):
     pem, jwk = key_pair(algorithm)
     at = authorization_server([with_key(jwk)])
     server = protected(at)
-    auth = mcplite.ClientCredentials(ROBOT["client_id"], issuer=at.issuer, private_key=pem, algorithm=algorithm)
+    auth = mcplite.auth.ClientCredentials(ROBOT["client_id"], issuer=at.issuer, private_key=pem, algorithm=algorithm)
     assert call(server.url, auth) == READER
     assert [(had["method"], had["status"]) for had in at.events("token")] == [("private_key_jwt", 200)]
 
@@ -91,8 +91,8 @@ def test_a_key(algorithm, authorization_server, protected):
 def test_a_secret_that_is_wrong(authorization_server, protected):
     at = authorization_server([ROBOT])
     server = protected(at)
-    auth = mcplite.ClientCredentials(ROBOT["client_id"], "another secret altogether", issuer=at.issuer)
-    with pytest.raises(mcplite.AuthError, match=f"{at.issuer} gave no token: .*invalid_client") as caught:
+    auth = mcplite.auth.ClientCredentials(ROBOT["client_id"], "another secret altogether", issuer=at.issuer)
+    with pytest.raises(mcplite.errors.AuthError, match=f"{at.issuer} gave no token: .*invalid_client") as caught:
         call(server.url, auth)
     assert caught.value.error == "invalid_client"
     assert {had["error"] for had in at.events("token")} == {"invalid_client"}  # in each way to send it
@@ -102,15 +102,15 @@ def test_a_key_that_is_wrong(authorization_server, protected):
     (pem, _), (_, jwk) = key_pair("ES256"), key_pair("ES256")
     at = authorization_server([with_key(jwk)])
     server = protected(at)
-    with pytest.raises(mcplite.AuthError, match="gave no token") as caught:
-        call(server.url, mcplite.ClientCredentials(ROBOT["client_id"], issuer=at.issuer, private_key=pem))
+    with pytest.raises(mcplite.errors.AuthError, match="gave no token") as caught:
+        call(server.url, mcplite.auth.ClientCredentials(ROBOT["client_id"], issuer=at.issuer, private_key=pem))
     assert caught.value.error == "invalid_client"
 
 
 def test_a_secret_goes_only_to_its_issuer(authorization_server, protected):
     at, other = (authorization_server([ROBOT]) for _ in range(2))
     server = protected(other)
-    with pytest.raises(mcplite.AuthError, match=at.issuer):
+    with pytest.raises(mcplite.errors.AuthError, match=at.issuer):
         call(server.url, robot(at))
     assert at.events("token") == other.events("token") == []
 
@@ -120,7 +120,7 @@ def test_no_user_can_grant_more_scopes(revision, authorization_server, protected
     at = authorization_server([ROBOT])
     server = protected(at)
     with mcplite.connect(server.url, auth=robot(at), revision=revision) as client:
-        with pytest.raises(mcplite.AuthError, match="mcp:write.*no user to ask for more") as caught:
+        with pytest.raises(mcplite.errors.AuthError, match="mcp:write.*no user to ask for more") as caught:
             client.call_tool("write")
         assert caught.value.error == "insufficient_scope"
         assert client.call_tool("whoami").text == READER
@@ -131,7 +131,7 @@ def test_no_user_can_grant_more_scopes(revision, authorization_server, protected
 def test_an_expired_token_is_replaced(revision, authorization_server, protected):
     at = authorization_server([ROBOT], FORMAT="opaque", SECONDS="2")
     server = protected(at, asks=True)
-    store = mcplite.MemoryStore()
+    store = mcplite.auth.MemoryStore()
     with mcplite.connect(server.url, auth=robot(at, store=store), revision=revision) as client:
         assert client.call_tool("whoami").text == READER
         until_it_has_ended(store, server.url)
@@ -143,7 +143,7 @@ def test_an_expired_token_is_replaced(revision, authorization_server, protected)
 def test_a_subscription_continues_with_the_next_token(revision, authorization_server, protected):
     at = authorization_server([ROBOT], FORMAT="opaque", SECONDS="2")
     server = protected(at, asks=True)
-    store, told = mcplite.MemoryStore(), queue.Queue()
+    store, told = mcplite.auth.MemoryStore(), queue.Queue()
     with mcplite.connect(server.url, auth=robot(at, store=store), revision=revision) as client:
         with client.listen(tools=True) as changes:
             # It ends with the subscription.
@@ -192,7 +192,7 @@ def test_tokens_that_are_not_for_this_server_are_refused(authorization_server, p
         "cut off": good[:-5],
     }
     for what, value in wrong.items():
-        with pytest.raises(mcplite.AuthError) as caught:
+        with pytest.raises(mcplite.errors.AuthError) as caught:
             call(server.url, value)
         assert 'error="invalid_token"' in caught.value.challenge, what
     too_little = token(at, resource=server.url)
@@ -207,18 +207,18 @@ def test_inactive_tokens_are_refused(authorization_server, protected):
     good = token(at, resource=server.url, scope="mcp:read")
     assert call(server.url, good) == READER
     for value in (token(at, resource=server.url + "2", scope="mcp:read"), token(at), good[:-1] + "~", "x" * 43):
-        with pytest.raises(mcplite.AuthError) as caught:
+        with pytest.raises(mcplite.errors.AuthError) as caught:
             call(server.url, value)
         assert 'error="invalid_token"' in caught.value.challenge
     assert post(at, "/token/revocation", token=good).status_code == 200
-    with pytest.raises(mcplite.AuthError):
+    with pytest.raises(mcplite.errors.AuthError):
         call(server.url, good)
 
 
 def test_a_signed_token_that_the_authorization_server_cannot_look_up_is_refused(authorization_server, protected):
     at, other = authorization_server([ROBOT], FORMAT="opaque"), authorization_server([ROBOT])
     server = protected(at, asks=True)
-    with pytest.raises(mcplite.AuthError) as caught:
+    with pytest.raises(mcplite.errors.AuthError) as caught:
         call(server.url, token(other, resource=server.url, scope="mcp:read"))
     assert 'error="invalid_token"' in caught.value.challenge
 
@@ -229,7 +229,7 @@ def test_all_tokens_are_refused_while_the_authorization_server_is_down(authoriza
     good = token(at, resource=server.url, scope="mcp:read")
     assert call(server.url, good) == READER
     at.process.end()
-    with pytest.raises(mcplite.HTTPStatusError) as caught:
+    with pytest.raises(mcplite.errors.HTTPStatusError) as caught:
         call(server.url, good)
     assert caught.value.status == 503
 
@@ -243,6 +243,6 @@ def test_tokens_that_are_bound_to_a_key(nonce, authorization_server, protected):
     assert had.scheme == "DPoP"
     assert [event["type"] for event in at.events("token", status=200)] == ["DPoP"]
     # Without proof they are good for nothing, and our server takes no proofs.
-    with pytest.raises(mcplite.AuthError) as caught:
+    with pytest.raises(mcplite.errors.AuthError) as caught:
         call(server.url, had.access_token)
     assert 'error="invalid_token"' in caught.value.challenge

@@ -20,7 +20,7 @@ def refuse(url):
 
 def main(url, store, tool, threads):
     logging.basicConfig(level=logging.DEBUG)
-    auth = mcplite.OAuth(ask=mcplite.Browser(open=refuse), store=mcplite.FileStore(store))
+    auth = mcplite.OAuth(ask=mcplite.auth.Browser(open=refuse), store=mcplite.auth.FileStore(store))
     said = []
     start = threading.Barrier(int(threads))
 

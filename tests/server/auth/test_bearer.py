@@ -94,7 +94,7 @@ def test_a_token_without_an_audience_is_refused_with_advice_in_the_log(caplog):
 def test_a_server_that_does_not_know_its_url_refuses_tokens_for_it(caplog):
     assert refused(auth_of(mcplite.Principal("ada", audience=URL)), None).status == 401
     assert "resource='https://...'" in caplog.text
-    assert auth_of(mcplite.Principal("ada", audience=mcplite.ISSUED_HERE)).identify(TOKEN, None).subject == "ada"
+    assert auth_of(mcplite.Principal("ada", audience=mcplite.auth.ISSUED_HERE)).identify(TOKEN, None).subject == "ada"
     assert auth_of(mcplite.Principal("ada", audience="x"), audience="x").identify(TOKEN, None).subject == "ada"
 
 
@@ -128,7 +128,7 @@ def _raised_or(found):
 
 
 def here(**options):
-    return mcplite.Principal("ada", audience=mcplite.ISSUED_HERE, **options)
+    return mcplite.Principal("ada", audience=mcplite.auth.ISSUED_HERE, **options)
 
 
 def test_the_issuer_is_compared_as_text():
@@ -163,7 +163,7 @@ def test_a_broader_scope_includes_the_narrower():
                    implies={"admin": ["write"], "write": ["read"]})
     found = auth.identify(TOKEN, URL)
     assert found.scopes == {"admin", "write", "read"} and found.claims == {"a": 1} and found.expires_at == 9e9
-    assert found.audience is mcplite.ISSUED_HERE
+    assert found.audience is mcplite.auth.ISSUED_HERE
 
 
 # --- verifiers that fail ----------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def test_a_server_takes_an_auth_or_just_a_verifier():
     assert mcplite.Server("x", auth=auth).auth is auth
     assert isinstance(mcplite.Server("x", auth=lambda token: None).auth,
                       BearerAuth) and mcplite.Server("x").auth is None
-    with pytest.raises(mcplite.RegistrationError, match="auth="):
+    with pytest.raises(mcplite.errors.RegistrationError, match="auth="):
         mcplite.Server("x", auth="a token")
 
 

@@ -254,4 +254,4 @@ def test_many_threads_verify_at_once(mint, verify):
 
 
 def test_the_package_exports_it(mint):
-    assert mcplite.JWTVerifier is JWTVerifier and mint.issuer in repr(JWTVerifier(issuer=mint.issuer, keys=mint.pem()))
+    assert mcplite.auth.JWTVerifier is JWTVerifier and mint.issuer in repr(JWTVerifier(issuer=mint.issuer, keys=mint.pem()))

@@ -15,8 +15,8 @@ UNSENDABLE = "cannot be sent in a header"
 def test_holders_are_given_by_name_or_as_principals():
     tokens = StaticTokens({ADA: "ada", BOB: mcplite.Principal("bob", scopes=["write"])}, scopes=["read"])
     ada, bob = tokens(ADA), tokens(BOB)
-    assert (ada.subject, ada.scopes, ada.audience) == ("ada", {"read"}, mcplite.ISSUED_HERE)
-    assert (bob.subject, bob.scopes) == ("bob", {"write"}) and bob.audience is mcplite.ISSUED_HERE
+    assert (ada.subject, ada.scopes, ada.audience) == ("ada", {"read"}, mcplite.auth.ISSUED_HERE)
+    assert (bob.subject, bob.scopes) == ("bob", {"write"}) and bob.audience is mcplite.auth.ISSUED_HERE
     assert tokens(ADA + "x") is None and tokens(ADA[:-1]) is None and tokens("") is None
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 import mcplite
-from mcplite import CacheHint, RegistrationError
+from mcplite import CacheHint
+from mcplite.errors import RegistrationError
 from tests.support.stateless import message
 
 

@@ -11,7 +11,7 @@ def test_the_mark_is_in_the_tools_schema():
     mcp = mcplite.Server("marks")
 
     @mcp.tool()
-    def nearest(region: Annotated[str, mcplite.header("Region")], count: int = 1) -> str:
+    def nearest(region: Annotated[str, mcplite.Header("Region")], count: int = 1) -> str:
         return region
 
     with mcplite.connect(mcp) as client:
@@ -22,20 +22,20 @@ def test_the_mark_is_in_the_tools_schema():
 @pytest.mark.parametrize("name", ["", "my region", "a:b", "naïve", "a\r\nb"])
 def test_an_invalid_header_name_is_refused(name):
     with pytest.raises(ValueError, match="not the name of a header field"):
-        mcplite.header(name)
+        mcplite.Header(name)
 
 
 def test_a_parameter_of_another_type_is_refused_at_registration():
     mcp = mcplite.Server("marks")
-    with pytest.raises(mcplite.RegistrationError, match="string, integer or boolean"):
+    with pytest.raises(mcplite.errors.RegistrationError, match="string, integer or boolean"):
         @mcp.tool()
-        def nearest(regions: Annotated[List[str], mcplite.header("Region")]) -> str:
+        def nearest(regions: Annotated[List[str], mcplite.Header("Region")]) -> str:
             return "nowhere"
 
 
 def test_two_parameters_with_one_name_are_refused():
     mcp = mcplite.Server("marks")
-    with pytest.raises(mcplite.RegistrationError, match="comes twice"):
+    with pytest.raises(mcplite.errors.RegistrationError, match="comes twice"):
         @mcp.tool()
-        def route(start: Annotated[str, mcplite.header("Place")], end: Annotated[str, mcplite.header("place")]) -> str:
+        def route(start: Annotated[str, mcplite.Header("Place")], end: Annotated[str, mcplite.Header("place")]) -> str:
             return start + end

@@ -64,7 +64,7 @@ def test_a_parameter_that_travels_in_a_header(mcp, catalog):
     from typing import Annotated
 
     @mcp.tool()
-    def routed(region: Annotated[str, mcplite.header("Region")]) -> str:
+    def routed(region: Annotated[str, mcplite.Header("Region")]) -> str:
         return region
 
     assert [mark.path for mark in catalog.resolve("tools/call", {"name": "routed"}).marks] == [("region",)]

@@ -29,7 +29,7 @@ def test_what_a_verifier_sets_is_seen_by_its_own_request_only():
     def verify(token):
         if token != "plain":
             tenant.set(token)
-        return mcplite.Principal(token, audience=mcplite.ISSUED_HERE)
+        return mcplite.Principal(token, audience=mcplite.auth.ISSUED_HERE)
 
     mcp = mcplite.Server("tenants", auth=mcplite.BearerAuth(verify))
 

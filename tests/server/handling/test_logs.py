@@ -45,7 +45,7 @@ def test_records_outside_of_requests_do_not_reach_authenticated_clients():
 
     def verify(token):
         logger.debug('"GET /userinfo?access_token=%s HTTP/1.1" 200', token)
-        return mcplite.Principal({ada: "ada", bob: "bob"}[token], audience=mcplite.ISSUED_HERE)
+        return mcplite.Principal({ada: "ada", bob: "bob"}[token], audience=mcplite.auth.ISSUED_HERE)
 
     mcp = mcplite.Server("logs", auth=mcplite.BearerAuth(verify))
 

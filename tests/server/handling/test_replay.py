@@ -237,7 +237,7 @@ def test_a_state_does_not_contain_the_keys(fleet):
     ({"fleet": True}, "state_keys"), ({"fleet": True, "state_keys": []}, "state_keys"),
     ({"fleet": True, "state_keys": ["short"]}, "32")])
 def test_a_fleet_needs_keys(options, text):
-    with pytest.raises((mcplite.RegistrationError, ValueError), match=text):
+    with pytest.raises((mcplite.errors.RegistrationError, ValueError), match=text):
         mcplite.Server("x", **options)
 
 

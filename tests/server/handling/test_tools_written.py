@@ -95,7 +95,7 @@ def tools(server: mcplite.Server) -> None:
     def fail(kind: str) -> str:
         raise {"tool": mcplite.ToolError("no", [types.TextContent("x")]),
                "remote": mcplite.RemoteError("no", code=7, data={"a": 1}),
-               "params": mcplite.InvalidParams("no"), "cancelled": mcplite.Cancelled("no")}.get(kind, ValueError(kind))
+               "params": mcplite.errors.InvalidParams("no"), "cancelled": mcplite.Cancelled("no")}.get(kind, ValueError(kind))
 
     @server.tool()
     def report(count: int, ctx: mcplite.Context) -> int:

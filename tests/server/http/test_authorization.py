@@ -23,7 +23,7 @@ from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import make_endpoint
 from mcplite.server.http.authorization import Authorization
 from mcplite.server.http.origins import OriginPolicy
-from mcplite.server.transports.wsgi import mount
+from mcplite.server.transports.wsgi import mount_wsgi
 from tests.support import stateless
 from tests.support.children import wait_until
 from tests.support.rawhttp import BOTH, LIMIT, Wire, call, initialize, request
@@ -269,7 +269,7 @@ def test_invalid_tokens_are_refused_at_every_path(host, mint, caplog):
     # AUS-10 to AUS-12, AUTH-03 to AUTH-06
     caplog.set_level(logging.DEBUG)
     done = []
-    verifier = mcplite.JWTVerifier(issuer=mint.issuer, keys=mint.jwks())
+    verifier = mcplite.auth.JWTVerifier(issuer=mint.issuer, keys=mint.jwks())
     served = host(make(mcplite.BearerAuth(verifier, resource=mint.resource), done), legacy_sse=True)
     texts = []
     with opened(served, mint.token()) as known:
@@ -487,7 +487,7 @@ def test_the_paths_of_the_metadata():
 
 def issued(name, client="desk", issuer=ISSUER, scopes=(), expires=None):
     return mcplite.Principal(name, client_id=client, issuer=issuer, scopes=scopes, expires_at=expires,
-                             audience=mcplite.ISSUED_HERE)
+                             audience=mcplite.auth.ISSUED_HERE)
 
 
 #: Ada's token, her next one, and those of others who are like her.
@@ -758,11 +758,11 @@ def test_a_pipe_has_no_scopes():
 def test_invalid_scopes_cannot_be_registered():
     mcp = mcplite.Server("x")
     for scopes in (["a b"], ['"'], [""], "offline_access", [5], 5):
-        with pytest.raises(mcplite.RegistrationError):
+        with pytest.raises(mcplite.errors.RegistrationError):
             mcp.add_tool(lambda: None, name="x", scopes=scopes)
-        with pytest.raises(mcplite.RegistrationError):
+        with pytest.raises(mcplite.errors.RegistrationError):
             mcp.add_resource("a://b", lambda: "", name="x", scopes=scopes)
-        with pytest.raises(mcplite.RegistrationError):
+        with pytest.raises(mcplite.errors.RegistrationError):
             mcp.add_prompt(lambda: "", name="x", scopes=scopes)
     assert not mcp.registry.scoped
 
@@ -940,7 +940,7 @@ def test_elsewhere_the_resource_must_be_given(hosts):
 ])
 def test_a_challenge_names_a_url_that_is_served(resource, mounted, path, url):
     app = make(described(resource=resource)).wsgi(path=path)
-    outer = mount(lambda environ, start: pytest.fail("the outer application was asked"),
+    outer = mount_wsgi(lambda environ, start: pytest.fail("the outer application was asked"),
                   {mounted: app}) if mounted else app
     there = WSGI.__new__(WSGI)
     refused = there.ask("GET", mounted + path, headers=STREAM, app=outer)
@@ -955,7 +955,7 @@ def test_the_metadata_of_a_mounted_server_is_at_the_root_too():
     # RFC 9728, section 3.1
     app = make(described(resource="https://mcp.example/api/mcp")).wsgi(path="/mcp")
     bare = make(tokens()).wsgi()
-    outer = mount(lambda environ, start: start("299 Outer", []) or [b""], {"/api": app, "/bare": bare})
+    outer = mount_wsgi(lambda environ, start: start("299 Outer", []) or [b""], {"/api": app, "/bare": bare})
     there = WSGI.__new__(WSGI)
     assert there.ask("GET", WELL_KNOWN + "/api/mcp", app=outer).json["resource"] == "https://mcp.example/api/mcp"
     assert there.ask("GET", WELL_KNOWN + "/api", app=outer).status == 200

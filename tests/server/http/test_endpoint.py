@@ -683,5 +683,5 @@ def test_an_event_store_beside_a_backend_is_refused():
     backend = MemoryBackend()
     backend.shared = True
     mcp = mcplite.Server("demo", backend=backend, state_keys=["a key of sixteen bytes or more"])
-    with pytest.raises(mcplite.RegistrationError, match="event_store="):
+    with pytest.raises(mcplite.errors.RegistrationError, match="event_store="):
         mcp.wsgi(event_store=MemoryEventStore(mcp.limits))

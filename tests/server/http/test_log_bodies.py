@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from mcplite import BackendError
 from mcplite.backend.memory import MemoryBackend
 from mcplite.backend.sealed import SealedBackend
+from mcplite.errors import BackendError
 from mcplite.server.http import log_bodies
 from mcplite.server.http.log_bodies import LogBody, read_log
 from mcplite.server.http.messages import KEEP_ALIVE, OPENING

@@ -155,7 +155,7 @@ class Failing(Shared):
 
     def append(self, log, value, seconds, keep):
         if self.away:
-            raise mcplite.BackendError("the store is away")
+            raise mcplite.errors.BackendError("the store is away")
         return super().append(log, value, seconds, keep)
 
 

@@ -150,7 +150,7 @@ def test_after_the_end_nothing_can_be_sent():
     session = open_session(app.runtime, None, None, 0.0)
     session.peer.notify("notifications/x")
     session.end("over")
-    with pytest.raises(mcplite.ConnectionClosed):
+    with pytest.raises(mcplite.errors.ConnectionClosed):
         session.peer._channel.write(b"{}")
     app.close()
 

@@ -93,7 +93,7 @@ class Away(Shared):
 
     def get(self, key):
         if self.away:
-            raise mcplite.BackendError("the store is away")
+            raise mcplite.errors.BackendError("the store is away")
         return super().get(key)
 
 
@@ -119,7 +119,7 @@ class Full(Shared):
 
     def swap(self, key, old, new, seconds):
         if self.full:
-            raise mcplite.BackendError("the store is full")
+            raise mcplite.errors.BackendError("the store is full")
         return super().swap(key, old, new, seconds)
 
 

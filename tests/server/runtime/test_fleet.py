@@ -44,7 +44,7 @@ def test_a_shared_backend_makes_one(options, environ, tmp_path, monkeypatch):
     backend = fleet.backend
     del fleet
     gc.collect()
-    with pytest.raises(mcplite.BackendError, match="closed"):
+    with pytest.raises(mcplite.errors.BackendError, match="closed"):
         backend.get("a")
 
 
@@ -67,7 +67,7 @@ def test_a_given_backend_is_not_closed():
     ({"backend": Shared()}, "a shared backend needs state_keys=[...] or MCPLITE_STATE_KEYS"),
     ({"backend": "sqlite:///shop.db"}, "a shared backend needs state_keys=[...] or MCPLITE_STATE_KEYS"),
     ({"backend": "mysql://host"}, "is the URL of no backend"),
-    ({"state_store": mcplite.StoredState(MemoryBackend())}, "state_store= is for a fleet=True"),
+    ({"state_store": mcplite.extend.StoredState(MemoryBackend())}, "state_store= is for a fleet=True"),
     ({"fleet": True, "state_keys": ["short"]}, "fewer than 16 bytes"),
 ])
 def test_what_is_missing_is_told(options, text, tmp_path, monkeypatch):

@@ -31,12 +31,12 @@ def test_a_script_tells_the_clients_of_a_server(tmp_path, monkeypatch):
 
 
 def test_a_backend_in_memory_is_refused():
-    with pytest.raises(mcplite.RegistrationError, match="in memory has no other processes"):
+    with pytest.raises(mcplite.errors.RegistrationError, match="in memory has no other processes"):
         mcplite.publisher(MemoryBackend(), state_keys=["k" * 16])
 
 
 def test_keys_are_required(tmp_path):
-    with pytest.raises(mcplite.RegistrationError, match="needs state_keys"):
+    with pytest.raises(mcplite.errors.RegistrationError, match="needs state_keys"):
         mcplite.publisher(f"sqlite:///{tmp_path / 'shop.db'}")
 
 
@@ -44,5 +44,5 @@ def test_a_store_that_fails_is_an_error(tmp_path):
     publisher = mcplite.publisher(f"sqlite:///{tmp_path / 'shop.db'}", state_keys=["k" * 16])
     publisher.close()
     publisher.close()
-    with pytest.raises(mcplite.BackendError, match="closed"):
+    with pytest.raises(mcplite.errors.BackendError, match="closed"):
         publisher.resource_updated("shop://stock")

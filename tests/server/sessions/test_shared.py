@@ -49,7 +49,7 @@ def test_an_older_record_changes_nothing(pair):
 def test_a_session_that_has_ended_cannot_be_changed(pair):
     one, _ = pair
     one.records.remove(one.id)
-    with pytest.raises(mcplite.ConnectionClosed, match="the session has ended"):
+    with pytest.raises(mcplite.errors.ConnectionClosed, match="the session has ended"):
         one.session.subscribe("demo://a")
     assert not one.reload()
 

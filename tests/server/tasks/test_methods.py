@@ -46,7 +46,7 @@ class Jobs:
             if how == "tool":
                 raise mcplite.ToolError("it is broken")
             if how == "protocol":
-                raise mcplite.InvalidParams("not this", data={"a": 1})
+                raise mcplite.errors.InvalidParams("not this", data={"a": 1})
             raise KeyboardInterrupt
 
         @self.mcp.tool(task="required")

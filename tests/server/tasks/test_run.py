@@ -128,7 +128,7 @@ def test_the_results_of_finished_tasks_are_bounded(jobs, revision, shared):
             until(lambda: server.mcp.runtime.turns._current is None)  # it was made in a turn, which has ended with it
         assert server.stored() < 1_050_000
         client.get(tasks[-4])
-        with pytest.raises(mcplite.InvalidParams):
+        with pytest.raises(mcplite.errors.InvalidParams):
             client.get(tasks[0])
 
 

@@ -165,7 +165,7 @@ def test_a_restart_keeps_what_is_finished():
 
 
 def tokens(*names):
-    return mcplite.StaticTokens({f"token-{name}-of-the-test": mcplite.Principal(name, audience=mcplite.ISSUED_HERE)
+    return mcplite.StaticTokens({f"token-{name}-of-the-test": mcplite.Principal(name, audience=mcplite.auth.ISSUED_HERE)
                                  for name in names})
 
 

@@ -20,7 +20,7 @@ import pytest
 import mcplite
 from mcplite.server import Context, Limits, Server
 from mcplite.server.http import streams
-from mcplite.server.transports.wsgi import mount
+from mcplite.server.transports.wsgi import mount_wsgi
 from tests.support import stateless
 from tests.support.children import wait_until
 from tests.support.rawhttp import BOTH, LIMIT, Wire, call, initialize, listen, post, request
@@ -537,7 +537,7 @@ def outer(environ, start_response):
 def test_mounting(app):
     inner = app(routes={"/where": lambda request: (200, "text/plain", f"{request.mount} {request.path}".encode())})
     deeper = app(path="/mcp")
-    mounted = mount(outer, {"/mcp/": inner, "/mcp/deeper": deeper})
+    mounted = mount_wsgi(outer, {"/mcp/": inner, "/mcp/deeper": deeper})
     for path, place in (("/", "/"), ("/mcpx", "/mcpx"), ("/x/mcp", "/x/mcp"), ("", "")):
         assert Answer(mounted, method="GET", path=path, mount="/at").body == f"outer /at {place}".encode()
     assert Answer(mounted, method="GET", path="/mcp/where", mount="/at").body == b"/at/mcp /where"
@@ -550,7 +550,7 @@ def test_mounting(app):
 @pytest.mark.parametrize("at", ["/my docs", "/my%20docs/", "/\u65e5\u672c/\xfc", "/%e6%97%a5%E6%9C%AC/%C3%BC"])
 def test_mounts_are_compared_without_escapes(app, at):
     inner = app(routes={"/a%20b": lambda request: (200, "text/plain", f"{request.mount} {request.path}".encode())})
-    mounted = mount(outer, {at: inner})
+    mounted = mount_wsgi(outer, {at: inner})
     asked = unquote(at).rstrip("/").encode("utf-8").decode("latin-1")
     assert Answer(mounted, initialize(), path=asked, mount="/at").status == 200
     where = Answer(mounted, method="GET", path=asked + "/a b", mount="/at").body
@@ -561,11 +561,11 @@ def test_mounts_are_compared_without_escapes(app, at):
 @pytest.mark.parametrize("path", ["mcp", "", "/"])
 def test_a_mount_needs_a_path(app, path):
     with pytest.raises(ValueError, match="must begin with a slash"):
-        mount(outer, {path: app()})
+        mount_wsgi(outer, {path: app()})
 
 
 def test_the_public_names(app):
-    assert mcplite.mount is mount
+    assert mcplite.mount_wsgi is mount_wsgi
     made = make().wsgi("/mcp", allowed_hosts=["mcp.example.com"])
     assert Answer(made, initialize(), path="/mcp").status == 421
     assert Answer(made, initialize(), path="/mcp", HTTP_HOST="mcp.example.com").status == 200

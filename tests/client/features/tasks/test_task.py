@@ -37,7 +37,7 @@ def test_the_caller_may_say_for_how_long_to_keep_a_task():
 
 def test_a_tool_that_does_not_run_as_a_task_is_not_started():
     with TaskServer(LEGACY) as server, server.connect() as client:
-        with pytest.raises(mcplite.NotSupported, match="'plain' does not run as a task"):
+        with pytest.raises(mcplite.errors.NotSupported, match="'plain' does not run as a task"):
             client.start_tool("plain")
         assert "tools/call" not in server.methods()
 
@@ -102,7 +102,7 @@ def test_cancelling_a_task_that_has_just_ended_changes_nothing():
             task.cancel()
             assert task.status == "completed" and task.result().text == "done"
     with TaskServer(LEGACY, {}, answers={"tasks/cancel": Refusal(-32602, "unknown")}) as server, server.connect() as client:
-        with pytest.raises(mcplite.InvalidParams, match="unknown"):
+        with pytest.raises(mcplite.errors.InvalidParams, match="unknown"):
             client.start_tool("slow").cancel()
 
 
@@ -131,7 +131,7 @@ def test_a_handler_that_failed_is_called_again_by_the_next_wait():
 
     with TaskServer(MODERN, step) as server, server.connect(elicitation_handler=ask) as client:
         task = client.start_tool("slow")
-        with pytest.raises(mcplite.InternalError) as caught:
+        with pytest.raises(mcplite.errors.InternalError) as caught:
             task.wait(LIMIT)
         assert caught.value.task_id == "t1" and "tasks/update" not in server.methods()
         server.steps = [step, {"inputRequests": {}}, DONE]
@@ -162,5 +162,5 @@ def test_several_threads_wait_for_one_task(revision):
 
 def test_a_completed_task_without_a_result_breaks_the_rules():
     with TaskServer(MODERN, {"status": "completed", "result": None}) as server, server.connect() as client:
-        with pytest.raises(mcplite.ProtocolError, match="not with which result"):
+        with pytest.raises(mcplite.errors.ProtocolError, match="not with which result"):
             client.start_tool("slow").result(LIMIT)

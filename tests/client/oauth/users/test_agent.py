@@ -184,7 +184,7 @@ def test_without_a_user_the_error_says_what_to_do():
         NoUserAgent().begin(None, "weather")
     text = str(raised.value)
     assert text.startswith("weather wants a user to log in, but no user can be asked here")
-    assert "`python -m mcplite login URL`" in text and "mcplite.ClientCredentials" in text and "OAuth(ask=...)" in text
+    assert "`python -m mcplite login URL`" in text and "mcplite.auth.ClientCredentials" in text and "OAuth(ask=...)" in text
 
 
 def test_a_user_agent_of_ones_own_is_a_subclass():

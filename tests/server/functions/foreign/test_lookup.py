@@ -58,7 +58,7 @@ def worse(a: Opaque) -> None: ...
 mcp.add_tool(odd)
 try:
     mcp.add_tool(worse)
-except mcplite.RegistrationError:
+except mcplite.errors.RegistrationError:
     pass
 with mcplite.connect(mcp) as client:
     assert client.call_tool("odd", {{"a": 1}}).is_error
