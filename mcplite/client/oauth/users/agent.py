@@ -109,7 +109,7 @@ class NoUserAgent(UserAgent):
         raise AuthError(
             f"{shown_name(server)} wants a user to log in, but no user can be asked here: there is neither a browser nor a"
             f" terminal. Log in before with `python -m {package} login URL`, use credentials that need no user"
-            f" ({package}.ClientCredentials), or set how to ask with OAuth(ask=...)")
+            f" ({package}.auth.ClientCredentials), or set how to ask with OAuth(ask=...)")
 
 
 class _CallbackVisit(Visit):
