@@ -77,8 +77,8 @@ def test_any_params_are_read_or_refused(params):
 
 
 @given(st.fixed_dictionaries({}, optional={key: JSON for key in KEYS}))
-def test_any_members_are_read_or_refused(meta):
-    use({"_meta": {meta.VERSION: NEWEST.name, meta.CAPABILITIES: {}, **meta}})
+def test_any_members_are_read_or_refused(members):
+    use({"_meta": {meta.VERSION: NEWEST.name, meta.CAPABILITIES: {}, **members}})
 
 
 @given(mutated())

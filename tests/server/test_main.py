@@ -329,8 +329,8 @@ def test_a_traceback_begins_at_the_frames_of_the_target(tmp_path, text, shown):
         ran = serve(target, cwd=str(tmp_path))
         err = ran.stderr.decode()
         assert ran.returncode == 1 and all(one in err for one in shown), err
-        assert "runpy" not in err and "loading.py" not in err and err.count("broken_app.py") >= 1
-    assert "loading.py" in serve("broken_app.py", "--debug", cwd=str(tmp_path)).stderr.decode()
+        assert "runpy" not in err and "program.py" not in err and err.count("broken_app.py") >= 1
+    assert "program.py" in serve("broken_app.py", "--debug", cwd=str(tmp_path)).stderr.decode()
 
 
 # --- tokens ----------------------------------------------------------------------------------------------
