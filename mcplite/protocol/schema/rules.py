@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
 
 from ...errors import RegistrationError
 from .ecma import problem_of, python_pattern
@@ -24,8 +24,9 @@ _MAX_PARTS = 10_000
 _MAX_PROPERTIES = 20
 _NEWEST = "https://json-schema.org/draft/2020-12/schema"
 _DRAFT7 = "http://json-schema.org/draft-07/schema"
+#: Keywords whose schemas are applied to the value that the schema itself is applied to.
+_IN_PLACE = frozenset({"allOf", "anyOf", "dependentSchemas", "else", "if", "not", "oneOf", "then"})
 _DIALECT = r"https?://json-schema\.org/(?:draft/2020-12|(draft-07))/schema#?"
-
 
 
 def is_draft7(schema: Mapping[str, Any], what: str = "schema") -> bool:
@@ -100,6 +101,8 @@ class _Rules:
         self._seen: Dict[int, Any] = {}
         #: Schemas that are not checked yet, each with the base URI of its references.
         self._waiting: List[Tuple[Any, str]] = []
+        #: What the references of a schema refer to, by the identity of that schema.
+        self._targets: Dict[int, List[Any]] = {}
         self._properties = 0
 
     def check(self) -> None:
@@ -115,6 +118,34 @@ class _Rules:
                     self._waiting.extend((child, base) for child in below(node))
         except BadURI as error:
             raise self._refuse(str(error)) from error
+        self._check_ends()
+
+    def _check_ends(self) -> None:
+        """Refuse a schema that is applied to a value before it has been applied to it: checking would never end."""
+        done: Dict[int, bool] = {}  # False while the parts of a schema are looked at
+        path: List[Tuple[int, Iterator[Any]]] = []
+        for start in [self._seen[key] for key in self._targets]:
+            node = start
+            while True:
+                if isinstance(node, dict) and id(node) not in done:
+                    done[id(node)] = False
+                    path.append((id(node), self._applied(node)))
+                elif not done.get(id(node), True):
+                    raise self._refuse("it refers to itself without going down into the value, so that no check would end;"
+                                       " put the reference under properties or items")
+                while path and (node := next(path[-1][1], None)) is None:
+                    done[path.pop()[0]] = True
+                if not path:
+                    break
+
+    def _applied(self, node: Dict[str, Any]) -> Iterator[Any]:
+        """Yield the schemas that *node* applies to the value that it is applied to itself."""
+        yield from self._targets.get(id(node), ())
+        if self._draft7 and "$ref" in node:
+            return  # there a reference hides its neighbours
+        for keyword in _IN_PLACE.intersection(node):
+            parts = node[keyword]
+            yield from parts if isinstance(parts, list) else parts.values() if keyword == "dependentSchemas" else (parts,)
 
     def _refuse(self, reason: str) -> RegistrationError:
         return RegistrationError(f"{self._what}: {reason}")
@@ -124,7 +155,7 @@ class _Rules:
             raise self._refuse("parts of it name another JSON Schema dialect than the whole")
         for keyword in ("$ref",) if self._draft7 else ("$ref", "$dynamicRef"):
             if isinstance(node.get(keyword), str):
-                self._resolve(node[keyword], base)
+                self._targets.setdefault(id(node), []).append(self._resolve(node[keyword], base))
         if isinstance(node.get("pattern"), str):
             self._check_pattern(node["pattern"])
         if isinstance(node.get("patternProperties"), dict):
@@ -147,17 +178,19 @@ class _Rules:
         target, found = self._waiting.pop()
         return target, found in ("", base)
 
-    def _resolve(self, reference: str, base: str) -> None:
+    def _resolve(self, reference: str, base: str) -> Any:
+        """Return what a reference refers to, which waits for its check from now on; True for a dialect's own schema."""
         try:
             target, base = self._references.find(reference, base)
         except Outside as error:
             if error.uri in (_NEWEST, _DRAFT7) and not error.fragment:
-                return  # the validator has it with it
+                return True  # the validator has it with it
             raise RegistrationError(f"{self._what}: {reference[:200]!r} refers to something outside the schema, which is"
                                     f" never fetched; put it under $defs") from None
         if not isinstance(target, (dict, bool)):
             raise RegistrationError(f"{self._what}: {reference[:200]!r} refers to no part of the schema")
         self._waiting.append((target, base))
+        return target
 
     def _check_pattern(self, pattern: str) -> None:
         if self._trusted:

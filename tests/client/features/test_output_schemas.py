@@ -89,7 +89,7 @@ INNER = {"type": "object", "$defs": {"S": {"type": "integer"}}, "properties": {"
 @pytest.mark.parametrize("schema, text", [
     ({"$ref": "http://127.0.0.1:9/schema"}, "never fetched"), ({"$ref": "#/nowhere"}, "no part of the schema"),
     ({"$ref": "#nowhere"}, "no part of the schema"), ({"properties": {"a": {"$ref": "#/components/schemas/Pet"}}}, "no part"),
-    ({"properties": {"a": INNER}}, "no part of the schema"), ({"$ref": "other.json"}, "other.json"),
+    ({"properties": {"a": INNER}}, "no part of the schema"), ({"$ref": "other.json"}, "other.json"), ({"$ref": "#"}, "itself"),
     ({"$schema": "http://example.com/mine"}, "dialect 'http://example.com/mine' is not supported"),
     ({"$schema": "http://json-schema.org/draft-04/schema#"}, "dialect"),
     ({"$schema": "https://json-schema.org/draft/next/schema"}, "dialect"),

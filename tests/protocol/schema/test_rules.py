@@ -15,6 +15,34 @@ def refusal(schema, trusted=True):
     return str(caught.value)
 
 
+# ---- ends ----
+
+@pytest.mark.parametrize("schema", [
+    {"$ref": "#"}, {"allOf": [{"$ref": "#"}]}, {"anyOf": [{"type": "null"}, {"$ref": "#"}]}, {"if": {"$ref": "#"}, "then": {}},
+    {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"not": {"$ref": "#/$defs/a"}}}},
+    {"properties": {"x": {"$ref": "#/properties/x"}}}, {"dependentSchemas": {"a": {"$ref": "#"}}},
+    {"$dynamicAnchor": "n", "allOf": [{"$dynamicRef": "#n"}]},
+    {"$defs": {"u": {"anyOf": [{"type": "integer"}, {"$ref": "#/$defs/u"}]}}, "properties": {"a": {"$ref": "#/$defs/u"}}},
+    {"$schema": DRAFT7, "definitions": {"a": {"oneOf": [{"$ref": "#/definitions/a"}]}}, "items": {"$ref": "#/definitions/a"}},
+])
+def test_a_schema_that_never_ends_is_refused(schema):
+    assert "put the reference under properties or items" in refusal(schema)
+
+
+@pytest.mark.parametrize("schema", [
+    {"properties": {"x": {"$ref": "#"}}}, {"items": {"$ref": "#"}},
+    {"prefixItems": [{"$ref": "#"}]}, {"contains": {"$ref": "#"}},
+    {"additionalProperties": {"$ref": "#"}}, {"propertyNames": {"$ref": "#"}},
+    {"$dynamicAnchor": "n", "items": {"$dynamicRef": "#n"}},
+    {"$ref": "#/$defs/t", "$defs": {"t": {"properties": {"l": {"anyOf": [{"$ref": "#/$defs/t"}, {"type": "null"}]}}}}},
+    {"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "object"}}},
+    {"$schema": DRAFT7, "definitions": {"a": {}}, "$ref": "#/definitions/a", "allOf": [{"$ref": "#"}]},
+    {"allOf": [{"$ref": "https://json-schema.org/draft/2020-12/schema"}]}, {"$defs": {"a": True}, "$ref": "#/$defs/a"},
+])
+def test_a_schema_that_goes_down_into_the_value_is_served(schema):
+    check_rules(schema, "it", True)
+
+
 # ---- dialects ----
 
 @pytest.mark.parametrize("name, draft7", [
