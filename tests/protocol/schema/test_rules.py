@@ -76,7 +76,7 @@ def test_parts_keep_to_the_dialect_of_the_whole():
 # ---- references ----
 
 @pytest.mark.parametrize("schema", [
-    {"$ref": "#"}, {"$ref": ""}, {"$defs": {"a": True}, "$ref": "#/$defs/a"},
+    {"items": {"$ref": "#"}}, {"items": {"$ref": ""}}, {"$defs": {"a": True}, "$ref": "#/$defs/a"},
     {"$defs": {"a b/c~d%": {}}, "$ref": "#/$defs/a%20b~1c~0d%25"}, {"allOf": [{}, {"$ref": "#/allOf/0"}]},
     {"x-own": {"deep": [{"type": "string"}]}, "$ref": "#/x-own/deep/0"}, {"items": {"$anchor": "a"}, "$ref": "#a"},
     {"items": {"$dynamicAnchor": "a"}, "$dynamicRef": "#a"},
