@@ -109,23 +109,29 @@ class HTTPChannel(Channel):
             self._write(data, timeout, None)
         except (TransportError, RequestTimeout) as error:
             # A handler of the server waits for an answer. One that arrives twice is taken once, by its id.
-            if (self._closed or self._workers is None or not _may_arrive_later(error) or not _is_answer(data)
-                    or self._again >= _MOST_AGAIN):
+            if self._closed or self._workers is None or not _may_arrive_later(error) or not _is_answer(data):
                 raise
+            with self._lock:
+                if self._again >= _MOST_AGAIN:
+                    raise
+                self._again += 1  # before there is a thread, so that there are never more than the limit
             _log.debug("an answer to %s is sent again: %s", self.name, error)
             # Not by this thread, which has other answers to send; that one ends with the channel.
-            self._workers.spawn(lambda: self._write_again(data))
+            try:
+                self._workers.spawn(lambda: self._write_again(data))
+            except TransportError:
+                self._end_again()
+                raise
 
     def _write_again(self, data: bytes) -> None:
-        with self._lock:
-            if self._again >= _MOST_AGAIN:
-                return
-            self._again += 1
         try:
             self._attempt_again(data)
         finally:
-            with self._lock:
-                self._again -= 1
+            self._end_again()
+
+    def _end_again(self) -> None:
+        with self._lock:
+            self._again -= 1
 
     def _attempt_again(self, data: bytes) -> None:
         until, pause = time.monotonic() + _AGAIN_SECONDS, _FIRST_PAUSE
