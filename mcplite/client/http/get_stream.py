@@ -175,7 +175,7 @@ class GetStream:
         if self._offered and says_no_session(reply, text):
             raise self._endpoint.session_lost(reply.session, unserved=False, text=text)
         if status == 400 and self._stream.last_id is not None:
-            self._stream.last_id = None  # the server has dropped those events: begin with what comes from now on
+            self._stream.forget_id()
             return True
         if status >= 500 or status in (408, 409, 429):
             raise TransportError(f"{self._endpoint.name} answered GET with {status}")

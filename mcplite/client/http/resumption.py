@@ -28,12 +28,26 @@ class ResumableStream:
         self._limit = limit
         self._receive = receive
         self._parser = EventParser(limit)
-        #: Of the last event, as a header has it, to resume behind it (RES-04); None when there is nothing to resume from.
-        self.last_id: Optional[str] = None
+        #: The id of the last event as it came; empty when there is nothing to resume from.
+        self._id = ""
         #: Attempts that have failed since the last one that succeeded.
         self.failures = 0
         #: Seconds that the server asks to wait (HTTP-17); None while it has not said.
         self.retry: Optional[float] = None
+
+    @property
+    def last_id(self) -> Optional[str]:
+        """The id of the last event, to resume behind it (RES-04); None when there is nothing to resume from.
+
+        It is as a header has it, which is sent as Latin-1: the bytes of the id, as they came. Control characters cannot
+        stand in a header.
+        """
+        written = self._id.encode("utf-8", "surrogateescape").decode("latin-1")
+        return re.sub(r"[\x00-\x1f\x7f]", "", written).strip(" ") or None
+
+    def forget_id(self) -> None:
+        """Drop the id of the last event, which the server no longer has: the stream begins with what comes from now on."""
+        self._id = ""
 
     def begin(self) -> None:
         """Note that a new connection carries the stream from here; an unfinished event is dropped."""
@@ -47,7 +61,7 @@ class ResumableStream:
         useful = False
         for event in self._parser.feed(data):
             if event.id is not None:
-                self.last_id = _as_header(event.id)
+                self._id = event.id
             if event.retry is not None:
                 self.retry = min(max(event.retry / 1000, _SHORTEST_RETRY), _LONGEST_RETRY)
             if event.data and event.event == "message":
@@ -61,12 +75,3 @@ class ResumableStream:
             return self.retry
         backoff = min((self.retry or 1.0) * 2.0 ** max(self.failures - 1, 0), _LONGEST_DELAY)
         return max(self.retry or 0.0, backoff * random.uniform(0.75, 1.25))
-
-
-def _as_header(id: str) -> Optional[str]:
-    """Return an event's id as a header has it, which is sent as Latin-1: its bytes, as they came; None for an empty one.
-
-    Control characters cannot stand in a header.
-    """
-    written = id.encode("utf-8", "surrogateescape").decode("latin-1")
-    return re.sub(r"[\x00-\x1f\x7f]", "", written).strip(" ") or None
