@@ -1,4 +1,4 @@
-"""The front door: the names that most programs type, each loaded on its first use; nothing else.
+"""The names that most programs type; this module loads each of them on its first use.
 
 So ``import mcplite`` costs no more than ``typing``, and a client does not load the server. Further errors are in
 :mod:`~mcplite.errors`, the rest of authorization in :mod:`~mcplite.auth`, the protocol's objects in :mod:`~mcplite.types`,

@@ -1,11 +1,8 @@
 """The backend in Redis or Valkey: for several hosts, with the extra ``redis``.
 
-Each log has a counter, a stream, and a channel on which its last number is published. The keys of a group have the same
-hash tag, so a cluster keeps them in one slot, as a script needs them.
-
-Makes redis-py's client for the URL of a backend, at its first use: of one Redis, or of a cluster.
-
-The subscriptions of one process to the channels of Redis on which new entries of logs are told.
+Each log has a counter, a stream, and a channel on which its last number is published; one connection of the process subscribes
+to the channels of the logs that it waits for. The keys of a group have the same hash tag, so a cluster keeps them in one slot,
+as a script needs them. redis-py's client, of one Redis or of a cluster, is made at the first use.
 """
 
 import contextlib

@@ -1,9 +1,7 @@
 """The backend in one SQLite file: for the processes of one host, with nothing to install.
 
 The file is in WAL mode, so that readers and the one writer do not wait for each other. Only its owner can read it: a file that
-others may read or write is refused.
-
-Tells whether a path is on a network file system, where SQLite's locks and shared memory do not work.
+others may read or write is refused. So is a file on a network file system, where SQLite's locks and shared memory do not work.
 """
 
 import contextlib

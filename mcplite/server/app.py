@@ -1,6 +1,6 @@
 """Server: register, configure, serve. A facade over the catalog and the runtime; nothing below imports it.
 
-Serves on the transport of a name, as ``Server.run`` has it; only that transport is loaded.
+``Server.run`` loads only the transport that it is given.
 """
 
 from __future__ import annotations

@@ -1,19 +1,8 @@
-"""Serves the files below a directory as resources.
+"""Serves the files below a directory as resources; :meth:`Server.add_directory` loads it.
 
-:meth:`Server.add_directory` loads it.
-
-Reads a file or a listing below a directory, whatever happens to links and names meanwhile.
-
-:class:`~.directory.Directory` uses it. A path that was checked may lead elsewhere a moment later, when another program has
-replaced a name by a link, so what is checked here is the file that was opened.
-
-The media types of files: by their extension, the same on every system.
-
-:class:`~.directory.Directory` uses it. Python's own table without the system's, which differs from machine to machine.
-
-Watches the files of a directory, and tells clients of their changes.
-
-``Server.add_directory(watch=)`` loads it. By polling, which every system and every file system has.
+Another program may replace a name by a link after a path was checked, so the check is made on the file that was opened. The
+media type of a file is Python's own for its extension, without the system's table, which differs from machine to machine.
+With ``watch=`` a thread polls the files, which works on every file system, and tells clients of their changes.
 """
 
 import base64

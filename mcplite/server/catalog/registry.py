@@ -1,10 +1,7 @@
 """The registry of a server: tools, resources, templates, prompts, completions, and custom methods.
 
 Registering and removing work from any thread at any time: readers take a snapshot, and writers make the next one due.
-
-Decides what becomes of an entry whose name is registered already: an error, or the new one takes its place.
-
-The registry asks it. A module of its own for the rule of interactive sessions, where a notebook's cell is run again.
+A name that is registered already is an error, or the new entry takes its place, as in a notebook whose cell is run again.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class HTTPRequest:
     #: The client's address, for the log: with its port, if the host tells it. Behind a reverse proxy that is not one of
     #: ``trusted_proxies``, the proxy's.
     remote: str = ""
-    #: The same as :func:`mcplite.server.eviction.sender_at` returns it.
+    #: The key under which limits count this client, as :func:`mcplite.server.eviction.sender_at` returns it.
     network: str = ""
     #: The sender, from the host or, where tokens are required, from the token; None if not authenticated.
     principal: Optional[Principal] = None

@@ -3,15 +3,9 @@
 For a laptop, a desktop application, a test, or a service behind a proxy. It speaks plain HTTP; on the internet, put a
 reverse proxy with TLS in front.
 
-Gives memory that was freed back to the system.
-
-The allocator of glibc keeps freed memory in an arena for each few threads. After a flood of large messages on many threads
-that is several times what was in use at any moment, and no limit of ours counts it.
-
-Connections that are accepted and wait for a place among those that are served.
-
-A module of its own beside :mod:`.httpd`: a client that has all places gets no further one at once, and what it asks on one
-more connection is read as soon as another of its connections ends or is idle.
+A connection that is accepted while its client has all its places waits here, and is read when another connection of that
+client ends or is idle. The server gives freed memory back to the system: the allocator of glibc keeps it in an arena for each
+few threads, which after a flood of large messages is several times what was in use at any moment, and no limit counts it.
 """
 
 import atexit
