@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, List
 
 if TYPE_CHECKING:
     from . import auth as auth, errors as errors, extend as extend, revisions as revisions, types as types
+    from .auth.login.code_flow import OAuth as OAuth
+    from .auth.verify.bearer_auth import BearerAuth as BearerAuth
+    from .auth.verify.static_tokens import StaticTokens as StaticTokens
     from .client.client import Client as Client
     from .client.connect import connect as connect
     from .client.features.tasks.task import Task as Task
     from .client.group import connect_all as connect_all
-    from .client.oauth.code_flow import OAuth as OAuth
     from .client.subscriptions.events import (
         PromptsChanged as PromptsChanged,
         ResourcesChanged as ResourcesChanged,
@@ -32,9 +34,6 @@ if TYPE_CHECKING:
     from .net.bearer import Bearer as Bearer
     from .rpc.cancel import CancelToken as CancelToken
     from .server import Context as Context, Limits as Limits, Server as Server
-    from .server.auth.bearer import BearerAuth as BearerAuth
-    from .server.auth.principals import Principal as Principal
-    from .server.auth.static_tokens import StaticTokens as StaticTokens
     from .server.catalog.cache_hints import CacheHint as CacheHint, Header as Header
     from .server.functions.media import Audio as Audio, Image as Image
     from .server.handling.questions import (
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
         ListRoots as ListRoots,
         Sample as Sample,
     )
+    from .server.principals import Principal as Principal
     from .server.runtime.publisher import publisher as publisher
     from .server.serving import serve as serve
     from .server.transports.wsgi import mount_wsgi as mount_wsgi
@@ -62,15 +62,15 @@ _HOMES = {
     "": ("auth", "errors", "extend", "revisions", "types"),
     "client": ("Client", "connect", "connect_all"),
     "client.features.tasks.task": ("Task",),
-    "client.oauth.code_flow": ("OAuth",),
+    "auth.login.code_flow": ("OAuth",),
     "client.subscriptions.events": ("PromptsChanged", "ResourceUpdated", "ResourcesChanged", "ToolsChanged"),
     "net.bearer": ("Bearer",),
     "rpc.cancel": ("CancelToken",),
     "server": ("Context", "Limits", "Server"),
     "server.serving": ("serve",),
-    "server.auth.bearer": ("BearerAuth",),
-    "server.auth.principals": ("Principal",),
-    "server.auth.static_tokens": ("StaticTokens",),
+    "auth.verify.bearer_auth": ("BearerAuth",),
+    "server.principals": ("Principal",),
+    "auth.verify.static_tokens": ("StaticTokens",),
     "server.catalog.cache_hints": ("CacheHint", "Header"),
     "server.functions.media": ("Audio", "Image"),
     "server.handling.questions": ("Elicit", "InputRequired", "ListRoots", "Sample"),

@@ -84,7 +84,7 @@ def test_one_side_does_not_load_the_other(module, other):
 
 @pytest.mark.parametrize("statement", [
     "import mcplite.client", "import mcplite.client.stdio.channel",
-    "import mcplite.client.http.channel", "import mcplite.client.oauth.code_flow",
+    "import mcplite.client.http.channel", "import mcplite.auth.login.code_flow",
 ])
 def test_requests_is_loaded_with_the_first_link_and_not_before(statement):
     # requests is not installed here, so the adapter could not be imported.
@@ -172,7 +172,7 @@ print(" ".join(sys.modules))
 
 def test_a_server_loads_what_belongs_to_http_authentication_hints_and_questions_with_its_first_use():
     loaded = modules("import mcplite.server.app")
-    rooms = ("mcplite.protocol.http.", "mcplite.server.auth.", "mcplite.server.http")
+    rooms = ("mcplite.protocol.http.", "mcplite.auth", "mcplite.server.principals", "mcplite.server.http")
     assert not {name for name in loaded if name.startswith(rooms)}
     assert "mcplite.server.handling.http_request" not in loaded and "mcplite.server.catalog.cache_hints" not in loaded
     assert "mcplite.types.client_requests" not in loaded

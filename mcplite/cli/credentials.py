@@ -7,14 +7,14 @@ import shlex
 from typing import Any, Callable, ContextManager, Dict, Optional
 from urllib.parse import urlsplit
 
-from ..client.oauth.code_flow import OAuth
-from ..client.oauth.stores.base import Store
-from ..client.oauth.stores.file import FileStore
-from ..client.oauth.token_endpoint import Credentials
-from ..client.oauth.users.agent import UserAgent, Visit
-from ..client.oauth.users.browser import Browser
-from ..client.oauth.users.default import default_user_agent
-from ..client.oauth.users.terminal import Terminal
+from ..auth.login.browser import Browser
+from ..auth.login.code_flow import OAuth
+from ..auth.login.default import default_user_agent
+from ..auth.login.file_store import FileStore
+from ..auth.login.stores import Store
+from ..auth.login.terminal import Terminal
+from ..auth.login.token_endpoint import Credentials
+from ..auth.login.user_agent import UserAgent, Visit
 from .arguments import UsageError
 
 __all__ = ["Stored", "choose_agent", "how_to_log_in"]

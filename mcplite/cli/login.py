@@ -6,9 +6,9 @@ import sys
 import time
 from typing import Any, Callable, Dict
 
-from ..client.oauth.code_flow import OAuth
-from ..client.oauth.grant import find_authorization
-from ..client.oauth.token_endpoint import Credentials
+from ..auth.login.code_flow import OAuth
+from ..auth.login.grant_base import find_authorization
+from ..auth.login.token_endpoint import Credentials
 from ..errors import AuthError
 from ..protocol.error_text import shown, worded
 from .arguments import UsageError

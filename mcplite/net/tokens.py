@@ -1,6 +1,6 @@
 """The interfaces by which an :class:`~.origin_client.OriginClient` gets tokens and recovers from refusals.
 
-``mcplite.client.oauth`` implements them. They stand here, so that this package need not know how tokens are obtained.
+``mcplite.auth.login`` implements them. They stand here, so that this package need not know how tokens are obtained.
 """
 
 from typing import Dict, Mapping, Optional, Tuple

@@ -58,12 +58,12 @@ from .sessions.opening import serve_channel
 if TYPE_CHECKING:
     import logging
 
+    from ..auth.verify.bearer_auth import BearerAuth, Verifier
     from ..backend.interface import Backend
-    from .auth.bearer import BearerAuth, Verifier
-    from .auth.principals import Principal
     from .catalog.cache_hints import CacheHint
     from .http.endpoint import Route
     from .http.event_store import EventStore
+    from .principals import Principal
     from .runtime.observer import ServerObserver
     from .runtime.states import StoredState
     from .sessions.legacy import LegacySession

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite.client.oauth.stores.file import FileStore
+from mcplite.auth.login.file_store import FileStore
 from tests.support.authserver import AuthServer, Protected
 from tests.support.interrupts import OPTIONS
 

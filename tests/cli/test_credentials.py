@@ -5,12 +5,12 @@ import contextlib
 import pytest
 
 import mcplite
+from mcplite.auth.login.browser import Browser
+from mcplite.auth.login.stores import MemoryStore
+from mcplite.auth.login.terminal import Terminal
+from mcplite.auth.login.user_agent import NoUserAgent, UserAgent, Visit
 from mcplite.cli.arguments import UsageError
 from mcplite.cli.credentials import Stored, choose_agent, how_to_log_in
-from mcplite.client.oauth.stores.base import MemoryStore
-from mcplite.client.oauth.users.agent import NoUserAgent, UserAgent, Visit
-from mcplite.client.oauth.users.browser import Browser
-from mcplite.client.oauth.users.terminal import Terminal
 from tests.support.authserver import REDIRECT, AuthServer, Protected, User
 
 URL = "https://mcp.example/mcp"

@@ -125,7 +125,7 @@ def test_a_server_that_wants_nothing_gets_nothing(cli, auth, protected):
 
 def test_without_a_home_there_is_nothing_stored(monkeypatch, capsys):
     monkeypatch.setenv("MCPLITE_CREDENTIALS", "")
-    monkeypatch.setattr("mcplite.client.oauth.stores.file.os.path.expanduser", lambda path: path)
+    monkeypatch.setattr("mcplite.auth.login.file_store.os.path.expanduser", lambda path: path)
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     options = parse(["ping", "x"], "mcplite", "1")
     with WebScript() as script, connected([script.url], options) as client:

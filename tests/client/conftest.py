@@ -1,36 +1,3 @@
-"""An authorization server, a server that takes its tokens, and a user, for every test that logs in."""
+"""What tests of a client that logs in begin with."""
 
-import pytest
-
-import mcplite
-from tests.support.authserver import REDIRECT, AuthServer, Protected, User
-
-
-@pytest.fixture
-def auth():
-    with AuthServer() as auth:
-        yield auth
-
-
-@pytest.fixture
-def script(auth):
-    with Protected(auth) as script:
-        yield script
-
-
-@pytest.fixture
-def user():
-    user = User()
-    yield user
-    user.may.set()
-
-
-@pytest.fixture
-def grant(user):
-    return mcplite.OAuth(ask=user, redirect_uri=REDIRECT)
-
-
-@pytest.fixture
-def path(tmp_path):
-    """Where a file with credentials may be made, in a folder that is not there."""
-    return tmp_path / "store" / "credentials.json"
+from tests.support.credentials import auth, grant, path, script, user  # noqa: F401

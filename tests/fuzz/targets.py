@@ -17,8 +17,8 @@ import urllib.parse
 from jsonschema import Draft202012Validator
 
 from mcplite import types
+from mcplite.auth.login.web import is_public
 from mcplite.client.config import jsonc
-from mcplite.client.oauth.web import is_public
 from mcplite.errors import InvalidParams, ProtocolError, RegistrationError, TransportError, UnsupportedVersion
 from mcplite.protocol import codec, jsonio, jsonrpc, meta, paging, paths, request_state, uritemplate
 from mcplite.protocol.framing import KEPT_BYTES, LineBuffer

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite.client.oauth.stores.locks import give_up_after
-from mcplite.client.oauth.stores.own_files import make_folder, open_file
+from mcplite.auth.login.locks import give_up_after
+from mcplite.auth.login.private_files import make_folder, open_file
 from mcplite.errors import AuthError
 
 LIMIT = 30

@@ -14,8 +14,8 @@ import threading
 from pathlib import Path
 
 import mcplite
-from mcplite.client.oauth.stores.file import FileStore
-from mcplite.client.oauth.users.loopback import LoopbackListener
+from mcplite.auth.login.file_store import FileStore
+from mcplite.auth.login.loopback import LoopbackListener
 from mcplite.rpc.stdio.pipes import PipeChannel
 from mcplite.server.sessions.opening import serve_channel
 from tests.support.rawhttp import Wire, begin, call, listen, request

@@ -23,8 +23,8 @@ from ..limits import Limits
 from .registry import POLICIES
 
 if TYPE_CHECKING:
+    from ...auth.verify.bearer_auth import BearerAuth, Verifier
     from ...protocol.http.routing_headers import Mark
-    from ..auth.bearer import BearerAuth, Verifier
     from .cache_hints import CacheHint
 
 __all__ = [
@@ -233,7 +233,7 @@ def bearer_auth(given: "Union[None, BearerAuth, Verifier]") -> "Optional[BearerA
     """
     if given is None:
         return None
-    from ..auth.bearer import BearerAuth  # for servers that have it
+    from ...auth.verify.bearer_auth import BearerAuth  # for servers that have it
 
     if isinstance(given, BearerAuth):
         return given
@@ -328,7 +328,7 @@ def registered_scopes(scopes: Union[str, Iterable[str]], what: str) -> Tuple[str
         return ()
     if not isinstance(scopes, str):
         scopes = checked_list(scopes, what, "scopes", "['read']")
-    from ..auth.principals import checked_scopes  # for entries that require scopes
+    from ..principals import checked_scopes  # for entries that require scopes
 
     try:
         return checked_scopes(scopes, what)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         Tool,
         ToolChoice,
     )
-    from ..auth.principals import Principal
+    from ..principals import Principal
     from ..runtime.runtime import Runtime
     from .client_questions import Asker  # it loads forms and sampling, which only handlers that ask need
     from .http_request import HTTPRequest

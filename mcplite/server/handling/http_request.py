@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Optional
 
 from ...protocol.http.headers import Headers
-from ..auth.principals import Principal
+from ..principals import Principal
 
 __all__ = ["Around", "HTTPRequest", "always_room", "never_disconnected", "no_body"]
 

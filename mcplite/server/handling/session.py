@@ -21,7 +21,7 @@ from ..runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from ...types import Root
-    from ..auth.principals import Principal
+    from ..principals import Principal
     from .http_request import HTTPRequest
 
 __all__ = ["KnownRoots", "RequestFacts", "Session", "Throttle", "check_own_notification"]

@@ -15,15 +15,15 @@ from ...protocol.http.headers import parse_host
 from ...protocol.http.wellknown import PROTECTED_RESOURCE, base_of
 from ...protocol.paths import decoded_path, url_path
 from ...rpc.tracing import INFO, RateLog, get_logger
-from ..auth.principals import Principal, all_scopes, least_scopes
 from ..catalog.request_target import Target
 from ..handling.http_request import HTTPRequest
+from ..principals import Principal, all_scopes, least_scopes
 from ..runtime.runtime import Runtime
 from .messages import HTTPResponse, Rejection, names_modern
 from .origins import OriginPolicy
 
 if TYPE_CHECKING:
-    from ..auth.bearer import BearerAuth, Refused
+    from ...auth.verify.bearer_auth import BearerAuth, Refused
 
 __all__ = ["Authorization"]
 
@@ -71,7 +71,7 @@ class Authorization:
             return None
         if request.method == "OPTIONS" and self._origins.preflight(request.headers) is not None:
             return None  # browsers send preflight requests without a token
-        from ..auth.bearer import Refused, bearer_token
+        from ...auth.verify.bearer_auth import Refused, bearer_token
 
         resource = self._resource(request)
         request.principal = None  # with tokens required, a principal from the host is ignored

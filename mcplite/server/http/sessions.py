@@ -10,9 +10,9 @@ from ...rpc.interfaces import Channel, Network
 from ...rpc.peer import Peer
 from ...rpc.reading import PushedReading
 from ...rpc.threads import Workers
-from ..auth.principals import Principal
 from ..eviction import Shares
 from ..limits import Limits
+from ..principals import Principal
 from ..runtime.runtime import Runtime
 from ..sessions.legacy import LegacySession
 from ..sessions.opening import create_session

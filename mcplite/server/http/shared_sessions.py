@@ -13,8 +13,8 @@ from ...errors import SERVER_BUSY, BackendError, ConnectionClosed, RemoteError
 from ...protocol import jsonrpc
 from ...rpc.forks import new_lock
 from ...rpc.peer import Peer
-from ..auth.principals import Principal
 from ..handling.http_request import HTTPRequest
+from ..principals import Principal
 from ..runtime.changes import Changes
 from ..runtime.leases import NUMBERS, Leases
 from ..runtime.letters import Letters

@@ -20,14 +20,14 @@ from ..eviction import ByteBudget
 from .subscriptions import ListenRequests
 
 if TYPE_CHECKING:
+    from ...auth.verify.bearer_auth import BearerAuth
     from ...backend.interface import Backend
     from ...revisions import Revision
     from ...rpc.peer import Peer
-    from ..auth.bearer import BearerAuth
-    from ..auth.principals import Principal
     from ..catalog.catalog import Catalog
     from ..catalog.provider import Service
     from ..limits import Limits
+    from ..principals import Principal
     from .fleet import Fleet
     from .leases import Leases
     from .letters import Letters

@@ -16,11 +16,11 @@ from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Outlet
 from ...rpc.threads import start_thread
 from ...rpc.tracing import FaultLog, get_logger
-from ..auth.principals import ISSUED_HERE, Principal
 from ..catalog.request_target import Target
 from ..handling.http_request import HTTPRequest
 from ..handling.request_context import RequestContext
 from ..handling.wait import request_digest
+from ..principals import ISSUED_HERE, Principal
 from ..runtime.outage import away_error
 from ..runtime.runtime import Runtime
 from ..runtime.shared import shared_of

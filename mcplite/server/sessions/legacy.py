@@ -25,9 +25,9 @@ from ..runtime.runtime import OpenSession, Runtime
 
 if TYPE_CHECKING:
     from ...rpc.incoming import Incoming
-    from ..auth.principals import Principal
     from ..handling.client_questions import Asker
     from ..handling.questions import Question
+    from ..principals import Principal
 
 __all__ = ["LegacySession"]
 

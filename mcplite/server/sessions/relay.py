@@ -12,13 +12,13 @@ from ...errors import INTERNAL_ERROR, BackendError, Cancelled, RemoteError
 from ...protocol import jsonrpc
 from ...protocol.request_state import digest
 from ...rpc.incoming import Incoming
-from ..auth.principals import ISSUED_HERE, Principal
 from ..catalog.request_target import Target
 from ..handling.dispatch import answer_request
 from ..handling.fleet_wait import noted_steps
 from ..handling.http_request import HTTPRequest
 from ..handling.request_context import RequestContext
 from ..handling.wait import request_digest
+from ..principals import ISSUED_HERE, Principal
 from ..runtime.outage import away_error
 from ..runtime.runtime import Runtime
 from ..runtime.shared import Shared, shared_of

@@ -13,11 +13,11 @@ from ...rpc.tracing import PeerLog
 from ...types import ClientCapabilities, Implementation
 from ...types.lazy_dataclass import from_members
 from ...types.tasks import related_task
-from ..auth.principals import Principal
 from ..handling.client_questions import Asker
 from ..handling.context import progress_number
 from ..handling.request_context import RequestContext
 from ..handling.session import Session
+from ..principals import Principal
 from ..runtime.runtime import Runtime
 from .record import TaskCall, TaskRecord
 

@@ -13,7 +13,6 @@ from ...protocol.http.headers import Headers
 from ...protocol.http.wellknown import PROTECTED_RESOURCE
 from ...protocol.paths import decoded_path
 from ...rpc.forks import catch_up_with_fork, new_lock, on_fork
-from ..auth.principals import ISSUED_HERE, Principal
 from ..eviction import sender_at
 from ..handling.http_request import HTTPRequest, never_disconnected
 from ..http import make_endpoint
@@ -22,6 +21,7 @@ from ..http.event_store import EventStore
 from ..http.messages import HTTPResponse, UnreadableBody
 from ..http.open_streams import OpenStreams
 from ..limits import Limits
+from ..principals import ISSUED_HERE, Principal
 from ..runtime.runtime import Runtime
 from .client_socket import TrustedProxies, at_end
 

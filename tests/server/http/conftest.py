@@ -4,6 +4,7 @@ import pytest
 
 from mcplite.backend.sqlite import SQLiteBackend
 from mcplite.server.http import log_bodies
+from tests.support.credentials import mint  # noqa: F401
 from tests.support.sharing import Shared, running
 
 

@@ -8,7 +8,6 @@ from mcplite.protocol import jsonrpc
 from mcplite.protocol.http.headers import Headers
 from mcplite.protocol.http.routing_headers import Mark
 from mcplite.revisions import LEGACY, NEWEST, NEWEST_LEGACY, REVISIONS
-from mcplite.server.auth.principals import Principal
 from mcplite.server.catalog.request_target import Target
 from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import routing
@@ -27,6 +26,7 @@ from mcplite.server.http.routing import (
     StartSession,
 )
 from mcplite.server.http.session_ids import ClientDescription
+from mcplite.server.principals import Principal
 from tests.support.stateless import BOTH, call, encode, headers, message
 
 ORIGIN = "https://app.example"

@@ -1,0 +1,61 @@
+"""Authorization beyond a token: a login of a user or of a service on the client, and verifying tokens on the server.
+
+``OAuth``, ``Bearer``, ``BearerAuth``, ``StaticTokens`` and ``Principal`` are at the front door. Each name is loaded with its
+first use: a service that logs in loads no browser and no key ring.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, List
+
+if TYPE_CHECKING:
+    from ..server.principals import ISSUED_HERE as ISSUED_HERE
+    from .login.browser import Browser as Browser
+    from .login.file_store import FileStore as FileStore
+    from .login.grant_base import find_authorization as find_authorization
+    from .login.keyring_store import KeyringStore as KeyringStore
+    from .login.registration import client_metadata as client_metadata
+    from .login.service_grants import (
+        ClientCredentials as ClientCredentials,
+        EnterpriseManaged as EnterpriseManaged,
+        WorkloadIdentity as WorkloadIdentity,
+    )
+    from .login.stores import MemoryStore as MemoryStore, Store as Store
+    from .login.terminal import Terminal as Terminal
+    from .login.user_agent import UserAgent as UserAgent
+    from .verify.introspection import Introspection as Introspection
+    from .verify.jwt_verifier import JWTVerifier as JWTVerifier
+
+__all__ = [
+    "Browser", "ClientCredentials", "EnterpriseManaged", "FileStore", "ISSUED_HERE", "Introspection", "JWTVerifier",
+    "KeyringStore", "MemoryStore", "Store", "Terminal", "UserAgent", "WorkloadIdentity", "client_metadata",
+    "find_authorization",
+]
+
+#: Where each name lives, relative to this folder.
+_HOMES = {
+    ".login.grant_base": ("find_authorization",),
+    ".login.registration": ("client_metadata",),
+    ".login.stores": ("MemoryStore", "Store"),
+    ".login.file_store": ("FileStore",),
+    ".login.keyring_store": ("KeyringStore",),
+    ".login.service_grants": ("ClientCredentials", "EnterpriseManaged", "WorkloadIdentity"),
+    ".login.user_agent": ("UserAgent",),
+    ".login.browser": ("Browser",),
+    ".login.terminal": ("Terminal",),
+    ".verify.introspection": ("Introspection",),
+    ".verify.jwt_verifier": ("JWTVerifier",),
+    "..server.principals": ("ISSUED_HERE",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load *name* on its first use (PEP 562)."""
+    for module, names in _HOMES.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(module, __package__), name)
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> List[str]:
+    return list(__all__)

@@ -1,0 +1,199 @@
+"""Files and folders for one user alone: where they are, how they are made, and which are refused.
+
+Modes and owners keep other users away; both are checked before anything is read or written (AUTH-47). On Windows the access
+lists do the same; :mod:`.windows_files` makes and reads them.
+"""
+
+import contextlib
+import os
+import shlex
+import stat
+import sys
+import time
+from typing import Iterator, Mapping
+
+from ...errors import AuthError
+from . import windows_files
+
+__all__ = ["VARIABLE", "check_private", "data_folder", "flush", "make_folder", "open_file", "opened", "remove", "replace",
+           "system_error"]
+
+#: The environment variable with the path of the credentials file.
+VARIABLE = "MCPLITE_CREDENTIALS"
+#: Rights of group and others; a file with any of them is refused.
+_FOREIGN_RIGHTS = 0o077
+#: A folder with any of these is refused: other users could put a file or a link in the place of ours, and the sticky bit
+#: does not prevent that while ours does not exist. Reading a folder shows names, and no contents.
+_FOREIGN_WRITES = 0o022
+#: Flags that some systems do not have. Opening does not block on a pipe, and does not follow a link.
+_PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+#: The mark of a junction, which is a link between folders on Windows, and a folder to ``stat``: IO_REPARSE_TAG_MOUNT_POINT.
+_JUNCTION = 0xA0000003
+#: The errors of Windows for a file that is replaced or moved while it is open: ERROR_ACCESS_DENIED, ERROR_SHARING_VIOLATION.
+_OPEN_ELSEWHERE = (5, 32)
+#: Seconds to wait until such a file is closed, and between two attempts.
+_OPEN_SECONDS, _PAUSE_SECONDS = 2.0, 0.005
+
+
+def data_folder(platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> str:
+    """Return our folder in the one that the system has for the data of a user's programs.
+
+    :raises AuthError: there is no home folder.
+    """
+    if platform == "win32":
+        base = environ.get("APPDATA") or os.path.expanduser("~\\AppData\\Roaming")
+    elif platform == "darwin":
+        base = os.path.expanduser("~/Library/Application Support")
+    else:
+        base = environ.get("XDG_DATA_HOME", "")
+        if not os.path.isabs(base):  # its specification says to ignore such a value
+            base = os.path.expanduser("~/.local/share")
+    if base.startswith("~"):
+        raise AuthError(f"there is no home folder to keep credentials in: set HOME, or {VARIABLE} to the path of a file")
+    return os.path.join(base, "mcplite")
+
+
+def make_folder(folder: str) -> None:
+    """Make a folder for its owner alone, and its missing parents, unless it exists.
+
+    :raises AuthError: it exists, and other users may write into it.
+    :raises OSError: it cannot be made.
+    """
+    try:
+        check_private(folder, os.lstat(folder), folder=True)
+        return
+    except FileNotFoundError:
+        parent = os.path.dirname(folder)
+    if not os.path.isdir(parent):
+        make_folder(parent)
+    with contextlib.suppress(FileExistsError):  # another process was faster
+        if sys.platform == "win32":
+            windows_files.make_own_folder(folder)
+        else:
+            os.mkdir(folder, 0o700)
+            os.chmod(folder, 0o700)  # a umask may have removed too many rights
+        flush(parent)
+    check_private(folder, os.lstat(folder), folder=True)
+
+
+def check_private(path: str, found: os.stat_result, folder: bool = False) -> None:
+    """Refuse a file that other users may read, and a folder that they may write into (AUTH-47).
+
+    :param found: its status, not that of a link's target.
+    :raises AuthError: it is refused; the text says what to do.
+    """
+    if stat.S_ISLNK(found.st_mode) or getattr(found, "st_reparse_tag", 0) == _JUNCTION:
+        raise AuthError(f"{path} is a symbolic link, and credentials are not written to where one leads; name its target")
+    if not (stat.S_ISDIR if folder else stat.S_ISREG)(found.st_mode):
+        raise AuthError(f"{path} is not a {'folder' if folder else 'file'}; name another one for the credentials")
+    if sys.platform == "win32":
+        _check_access_list(path, folder)
+        return
+    if found.st_uid != os.geteuid():
+        raise AuthError(f"{path} belongs to the user with the id {found.st_uid}, and this process runs as {os.geteuid()};"
+                        f" credentials are only kept in a folder of one's own")
+    mode = stat.S_IMODE(found.st_mode)
+    if folder and mode & _FOREIGN_WRITES:
+        raise AuthError(f"other users than its owner can write into {path} (its mode is {mode:o}), and replace the files in"
+                        f" it; keep the credentials in another folder, or run: chmod go-w {shlex.quote(path)}")
+    if not folder and mode & _FOREIGN_RIGHTS:
+        raise AuthError(f"other users than its owner can read or write {path} (its mode is {mode:o}), and there are credentials"
+                        f" in it; run: chmod 600 {shlex.quote(path)}")
+
+
+def _check_access_list(path: str, folder: bool) -> None:
+    """Refuse by the access list of Windows what :func:`check_private` refuses by the mode elsewhere.
+
+    :raises AuthError: it is refused; the text says what to do.
+    """
+    owner, others = windows_files.read_access_list(path, folder)
+    if owner:
+        raise AuthError(f"{path} belongs to another user, whose security identifier is {owner};"
+                        f" credentials are only kept in a folder of one's own")
+    if others:
+        what = "write into it and replace the files in it; keep the credentials in another folder" if folder \
+            else "read or write it, and there are credentials in it"
+        raise AuthError(f"{path}: the users or groups {', '.join(others)} can {what}{', or' if folder else ';'} run:"
+                        f" icacls \"{path}\" /inheritance:d /remove {' '.join('*' + user for user in others)}")
+
+
+def open_file(path: str, flags: int) -> int:
+    """Return the descriptor of a file; a new file is private from its first moment.
+
+    :raises OSError: it cannot be opened, or it is a link.
+    """
+    if sys.platform == "win32":
+        return windows_files.open_own_file(path, flags)
+    descriptor = os.open(path, flags | _PLAIN, 0o600)
+    try:
+        if flags & os.O_CREAT:
+            os.fchmod(descriptor, 0o600)  # a umask may have removed rights that our other processes need
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+@contextlib.contextmanager
+def opened(path: str, flags: int) -> Iterator[int]:
+    """Open a file for the length of the block; see :func:`open_file`.
+
+    :raises AuthError: it is a link.
+    """
+    if os.path.islink(path):
+        check_private(path, os.lstat(path))  # O_NOFOLLOW refuses it as well, but with an obscure text
+    descriptor = open_file(path, flags)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def flush(folder: str) -> None:
+    """Write a folder's entries to the disk, on systems that have that.
+
+    :raises OSError: it is not certain that they were written.
+    """
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove(path: str) -> None:
+    """Remove a file, if it exists.
+
+    :raises OSError: it cannot be removed.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def replace(source: str, target: str) -> None:
+    """Move a file to the place of another, which may be missing: all or nothing.
+
+    Windows refuses that while either file is open, as it is for a moment in another thread that asks whether it is there, or
+    in a virus scanner. So it is tried again.
+
+    :raises OSError: it cannot be moved.
+    """
+    end = time.monotonic() + _OPEN_SECONDS
+    while True:
+        try:
+            os.replace(source, target)
+            return
+        except OSError as error:
+            if getattr(error, "winerror", None) not in _OPEN_ELSEWHERE or time.monotonic() > end:
+                raise
+        time.sleep(_PAUSE_SECONDS)
+
+
+def system_error(what: str, path: str, error: OSError) -> AuthError:
+    """Return our error for one of the system.
+
+    :param what: what failed: a verb whose object is the path.
+    """
+    return AuthError(f"cannot {what} {path}: {error.strerror or type(error).__name__}")

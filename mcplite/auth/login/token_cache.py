@@ -1,0 +1,360 @@
+"""The access token for one MCP server, shared by all threads of all its clients, and the recovery of refused requests.
+
+:class:`ServerTokens` is the token source of an :class:`~mcplite.net.origin_client.OriginClient`. It loads, refreshes and keeps
+the token; the flow obtains it. :class:`TokenRecovery` serves one request: it decides from each refusal whether to refresh the
+token, to obtain another or to give up.
+"""
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import Dict, List, Mapping, Optional, Set, Tuple
+
+from ...errors import AuthError
+from ...net.exchange import Exchange
+from ...net.reply import Reply
+from ...net.settings import HTTPSettings
+from ...net.tokens import RequestRecovery, TokenSource
+from ...protocol.error_text import OptionText, shown
+from ...protocol.http.challenges import Challenge, find_challenge, parse_challenges
+from ...protocol.http.wellknown import canonical, check_url
+from ...revisions import NEWEST_LEGACY
+from ...rpc.tracing import get_logger
+from .discovery import AuthorizationServer, choose_issuer, find_resource, find_server
+from .flow import TokenFlow, TokenRequest
+from .jwt_signing import Proofs, SigningKey
+from .scopes import LoginHistory, choose_scopes
+from .token_endpoint import Credentials, client_unknown, ends_login
+from .token_lock import TokenLock
+from .web import Web
+
+__all__ = ["ServerTokens", "TokenRecovery", "TokenRefusal"]
+
+_log = get_logger(__name__)
+#: How often one request is sent again because another thread has obtained a token, or for a nonce.
+_MOST_REPEATS = 3
+
+
+@dataclass(frozen=True)
+class TokenRefusal:
+    """A response that refuses a request, and what it says about the token that it wants."""
+
+    #: The token that was refused; None for a request without.
+    token: Optional[str] = field(default=None, repr=False)
+    challenge: Optional[Challenge] = None
+    #: Of the request, which may name the protocol's version.
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: Where the server was met, if it is known.
+    address: Optional[str] = None
+    #: How many attempts had failed when the request began; later failures are its own as well.
+    failures: Optional[int] = None
+
+    @property
+    def scopes(self) -> List[str]:
+        """The scopes that the challenge names."""
+        return list((self.challenge and self.challenge.scopes) or ())
+
+
+class ServerTokens(TokenSource):
+    """The token for one MCP server.
+
+    :param flow: how tokens are obtained.
+    :param url: of the server's endpoint.
+    :param settings: how the authorization servers are reached.
+    :raises ValueError: a token would travel in the clear to that URL.
+    """
+
+    def __init__(self, flow: TokenFlow, url: str, settings: HTTPSettings) -> None:
+        self._flow = flow
+        self.url = check_url(url.partition("#")[0], "the MCP server")
+        self.name = shown(self.url)
+        self.key = f"token {canonical(self.url)}"
+        #: Those of the client that was opened last.
+        self.settings = settings
+        self._lock = TokenLock(flow.store, self.key, self.name)
+        self.history = LoginHistory(self.name)
+        #: Why the last login has ended, until an error has said so; used under the token lock.
+        self._ended = ""
+        #: The four below change under the token lock; they are read without it.
+        self._current: Optional[Credentials] = None
+        self._loaded = False
+        self._server: Optional[AuthorizationServer] = None
+        self._proofs: Optional[Proofs] = None
+
+    @property
+    def schemes(self) -> Tuple[str, ...]:
+        """The authentication schemes whose challenges are read, the preferred one first."""
+        return ("dpop", "bearer") if self._flow.dpop else ("bearer", "dpop")
+
+    @property
+    def failures(self) -> int:
+        """How many attempts to obtain a token have failed."""
+        return self._lock.failures
+
+    def new_recovery(self) -> "TokenRecovery":
+        return TokenRecovery(self)
+
+    def _web(self, exchange: Exchange, address: Optional[str] = None) -> Web:
+        return Web(self.url, self.settings, address=address, given=self._flow.given_urls, check=exchange.next_timeout)
+
+    # --- each request -----------------------------------------------------------------------------------
+
+    def authorization_headers(self, method: str, url: str, exchange: Exchange) -> Tuple[Optional[str], Dict[str, str]]:
+        current = self._current
+        if current is None and not self._loaded:
+            current = self._load()
+        if current is not None and current.expired and current.refresh_token is not None:
+            current = self._refresh_expired(current, exchange)
+        if current is None:
+            return None, {}
+        headers = {"Authorization": f"{current.scheme} {current.access_token}"}
+        proofs = self._proofs_for(current)
+        if current.scheme == "DPoP" and proofs is not None:
+            headers["DPoP"] = proofs.proof(method, url, current.access_token)
+        return current.access_token, headers
+
+    def token(self, exchange: Exchange) -> Optional[str]:
+        """Return the token as it would be sent now; None when there is no valid one.
+
+        :raises AuthError: it has expired and could not be replaced.
+        """
+        self.authorization_headers("POST", self.url, exchange)
+        current = self._current
+        return None if current is None or current.expired else current.access_token
+
+    def on_response(self, url: str, headers: Mapping[str, str], accepted: bool) -> None:
+        if accepted:
+            self.history.on_token_accepted()
+        if self._proofs is not None:
+            self._proofs.learn(url, headers)
+
+    # --- the store --------------------------------------------------------------------------------------
+
+    def _load(self) -> Optional[Credentials]:
+        current = Credentials.read(self._flow.store.load(self.key))
+        if current is not None and not self._flow.accepts(current):
+            current = None
+        self._current, self._loaded = current, True
+        return current
+
+    def _save(self, credentials: Credentials) -> Credentials:
+        # Before it is used: a refresh token that the server has rotated must not be lost (AUTH-34).
+        self._flow.store.save(self.key, credentials.record())
+        self._current, self._loaded, self._ended = credentials, True, ""
+        self._lock.on_success()
+        return credentials
+
+    def _proofs_for(self, current: Optional[Credentials]) -> Optional[Proofs]:
+        """Return what proves the possession of a token's key; a new key's when there is no token."""
+        pem = None if current is None else current.key
+        if pem is None and not self._flow.dpop:
+            return None
+        proofs = self._proofs
+        if proofs is None or (pem is not None and proofs.key.pem != pem):
+            proofs = self._proofs = Proofs(SigningKey.generate() if pem is None else SigningKey.load(pem))
+        return proofs
+
+    # --- a new token ------------------------------------------------------------------------------------
+
+    def _refresh_expired(self, old: Credentials, exchange: Exchange) -> Optional[Credentials]:
+        """Return a token in place of one that has expired; the old one when its refresh token was refused for good."""
+        with self._lock.hold(exchange):
+            current = self._load()
+            if current is None or current.access_token != old.access_token or current.refresh_token is None:
+                return current
+            with self._web(exchange) as web:
+                server = self._server
+                if server is None or server.issuer != current.issuer:
+                    server = find_server(web, current.issuer, current.described, {})
+                try:
+                    new = self._flow.endpoint(web, server, self._proofs_for(current)).refresh(current)
+                except AuthError as error:
+                    self._server = None  # it may have moved (AUC-55)
+                    return self._drop_refresh_token(current, error)
+                self._server = server
+                return self._save(new)
+
+    def _drop_refresh_token(self, current: Credentials, error: AuthError) -> Credentials:
+        """Note that a token cannot be refreshed any more, so that it is not tried again.
+
+        :raises AuthError: the error itself, if a refresh may succeed later.
+        """
+        if not ends_login(error):
+            raise error
+        _log.info("the login at %s has ended: %s", current.issuer, error)
+        if client_unknown(error):
+            self._flow.on_client_unknown(current.client)
+        current.refresh_token = None
+        self._save(current)
+        self._ended = f"the login at {current.issuer} has ended ({error})"
+        return current
+
+    def renew(self, refusal: TokenRefusal, exchange: Exchange, *, may_refresh: bool, step_up: bool = False) -> str:
+        """Get a token in place of the refused one.
+
+        :param may_refresh: whether a refresh may help, or only a new token.
+        :param step_up: whether the token is refused for its scopes alone.
+        :returns: "adopted" when another thread or process has obtained one meanwhile, "refreshed" or "obtained".
+        :raises AuthError: no token could be obtained.
+        :raises Stopped: the caller no longer waits.
+        """
+        aim = frozenset(refusal.scopes) if step_up else None
+        with self._lock.hold(exchange, aim, refusal.failures):
+            current = self._load()
+            if current is not None and current.access_token != refusal.token:
+                return "adopted"
+            with self._web(exchange, refusal.address) as web:
+                try:
+                    how, credentials = self._obtain(web, current, refusal, exchange, may_refresh, step_up)
+                except AuthError as error:
+                    ended, self._ended = self._ended, ""
+                    if not ended:
+                        raise
+                    raise AuthError(OptionText(f"{ended}: ", error.args[0]), challenge=error.challenge,
+                                    error=error.error, status=error.status) from error
+                self._save(credentials)
+            return how
+
+    def log_in(self, challenge: Optional[Challenge], exchange: Exchange, address: Optional[str] = None) -> Credentials:
+        """Obtain a token from the beginning, whatever is stored.
+
+        :param address: where the server was met, if it is known.
+        :raises AuthError: no token could be obtained.
+        """
+        with self._lock.hold(exchange), self._web(exchange, address) as web:
+            self.history.clear()
+            return self._save(self._obtain(web, None, TokenRefusal(challenge=challenge), exchange, False, False)[1])
+
+    def forget(self, exchange: Exchange) -> bool:
+        """Drop the credentials, and have the authorization server revoke them (AUTH-50).
+
+        :returns: whether there were any.
+        :raises AuthError: they could not be revoked; they are dropped all the same.
+        """
+        with self._lock.hold(exchange, exchange):
+            current = self._load()
+            self._flow.store.delete(self.key)
+            self._current = None
+            if current is None:
+                return False
+            with self._web(exchange) as web:
+                server = find_server(web, current.issuer, current.described, {})
+                try:
+                    self._flow.endpoint(web, server, None).revoke(current)
+                except AuthError as error:
+                    if client_unknown(error):
+                        self._flow.on_client_unknown(current.client)
+                    raise
+            return True
+
+    def _obtain(self, web: Web, current: Optional[Credentials], refusal: TokenRefusal, exchange: Exchange, may_refresh: bool,
+                step_up: bool) -> Tuple[str, Credentials]:
+        """Find the authorization server, and get a token from it: by a refresh if that is possible, else by the flow."""
+        flow = self._flow
+        versions = {"MCP-Protocol-Version": refusal.headers.get("MCP-Protocol-Version") or NEWEST_LEGACY.name}  # AUM-03
+        resource = find_resource(web, self.url, refusal.challenge, versions)
+        issuer = choose_issuer(resource, flow.issuer, None if current is None else current.issuer)
+        server = self._server = find_server(web, issuer, resource.described, versions)
+        if current is not None and (current.issuer != server.issuer or current.resource != resource.resource):
+            # AUC-33: credentials of one authorization server are never shown to another.
+            _log.info("%s asks for tokens of %s now; those of %s are dropped", self.name, server.issuer, current.issuer)
+            flow.store.delete(self.key)
+            current = None
+        proofs = self._proofs_for(current)
+        if may_refresh and current is not None and current.refresh_token is not None:
+            try:
+                return "refreshed", flow.endpoint(web, server, proofs).refresh(current)
+            except AuthError as error:
+                self._drop_refresh_token(current, error)
+        if flow.interactive:
+            self._check_login(exchange, resource.resource, server.issuer, step_up)
+        granted = [] if current is None else current.scopes
+        scopes = choose_scopes(refusal.challenge, resource, server, flow.scopes, granted, flow.interactive)
+        if step_up:
+            self.history.on_step_up(scopes, refusal.challenge)
+        request = TokenRequest(web, resource, server, scopes, proofs, exchange.next_timeout)
+        try:
+            with exchange.paused() if flow.interactive else contextlib.nullcontext():
+                return "obtained", flow.obtain(request)
+        except BaseException as error:
+            if request.user_agreed or not isinstance(error, AuthError):
+                self.history.forget_step_up(scopes)
+            raise
+
+    def _check_login(self, exchange: Exchange, resource: str, issuer: str, step_up: bool) -> None:
+        """Return when a user may be asked to log in.
+
+        :raises AuthError: the request is not worth a login, or logins have not helped lately (AUTH-48).
+        """
+        if not exchange.may_log_in:
+            raise AuthError(f"{self.name} requires a login, but this request runs in the background and asks no user for one")
+        if not step_up and self.history.useless:
+            raise AuthError(f"{self.name} does not accept the token that a login has just given, so that the user is not asked"
+                            f" again so soon; its operator has to see why it refuses tokens of {issuer} for {resource}")
+
+    def insufficient_reason(self, refusal: TokenRefusal) -> Optional[str]:
+        """Return why it is useless to ask for more scopes than the refused token has; None when it may help."""
+        current, challenge = self._current, refusal.challenge
+        if not self._flow.interactive:
+            return "there is no user to ask for more; what is needed later has to be named in scopes="
+        if challenge is None or challenge.scopes is None:
+            return "it does not say which"
+        if self.history.exhausted:
+            return "to ask for more has not helped several times"
+        if current is not None and current.access_token == refusal.token and set(challenge.scopes) <= set(current.scopes):
+            return "all of them were granted"
+        return None
+
+
+class TokenRecovery(RequestRecovery):
+    """The recovery of one request from 401 and 403: remembers what was tried.
+
+    :param tokens: of the server that refuses.
+    """
+
+    def __init__(self, tokens: ServerTokens) -> None:
+        self._tokens = tokens
+        self._failures = tokens.failures
+        #: What was done for this request: "adopted", "refreshed", "obtained", "stepped up".
+        self._done: Set[str] = set()
+        self._repeats = 0
+
+    def recover(self, reply: Reply, headers: Mapping[str, str], exchange: Exchange) -> bool:
+        header = reply.headers.get("www-authenticate") or ""
+        challenge = find_challenge(parse_challenges(header), *self._tokens.schemes)
+        code = None if challenge is None else challenge.get("error")
+        if reply.status == 401 or code == "insufficient_scope":
+            reply.excerpt()  # frees its connection for other requests, however long a login takes
+        refusal = TokenRefusal(reply.token, challenge, headers, reply.address, self._failures)
+        if reply.status == 401:
+            if code == "use_dpop_nonce" and reply.headers.get("dpop-nonce"):
+                return self._may_repeat()  # RFC 9449, section 9: the token itself is valid
+            return self._renew(refusal, exchange)
+        return code == "insufficient_scope" and self._step_up(refusal, header, exchange)
+
+    def _renew(self, refusal: TokenRefusal, exchange: Exchange) -> bool:
+        if "obtained" in self._done:
+            self._tokens.history.on_token_refused()
+            return False
+        return self._record(self._tokens.renew(refusal, exchange, may_refresh="refreshed" not in self._done))
+
+    def _step_up(self, refusal: TokenRefusal, header: str, exchange: Exchange) -> bool:
+        if "stepped up" in self._done:
+            self._tokens.history.on_insufficient()
+            reason: Optional[str] = "more was granted just now"
+        else:
+            reason = self._tokens.insufficient_reason(refusal)
+        if reason is not None:
+            wanted = " ".join(refusal.scopes or ["not named"])
+            raise AuthError(f"{self._tokens.name} refuses, because the token lacks scopes ({wanted}), and {reason}",
+                            challenge=header, error="insufficient_scope")
+        how = self._tokens.renew(refusal, exchange, may_refresh=False, step_up=True)
+        return self._record("stepped up" if how == "obtained" else how)
+
+    def _record(self, how: str) -> bool:
+        """Record what was done; return whether to send the request again."""
+        self._done.add(how)
+        return how != "adopted" or self._may_repeat()
+
+    def _may_repeat(self) -> bool:
+        self._repeats += 1
+        return self._repeats <= _MOST_REPEATS

@@ -1,0 +1,214 @@
+"""Authenticates requests by bearer tokens (OAuth 2.1).
+
+A verifier returns the principal of a token. :class:`BearerAuth` checks the audience, the issuer and the expiry, so
+that no verifier can forget them (AUTH-03, AUTH-05).
+"""
+
+import re
+import time
+import traceback
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple, Union
+from urllib.parse import quote, urlsplit
+
+from ...protocol.http.wellknown import canonical, check_url
+from ...rpc.tracing import INFO, WARNING, PeerLog, RateLog, get_logger
+from ...server.principals import ISSUED_HERE, Principal, all_scopes, checked_scopes
+
+__all__ = ["BearerAuth", "Refused", "Verifier", "bearer_token", "is_token"]
+
+_log = get_logger(__name__)
+Verifier = Callable[[str], Optional[Principal]]
+#: A token after "Bearer" (RFC 6750, section 2.1), with the spaces before it.
+_TOKEN = re.compile(r" +([A-Za-z0-9\-._~+/]+=*)")
+#: Characters of an ``Authorization`` header. Our own HTTP server's limit for a header line is only a little higher.
+_MAX_HEADER_CHARACTERS = 8000
+#: Shorter pieces of a token are not masked in logs: they are of no use to an attacker.
+_SHORTEST_MASKED = 12
+#: Seconds between two lines of the log, with a traceback, about a verifier that fails.
+_FAILURE_SECONDS = 10.0
+
+
+class Refused(Exception):
+    """A request is refused for lack of authorization.
+
+    :param status: of the response.
+    :param error: the code of RFC 6750; empty if no token was sent, or if the error is not the client's.
+    :param description: what is wrong, for people; it quotes nothing that the client sent.
+    """
+
+    def __init__(self, status: int, error: str, description: str) -> None:
+        super().__init__(description)
+        self.status = status
+        self.error = error
+        self.description = description
+
+
+def bearer_token(values: Sequence[str]) -> Optional[str]:
+    """Return the bearer token in the ``Authorization`` headers of a request; None if there is none (AUTH-02).
+
+    :raises Refused: there are several headers, or a malformed token.
+    """
+    if not values:
+        return None
+    if len(values) > 1:
+        raise Refused(400, "invalid_request", "there are several Authorization headers")
+    value = values[0]
+    if value[:6].lower() != "bearer" or value[6:7] not in ("", " "):
+        return None
+    match = _TOKEN.fullmatch(value, 6) if len(value) <= _MAX_HEADER_CHARACTERS else None
+    if match is None:
+        raise Refused(400, "invalid_request", "the Authorization header must be 'Bearer' and one token")
+    return match.group(1)
+
+
+def is_token(text: str) -> bool:
+    """Whether a text can be sent as a bearer token."""
+    return _TOKEN.fullmatch(" " + text) is not None and len(text) < _MAX_HEADER_CHARACTERS - 10
+
+
+class BearerAuth:
+    """Authenticates callers over HTTP by bearer tokens (OAuth 2.1).
+
+    :param verify: called with a token; returns its :class:`Principal`, or None if the token is not valid. See
+        :class:`StaticTokens`, :class:`JWTVerifier` and :class:`Introspection`. It is called for each request, on that
+        request's thread, and must limit its own time. If it raises, the request is refused: an ``OSError`` is answered
+        with 503, anything else with 500.
+    :param issuer: the issuer identifier of the authorization server that issues the tokens, or several. Default: the
+        ``issuer`` of the verifier, if it has one. With it, clients discover where to get a token; without it, they must
+        have been given one.
+    :param resource: the public URL of the endpoint, such as ``https://mcp.example.com/mcp``. Required with *issuer*,
+        unless the server only answers to loopback names; it is then taken from the request.
+    :param audience: accepted audiences besides the resource, one identifier or several.
+    :param scopes: required by every request.
+    :param implies: which scopes a scope includes, such as ``{"admin": ["read", "write"]}`` (AUS-21).
+    :param scopes_supported: the scopes that clients may request at first. Default: the scopes of all requests and of
+        everything that is registered.
+    :param realm: named in challenges.
+    :param documentation: the URL of a page for the developers of clients.
+    :param repeat_granted: whether a challenge for more scopes also names the scopes that the token already has and this
+        server knows. None, the default, follows the client's revision: clients up to November 2025 may lose scopes that
+        are not repeated; from July 2026 on clients keep them, and only the scopes that the request needs are named.
+    :param clock: returns seconds since 1970.
+    :raises ValueError: an option is not valid.
+    """
+
+    def __init__(self, verify: Verifier, *, issuer: Union[None, str, Iterable[str]] = None, resource: Optional[str] = None,
+                 audience: Union[None, str, Iterable[str]] = None, scopes: Union[str, Iterable[str]] = (),
+                 implies: Optional[Mapping[str, Iterable[str]]] = None,
+                 scopes_supported: Union[None, str, Iterable[str]] = None, realm: Optional[str] = None,
+                 documentation: Optional[str] = None, repeat_granted: Optional[bool] = None,
+                 clock: Callable[[], float] = time.time) -> None:
+        if not callable(verify):
+            raise ValueError(f"a verifier is called with a token and returns a Principal or None; {type(verify).__name__}"
+                             " cannot be called (to list the tokens themselves, use StaticTokens(...))")
+        self._verify = verify
+        self.issuers = _texts(getattr(verify, "issuer", None) if issuer is None else issuer, "issuer")
+        for one in self.issuers:
+            parts = urlsplit(check_url(one, "issuer="))
+            if parts.query or parts.fragment:
+                raise ValueError(f"issuer= is {one[:200]!r}; an issuer identifier has no query and no fragment")
+        self.resource = resource
+        if resource is not None and "#" in check_url(resource, "resource="):
+            raise ValueError(f"resource= is {resource[:200]!r}; the URL of an endpoint has no fragment")
+        self._audiences = _texts(audience, "audience")
+        self.scopes = checked_scopes(scopes, "scopes=")
+        checked_scopes(implies or (), "implies=")
+        self.implies: Dict[str, Tuple[str, ...]] = {
+            scope: checked_scopes(included, f"implies[{scope!r}]") for scope, included in (implies or {}).items()}
+        self.scopes_supported = None if scopes_supported is None else checked_scopes(scopes_supported, "scopes_supported=")
+        self.realm = realm
+        self.documentation = documentation
+        self.repeat_granted = repeat_granted
+        self._clock = clock
+        #: Of the tokens that were refused, which anyone can send.
+        self._log = PeerLog()
+        self._failures = RateLog(_log, 1, _FAILURE_SECONDS)
+
+    def __repr__(self) -> str:
+        return f"<BearerAuth of {type(self._verify).__name__}, issuers {list(self.issuers)}, resource {self.resource!r}>"
+
+    def identify(self, token: str, resource: Optional[str]) -> Principal:
+        """Return the principal of a token, with the scopes that its scopes include.
+
+        :param resource: the URL of the endpoint; None if it is not known.
+        :raises Refused: the token is not accepted; the text tells the sender nothing that they do not know.
+        """
+        principal = self._verified(token)
+        self._check_audience(principal, resource)
+        if self.issuers and principal.issuer and principal.issuer not in self.issuers:
+            self._log.log(_log, INFO, "a token of the issuer %.200r was refused; known are %s", principal.issuer,
+                          list(self.issuers))
+            raise _invalid("the token was issued by another authorization server")
+        if principal.expires_at is not None and principal.expires_at <= self._clock():
+            raise _invalid("the token has expired")
+        scopes = all_scopes(principal.scopes, self.implies) if self.implies else principal.scopes
+        if scopes == principal.scopes:
+            return principal
+        return Principal(principal.subject, audience=principal.audience, issuer=principal.issuer, scopes=scopes,
+                         client_id=principal.client_id, expires_at=principal.expires_at, claims=principal.claims)
+
+    def _verified(self, token: str) -> Principal:
+        try:
+            found: Any = self._verify(token)
+        except Exception as error:
+            # A failing verifier admits no request (AUTH-17), and its error can quote the token (AUTH-19).
+            if isinstance(error, OSError):
+                self._log.log(_log, WARNING, "a token could not be verified: %s",
+                              _masked(token, f"{type(error).__name__}: {error}"))
+                raise Refused(503, "", "the token cannot be verified at present; try again later") from None
+            self._failures.error("a token could not be verified:\n%s", _masked(token, traceback.format_exc()))
+            raise Refused(500, "", "Internal error") from None
+        if found is None:
+            raise _invalid("the token is not valid")
+        if not isinstance(found, Principal):
+            self._failures.error("the verifier %s returned %s instead of a Principal or None", type(self._verify).__name__,
+                                 type(found).__name__)
+            raise Refused(500, "", "Internal error")
+        return found
+
+    def _check_audience(self, principal: Principal, resource: Optional[str]) -> None:
+        if principal.audience is ISSUED_HERE:
+            return
+        if not principal.audience:
+            self._log.log(_log, WARNING, "a token without an audience was refused, since it may be meant for any"
+                          " server; have the authorization server issue tokens for %s, or use ISSUED_HERE as the audience of"
+                          " tokens that this server issues itself", resource or self._audiences or "this server")
+            raise _invalid("the token has no audience")
+        if any(one == resource or one in self._audiences for one in principal.audience):
+            return
+        ours = None if resource is None else canonical(resource)
+        if ours is not None and any(_canonical(one) == ours for one in principal.audience):
+            return
+        if ours is None and not self._audiences:
+            self._log.log(_log, WARNING, "a token for %.300s was refused, since this server does not know its own"
+                          " URL; give BearerAuth(..., resource='https://...') or audience=", list(principal.audience))
+        else:
+            self._log.log(_log, INFO, "a token for %.300s was refused; this server is %s", list(principal.audience),
+                          [*self._audiences, *filter(None, [resource])])
+        raise _invalid("the token is for another server")
+
+
+def _invalid(description: str) -> Refused:
+    return Refused(401, "invalid_token", description)
+
+
+def _texts(given: Union[None, str, Iterable[str]], what: str) -> Tuple[str, ...]:
+    texts = () if given is None else (given,) if isinstance(given, str) else tuple(given)
+    if not all(isinstance(text, str) and text for text in texts) or given is not None and not texts:
+        raise ValueError(f"{what}= must be a string, or several, and not empty")
+    return texts
+
+
+def _canonical(audience: str) -> str:
+    try:
+        return canonical(audience) if "#" not in audience else ""
+    except ValueError:
+        return ""  # an identifier that is not a URL
+
+
+def _masked(token: str, text: str) -> str:
+    """Return *text* with the token masked: as it was sent, as it is quoted in a URL, and in pieces."""
+    for piece in [token, quote(token, safe=""), *re.split(r"[^A-Za-z0-9_\-]", token)]:
+        if len(piece) >= _SHORTEST_MASKED:
+            text = text.replace(piece, "***")
+    return text

@@ -1,1 +1,0 @@
-"""Stores of tokens and registrations: memory, a file, the keyring of the system."""

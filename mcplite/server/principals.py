@@ -1,0 +1,173 @@
+"""The principal, the authenticated sender of a request, and its scopes.
+
+Verifiers create principals, and keep those of the tokens that they have verified lately; sessions, authorization and handlers
+read them. A module of its own so that servers without authentication do not load the verifiers.
+"""
+
+import hashlib
+import json
+import re
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, FrozenSet, Iterable, Mapping, Optional, Sequence, Set, Tuple, Union
+
+from ..rpc.forks import new_lock
+
+__all__ = ["ISSUED_HERE", "Principal", "VerifiedTokens", "all_scopes", "checked_scopes", "least_scopes"]
+
+#: The characters of a scope (RFC 6749, section 3.3).
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+#: A request to the authorization server (for a refresh token), not a permission at a resource (AUS-22).
+_OFFLINE = "offline_access"
+#: Times from here on are not valid.
+_LATEST = 1e15
+
+
+class _IssuedHere(Tuple[str, ...]):
+    """An audience that is compared by identity; copying and pickling keep the identity."""
+
+    def __repr__(self) -> str:
+        return "ISSUED_HERE"
+
+    def __reduce__(self) -> str:
+        return "ISSUED_HERE"
+
+
+#: The audience of a token that this server has issued itself, so that it cannot be meant for another server.
+ISSUED_HERE: Sequence[str] = _IssuedHere()
+
+
+@dataclass(frozen=True, init=False)
+class Principal:
+    """The authenticated sender of a request, as found by a verifier or the host; it never holds the token.
+
+    :param subject: a stable identifier of the user or service.
+    :param audience: the audience of the token: one URL or identifier, or several. A token without one is refused; for a
+        token that this server has issued itself, use ``ISSUED_HERE``.
+    :param issuer: the authorization server; empty if there is none.
+    :param client_id: the application that acts for the subject; empty if it is not known.
+    :param scopes: the scopes of the token: several, or one string with spaces between them.
+    :param expires_at: when the token expires, in seconds since 1970; None for never.
+    :param claims: other facts, for handlers; not shown by ``repr``.
+    :raises ValueError: a value is not valid.
+    """
+
+    subject: str
+    audience: Sequence[str] = ()
+    issuer: str = ""
+    client_id: str = ""
+    scopes: FrozenSet[str] = frozenset()
+    expires_at: Optional[float] = None
+    claims: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def __init__(self, subject: str, *, audience: Union[str, Iterable[str]] = (), issuer: str = "", client_id: str = "",
+                 scopes: Union[str, Iterable[str]] = (), expires_at: Optional[float] = None,
+                 claims: Optional[Mapping[str, Any]] = None) -> None:
+        if not isinstance(subject, str) or not subject:
+            raise ValueError("a principal needs a subject: a string that is not empty")
+        if not isinstance(issuer, str) or not isinstance(client_id, str):
+            raise ValueError("the issuer and the client_id of a principal must be strings, empty if they are not known")
+        if expires_at is not None and (isinstance(expires_at, bool) or not isinstance(expires_at, (int, float))
+                                       or not abs(expires_at) < _LATEST):  # nan is not less, either
+            raise ValueError(f"expires_at must be seconds since 1970, or None, not {type(expires_at).__name__}")
+        known = audience if audience is ISSUED_HERE else (audience,) if isinstance(audience, str) else tuple(audience)
+        if not all(isinstance(one, str) for one in known):
+            raise ValueError("the audience of a principal must be a string, or several")
+        values = {"subject": subject, "audience": known, "issuer": issuer, "client_id": client_id,
+                  "scopes": frozenset(checked_scopes(scopes, "a principal", offline=True)), "expires_at": expires_at,
+                  "claims": dict(claims or {}), "_key": json.dumps([issuer, client_id, subject])}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def key(self) -> str:
+        """Identifies the owner of sessions, streams and waiting calls: equal for all tokens of one client and subject."""
+        key: str = self.__dict__["_key"]
+        return key
+
+
+class VerifiedTokens:
+    """The principals of tokens that were verified a short time ago; refusals are not kept (AUTH-18).
+
+    :param seconds: for which a principal is kept, if its token does not expire before.
+    :param most: principals that are kept; the oldest one makes room.
+    :param clock: returns seconds since 1970.
+    """
+
+    def __init__(self, seconds: float, most: int, clock: Callable[[], float]) -> None:
+        self._seconds, self._most, self._clock = seconds, most, clock
+        #: Guards ``_entries``; held for dictionary operations only.
+        self._lock = new_lock()
+        #: By the digest of a token: its principal, from when until when the entry is valid, and what it was verified by. The
+        #: first time is kept since the clock can be set back.
+        self._entries: "OrderedDict[bytes, Tuple[Principal, float, float, object]]" = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, token: str, verified_by: object = None) -> Tuple[bytes, Optional[Principal]]:
+        """Return the digest of a token, and its principal; None if that is not known.
+
+        :param verified_by: what tokens are verified by now; an entry is valid as long as that is the object it was added with.
+        """
+        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+        with self._lock:
+            known = self._entries.get(digest)
+            if known is None:
+                return digest, None
+            if known[1] <= self._clock() < known[2] and known[3] is verified_by:
+                return digest, known[0]
+            del self._entries[digest]
+        return digest, None
+
+    def add(self, digest: bytes, principal: Principal, verified_by: object = None) -> None:
+        """Keep the principal of a token that was verified now."""
+        now = self._clock()
+        until = now + self._seconds
+        if principal.expires_at is not None:
+            until = min(until, principal.expires_at)
+        with self._lock:
+            self._entries[digest] = (principal, now, until, verified_by)
+            while len(self._entries) > self._most or next(iter(self._entries.values()))[2] <= now:
+                self._entries.popitem(last=False)
+                if not self._entries:
+                    break
+
+
+def checked_scopes(scopes: Union[str, Iterable[str]], what: str, offline: bool = False) -> Tuple[str, ...]:
+    """Return scopes without duplicates, in their order.
+
+    :param scopes: several, or one string with spaces between them.
+    :param what: names their origin in the error.
+    :param offline: whether ``offline_access`` is allowed.
+    :raises ValueError: one is not a scope.
+    """
+    named = scopes.split() if isinstance(scopes, str) else list(scopes)
+    for scope in named:
+        if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
+            raise ValueError(f"{what}: {scope!r} is not a scope; a scope has no spaces, quotes or backslashes")
+        if scope == _OFFLINE and not offline:  # AUS-22
+            raise ValueError(f"{what}: {_OFFLINE!r} is requested by clients from the authorization server; leave it out")
+    return tuple(dict.fromkeys(named))
+
+
+def all_scopes(granted: Iterable[str], implies: Mapping[str, Iterable[str]]) -> FrozenSet[str]:
+    """Return the granted scopes and all that they include, directly or indirectly (AUS-21)."""
+    found: Set[str] = set()
+    waiting = list(granted)
+    while waiting:
+        scope = waiting.pop()
+        if scope not in found:
+            found.add(scope)
+            waiting.extend(implies.get(scope, ()))
+    return frozenset(found)
+
+
+def least_scopes(scopes: Iterable[str], implies: Mapping[str, Iterable[str]]) -> Tuple[str, ...]:
+    """Return the smallest part of *scopes* that includes all the others."""
+    kept: Dict[str, None] = dict.fromkeys(sorted(scopes))
+    for scope in list(kept):
+        others = [other for other in kept if other != scope]
+        if scope in all_scopes(others, implies):
+            del kept[scope]
+    return tuple(kept)

@@ -1,0 +1,560 @@
+"""The port that the browser comes back to: who is let in, who is not, and who cannot hold up the others."""
+
+import contextlib
+import errno
+import os
+import socket
+import threading
+import time
+
+import pytest
+
+from mcplite.auth.login import loopback, page
+from mcplite.auth.login.loopback import LoopbackListener, has_state, wait_ready
+from tests.support import rawhttp
+from tests.support.systems import posix_only
+
+STATE = "St4te-of_this~login"
+TARGET = f"/callback?code=c0de&state={STATE}&iss=https%3A%2F%2Fa.example"
+LIMIT = 30
+
+
+def has_ipv6():
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no ::1")
+
+
+def port_of(listener):
+    return int(listener.redirect_uri.split(":")[-1].split("/")[0])
+
+
+class Waiting:
+    """A thread that waits for an answer at a listener."""
+
+    def __init__(self, listener, state=STATE):
+        self.listener, self.port, self.url = listener, port_of(listener), None
+        self._state, self._stop = state, False
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self):
+        while self.url is None and not self._stop:
+            self.url = self.listener.serve(self._state, 0.05)
+
+    def result(self):
+        """Wait for the answer."""
+        self._thread.join(LIMIT)
+        assert not self._thread.is_alive()
+        return self.url
+
+    def knock(self, data, host="127.0.0.1"):
+        """Send a request on a connection of its own and return the response."""
+        with rawhttp.Wire(self.port, host) as wire:
+            return wire.send(data).reply("HEAD" if data.startswith(b"HEAD") else "GET")
+
+    def close(self):
+        self._stop = True
+        self._thread.join(LIMIT)
+        self.listener.close()
+
+
+@contextlib.contextmanager
+def waiting(*arguments, **options):
+    there = Waiting(LoopbackListener(*arguments, **options))
+    try:
+        yield there
+    finally:
+        there.close()
+
+
+class Clock:
+    """The time of the listener, which goes on only when it is told to.
+
+    :param now: seconds.
+    """
+
+    def __init__(self, now=0.0):
+        self._now = now
+
+    def monotonic(self):
+        return self._now
+
+    def go_on(self, seconds):
+        self._now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(loopback, "time", clock)
+    return clock
+
+
+def take_little(listener):
+    """Have the kernel take little from the listener before it makes it wait."""
+    for sock in listener._sockets:  # what is accepted is like what accepts
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+
+
+def get(port, target=TARGET, host="127.0.0.1", **headers):
+    return rawhttp.request("GET", target, headers={"Host": f"{host}:{port}", **headers})
+
+
+def comes_back(there, target=TARGET, address="127.0.0.1", host="127.0.0.1"):
+    """Come back as the browser does, and see the page."""
+    with rawhttp.Wire(there.port, address) as wire:
+        wire.send(get(there.port, target, host))
+        assert there.result() == f"http://{host}:{there.port}{target}"
+        there.listener.send_page(page.completed("weather"))
+        reply = wire.reply("GET")
+        assert reply.status == 200 and b"You are logged in" in reply.body and wire.ended()
+
+
+# --- the answer ------------------------------------------------------------------------------------
+
+def test_the_answer_is_the_whole_url():
+    with waiting() as there:
+        assert there.listener.redirect_uri == f"http://127.0.0.1:{there.port}/callback"
+        comes_back(there)
+
+
+def test_the_page_is_sent_when_the_outcome_is_known():
+    with waiting() as there, rawhttp.Wire(there.port) as wire:
+        wire.send(get(there.port))
+        there.result()
+        assert wait_ready([wire.sock], [], 0) == set()
+        there.listener.send_page(page.failed("weather", "no"))
+        there.listener.send_page(page.completed("weather"))
+        reply = wire.reply("GET")
+        assert reply.status == 400 and b"You are logged in" not in reply.body and wire.ended()
+
+
+def test_after_the_answer_no_connection_is_accepted():
+    with waiting() as there, rawhttp.Wire(there.port) as early, rawhttp.Wire(there.port) as wire:
+        early.send(get(there.port)[:20])
+        wire.send(get(there.port))
+        there.result()
+        assert rawhttp.refuses(there.port)
+        assert early.ended()
+        with pytest.raises(ValueError, match="this listener is closed"):
+            there.listener.serve(STATE, 0)
+
+
+def test_of_two_answers_one_is_accepted():
+    with waiting() as there, rawhttp.Wire(there.port) as one, rawhttp.Wire(there.port) as other:
+        one.send(get(there.port))
+        with contextlib.suppress(ConnectionError):
+            other.send(get(there.port))
+        there.result()
+        there.listener.send_page(page.completed("weather"))
+        assert sorted(wire.rest()[:12] for wire in (one, other)) == [b"", b"HTTP/1.1 200"]
+
+
+def test_a_browser_that_did_not_wait_for_its_page_is_no_error():
+    with waiting() as there:
+        with rawhttp.Wire(there.port) as wire:
+            wire.send(get(there.port))
+            there.result()
+            wire.reset()
+        there.listener.send_page(page.completed("weather"))
+
+
+def test_a_request_may_come_in_pieces():
+    with waiting() as there, rawhttp.Wire(there.port) as wire:
+        request = get(there.port)
+        for at in range(0, len(request), 7):
+            wire.send(request[at:at + 7])
+        assert there.result() is not None
+
+
+def test_an_answer_of_many_kilobytes_is_accepted():
+    with waiting() as there:
+        comes_back(there, f"/callback?state={STATE}&code=" + "c" * 15_000)
+
+
+def test_an_answer_that_says_no_is_an_answer():
+    with waiting() as there:
+        comes_back(there, f"/callback?error=access_denied&state={STATE}")
+
+
+def test_close_closes_all_sockets_and_is_idempotent():
+    listener = LoopbackListener()
+    with rawhttp.Wire(port_of(listener)) as wire:
+        listener.serve(STATE, LIMIT)
+        listener.close()
+        listener.close()
+        assert wire.ended() and rawhttp.refuses(port_of(listener))
+
+
+def test_close_ends_the_connection_of_the_browser():
+    with waiting() as there, rawhttp.Wire(there.port) as wire:
+        wire.send(get(there.port))
+        there.result()
+        there.listener.close()
+        assert wire.ended()
+
+
+# --- who is not let in ----------------------------------------------------------------------------
+
+def request(method="GET", target=TARGET, version="1.1", **headers):
+    """Return a request with PORT for the listener's port."""
+    return rawhttp.request(method, target, version=version, headers={"Host": "127.0.0.1:PORT", **headers})
+
+
+REFUSED = {
+    "another state": (request(target="/callback?code=c&state=other"), 400),
+    "a state with more behind it": (request(target=TARGET.replace(STATE, STATE + "x")), 400),
+    "a state with less": (request(target=TARGET.replace(STATE, STATE[:-1])), 400),
+    "a state in capitals": (request(target=TARGET.replace(STATE, STATE.upper())), 400),
+    "an empty state": (request(target="/callback?code=c&state="), 400),
+    "no state": (request(target="/callback?code=c"), 400),
+    "no query": (request(target="/callback"), 400),
+    "two states": (request(target=TARGET + f"&state={STATE}"), 400),
+    "a state that is no text": (request(target="/callback?code=c&state=%ff%fe"), 400),
+    "very many parameters": (request(target=TARGET + "&a=b" * 60), 400),
+    "POST": (request("POST"), 405),
+    "HEAD": (request("HEAD"), 405),
+    "OPTIONS": (request("OPTIONS"), 405),
+    "the favicon": (request(target="/favicon.ico"), 404),
+    "the root": (request(target=f"/?code=c&state={STATE}"), 404),
+    "a longer path": (request(target=TARGET.replace("/callback", "/callback/")), 404),
+    "another case": (request(target=TARGET.replace("/callback", "/Callback")), 404),
+    "an escaped path": (request(target=TARGET.replace("/callback", "/%63allback")), 404),
+    "the target of a proxy": (request(target="http://127.0.0.1:PORT" + TARGET), 404),
+    "a host that leads here": (request(Host="evil.example:PORT"), 421),
+    "a host without the port": (request(Host="127.0.0.1"), 421),
+    "a host with another port": (request(Host="127.0.0.1:1"), 421),
+    "the other name of this machine": (request(Host="localhost:PORT"), 421),
+    "a malformed host": (request(Host="127.0.0.1:PORT/x"), 421),
+    "an empty host": (request(Host=""), 421),
+    "no host": (request(Host=None), 400),
+    "no host in the old version": (request(version="1.0", Host=None), 421),
+    "two hosts": (b"GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nHost: 127.0.0.1:PORT\r\n\r\n", 400),
+    "lines that end in LF": (request().replace(b"\r\n", b"\n"), 400),
+    "what is no request": (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400),
+    "a newer version": (request(version="2.0"), 505),
+    "a long line": (request(target=TARGET + "x" * 20_000), 414),
+    "a long line without an end": (b"GET /callback?" + b"x" * 20_000, 414),
+    "long headers": (request(Cookie="x" * 8000, Other="x" * 9000), 431),
+    "many headers": (request(**{f"H{number}": "x" for number in range(101)}), 431),
+}
+
+
+@pytest.mark.parametrize("data, status", REFUSED.values(), ids=REFUSED)
+def test_other_requests_are_refused_and_the_answer_is_still_accepted(data, status):
+    with waiting() as there:
+        reply = there.knock(data.replace(b"PORT", str(there.port).encode()))
+        assert reply.status == status
+        assert reply.headers["content-security-policy"].startswith("default-src 'none'")
+        assert STATE.encode() not in reply.body and b"c0de" not in reply.body
+        assert (reply.body == b"") == data.startswith(b"HEAD")
+        comes_back(there)
+
+
+def test_a_client_that_sends_much_gets_the_refusal_all_the_same():
+    with waiting() as there, rawhttp.Wire(there.port) as wire:
+        wire.send(rawhttp.request("POST", "/callback", b"x" * 100_000, {"Host": f"127.0.0.1:{there.port}"}))
+        assert wire.reply().status == 405
+        wire.send(b"x" * 100_000)  # it is read and thrown away: nothing else would make sure that the reply arrives
+        comes_back(there)
+
+
+def test_nothing_of_the_answer_is_logged(caplog, capsys):
+    caplog.set_level(0)
+    with waiting() as there:
+        there.knock(get(there.port, TARGET.replace(STATE, "other")))
+        comes_back(there)
+    assert caplog.text == "" and capsys.readouterr() == ("", "")
+
+
+# --- who cannot hold up the others ----------------------------------------------------------------
+
+@pytest.mark.parametrize("beginning", [b"", b"G", TARGET.encode(), b"GET /callback HTTP/1.1\r\nHost:"])
+def test_many_incomplete_requests_do_not_delay_the_answer(beginning):
+    with contextlib.ExitStack() as stack:
+        there = stack.enter_context(waiting(connection_seconds=1000))
+        slow = [stack.enter_context(rawhttp.Wire(there.port)) for _ in range(12)]
+        for wire in slow:
+            with contextlib.suppress(ConnectionError):  # the first have had to make room
+                wire.send(beginning)
+        assert slow[0].ended()
+        comes_back(there)
+        assert all(wire.ended() for wire in slow)
+
+
+@pytest.mark.parametrize("beginning", [b"", b"GET /callback HTTP/1.1\r\n"])
+def test_an_incomplete_request_is_dropped_after_a_while(beginning):
+    with waiting(connection_seconds=0.2) as there, rawhttp.Wire(there.port) as wire:
+        assert wire.send(beginning).ended()
+        comes_back(there)
+
+
+def test_a_refused_client_that_does_not_close_is_dropped_after_a_while(clock):
+    with waiting(connection_seconds=1000) as there, rawhttp.Wire(there.port) as wire:
+        assert wire.ask("GET", "/", headers={"Host": f"127.0.0.1:{there.port}"}).status == 404
+        clock.go_on(1001)
+        ended = threading.Event()
+
+        def go_on():
+            with contextlib.suppress(OSError):  # the end: the other side is closed, or resets
+                while True:
+                    wire.sock.sendall(b"x")
+            ended.set()
+
+        sender = threading.Thread(target=go_on)
+        sender.start()
+        assert ended.wait(LIMIT)
+        sender.join()
+        comes_back(there)
+
+
+def test_a_client_that_does_not_read_its_refusal_is_dropped_after_a_while(monkeypatch, clock):
+    monkeypatch.setattr(page, "refusal", lambda status, with_body: b"x" * 500_000)
+    with waiting(connection_seconds=1000) as there:
+        take_little(there.listener)
+        with rawhttp.Wire(there.port, small=True) as wire:
+            wire.send(get(there.port, "/"))
+            assert wire.sock.recv(1) == b"x"
+            clock.go_on(1001)
+            with rawhttp.Wire(there.port) as later:  # who is served only after the other has been let go
+                assert later.send(get(there.port, "/")).sock.recv(1) == b"x"
+            assert 0 < len(wire.rest()) < 499_999
+        comes_back(there)
+
+
+def test_a_large_refusal_is_sent_as_fast_as_the_client_reads(monkeypatch):
+    monkeypatch.setattr(page, "refusal", lambda status, with_body: b"x" * 500_000)
+    with waiting(connection_seconds=1000) as there:
+        take_little(there.listener)
+        with rawhttp.Wire(there.port, small=True) as wire:
+            wire.send(get(there.port, "/"))
+            assert len(wire.rest()) == 500_000
+
+
+@pytest.mark.parametrize("beginning", [b"", b"GET /"])
+def test_a_broken_connection_is_dropped(beginning):
+    with waiting(connection_seconds=1000) as there:
+        for way in ("reset", "close", "finish"):
+            with rawhttp.Wire(there.port) as wire:
+                wire.send(beginning)
+                getattr(wire, way)()
+                assert way != "finish" or wire.ended()
+        comes_back(there)
+
+
+def test_spurious_readiness_does_not_block(monkeypatch):
+    def all_of_them(reading, writing, seconds):
+        time.sleep(0.001)
+        return {*reading, *writing}
+
+    monkeypatch.setattr(loopback, "wait_ready", all_of_them)
+    with waiting() as there, rawhttp.Wire(there.port):
+        comes_back(there)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs limits of the process")
+def test_without_descriptors_it_waits_until_there_are_some():
+    import resource
+
+    listener = LoopbackListener()
+    try:
+        with rawhttp.Wire(port_of(listener)) as wire:
+            wire.send(get(port_of(listener)))
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+            try:
+                assert listener.serve(STATE, LIMIT) is None
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            url = None
+            while url is None:
+                url = listener.serve(STATE, LIMIT)
+            assert url.endswith(TARGET)
+    finally:
+        listener.close()
+
+
+# --- where it listens ----------------------------------------------------------------------------
+
+def addresses(listener):
+    return {sock.getsockname()[:2] for sock in listener._sockets}
+
+
+@contextlib.contextmanager
+def listening(*arguments, **options):
+    listener = LoopbackListener(*arguments, **options)
+    try:
+        yield listener
+    finally:
+        listener.close()
+
+
+def test_only_this_machine_can_connect():
+    with listening() as listener:
+        assert addresses(listener) == {("127.0.0.1", port_of(listener))}
+
+
+def test_ports_differ():
+    with listening() as one, listening() as other:
+        assert port_of(one) != port_of(other)
+
+
+def test_a_given_port_is_used_or_it_is_an_error():
+    with listening() as other:
+        with pytest.raises(OSError):
+            LoopbackListener(port=port_of(other))
+        port = port_of(other)
+    with listening(port=port, path="/back", preferred="http://127.0.0.1:1/callback") as listener:
+        assert listener.redirect_uri == f"http://127.0.0.1:{port}/back"
+
+
+@pytest.mark.parametrize("rest", ["/callback", "/", "", "/a/b?c=d"])
+def test_the_preferred_redirect_uri_is_used_to_the_letter(rest):
+    with listening() as free:
+        preferred = f"http://127.0.0.1:{port_of(free)}{rest}"
+    with waiting(preferred=preferred) as there:
+        assert there.listener.redirect_uri == preferred
+        target = (rest or "/") + ("&" if "?" in rest else "?") + f"code=c&state={STATE}"
+        there.port = int(preferred[17:].split("/")[0])
+        comes_back(there, target)
+
+
+def test_the_preferred_port_can_be_used_again_right_after_a_login():
+    uri = None
+    for _ in range(3):
+        with waiting(preferred=uri) as there:
+            assert uri in (None, there.listener.redirect_uri)
+            uri = there.listener.redirect_uri
+            comes_back(there)
+
+
+@needs_ipv6
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost"])
+def test_when_the_preferred_port_is_taken_another_one_of_the_same_host_is_used(host):
+    address = "::1" if host == "[::1]" else "127.0.0.1"
+    with listening(address) as other:
+        with listening(preferred=f"http://{host}:{port_of(other)}/a?b=c") as listener:
+            assert listener.redirect_uri == f"http://{host}:{port_of(listener)}/a?b=c"
+            assert port_of(listener) != port_of(other)
+
+
+@pytest.mark.parametrize("preferred", [
+    "https://127.0.0.1:8000/callback", "http://127.0.0.2:8000/callback", "http://host.example:8000/callback",
+    "http://127.0.0.1.evil.example:8000/callback", "http://user@127.0.0.1:8000/callback",
+    "http://127.0.0.1:8000/callback#x", "http://127.0.0.1:0/callback", "http://127.0.0.1:99999/callback",
+    "http://[::1/callback", "app:/callback", "nothing", "",
+])
+def test_a_preferred_redirect_uri_of_another_machine_is_ignored(preferred):
+    with listening(preferred=preferred) as listener:
+        assert listener.redirect_uri == f"http://127.0.0.1:{port_of(listener)}/callback"
+
+
+def test_without_a_port_it_is_that_of_http():
+    with listening(preferred="http://127.0.0.1/callback") as listener:  # it can be had by few
+        port = next(iter(addresses(listener)))[1]
+        expected = "http://127.0.0.1/callback" if port == 80 else f"http://127.0.0.1:{port}/callback"
+        assert listener.redirect_uri == expected
+
+
+@needs_ipv6
+def test_the_other_address_of_this_machine():
+    with waiting("::1") as there:
+        assert there.listener.redirect_uri.startswith("http://[::1]:")
+        assert addresses(there.listener) == {("::1", there.port)}
+        comes_back(there, address="::1", host="[::1]")
+
+
+@needs_ipv6
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_localhost_is_both_addresses(address):
+    with waiting("localhost") as there:
+        assert there.listener.redirect_uri == f"http://localhost:{there.port}/callback"
+        assert addresses(there.listener) == {("127.0.0.1", there.port), ("::1", there.port)}
+        assert there.knock(get(there.port, host="127.0.0.1"), address).status == 421
+        comes_back(there, address=address, host="localhost")
+
+
+@needs_ipv6
+def test_localhost_is_not_shared_with_another_program():
+    with listening("::1") as other:
+        with pytest.raises(OSError):
+            LoopbackListener("localhost", port_of(other))
+
+
+@needs_ipv6
+@pytest.mark.parametrize("taken, had", [(1, True), (19, True), (1000, False)])
+def test_for_localhost_the_port_is_free_at_both_addresses(monkeypatch, taken, had):
+    real, left = loopback._listen_at, iter(range(taken))
+
+    def listen_at(host, port):
+        if host == "::1" and next(left, None) is not None:
+            raise OSError(errno.EADDRINUSE, "Address already in use")
+        return real(host, port)
+
+    monkeypatch.setattr(loopback, "_listen_at", listen_at)
+    if not had:
+        with pytest.raises(OSError):
+            LoopbackListener("localhost")
+        return
+    with listening("localhost") as listener:
+        assert len(addresses(listener)) == 2
+
+
+def _without_ipv6(family=socket.AF_INET, *rest, **options):
+    if family == socket.AF_INET6:
+        raise OSError(97, "Address family not supported by protocol")
+    return socket.socket(family, *rest, **options)
+
+
+def test_localhost_where_there_is_only_the_older_kind_of_address(monkeypatch):
+    class Module:
+        def __getattr__(self, name):
+            return _without_ipv6 if name == "socket" else getattr(socket, name)
+
+    monkeypatch.setattr("mcplite.auth.login.loopback.socket", Module())
+    with listening("localhost") as listener:
+        assert addresses(listener) == {("127.0.0.1", port_of(listener))}
+
+
+# --- its parts ------------------------------------------------------------------------------------
+
+@pytest.mark.skipif(os.name != "posix", reason="descriptors of sockets only")
+def test_waiting_for_a_descriptor_beyond_the_first_thousand():
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2000), hard))
+    reader, writer = os.pipe()
+    try:
+        os.dup2(reader, 1999)
+        assert wait_ready([1999], [], 0) == set()
+        os.write(writer, b"x")
+        assert wait_ready([1999], [writer], LIMIT) == {1999, writer}
+    finally:
+        os.close(1999)
+        os.close(reader)
+        os.close(writer)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@posix_only
+def test_a_descriptor_that_can_be_read_ends_the_waiting():
+    reader, writer = os.pipe()
+    with listening() as listener, open(reader, "rb"), open(writer, "wb", buffering=0) as out:
+        out.write(b"x")
+        assert listener.serve(STATE, 3600, reader) is None
+
+
+@pytest.mark.parametrize("query, state, whether", [
+    ("state=a", "a", True), ("code=b&state=a&c", "a", True), ("state=%61", "a", True), ("state=a+b", "a b", True),
+    ("state=a&state=a", "a", False), ("state=", "", False), ("", "", False), ("State=a", "a", False),
+    ("state=\u00e9", "\u00e9", True), ("state=%C3%A9", "\u00e9", True), ("state=a;code=b", "a", False),
+])
+def test_a_query_carries_the_state_once(query, state, whether):
+    assert has_state(query, state) is whether

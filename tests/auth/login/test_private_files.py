@@ -1,0 +1,259 @@
+"""Where files are, their modes, and which files and folders a store refuses at every use."""
+
+import errno
+import os
+import stat
+import subprocess
+import threading
+
+import pytest
+
+from mcplite.auth.login import private_files
+from mcplite.auth.login.file_store import FileStore
+from mcplite.auth.login.locks import digest
+from mcplite.auth.login.private_files import data_folder, make_folder, open_file
+from tests.support.keeping import NEW, OLD, entries, every_use, never, refused
+from tests.support.systems import needs_links, posix_only, windows_only
+
+
+def mode_of(path):
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+# --- where they are -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("platform, environ, expected", [
+    ("linux", {"XDG_DATA_HOME": "/data"}, "/data/mcplite"),
+    ("linux", {"XDG_DATA_HOME": "relative"}, "/home/me/.local/share/mcplite"),
+    ("linux", {}, "/home/me/.local/share/mcplite"),
+    ("darwin", {"XDG_DATA_HOME": "/data"}, "/home/me/Library/Application Support/mcplite"),
+    ("win32", {"APPDATA": "/roaming"}, "/roaming/mcplite"),
+])
+def test_each_platform_has_its_place(platform, environ, expected, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("USERPROFILE", "/home/me")
+    # Windows joins with its own separator, whatever the platform that is asked for.
+    assert data_folder(platform, environ).replace(os.sep, "/") == expected
+
+
+def test_without_a_home_folder_the_error_says_what_to_set(monkeypatch):
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    assert "MCPLITE_CREDENTIALS" in refused(lambda: data_folder("linux", {}))
+
+
+# --- whom they are for ----------------------------------------------------------------------------
+
+
+@posix_only
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o277, 0o777])
+def test_everything_is_for_its_owner_alone_whatever_the_umask(tmp_path, umask):
+    path = tmp_path / "one" / "two" / "credentials.json"
+    store, before = FileStore(path), os.umask(umask)
+    try:
+        store.save("a", OLD)
+        with store.lock("a", never):
+            modes = {name: mode_of(os.path.join(folder, name)) for folder, folders, files in os.walk(tmp_path)
+                     for name in folders + files}
+            store.save("a", NEW)
+    finally:
+        os.umask(before)
+    assert modes == {"one": 0o700, "two": 0o700, "credentials.json": 0o600, "credentials.json.locks": 0o700,
+                     digest("a"): 0o600}
+    assert store.load("a") == NEW and mode_of(path) == 0o600
+
+
+@posix_only
+@pytest.mark.parametrize("mode", [0o644, 0o660, 0o640, 0o620, 0o604, 0o602, 0o777])
+def test_a_file_that_others_can_use_is_refused(path, mode):
+    store = FileStore(path)
+    store.save("a", OLD)
+    path.chmod(mode)
+    for use in every_use(store):
+        text = refused(use)
+        assert f"chmod 600 {path}" in text and f"{mode:o}" in text
+    assert mode_of(path) == mode
+    path.chmod(0o600)
+    assert store.load("a") == OLD
+
+
+@posix_only
+@pytest.mark.parametrize("mode", [0o770, 0o777, 0o720, 0o702, 0o1777])
+def test_a_folder_that_others_can_change_is_refused(path, mode):
+    store = FileStore(path)
+    store.save("a", OLD)
+    path.parent.chmod(mode)
+    for use in every_use(store):
+        text = refused(use)
+        assert f"chmod go-w {path.parent}" in text and f"{mode:o}" in text
+    assert mode_of(path.parent) == mode
+    path.parent.chmod(0o700)
+    assert store.load("a") == OLD
+
+
+@posix_only
+@pytest.mark.parametrize("mode", [0o755, 0o750, 0o711])
+def test_a_folder_that_others_can_only_read_is_accepted(tmp_path, monkeypatch, mode):
+    tmp_path.chmod(mode)
+    monkeypatch.chdir(tmp_path)
+    store = FileStore("credentials.json")
+    for use in every_use(store):
+        use()
+    with store.lock("a", never):
+        store.save("a", OLD)
+    assert store.load("a") == OLD and mode_of(tmp_path) == mode
+    assert {name: mode_of(tmp_path / name) for name in entries(tmp_path)} == {
+        "credentials.json": 0o600, "credentials.json.locks": 0o700}
+
+
+@posix_only
+@pytest.mark.parametrize("what, mode", [("file", 0o644), ("folder", 0o777)])
+def test_the_command_in_an_error_can_be_run_as_it_is(tmp_path, what, mode):
+    path = tmp_path / "it's; a $(folder)" / "credentials.json"
+    store = FileStore(path)
+    store.save("a", OLD)
+    (path if what == "file" else path.parent).chmod(mode)
+    command = refused(lambda: store.load("a")).partition("run: ")[2]
+    subprocess.run(["sh", "-c", command], check=True)
+    assert store.load("a") == OLD
+
+
+@needs_links
+def test_a_symbolic_link_to_a_file_is_refused(path, tmp_path):
+    target = tmp_path / "target.json"
+    FileStore(tmp_path / "target.json").save("a", OLD)
+    content = target.read_bytes()
+    path.parent.mkdir(0o700)
+    path.symlink_to(target)
+    for use in every_use(FileStore(path)):
+        assert f"{path} is a symbolic link" in refused(use)
+    assert target.read_bytes() == content and path.is_symlink()
+
+
+@needs_links
+def test_a_link_that_appears_after_the_check_is_not_followed(path, tmp_path, monkeypatch):
+    FileStore(tmp_path / "target.json").save("a", OLD)
+    path.parent.mkdir(0o700)
+    path.symlink_to(tmp_path / "target.json")
+    monkeypatch.setattr(os.path, "islink", lambda path: False)
+    assert f"cannot read {path}" in refused(lambda: FileStore(path).load("a"))
+
+
+@needs_links
+def test_a_link_to_nothing_is_not_written_through(path, tmp_path):
+    path.parent.mkdir(0o700)
+    path.symlink_to(tmp_path / "elsewhere")
+    assert "symbolic link" in refused(lambda: FileStore(path).save("a", OLD))
+    assert entries(tmp_path) == ["store"]
+
+
+@needs_links
+def test_a_symbolic_link_to_a_folder_is_refused(path, tmp_path):
+    (tmp_path / "real").mkdir(0o700)
+    path.parent.symlink_to(tmp_path / "real")
+    for use in every_use(FileStore(path)):
+        assert f"{path.parent} is a symbolic link" in refused(use)
+    assert entries(tmp_path / "real") == []
+
+
+@posix_only
+def test_files_of_another_user_are_refused(path, monkeypatch):
+    store = FileStore(path)
+    store.save("a", OLD)
+    us = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: us + 1)
+    for use in every_use(store):
+        assert refused(use).startswith(f"{path.parent} belongs to the user with the id {us}")
+    real = os.lstat
+    monkeypatch.setattr(os, "lstat", lambda name: os.stat_result(
+        [value + 1 if number == 4 else value for number, value in enumerate(real(name))]))
+    assert refused(store.keys).startswith(f"{path} belongs to the user with the id {us}")
+
+
+def test_a_folder_is_refused_as_a_file(path):
+    make_folder(str(path))
+    assert str(path) in refused(lambda: FileStore(path).load("a"))
+
+
+@posix_only
+def test_a_pipe_is_refused_as_a_file(path):
+    make_folder(str(path.parent))
+    os.mkfifo(path, 0o600)
+    assert f"{path} is not a file" in refused(lambda: FileStore(path).save("a", OLD))
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(path):
+    path.parent.write_text("a file")
+    for use in every_use(FileStore(path)):
+        assert f"{path.parent} is not a folder" in refused(use)
+
+
+def test_a_file_in_the_place_of_a_folder_above_is_refused(tmp_path):
+    (tmp_path / "file").write_text("a file")
+    store = FileStore(tmp_path / "file" / "folder" / "credentials.json")
+    reading_and_writing, writing = every_use(store), lambda: store.lock("a", never).__enter__()
+    # Windows does not tell a file in the way from a folder that is missing, where nothing is read.
+    for use in [*(reading_and_writing if os.name == "posix" else reading_and_writing[1:2]), writing]:
+        text = refused(use)
+        assert str(tmp_path / "file") in text and ("Not a directory" if os.name == "posix" else "is not a folder") in text
+
+
+@posix_only
+def test_a_file_whose_mode_cannot_be_set_is_not_left_open(tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchmod", fail)
+    before = os.listdir("/dev/fd")
+    with pytest.raises(PermissionError):
+        open_file(str(tmp_path / "file"), os.O_RDWR | os.O_CREAT)
+    assert os.listdir("/dev/fd") == before
+
+
+# --- files that are open elsewhere ----------------------------------------------------------------
+
+
+@windows_only
+def test_a_file_that_another_has_open_for_a_moment_is_replaced(path):
+    store = FileStore(path)
+    store.save("a", OLD)
+    elsewhere = os.open(path, os.O_RDONLY)
+    closing = threading.Timer(0.2, os.close, [elsewhere])
+    closing.start()
+    store.save("a", NEW)
+    closing.join()
+    assert store.load("a") == NEW and entries(path.parent) == ["credentials.json"]
+
+
+@windows_only
+def test_a_file_that_another_keeps_open_is_an_error_and_stays(path, monkeypatch):
+    monkeypatch.setattr(private_files, "_OPEN_SECONDS", 0.1)
+    store = FileStore(path)
+    store.save("a", OLD)
+    elsewhere = os.open(path, os.O_RDONLY)
+    try:
+        assert refused(lambda: store.save("a", NEW)).startswith(f"cannot write {path}: ")
+    finally:
+        os.close(elsewhere)
+    assert store.load("a") == OLD and entries(path.parent) == ["credentials.json"]
+
+
+@pytest.mark.parametrize("number, tried", [(5, 3), (32, 3), (3, 1), (None, 1)])
+def test_replacing_is_tried_again_when_windows_says_that_a_file_is_open(path, monkeypatch, number, tried):
+    store, replace, calls = FileStore(path), os.replace, []
+
+    def refusing(source, target):
+        calls.append(target)
+        if len(calls) < 3:
+            error = OSError(errno.EACCES, "Access denied")
+            error.winerror = number
+            raise error
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", refusing)
+    if tried == 1:
+        refused(lambda: store.save("a", NEW))
+    else:
+        store.save("a", NEW)
+        assert store.load("a") == NEW
+    assert calls == [str(path)] * tried
