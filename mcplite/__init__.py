@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .auth.verify.static_tokens import StaticTokens as StaticTokens
     from .client.client import Client as Client
     from .client.connect import connect as connect
-    from .client.features.tasks.task import Task as Task
     from .client.group import connect_all as connect_all
     from .client.subscriptions.events import (
         PromptsChanged as PromptsChanged,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
         ResourceUpdated as ResourceUpdated,
         ToolsChanged as ToolsChanged,
     )
+    from .client.tasks.task import Task as Task
     from .errors import (
         Cancelled as Cancelled,
         MCPError as MCPError,
@@ -61,7 +61,7 @@ __all__ = [
 _HOMES = {
     "": ("auth", "errors", "extend", "revisions", "types"),
     "client": ("Client", "connect", "connect_all"),
-    "client.features.tasks.task": ("Task",),
+    "client.tasks.task": ("Task",),
     "auth.login.code_flow": ("OAuth",),
     "client.subscriptions.events": ("PromptsChanged", "ResourceUpdated", "ResourcesChanged", "ToolsChanged"),
     "net.bearer": ("Bearer",),

@@ -16,7 +16,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         from .rpc.deadline import end_at_interrupt
 
         with end_at_interrupt():
-            from .cli.program import run
+            from .cli.command_line import run
 
         return run(arguments)
     except KeyboardInterrupt:

@@ -83,8 +83,8 @@ def test_one_side_does_not_load_the_other(module, other):
 
 
 @pytest.mark.parametrize("statement", [
-    "import mcplite.client", "import mcplite.client.stdio.channel",
-    "import mcplite.client.http.channel", "import mcplite.auth.login.code_flow",
+    "import mcplite.client", "import mcplite.client.stdio.stdio_channel",
+    "import mcplite.client.http.http_channel", "import mcplite.auth.login.code_flow",
 ])
 def test_requests_is_loaded_with_the_first_link_and_not_before(statement):
     # requests is not installed here, so the adapter could not be imported.
@@ -180,7 +180,7 @@ def test_a_server_loads_what_belongs_to_http_authentication_hints_and_questions_
 
 def test_a_client_loads_subscriptions_with_the_first_one():
     loaded = modules("import mcplite.client")
-    assert not loaded & {"mcplite.client.subscriptions.events", "mcplite.client.subscriptions.subscription"}
+    assert not loaded & {"mcplite.client.subscriptions.events", "mcplite.client.subscription"}
 
 
 def test_a_program_that_calls_a_tool_over_stdio_loads_no_more_than_that(tmp_path):

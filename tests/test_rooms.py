@@ -36,21 +36,28 @@ SERVER = {
     "app": "limits eviction functions principals catalog runtime handling tasks sessions http transports",
     "serving": "http transports app",
 }
+#: The calls of a client, and the parts of one: they stand in files of the folder itself, and in the order of their imports.
+CALLS = "features tasks call cache client_observer output_schemas request_base task_calls tool_list calls completer"
+#: What a client is made of.
+CLIENTS = "handler_types handlers keepalive client_options sessions subscriptions subscription subscription_manager"
 CLIENT = {
-    "asked": "",
-    "handlers": "asked",
-    "features": "",
-    "config": "",
+    "handler_types": "",
+    "handlers": "handler_types",
+    **dict.fromkeys(CALLS.split(), CALLS),
+    "placeholders": "",
+    "config": "placeholders",
     "keepalive": "",
     "stdio": "",
     "http": "",
-    "sessions": "asked handlers features config keepalive stdio http",
-    "subscriptions": "asked handlers features config keepalive stdio http sessions",
-    "options": "features",
-    "targets": "config stdio http",
-    "client": "asked handlers features config keepalive stdio http sessions subscriptions options",
-    "connect": "asked handlers features config keepalive stdio http sessions subscriptions options targets client",
-    "group": "asked handlers features config keepalive stdio http sessions subscriptions options targets client connect",
+    "sessions": f"{CALLS} handlers",
+    "subscriptions": "",
+    "subscription": f"{CALLS} handlers sessions subscriptions",
+    "subscription_manager": f"{CALLS} handlers sessions subscriptions subscription",
+    "client_options": CALLS,
+    "transport_choice": "config stdio http",
+    "client": f"{CALLS} {CLIENTS}",
+    "connect": f"{CALLS} {CLIENTS} transport_choice stdio client",
+    "group": f"{CALLS} {CLIENTS} transport_choice stdio config placeholders client connect",
 }
 #: What some of these rooms may import besides: the door to HTTP, and the version of the package.
 BESIDES = {
@@ -58,7 +65,7 @@ BESIDES = {
     "server.sessions": "backend", "server.http": "backend auth.verify", "server.transports": "version",
     "server.app": "version backend auth.verify",
     "client.config": "net", "client.http": "net", "client.sessions": "version",
-    "client.targets": "net", "client.client": "version", "client.connect": "net", "client.group": "net",
+    "client.transport_choice": "net", "client.client": "version", "client.connect": "net", "client.group": "net",
 }
 
 
@@ -89,10 +96,10 @@ LAYERS = {
     "server.__main__": "rpc server.program",
     "server": "types server.app server.limits server.functions.media server.handling",
     **half("client", CLIENT),
-    "client": "types client.client client.connect client.group client.handlers client.features.completer",
+    "client": "types client.client client.connect client.group client.handlers client.completer",
     "testing": GROUND + " backend server client",
     "cli": GROUND + " version net client auth.login",
-    "cli.bridge": GROUND + " cli proxy server.transports",
+    "cli.bridge_command": GROUND + " cli proxy server.transports",
     "contrib": GROUND + " version server client",
     "proxy": GROUND + " version net server client",
     "llm": GROUND + " client",
@@ -101,7 +108,7 @@ LAYERS = {
     "": GROUND + " version net backend server client auth extend",
 }
 #: Imports that point to the other half of the package, or upward, inside a function.
-ACROSS = {"client.targets": {"server"}, "server.app": {"proxy"}}
+ACROSS = {"client.transport_choice": {"server"}, "server.app": {"proxy"}}
 
 #: What a room must never import from outside, whatever the reason.
 NEVER = {

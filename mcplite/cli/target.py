@@ -14,7 +14,7 @@ from ..errors import AuthError, TransportError
 from ..types import LogMessage
 from .arguments import UsageError
 from .printing import ProgressBar, clean
-from .questions import TerminalAsker
+from .terminal_questions import TerminalAsker
 
 if TYPE_CHECKING:
     from .credentials import Stored
@@ -123,7 +123,7 @@ def _variable(item: str) -> Any:
 
 
 def _header(item: str) -> Any:
-    from ..client.config.placeholders import Placeholders
+    from ..client.placeholders import Placeholders
 
     name, colon, value = item.partition(":")
     if not colon or not name.strip():

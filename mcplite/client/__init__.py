@@ -7,13 +7,13 @@ from .client import Client
 from .connect import connect
 
 if TYPE_CHECKING:
-    from .features.completer import Completer as Completer
+    from .completer import Completer as Completer
     from .group import connect_all as connect_all
 
 __all__ = ["Client", "Completer", "connect", "connect_all"]
 
 #: Where the names live that most programs do without, relative to this package.
-_HOMES = {"Completer": ".features.completer", "connect_all": ".group"}
+_HOMES = {"Completer": ".completer", "connect_all": ".group"}
 
 
 def __getattr__(name: str) -> Any:

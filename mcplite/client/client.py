@@ -1,4 +1,4 @@
-"""Client: one server, its connection and what is known of it; the calls of its features are in ``features.methods``.
+"""Client: one server, its connection and what is known of it; the calls of its features are in ``calls``.
 
 ``connect()`` returns one. Opening, closing and handlers stand here, so that neither class is too large.
 """
@@ -20,24 +20,24 @@ from ..rpc.interfaces import Channel
 from ..rpc.tracing import Counters, get_logger, trace_for
 from ..types.lazy_dataclass import changed
 from ..version import __version__
-from .features.cache import Cache
-from .features.call import DEFAULT, RequestOptions
-from .features.methods import Features
+from .cache import Cache
+from .call import DEFAULT, RequestOptions
+from .calls import Features
+from .client_options import ClientOptions
 from .features.waiting import Waiting
 from .handlers import Handlers, checked_roots
 from .keepalive import KeepAlive
-from .options import ClientOptions
 from .sessions.base import ClientSession, SessionOptions
-from .sessions.connection import ServerConnection
+from .sessions.connecting import SessionOpener
 from .sessions.negotiation import NegotiationOptions, prior_of
-from .sessions.opening import SessionOpener
-from .subscriptions.manager import Subscriptions
+from .sessions.server_connection import ServerConnection
+from .subscription_manager import Subscriptions
 
 if TYPE_CHECKING:
-    from .asked import Roots
-    from .features.observer import ClientObserver
+    from .client_observer import ClientObserver
+    from .handler_types import Roots
+    from .subscription import Subscription
     from .subscriptions.events import Event, Filter
-    from .subscriptions.subscription import Subscription
 
 __all__ = ["Client"]
 

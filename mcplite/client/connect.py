@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequen
 
 from ..revisions import Revision
 from .client import Client
+from .client_options import ClientOptions
 from .handlers import Handlers
-from .options import ClientOptions
-from .targets import LINE_LIMIT, TransportOptions, transport
+from .transport_choice import LINE_LIMIT, TransportOptions, transport
 
 if TYPE_CHECKING:
     import os
 
     from ..net.settings import Cert, Verify
     from ..types import Implementation, LogMessage
-    from .asked import Elicitation, Roots, Sampling
-    from .features.requests import Middleware
+    from .handler_types import Elicitation, Roots, Sampling
+    from .request_base import Middleware
     from .stdio.stderr import StderrTarget
 
 __all__ = ["connect"]

@@ -44,19 +44,19 @@ from ..types import (
     ResourceTemplate,
     Tool,
 )
-from .asked import Elicitation, Roots, Sampling
+from .call import DEFAULT, OnProgress
 from .client import Client
+from .client_observer import ClientObserver
 from .config.files import Config, ServerConfig, load_config
 from .connect import connect
-from .features.call import DEFAULT, OnProgress
-from .features.observer import ClientObserver
-from .features.requests import Middleware
-from .targets import LINE_LIMIT
+from .handler_types import Elicitation, Roots, Sampling
+from .request_base import Middleware
+from .transport_choice import LINE_LIMIT
 
 if TYPE_CHECKING:
     from ..net.settings import Cert, Verify
-    from .features.tasks.task import Task
     from .stdio.stderr import StderrTarget
+    from .tasks.task import Task
 
 __all__ = ["Group", "connect_all"]
 

@@ -23,7 +23,7 @@ from ..types.content import as_block
 # What answers a question is loaded with the first one.
 if TYPE_CHECKING:
     from ..rpc.cancel import CancelToken
-    from .asked import AskedElicitation, AskedSampling, Elicitation, Roots, Sampling
+    from .handler_types import AskedElicitation, AskedSampling, Elicitation, Roots, Sampling
 
 __all__ = ["Handlers", "checked_roots"]
 
@@ -150,7 +150,7 @@ class Handlers:
     def _answer_elicitation(self, params: Dict[str, Any], revision: Revision, token: CancelToken, notify_progress: _Notify
                             ) -> Dict[str, Any]:
         from ..protocol import elicitation_forms
-        from .asked import AskedElicitation
+        from .handler_types import AskedElicitation
 
         request: AskedElicitation = self._question(AskedElicitation, params, token, notify_progress)
         by_url = self._elicit_url if revision.elicitation_modes else None
@@ -199,7 +199,7 @@ class Handlers:
     def _answer_sampling(self, params: Dict[str, Any], revision: Revision, token: CancelToken, notify_progress: _Notify
                          ) -> Dict[str, Any]:
         from ..protocol import elicitation_forms
-        from .asked import AskedSampling
+        from .handler_types import AskedSampling
 
         request: AskedSampling = self._question(AskedSampling, params, token, notify_progress)
         if (request.tools or request.tool_choice) and not self._sampling_flags["tools"]:

@@ -2,8 +2,8 @@
 
 from typing import Any, Callable, Dict, List, Tuple
 
-from .content import FAILED, Part, split
 from .kit import Kit, field
+from .result_content import FAILED, Part, split
 from .toolset import CallOptions, Entry, Outcome, ToolUse
 
 __all__ = ["AnthropicKit"]

@@ -3,10 +3,10 @@
 import json
 from typing import Any, Callable, Dict, List, Optional, Pattern, Tuple
 
-from .content import FAILED, Part, split
 from .gemini_schemas import gemini_schema
 from .kit import Kit, field
-from .names import PARAMETERS_OF_GEMINI, TOOLS_OF_GEMINI
+from .result_content import FAILED, Part, split
+from .tool_names import PARAMETERS_OF_GEMINI, TOOLS_OF_GEMINI
 from .toolset import Choice, Entry, Outcome, Source, ToolUse
 
 __all__ = ["GeminiKit"]

@@ -7,7 +7,7 @@ import json
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from ..protocol.schema.budget import Extent
-from .schemas import Schema, described, resolve
+from .tool_schemas import Schema, described, resolve
 
 __all__ = ["gemini_schema"]
 

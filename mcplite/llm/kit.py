@@ -6,10 +6,10 @@ Each API has a subclass, which knows the API's objects.
 from abc import abstractmethod
 from typing import Any, Callable, List, Optional, Tuple
 
-from ..client.features.call import OnProgress
+from ..client.call import OnProgress
 from ..protocol.error_text import abridged
 from ..rpc.cancel import CancelToken
-from .content import Part, never
+from .result_content import Part, never
 from .toolset import DEFAULT, CallOptions, Outcome, Toolset, ToolUse
 
 __all__ = ["Kit", "field"]

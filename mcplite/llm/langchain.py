@@ -3,8 +3,8 @@
 import re
 from typing import Any, Callable, Dict, Tuple
 
-from .content import FAILED, Part, split
-from .names import PARAMETERS
+from .result_content import FAILED, Part, split
+from .tool_names import PARAMETERS
 from .toolset import CallOptions, Entry, Outcome, Toolset, ToolUse
 
 __all__ = ["LangChainTools"]

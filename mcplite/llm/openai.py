@@ -2,10 +2,10 @@
 
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from .content import Part, file_name, never, split, text_of
 from .kit import Kit, field
-from .schemas import Schema
+from .result_content import Part, file_name, never, split, text_of
 from .strict import strict_schema, without_nulls
+from .tool_schemas import Schema
 from .toolset import Choice, Entry, Outcome, Source, ToolUse
 
 __all__ = ["IMAGES", "OpenAIKit", "StrictKit"]

@@ -2,9 +2,9 @@
 
 from typing import Any, Callable, Dict, List, Tuple
 
-from .content import Part, file_name, split, text_of
 from .kit import field
 from .openai import IMAGES, StrictKit
+from .result_content import Part, file_name, split, text_of
 from .toolset import CallOptions, Entry, Outcome, ToolUse
 
 __all__ = ["ResponsesKit"]

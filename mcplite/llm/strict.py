@@ -6,7 +6,7 @@ Every member is required and nothing else is allowed, so that an optional parame
 
 from typing import Any, Dict, List, Optional, Set
 
-from .schemas import Schema, nullable, resolve, types_of
+from .tool_schemas import Schema, nullable, resolve, types_of
 
 __all__ = ["strict_schema", "without_nulls"]
 

@@ -9,16 +9,16 @@ import json
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Pattern, Set, Union
 
-from ..client.features.call import DEFAULT, OnProgress
+from ..client.call import DEFAULT, OnProgress
 from ..errors import Cancelled, ConnectionClosed, MCPError, ToolError, TransportError
 from ..protocol.error_text import one_line, well_formed
 from ..rpc.cancel import CancelToken
 from ..rpc.forks import new_lock
 from ..rpc.tracing import get_logger
 from ..types import CallToolResult, TextContent, Tool
-from .content import FAILED, Part, parts_of
-from .names import PARAMETERS, TOOLS, NameMap
-from .schemas import Schema, portable
+from .result_content import FAILED, Part, parts_of
+from .tool_names import PARAMETERS, TOOLS, NameMap
+from .tool_schemas import Schema, portable
 
 if TYPE_CHECKING:
     from ..client import Client

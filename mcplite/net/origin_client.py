@@ -20,7 +20,7 @@ from ..protocol.http.responses import BadResponse
 from ..protocol.http.wellknown import covers
 from ..version import __version__
 from .bearer import Bearer
-from .direct import DirectSender
+from .connections import DirectSender
 from .exchange import Exchange, Stopped
 from .reply import Reply
 from .routes import Sender, create_sender

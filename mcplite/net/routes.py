@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from .adapter_sender import AdapterSender, merged_settings, proxy_for
-from .direct import DirectSender, is_plain
+from .connections import DirectSender, is_plain
 from .settings import Guard, HTTPSettings
 from .tls import TLS
 

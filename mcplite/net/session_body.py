@@ -15,8 +15,8 @@ from urllib3.connectionpool import HTTPConnectionPool
 
 from ..rpc.threads import Workers
 from .exchange import Exchange
+from .interruptible_call import ThreadedCall
 from .reply import Body
-from .threaded_call import ThreadedCall
 
 __all__ = ["SessionBody", "break_connection"]
 

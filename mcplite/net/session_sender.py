@@ -23,10 +23,10 @@ from ..rpc.threads import Workers
 from .adapter import renew_connections
 from .adapter_sender import keep_no_cookies, merged_settings, proxy_for
 from .exchange import Exchange, Stopped
+from .interruptible_call import ThreadedCall
 from .reply import Reply
 from .session_body import SessionBody, break_connection
 from .settings import HTTPSettings, Verify
-from .threaded_call import ThreadedCall
 
 __all__ = ["SessionSender"]
 

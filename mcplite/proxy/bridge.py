@@ -9,8 +9,8 @@ from ..server.app import Server
 from ..server.catalog.catalog import CapabilityFlags
 from ..server.runtime.runtime import Runtime
 from ..types import ServerCapabilities
-from .clients import ClientMount
-from .links import Link, Links
+from .client_connections import Link, Links
+from .client_mount import ClientMount
 from .lists import ListObserver
 from .names import Names
 from .only import OnlyClient, OnlyClientLinks

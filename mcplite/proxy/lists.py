@@ -5,8 +5,8 @@ A module of its own, since it knows the results as they came, which the typed me
 
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
-from ..client.features.call import Call
-from ..client.features.observer import ClientObserver, ObservedSession
+from ..client.call import Call
+from ..client.client_observer import ClientObserver, ObservedSession
 from ..errors import RegistrationError
 from ..server.catalog.cache_hints import CacheHint
 from ..server.catalog.catalog import Catalog

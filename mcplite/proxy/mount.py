@@ -5,7 +5,7 @@ from typing import Any, Callable, Optional
 from ..client.client import Client
 from ..errors import RegistrationError
 from ..server.app import Server
-from .clients import ClientMount, check_client
+from .client_mount import ClientMount, check_client
 from .names import Names
 from .servers import ServerMount
 

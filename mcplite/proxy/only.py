@@ -13,7 +13,7 @@ from ..protocol.meta import bounded_capabilities, bounded_info
 from ..server.runtime.runtime import OpenSession
 from ..server.sessions.legacy import LegacySession
 from ..types import ClientCapabilities, Implementation
-from .links import Link, Links
+from .client_connections import Link, Links
 from .senders import passed_on
 
 __all__ = ["OnlyClient", "OnlyClientLinks", "client_of_handshake"]

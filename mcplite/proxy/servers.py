@@ -15,7 +15,7 @@ from ..server.catalog.provider import ProvidedEntry, Service
 from ..server.handling.dispatch import dispatch
 from ..server.handling.request_context import RequestContext
 from ..server.runtime.runtime import Runtime
-from .mounted import KINDS, Mounted
+from .base import KINDS, Mounted
 from .names import Names
 
 __all__ = ["ServerMount"]

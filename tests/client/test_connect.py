@@ -4,11 +4,11 @@ import sys
 import pytest
 
 import mcplite
+from mcplite.client.client_options import ClientOptions
 from mcplite.client.config.files import ServerConfig
 from mcplite.client.connect import connect
 from mcplite.client.handlers import Handlers
-from mcplite.client.options import ClientOptions
-from mcplite.client.targets import TransportOptions
+from mcplite.client.transport_choice import TransportOptions
 from mcplite.revisions import TASKS_EXTENSION
 from tests.support.authserver import AuthServer, Protected
 

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 
 from mcplite.llm.gemini_schemas import gemini_schema
-from mcplite.llm.schemas import portable
-from tests.llm.test_schemas import REFERENCES, SCHEMAS, TYPES
+from mcplite.llm.tool_schemas import portable
+from tests.llm.test_tool_schemas import REFERENCES, SCHEMAS, TYPES
 
 KEYWORDS = {"type", "format", "description", "nullable", "enum", "maxItems", "minItems", "properties", "required",
             "minProperties", "maxProperties", "minLength", "maxLength", "pattern", "anyOf", "items", "minimum", "maximum"}

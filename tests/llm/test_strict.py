@@ -2,9 +2,9 @@ import jsonschema
 import pytest
 from hypothesis import given, strategies as st
 
-from mcplite.llm.schemas import portable
 from mcplite.llm.strict import strict_schema, without_nulls
-from tests.llm.test_schemas import REFERENCES, SCHEMAS, TYPES
+from mcplite.llm.tool_schemas import portable
+from tests.llm.test_tool_schemas import REFERENCES, SCHEMAS, TYPES
 
 
 def strict(properties, **more):

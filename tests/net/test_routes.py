@@ -12,7 +12,7 @@ from requests.auth import HTTPDigestAuth
 import mcplite
 from mcplite.net.adapter_sender import AdapterSender
 from mcplite.net.bearer import Bearer
-from mcplite.net.direct import DirectSender
+from mcplite.net.connections import DirectSender
 from mcplite.net.origin_client import OriginClient
 from mcplite.net.session_sender import SessionSender
 from mcplite.net.settings import HTTPSettings

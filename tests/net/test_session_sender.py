@@ -241,7 +241,7 @@ def test_the_environment_is_used_as_the_session_says(script, session, monkeypatc
 # --- and what follows from them ----------------------------------------------------------------------------------------
 
 def test_no_connection_of_ours_is_used(script, session, monkeypatch):
-    for name in ("mcplite.net.adapter.Adapter.send", "mcplite.net.direct.DirectSender.send"):
+    for name in ("mcplite.net.adapter.Adapter.send", "mcplite.net.connections.DirectSender.send"):
         monkeypatch.setattr(name, None)
     with connect(script, session) as client:
         client.ping()

@@ -15,7 +15,7 @@ from urllib3.exceptions import InsecureRequestWarning
 
 import mcplite
 from mcplite.net.adapter_sender import AdapterSender
-from mcplite.net.direct import DirectSender
+from mcplite.net.connections import DirectSender
 from mcplite.net.exchange import Exchange
 from mcplite.net.origin_client import OriginClient
 from mcplite.net.settings import HTTPSettings

@@ -160,7 +160,7 @@ def test_locks_are_free_before_other_actions_run():
 #: Modules that make locks of :mod:`threading`, and why a forked process never waits for one of them.
 PLAIN_LOCKS = {
     "rpc/forks.py": "makes those that are free in a forked process",
-    "proxy/relay.py": "of one call",
+    "proxy/question_relay.py": "of one call",
     "rpc/incoming.py": "of one request; replaced by its peer", "rpc/peer.py": "replaced in a forked process",
     "rpc/outgoing.py": "replaced by the peer", "rpc/deadline.py": "guards nothing, so that its state is right in each process",
     "net/exchange.py": "of one request", "server/handling/context.py": "of one request",
@@ -173,7 +173,7 @@ PLAIN_LOCKS = {
     "server/transports/stdio.py": "descriptors 0 and 1 lead nowhere in a forked process",
     "client/http/get_stream.py": "of a session, which belongs to the other process",
     "client/keepalive.py": "of a session, which belongs to the other process",
-    "client/sessions/input_rounds.py": "nothing sets it",
+    "client/sessions/answering.py": "nothing sets it",
     "auth/login/stores.py": "of those that hold a record; dropped", "auth/login/token_lock.py": "replaced",
     "auth/login/background.py": "of one login, whose thread waits for it",
     "backend/postgres.py": "replaced in a forked process", "backend/sqlite_wakeup.py": "replaced in a forked process",
@@ -181,9 +181,9 @@ PLAIN_LOCKS = {
     "server/runtime/news.py": "replaced in a forked process", "server/tasks/wakeups.py": "replaced in a forked process",
     "server/tasks/run.py": "of a task, which runs in the other process",
     "server/tasks/service.py": "replaced in a forked process", "testing/backend_check.py": "of one check",
-    "net/threaded_call.py": "of one request", "server/catalog/directory.py": "replaced in a forked process",
+    "net/interruptible_call.py": "of one request", "server/catalog/directory.py": "replaced in a forked process",
     "rpc/fair_queue.py": "of one message, whose thread waits for it",
-    "cli/printing.py": "the command line forks nothing", "cli/questions.py": "the command line forks nothing",
+    "cli/printing.py": "the command line forks nothing", "cli/terminal_questions.py": "the command line forks nothing",
 }
 
 

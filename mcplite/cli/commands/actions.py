@@ -8,7 +8,7 @@ from ...protocol.schema.type_signature import arguments_of, result_of
 from ..arguments import UsageError, parse_arguments, parse_strings
 from ..description.describing import Found, chosen, described, examples_of, offered_by, server_record
 from ..printing import as_json, clean, clean_line, print_content, table
-from .results import save, settle, show_call, wire
+from ..result_output import save, settle, show_call, wire
 from .tasks import start, task
 from .watch import watch
 

@@ -6,7 +6,7 @@ from typing import Any, Dict, List
 
 from ..description.examples import pasted
 from ..printing import as_json, clean_line, table
-from .results import show_call, wire
+from ..result_output import show_call, wire
 
 __all__ = ["start", "task"]
 

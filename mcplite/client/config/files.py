@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Union
 
 from ...errors import TransportError
+from ..placeholders import Placeholders
 from .envfile import read_env_file, read_text
 from .inputs import ConfigInput, InputValues
 from .jsonc import parse
-from .placeholders import Placeholders
 
 __all__ = ["Config", "ServerConfig", "entry", "load_config"]
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 from ...revisions import Revision
 from ...rpc.cancel import CancelToken
 from ...types import ServerCapabilities, Tool
-from .call import Call
+from ..call import Call
 
 if TYPE_CHECKING:
-    from .tasks.view import TaskView
+    from ..tasks.task_state import TaskView
 
 __all__ = ["FeatureSession"]
 

@@ -13,16 +13,16 @@ from ...revisions import Revision
 from ...rpc.cancel import CancelToken
 from ...rpc.tracing import INFO, get_logger
 from ...types import CallToolResult, ListToolsResult, Tool
-from .call import DEFAULT, Call, OnProgress, RequestOptions
-from .output_schemas import OutputSchemas
-from .requests import Middleware, unreadable
+from ..call import DEFAULT, Call, OnProgress, RequestOptions
+from ..output_schemas import OutputSchemas
+from ..request_base import Middleware, unreadable
+from ..task_calls import TaskCalls
 from .session import FeatureSession
-from .task_calls import TaskCalls
 
 if TYPE_CHECKING:
-    from .tasks.support import TaskSupport
-    from .tasks.task import Task
-    from .tools import Tools
+    from ..tasks.support import TaskSupport
+    from ..tasks.task import Task
+    from ..tool_list import Tools
 
 __all__ = ["ToolCalls"]
 
@@ -81,7 +81,7 @@ class ToolCalls(TaskCalls):
 
     def _learned_support(self) -> "TaskSupport":
         if self._task_support is None:
-            from .tasks.support import TaskSupport  # for servers with tasks
+            from ..tasks.support import TaskSupport  # for servers with tasks
 
             self._task_support = TaskSupport()
         return self._task_support
@@ -176,7 +176,7 @@ class ToolCalls(TaskCalls):
         :raises NotSupported: the server did not declare tasks, or the tool does not run as one; nothing was sent.
         :raises InvalidParams: there is no such tool, or the arguments do not fit.
         """
-        from .tasks.view import TaskView
+        from ..tasks.task_state import TaskView
 
         session, options = self._require(RequestOptions(timeout, cancel=cancel, on_progress=on_progress, meta=meta),
                                          "tools", "tools/call")
@@ -226,7 +226,7 @@ class ToolCalls(TaskCalls):
         keywords and returns its result; it raises :class:`ToolError` when the tool fails.
         """
         if self._tools is None:
-            from .tools import Tools  # for programs that use it
+            from ..tool_list import Tools  # for programs that use it
 
             self._tools = Tools(self.list_tools, self.call_tool, lambda: self._output_schemas.epoch)
         return self._tools

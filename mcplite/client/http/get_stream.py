@@ -12,7 +12,7 @@ from ...net.exchange import Exchange, Stopped
 from ...net.reply import Reply
 from ...rpc.threads import start_thread
 from ...rpc.tracing import FaultLog, get_logger
-from .endpoint import HTTPEndpoint, says_no_session
+from .http_endpoint import HTTPEndpoint, says_no_session
 from .resumption import ResumableStream
 
 __all__ = ["GetStream"]

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 
 from ...errors import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
 from ...types.lazy_dataclass import Record, record
-from ..features.observer import ObservedSession, observed_request
+from ..client_observer import ObservedSession, observed_request
 from ..features.session import FeatureSession
 from ..features.waiting import Waiting
-from .connection import ConnectionHandler, ServerConnection
+from .server_connection import ConnectionHandler, ServerConnection
 
 if TYPE_CHECKING:
     from ...rpc.cancel import CancelToken
     from ...types import Implementation, InitializeResult, Tool
-    from ..features.cache import Cache
-    from ..features.call import Call
-    from ..features.observer import ClientObserver
+    from ..cache import Cache
+    from ..call import Call
+    from ..client_observer import ClientObserver
 
 __all__ = ["MODERN_ERRORS", "ClientSession", "SessionOptions", "Subscriber"]
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Optional, Union
 from ...errors import HTTPStatusError, RemoteError
 from ...protocol.methods import REPEATABLE
 from ...rpc.cancel import CancelToken
-from ..features.call import Call
+from ..call import Call
 from ..features.waiting import Waiting
 
 __all__ = ["send_again"]

@@ -32,17 +32,17 @@ from ...rpc.interfaces import Delivery
 from ...rpc.peer import Peer
 from ...rpc.tracing import get_logger
 from ...types import InitializeResult
-from ..features.call import Call
-from ..features.observer import observed_question
+from ..call import Call
+from ..client_observer import observed_question
 from ..features.waiting import Waiting
 from .base import ClientSession, SessionOptions
 from .busy import send_again
-from .connection import ServerConnection
-from .opening_lock import OpeningLock
+from .pacing import OpeningLock
 from .rate_limit import RateLimit
+from .server_connection import ServerConnection
 
 if TYPE_CHECKING:
-    from ..features.tasks.view import TaskView
+    from ..tasks.task_state import TaskView
     from .received_tasks import ReceivedTasks
     from .started_tasks import StartedTasks
 

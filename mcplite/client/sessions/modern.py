@@ -15,19 +15,19 @@ from ...rpc.incoming import Incoming
 from ...rpc.interfaces import DIRECT, Delivery
 from ...rpc.tracing import WARNING, get_logger
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities, Tool
-from ..features.cache import CACHEABLE, Cache
-from ..features.call import Call
+from ..cache import CACHEABLE, Cache
+from ..call import Call
+from ..client_observer import observed_question
 from ..features.listed import Listed, sizes_of
-from ..features.observer import observed_question
 from ..features.waiting import Waiting
+from .answering import InputRounds
 from .base import MODERN_ERRORS, ClientSession, SessionOptions, Subscriber
 from .busy import send_again
-from .connection import ServerConnection
-from .input_rounds import InputRounds
 from .rate_limit import RateLimit
+from .server_connection import ServerConnection
 
 if TYPE_CHECKING:
-    from ..features.tasks.view import TaskView
+    from ..tasks.task_state import TaskView
 
 __all__ = ["ModernSession", "choose"]
 

@@ -33,8 +33,8 @@ from ...types import Implementation, ServerCapabilities
 from ...types.lazy_dataclass import Record, record
 from ...types.lifecycle import server_info
 from .base import MODERN_ERRORS, ClientSession, SessionOptions
-from .connection import ServerConnection
 from .legacy import LegacySession
+from .server_connection import ServerConnection
 
 # Sessions without a handshake are loaded with the first one: they take a third of what a client loads.
 if TYPE_CHECKING:

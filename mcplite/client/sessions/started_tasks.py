@@ -12,7 +12,7 @@ from ...protocol import codec
 from ...rpc.forks import new_lock
 from ...rpc.tracing import get_logger
 from ...types.tasks import DetailedTask
-from ..features.tasks.view import TaskView
+from ..tasks.task_state import TaskView
 
 __all__ = ["StartedTasks"]
 

@@ -11,7 +11,7 @@ from ...rpc.cancel import CancelToken
 from ...rpc.threads import start_thread
 from ...rpc.tracing import get_logger
 from ...types.tasks import TASK_IDS, DetailedTask
-from ..features.tasks.view import TaskView
+from ..tasks.task_state import TaskView
 from .base import ClientSession, Subscriber
 
 __all__ = ["TaskStream"]

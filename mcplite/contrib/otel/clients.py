@@ -6,8 +6,8 @@ from typing import Any, Callable, Dict, Mapping, Optional
 
 from opentelemetry import propagate, trace
 
-from ...client.features.call import Call
-from ...client.features.observer import ClientObserver, ObservedSession
+from ...client.call import Call
+from ...client.client_observer import ClientObserver, ObservedSession
 from .convention import Operation, Telemetry, channel_attributes, extract, injected
 
 __all__ = ["ClientTelemetry"]

@@ -9,7 +9,7 @@ import pytest
 
 import mcplite
 from mcplite.backend.memory import MemoryBackend
-from mcplite.client.features.call import Call
+from mcplite.client.call import Call
 from mcplite.client.sessions.busy import send_again
 from mcplite.errors import BackendError, Cancelled, HTTPStatusError, RemoteError
 from mcplite.rpc.cancel import CancelToken

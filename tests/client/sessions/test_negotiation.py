@@ -436,7 +436,7 @@ sys.exit('not today')
 ], ids=["an import that fails", "a traceback with the request", "no traceback", "noise before", "a signal", "status 0"])
 def test_without_sight_of_the_pipe_a_traceback_tells_of_a_failed_start(child, monkeypatch, end, starts):
     # Old SDKs die of the probe with a traceback too, in which the request stands.
-    monkeypatch.setattr("mcplite.client.stdio.channel.ChildChannel._count_unread", lambda self: None)
+    monkeypatch.setattr("mcplite.client.stdio.stdio_channel.ChildChannel._count_unread", lambda self: None)
     with pytest.raises(ConnectionClosed):
         child.connect(f"""
 def react(message):

@@ -2,8 +2,8 @@
 
 import gc
 
-from mcplite.client.features.tasks.view import TaskView
 from mcplite.client.sessions.started_tasks import StartedTasks
+from mcplite.client.tasks.task_state import TaskView
 from tests.support.fakes import LIMIT, start
 from tests.support.tasks import LEGACY, TaskServer
 

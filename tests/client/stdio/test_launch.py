@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from mcplite.client.stdio import child, launch
-from mcplite.client.stdio.channel import ChildChannel
+from mcplite.client.stdio.stdio_channel import ChildChannel
 from mcplite.errors import TransportError
 from tests.support import children
 from tests.support.systems import posix_only, wine_fault

@@ -1,0 +1,101 @@
+"""The command line: list, call, read, prompt, complete and ping any server, and log in to it.
+
+``__main__`` starts it.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import logging
+import os
+import sys
+from typing import List, Optional
+
+from ..errors import MCPError
+from ..rpc.deadline import end_at_interrupt
+from ..version import __version__
+from . import parser
+from .arguments import UsageError
+from .failures import record_of, status_of, text_of
+from .printing import clean, is_unread
+
+__all__ = ["run"]
+
+#: The exit status where stdout takes no output.
+_NO_OUTPUT = 6
+
+
+def run(arguments: Optional[List[str]] = None) -> int:
+    """Run the command line; return the exit status.
+
+    :raises KeyboardInterrupt: at Ctrl-C.
+    """
+    package = (__package__ or "").rpartition(".")[0]
+    if sys.stderr is None:
+        # Descriptor 2 was closed at the start: print() would take stdout in its place.
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it is used until the process ends
+    if sys.stdout is None:
+        print("open stdout: it was closed at the start, so that there is no place for the output", file=sys.stderr)
+        return _NO_OUTPUT
+    options = parser.parse(arguments, package, __version__)
+    if options.debug:
+        logging.basicConfig(stream=sys.stderr, level=logging.INFO)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a character that the terminal lacks is escaped, not an error
+    try:
+        status = _run(options)
+        sys.stdout.flush()  # here, as a failure at exit could not be reported
+        return status
+    except (MCPError, ValueError, TypeError) as error:
+        if options.debug:
+            logging.getLogger(__name__).exception("failed")
+        as_json = getattr(options, "json", False)
+        said = json.dumps({"error": record_of(error)}) if as_json else clean(text_of(error, options.debug))
+        with contextlib.suppress(OSError):  # stderr takes nothing; the status tells the kind of error
+            print(said, file=sys.stderr)
+        return status_of(error)
+    except OSError as error:  # behind the others: a RequestTimeout is a TimeoutError, and so an OSError
+        # The buffer is flushed at exit and needs a place to go.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+        if is_unread(error):
+            return 0  # the reader has seen enough
+        if options.debug:
+            logging.getLogger(__name__).exception("failed")
+        with contextlib.suppress(OSError):
+            print(f"the output cannot be written: {error.strerror or error}", file=sys.stderr)
+        return _NO_OUTPUT
+
+
+def _run(options: argparse.Namespace) -> int:
+    words = list(options.words)
+    if options.command in ("login", "logout", "token"):
+        parser.check_words(words, options.command, False)
+        with end_at_interrupt():
+            from . import login
+
+        return login.run(words[0], options)
+    with end_at_interrupt():
+        from .all_servers import is_overview, show_all
+        from .commands.actions import ACTIONS
+        from .configuration import take_file
+        from .target import connected
+
+    command = options.command
+    if command == "task":
+        command = parser.take_verb(words, options)
+    take_file(words, options)
+    if options.server and not options.config:
+        raise UsageError("--server names a server in a file: give the file with --config FILE")
+    parser.check_words(words, command, bool(options.config))
+    if command == "bridge":
+        with end_at_interrupt():
+            from . import bridge_command
+
+        return bridge_command.run(words, options)
+    if is_overview(words, options):
+        return show_all(options)
+    with connected(words, options) as client:
+        return ACTIONS[options.command](client, words, options)

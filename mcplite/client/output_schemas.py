@@ -1,0 +1,123 @@
+"""OutputSchemas: the declared output schemas of tools; structured results are checked against them.
+
+Listing tools fills it, and ``call_tool`` checks results by it. The validator loads with the first schema that is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
+
+from ..errors import ProtocolError, RegistrationError
+from ..rpc.forks import new_lock
+from ..rpc.tracing import get_logger
+from ..types import NULL, CallToolResult, Tool
+from .features.listed import Listed, sizes_of
+
+if TYPE_CHECKING:
+    from ..protocol.schema.validation import Validator
+
+__all__ = ["OutputSchema", "OutputSchemas"]
+
+_log = get_logger(__name__)
+
+
+class OutputSchema:
+    """One tool's output schema, which is compiled when the first result comes."""
+
+    def __init__(self, tool: str, schema: Dict[str, Any]) -> None:
+        self._tool = tool
+        self._schema = schema
+        self._ready = False
+        self._validator: "Optional[Validator]" = None
+
+    @property
+    def of_object(self) -> bool:
+        """Whether it describes an object."""
+        return self._schema.get("type") == "object"
+
+    def check(self, result: CallToolResult, server: str, present: bool = True) -> None:
+        """Check a result against the schema; error results are not checked (TOOL-43).
+
+        :param server: its name, for the error.
+        :param present: whether there is structured content, which may be null (TOOL-41).
+        :raises ProtocolError: the content does not fit, or is missing (TOOL-44).
+        """
+        if result.is_error:
+            return
+        validator = self._validator if self._ready else self._compile(server)
+        if validator is None:
+            return
+        value, problems = result.structured_content, []
+        try:
+            if present:
+                problems = validator.problems(value)
+        except ImportError as error:
+            self._validator = None
+            self._pass_unchecked(server, error)
+            return
+        if value is None:
+            if not present or problems:
+                raise ProtocolError(f"{server}: the tool {self._tool!r} has declared an output schema, but its result has no"
+                                    f" structuredContent")
+            result.structured_content = NULL
+        elif problems:
+            raise ProtocolError(f"{server}: the result of the tool {self._tool!r} does not fit its declared output schema:"
+                                f" {'; '.join(problems[:3])}", value)
+
+    def _compile(self, server: str) -> "Optional[Validator]":
+        """Return the validator; None where results cannot be checked, with a warning that says why (JSCH-04, JSCH-11)."""
+        # Imported only now, since most clients never need the validator.
+        from ..protocol.schema.validation import Validator, check_schema
+
+        try:
+            check_schema(self._schema, what=f"tool {self._tool[:100]!r}: outputSchema", trusted=False)
+            self._validator = Validator(self._schema, trusted=False)
+        except RegistrationError as error:
+            # The tool has run, so that its result counts: the schema is of another dialect, has a reference to nowhere, or is
+            # not allowed in a server's schema, such as a pattern that could run for hours.
+            _log.warning("%s: results are not checked: %.500s", server, error)
+        except ImportError as error:
+            self._pass_unchecked(server, error)
+        self._ready = True
+        return self._validator
+
+    def _pass_unchecked(self, server: str, error: ImportError) -> None:
+        # A vendored copy may lack the library that the validator asks where it is not certain.
+        _log.warning("%s: results of the tool %.100r are not checked: %s", server, self._tool, error)
+
+
+class OutputSchemas:
+    """The output schemas of the tools that were listed.
+
+    :param on: False checks nothing.
+    """
+
+    def __init__(self, on: bool) -> None:
+        self._on = on
+        #: Guards the two fields below; readers of a schema need none.
+        self._lock = new_lock()
+        #: The schemas by the names of their tools; ``listed.found`` is all that most calls look at.
+        self.listed: Listed[OutputSchema] = Listed()
+        self._epoch = 0
+
+    @property
+    def epoch(self) -> int:
+        """The number of changes of the server's list so far; read it before the tools are requested."""
+        return self._epoch
+
+    def learn(self, tools: List[Tool], epoch: int) -> None:
+        """Remember the schemas of listed tools, unless the list has changed since *epoch*."""
+        if not self._on:
+            return
+        schemas = {tool.name: OutputSchema(tool.name, tool.output_schema) for tool in tools
+                    if tool.output_schema is not None}
+        sizes = sizes_of({tool.name: tool.output_schema for tool in tools if tool.output_schema is not None})
+        with self._lock:
+            if epoch == self._epoch:
+                self.listed.learn([tool.name for tool in tools], schemas, sizes)
+
+    def forget(self) -> None:
+        """Forget all schemas: the server's list has changed."""
+        with self._lock:
+            self.listed.forget()
+            self._epoch += 1

@@ -1,0 +1,318 @@
+"""Subscription: yields events of changes at a server, in either era, and resumes after an interruption."""
+
+import threading
+import time
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+from ..errors import SERVER_BUSY, AuthError, Cancelled, ConnectionClosed, MCPError, RemoteError, RequestTimeout, TransportError
+from ..protocol.methods import RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED
+from ..protocol.uris import normal_uri
+from ..rpc.cancel import CancelToken
+from ..rpc.deadline import Deadline, Sleepers
+from ..rpc.forks import new_rlock
+from ..rpc.threads import start_thread
+from ..rpc.tracing import FaultLog, get_logger
+from .sessions.base import ClientSession, Subscriber
+from .sessions.server_connection import ServerConnection
+from .subscriptions.events import Event, Filter, event_of
+
+__all__ = ["Subscription"]
+
+_log = get_logger(__name__)
+#: Failed attempts in a row after which the subscription ends.
+_ATTEMPTS = 8
+_LONGEST_PAUSE_SECONDS = 30.0
+#: Seconds that a stream must have lasted to start the count of failures again.
+_STEADY_SECONDS = 5.0
+#: Seconds for the acknowledgement of a resumed stream.
+_ACKNOWLEDGED_SECONDS = 60.0
+_MOST_EVENTS = 10_000
+#: Characters of the URIs of the events that wait.
+_MOST_CHARACTERS = 4 << 20
+
+
+class Subscription(Subscriber):
+    """One subscription; iterate over it for the events, and close it, or leave its ``with`` block, to end it.
+
+    Waiting events are kept once each, so that two changes of one list give one event. When the stream breaks, it is
+    opened again, and each change that may have been missed gives an event with ``missed``. The iteration ends when
+    either side has closed the subscription for good.
+
+    :param connection: to the server; resuming may replace it.
+    :param filter: the changes to include.
+    :param callback: gets the events in place of the iteration, on the thread of notifications.
+    """
+
+    def __init__(self, connection: ServerConnection, filter: Filter,
+                 callback: Optional[Callable[[Event], object]] = None) -> None:
+        self._connection = connection
+        self._filter = filter
+        self._callback = callback
+        #: Guards the fields below; held for dictionary work.
+        self._lock = new_rlock()
+        #: Of events, of the acknowledgement and of the end.
+        self._changed = Sleepers()
+        self._events: Dict[Event, None] = {}
+        self._characters = 0
+        self._closed = False
+        self._error: Optional[Exception] = None
+        #: The filter that the server acknowledged, as on the wire; None before that (SUBS-08).
+        self.honoured: Optional[Dict[str, Any]] = None
+        self._token = CancelToken()
+        self._on_close: Optional[Callable[[], object]] = None
+        #: Whether it has a stream of its own; else its events come from the notifications for the whole client.
+        self._streamed = False
+        self._timer: Optional[threading.Timer] = None
+
+    # --- receiving, on the reader's thread ----------------------------------------------------------------------------
+
+    def take_notification(self, method: str, params: Dict[str, Any]) -> None:
+        """Take a notification of this subscription's stream."""
+        if method == "notifications/subscriptions/acknowledged":
+            given = params.get("notifications")
+            self.acknowledged(given if isinstance(given, dict) else {})
+            return
+        if not self._includes(method, params):
+            _log.debug("%s sent %s, which the subscription does not include", self._connection.name, method)
+            return
+        self._connection.note_change(method, params)
+        self._put(method, params)
+
+    def _includes(self, method: str, params: Dict[str, Any]) -> bool:
+        if method != RESOURCE_UPDATED or not self._filter.uris:
+            return self._filter.includes(method)
+        uri = normal_uri(str(params.get("uri")))
+        return any(uri == known or uri.startswith(known.rstrip("/") + "/") for known in map(normal_uri, self._filter.uris))
+
+    def _put(self, method: str, params: Dict[str, Any]) -> None:
+        self.put(event_of(method, params))
+
+    def acknowledged(self, honoured: Dict[str, Any]) -> None:
+        """Note the filter that the server acknowledged, and log what it left out."""
+        missing = [name for name in self._filter.wire if not honoured.get(name)]
+        uris = honoured.get(RESOURCE_SUBSCRIPTIONS)
+        if uris:
+            known = {normal_uri(uri) for uri in uris if isinstance(uri, str)} if isinstance(uris, list) else set()
+            missing += [uri for uri in self._filter.uris if normal_uri(uri) not in known]
+        if missing:
+            _log.warning("%s does not announce changes of %s", self._connection.name, ", ".join(missing))
+        self._acknowledge()
+        with self._lock:
+            resumed = self.honoured is not None
+            self.honoured = honoured
+        self._changed.notify()
+        if resumed:
+            self._add_missed()
+
+    def _acknowledge(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+
+    def _add_missed(self, events: bool = True) -> None:
+        """Treat everything included as changed: drop cached state, and add events unless *events* is False (SUBS-15)."""
+        for event in self._filter.missed_events():
+            self._connection.note_change(event.method, event.params)
+            if events:
+                self.put(event)
+
+    def put(self, event: Event) -> None:
+        """Pass an event to the callback, or queue it for the iteration."""
+        if self._callback is not None:
+            callback = self._callback
+            self._connection.post(lambda: callback(event), event.characters)
+            return
+        with self._lock:
+            if event not in self._events:
+                self._characters += event.characters
+            if len(self._events) >= _MOST_EVENTS or self._characters > _MOST_CHARACTERS:
+                # Any number of resources may be below a URI, so the queue is bounded: these events stand for all others.
+                self._events = dict.fromkeys(self._filter.missed_events())
+                self._characters = event.characters
+            self._events[event] = None
+        self._changed.notify()
+
+    @property
+    def uris(self) -> List[str]:
+        """The URIs of the filter."""
+        return self._filter.uris
+
+    def on_notification(self, method: str, params: Dict[str, Any]) -> None:
+        """Take a notification for the whole client; ignored by a subscription with a stream of its own."""
+        if not self._streamed and self._includes(method, params):
+            self._put(method, params)
+
+    def lost(self, error: Exception) -> None:
+        """End the subscription because the connection is over."""
+        self._token.cancel("the connection is over")
+        with self._lock:
+            if not self._closed:
+                self._closed, self._error = True, error
+        self._changed.notify()
+
+    def let_go(self, error: Exception) -> None:
+        """End the subscription in a forked process, which does not have its thread."""
+        if not self._closed:
+            self._closed, self._error = True, error
+
+    def on_ended(self) -> None:
+        """Called when the server has ended the stream; the subscription's thread opens another or gives up."""
+        self._token.cancel("the server has ended the subscription")
+
+    # --- the stream and its thread ---------------------------------------------------------------------------
+
+    def begin(self, current: Callable[[], ClientSession], timeout: Optional[float]) -> None:
+        """Open a stream, on a thread of its own that ends with :meth:`close`; return when the server has acknowledged it.
+
+        :param current: returns the open session; after a restart of the server's process that is a new one (SUBS-14).
+        :raises RemoteError, TransportError: the server refused it.
+        :raises RequestTimeout: the server did not acknowledge it in time.
+        """
+        self._streamed = True
+        try:
+            faults = FaultLog(_log, self._pause)
+            start_thread(lambda: faults.keep_running(lambda: self._run(current), "listening to %s failed, which is tried again",
+                                                     self._connection.name), "mcplite listener")
+        except BaseException:
+            self.close()
+            raise
+        acknowledged = self._changed.wait_for(lambda: self.honoured is not None or self._closed, timeout)
+        error = self._error
+        if error is not None:
+            raise error
+        if not acknowledged:
+            self.close()
+            raise RequestTimeout(f"{self._connection.name} did not acknowledge a subscription within {timeout or 0:g} s")
+
+    def _run(self, current: Callable[[], ClientSession]) -> None:
+        # Blocks on the stream, on the pauses between attempts, and on the restart of a server's process.
+        failures = 0
+        while not self._closed:
+            begun = time.monotonic()
+            error: Exception = ConnectionClosed(f"{self._connection.name} has ended the subscription")
+            again: Optional[float] = None
+            try:
+                session = current()
+            except Exception as reason:
+                if self.honoured is not None and not isinstance(reason, MCPError):
+                    raise  # a fault of the system, which may pass
+                self._fail(reason)
+                return
+            self._connection = session.connection
+            try:
+                if self.honoured is not None:
+                    # Only for resumed streams: begin() waits for the first one, with a limit of its own. The timer's thread
+                    # ends with the acknowledgement or with the limit.
+                    timer = self._timer = threading.Timer(_ACKNOWLEDGED_SECONDS, self._token.cancel,
+                                                          ["the server did not acknowledge it"])
+                    timer.daemon = True
+                    timer.start()
+                session.listen(self, self._filter.wire, self._token)
+                again = self._connection.channel.ask_again_seconds
+            except Cancelled as reason:
+                error = reason
+            except MCPError as reason:
+                error = reason
+            except Exception as reason:
+                self._connection.peer.log.failure(_log, "the subscription to %s failed", self._connection.name)
+                error = reason
+            finally:
+                self._acknowledge()
+            if self._closed:
+                return
+            if time.monotonic() - begun > _STEADY_SECONDS or again is not None:
+                failures = 0
+            failures += again is None
+            over = self._connection.peer.closed and not self._connection.channel.restartable
+            if self.honoured is None or over or failures > _ATTEMPTS or _is_final(error):
+                self._fail(error)
+                return
+            _log.info("the subscription to %s has ended (%s); it is opened again", self._connection.name, error)
+            self._token = CancelToken()
+            import random  # for subscriptions that are interrupted
+
+            # A server whose threads are few says when it has room again.
+            pause = min(0.1 * 2.0 ** failures, _LONGEST_PAUSE_SECONDS) * random.uniform(0.75, 1.25)
+            self._pause(pause if again is None else again)
+
+    def _pause(self, seconds: float) -> None:
+        self._changed.wait_for(lambda: self._closed, seconds)
+
+    def _fail(self, error: Exception) -> None:
+        try:
+            if self.honoured is not None and not self._closed:
+                _log.warning("%s announces no more changes: %s", self._connection.name, error)
+                # An iteration raises the error; a callback gets a last round of events.
+                self._add_missed(self._callback is not None)
+        finally:
+            with self._lock:
+                self._error = error
+                self._closed = True
+            self._changed.notify()
+        if self._on_close is not None:
+            self._on_close()
+
+    def on_close(self, callback: Callable[[], object]) -> None:
+        """Call *callback* once when the subscription ends."""
+        self._on_close = callback
+
+    def close(self) -> None:
+        """End the subscription; idempotent, from any thread."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._changed.notify()
+        self._token.cancel("the subscription was closed")
+        if self._on_close is not None:
+            self._on_close()
+
+    @property
+    def error(self) -> Optional[Exception]:
+        """The error that ended the subscription; None after :meth:`close` or while it is open."""
+        return self._error
+
+    def __enter__(self) -> "Subscription":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # --- reading the events ---------------------------------------------------------------------------------
+
+    def get(self, timeout: Optional[float] = None) -> Optional[Event]:
+        """Return the next event; None at the end, or if none has come in time.
+
+        :param timeout: seconds; None waits without a limit.
+        :raises MCPError: the subscription was lost for good.
+        """
+        deadline = Deadline(timeout)
+        while self._changed.wait_for(lambda: self._events or self._closed, deadline.remaining()):
+            with self._lock:
+                if self._events:  # else another thread has taken it
+                    event = next(iter(self._events))
+                    del self._events[event]
+                    self._characters -= event.characters
+                    return event
+                if self._closed:
+                    break
+        if self._error is not None:
+            raise self._error
+        return None
+
+    def __iter__(self) -> Iterator[Event]:
+        while True:
+            event = self.get()
+            if event is None:
+                return
+            yield event
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether another attempt would fail the same way; a user who has refused a login is not asked again (AUTH-46)."""
+    if not isinstance(error, AuthError):
+        return isinstance(error, RemoteError) and error.code != SERVER_BUSY
+    cause: Optional[BaseException] = error
+    while isinstance(cause, AuthError):
+        cause = cause.__cause__
+    return not isinstance(cause, TransportError)  # a transport error: the authorization server could not be reached

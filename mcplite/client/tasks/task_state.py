@@ -1,0 +1,115 @@
+"""TaskView: what this client knows of one task: its latest state, and progress that was not reported yet.
+
+The thread that reads the connection adds to it, and the threads that wait for the task sleep on it.
+"""
+
+from collections import deque
+from typing import Any, Deque, Dict, List, Optional, Set, Tuple
+
+from ...rpc.deadline import Sleepers
+from ...rpc.forks import new_rlock
+from ...types.tasks import DetailedTask
+
+__all__ = ["TaskView"]
+
+#: Progress notifications, and their bytes, that are kept until a thread waits for the task; beyond it the newest takes the
+#: place of the one before it.
+_MOST_PROGRESS = 1000
+_MOST_PROGRESS_BYTES = 1 << 20
+
+
+class TaskView:
+    """The latest that is known of one task.
+
+    :param state: the task as the server described it; None while its call is not answered.
+    """
+
+    def __init__(self, state: Optional[DetailedTask] = None) -> None:
+        #: Guards the fields below; held for work in memory only.
+        self._lock = new_rlock()
+        self._changed = Sleepers()
+        self._state = state
+        self._progress: Deque[Tuple[Dict[str, Any], int]] = deque()
+        self._progress_bytes = 0
+        self._version = 0
+        #: The streams over which the server sends each change: one may end after the next, of another connection, has begun.
+        self._streams: Set[object] = set()
+
+    @property
+    def known(self) -> bool:
+        """Whether the server has described the task."""
+        return self._state is not None
+
+    @property
+    def state(self) -> DetailedTask:
+        """The latest description of the task."""
+        assert self._state is not None, "the server has not created the task"
+        return self._state
+
+    @property
+    def version(self) -> int:
+        """How often the view has changed; to be read before the state, and given to :meth:`wait`."""
+        return self._version
+
+    @property
+    def pushed(self) -> bool:
+        """Whether the server sends each change of the task, so that it need not be asked often."""
+        return bool(self._streams)
+
+    def put(self, state: DetailedTask) -> None:
+        """Take a description of the task, unless it is older than the one that is known, or that one is final (TSK-17)."""
+        with self._lock:
+            known = self._state
+            if known is not None and (known.finished or _is_older(state, known)):
+                return
+            self._state = state
+            self._touch()
+
+    def put_progress(self, params: Dict[str, Any], size: int) -> None:
+        """Keep a progress notification of the task.
+
+        :param size: of the message, in bytes.
+        """
+        with self._lock:
+            if len(self._progress) >= _MOST_PROGRESS or self._progress_bytes + size > _MOST_PROGRESS_BYTES:
+                if self._progress:
+                    self._progress_bytes -= self._progress.pop()[1]
+            self._progress.append((params, size))
+            self._progress_bytes += size
+            self._touch()
+
+    def take_progress(self) -> List[Dict[str, Any]]:
+        """Return the progress notifications that were not taken yet, oldest first."""
+        with self._lock:
+            taken = [params for params, _ in self._progress]
+            self._progress.clear()
+            self._progress_bytes = 0
+            return taken
+
+    def set_pushed(self, stream: object, pushed: bool) -> None:
+        """Note whether the server sends each change over a stream from now on."""
+        with self._lock:
+            if pushed:
+                self._streams.add(stream)
+            else:
+                self._streams.discard(stream)
+            self._touch()
+
+    def wake(self) -> None:
+        """Wake the waiting threads, so that they look at what has happened besides."""
+        with self._lock:
+            self._touch()
+
+    def _touch(self) -> None:
+        self._version += 1
+        self._changed.notify()
+
+    def wait(self, version: int, seconds: float) -> None:
+        """Sleep until the view is newer than *version*, for so many seconds at most."""
+        self._changed.wait_for(lambda: self._version != version, seconds)
+
+
+def _is_older(state: DetailedTask, known: DetailedTask) -> bool:
+    # Timestamps of one server have one form, so that their order is that of the text. Final states are always taken.
+    return (not state.finished and len(state.last_updated_at) == len(known.last_updated_at)
+            and state.last_updated_at < known.last_updated_at)

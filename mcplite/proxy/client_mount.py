@@ -1,0 +1,354 @@
+"""ClientMount: a server of another process or host, whose calls are passed on over connections to it."""
+
+import copy
+import functools
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Set, Tuple
+
+from ..client.client import Client
+from ..errors import (
+    Cancelled,
+    InternalError,
+    MCPError,
+    MissingCapability,
+    ProtocolError,
+    RegistrationError,
+    RemoteError,
+    RequestTimeout,
+    ResourceNotFound,
+    TransportError,
+)
+from ..protocol.http.routing_headers import marks
+from ..protocol.schema.wrapping import as_object, in_result
+from ..protocol.uris import normal_uri
+from ..protocol.uritemplate import Template
+from ..revisions import TASKS_EXTENSION, Revision
+from ..rpc.forks import new_lock
+from ..rpc.tracing import get_logger
+from ..server.catalog.provider import ProvidedEntry, Service
+from ..server.handling.request_context import RequestContext
+from ..server.runtime.runtime import OpenSession, Runtime
+from ..types import Tool
+from .base import KINDS, Mounted
+from .client_connections import Link, Links
+from .forwarded_calls import adapted_result, error_for, pass_call, unaskable
+from .names import Names
+from .reconnecting import Keeper
+
+if TYPE_CHECKING:
+    from .mounted_tasks import PassedTasks
+
+__all__ = ["ClientMount"]
+
+_log = get_logger(__name__)
+_AREAS: Mapping[str, Tuple[str, ...]] = {"tools": ("tools",), "prompts": ("prompts",), "resources": ("resources", "templates")}
+
+
+class ClientMount(Mounted, Service):
+    """One client, mounted.
+
+    :param hub: the runtime of the server that mounts it.
+    :param client: not open.
+    :param names: of its entries.
+    :param shared: whether one connection serves all clients.
+    :param links: the connections; None for those of a mount with any number of clients.
+    """
+
+    def __init__(self, hub: Runtime, client: Client, names: Names, shared: bool, links: Optional[Links] = None) -> None:
+        super().__init__(hub, names)
+        self._label = f"the mounted server {names.prefix!r}" if names.prefix else "the mounted server"
+        self._peer = ""
+        self.links = links or Links(client, self._label, shared)
+        self._keeper = Keeper(self.links, self._label, self._on_open, self._on_change, self._on_updated, self._on_lost)
+        #: The last error of the connection; None while it is open.
+        self._down: Optional[Exception] = None
+        #: What the server has offered so far, by kind and the names that clients see; for the errors of calls while it is down.
+        self._known: Dict[str, Dict[str, ProvidedEntry]] = {kind: {} for kind in KINDS}
+        #: Guards ``_followed``; held for set work only.
+        self._lock = new_lock()
+        self._followed: Set[str] = set()
+        self._reads = False
+        #: None while the server has offered no tasks.
+        self._tasks: "Optional[PassedTasks]" = None
+
+    @property
+    def name(self) -> str:
+        return f"{self._label} ({self._peer})" if self._peer else self._label
+
+    def open(self, reported: bool = False) -> None:
+        """Begin to follow the clients of the hub; the connection is opened with the first of them.
+
+        :param reported: whether the caller reports that the server cannot be reached at first, in place of the log.
+        """
+        self._keeper.quiet_start = reported
+        self.hub.followers.append(self._on_session)
+        self.hub.count_subscriptions(self._on_subscribe, awaited=True)
+        for area in _AREAS:
+            self.hub.catalog.registry.provide(self, area, {})
+        self.hub.add_service(f"mount {id(self)}", self)
+
+    def start(self) -> None:
+        self._keeper.start()
+
+    def stop(self) -> None:
+        self._keeper.stop()
+
+    @property
+    def down(self) -> Optional[Exception]:
+        """The error of the connection; None while it is open."""
+        return self._down
+
+    # --- the connection, on the thread of the keeper ------------------------------------------------------
+
+    def _on_open(self, link: Link) -> None:
+        client = link.client
+        self._peer = client.server_info.name or repr(client)
+        capabilities, registry = client.server_capabilities, self.hub.catalog.registry
+        self._reads = capabilities.resources is not None
+        if _has_tasks(client):
+            self._use_passed_tasks()
+        if capabilities.completions is not None or not client.revision.completions_capability:
+            registry.declare_completions()
+        self._down = None
+        for area in _AREAS:
+            if getattr(capabilities, area) is not None:
+                registry.declare(area)
+                self._on_change(area)
+        with self._lock:
+            followed = sorted(self._followed)
+        for uri in followed:
+            self._follow(link, uri)
+
+    def _use_passed_tasks(self) -> None:
+        if self._tasks is None:
+            from .mounted_tasks import PassedTasks  # for servers that have tasks
+
+            self._tasks = PassedTasks(self.links, self._keeper.doubt)
+            self.use_tasks()
+
+    def _on_change(self, area: str) -> None:
+        link = self.links.main
+        if link is None:
+            return
+        client = link.client
+        if area == "tools":
+            self._fill("tools", {tool.name: self._tool(tool) for tool in client.list_tools(fresh=True)})
+        elif area == "prompts":
+            self._fill("prompts", {prompt.name: ProvidedEntry(self, ("prompts", prompt.name, prompt))
+                                   for prompt in client.list_prompts(fresh=True)})
+        else:
+            self.names.forget_uris()
+            resources = {resource.uri: ProvidedEntry(self, ("resources", resource.uri, resource), mime_type=resource.mime_type)
+                         for resource in client.list_resources(fresh=True)}
+            try:
+                templates = client.list_resource_templates(fresh=True)
+            except RemoteError as error:
+                _log.debug("%s has no templates: %s", self.name, error)
+                templates = []
+            # Clients get one notification for both, as from the server.
+            self._fill("templates", {one.uri_template: entry for one in templates for entry in self._templates(one)}, False)
+            self._fill("resources", resources)
+
+    def _fill(self, kind: str, entries: Dict[str, ProvidedEntry], announced: bool = True) -> None:
+        taken = self.put(kind, entries, announced)
+        self.report(kind, taken)
+        self._known[kind] = {entry.seen: entry for entry in entries.values() if entry.seen and entry.seen not in taken}
+
+    def _tool(self, tool: Tool) -> ProvidedEntry:
+        entry = ProvidedEntry(self, ("tools", tool.name, tool))
+        link = self.links.main
+        if link is not None and _has_tasks(link.client):
+            # A modern server says with each call whether that becomes a task.
+            entry.decides_tasks = link.client.era == "modern"
+            entry.task_support = "optional" if entry.decides_tasks else tool.task_support
+            entry.restartable = True
+        try:
+            entry.marks = marks(tool.input_schema)
+        except ValueError as error:
+            _log.warning("%s: parameters of the tool %.100r do not travel in headers: %s", self.name, tool.name, error)
+        return entry
+
+    def _templates(self, template: Any) -> List[ProvidedEntry]:
+        try:
+            pattern = Template(template.uri_template)
+        except ValueError as error:
+            _log.warning("%s: the template %.200r is left out: %s", self.name, template.uri_template, error)
+            return []
+        return [ProvidedEntry(self, ("templates", template.uri_template, template), mime_type=template.mime_type,
+                              pattern=pattern)]
+
+    def _on_lost(self, error: Exception) -> None:
+        self._down = error
+        if not self._peer:
+            # Clients that connect before the server was reached once have its entries when it comes back, since a session
+            # keeps the capabilities of its start.
+            for area in _AREAS:
+                self.hub.catalog.registry.declare(area)
+        for kind in KINDS:
+            if any(entry.provider is self for entry in self.hub.catalog.registry.all(kind).values()
+                   if type(entry) is ProvidedEntry):
+                self.hub.catalog.registry.provide(self, kind, {})
+
+    def _on_updated(self, uri: str) -> None:
+        seen = normal_uri(self.names.seen_uri(uri))
+        with self._lock:
+            followed = set(self._followed)
+        if seen not in followed:
+            # A server may announce a resource below the one that was subscribed to (RSRC-14).
+            seen = next((known for known in sorted(followed) if seen.startswith(known.rstrip("/") + "/")), seen)
+        self.hub.resource_updated(seen)
+
+    # --- what it offers ---------------------------------------------------------------------------------
+
+    def listed(self, entry: ProvidedEntry, revision: Revision) -> Any:
+        kind, _, definition = entry.own
+        definition = copy.copy(definition)
+        definition.__dict__.pop("_extra", None)
+        if kind == "tools":
+            definition.execution = None if entry.task_support == "forbidden" else {"taskSupport": entry.task_support}
+        if kind in ("tools", "prompts"):
+            definition.name = entry.seen
+        elif kind == "resources":
+            definition.uri = entry.seen
+        else:
+            definition.uri_template = entry.seen
+        schema = definition.output_schema if kind == "tools" else None
+        if schema is not None and revision.object_output_only:
+            definition.output_schema = as_object(schema) or in_result(schema)
+        return definition
+
+    def find(self, kind: str, name: str) -> Optional[ProvidedEntry]:
+        if kind != "resources":
+            if self._down is None:
+                return None
+            known = self._known[kind].get(name)
+            return known or (ProvidedEntry(self, (kind, name, None)) if self.names.belongs(name) else None)
+        own = self.names.own_uri(name)
+        if own is None and not self._reads:
+            return None
+        return ProvidedEntry(self, ("resources", own or name, None), unlisted=own is None)
+
+    # --- its calls --------------------------------------------------------------------------------------
+
+    def run(self, entry: ProvidedEntry, context: RequestContext) -> Any:
+        kind, own, definition = entry.own
+        try:
+            params = self._params(entry, context)
+            if entry.task_support == "forbidden" or self._tasks is None:
+                tasks = context.session.runtime.tasks
+                if kind == "tools" and tasks is not None:
+                    tasks.takes(context, entry)  # which refuses a call that is to be a task
+                result, revision = pass_call(self.links, context, params)
+            else:
+                result, there = self._tasks.call(entry, context, params, self.as_task)
+                if there is None:
+                    return result  # it is a task of the hub now
+                revision = there
+            hint = self.hub.catalog.hint_for(None)
+            return self.seen_contents(adapted_result(context, result, revision, hint, kind == "tools" and _wraps(definition)))
+        except MissingCapability as error:
+            return unaskable(context, error)
+        except RemoteError as error:
+            failure = error_for(context, error)
+            if entry.unlisted and isinstance(failure, ResourceNotFound):
+                others = self.hub.catalog.registry.providers
+                for other in others[others.index(self) + 1:]:
+                    found = other.find("resources", own)
+                    if found is not None:
+                        return found.handler(context.params, context)
+            raise failure from error
+        except Cancelled as error:
+            if context.cancelled:
+                raise
+            raise InternalError(f"{self.name} was not answered: {error}") from error
+        except TransportError as error:
+            self._keeper.doubt()
+            raise InternalError(f"{self.name} cannot be reached: {self._down or error}") from error
+        except (RequestTimeout, ProtocolError) as error:
+            raise InternalError(f"{self.name}: {error}") from error
+
+    def _params(self, entry: ProvidedEntry, context: RequestContext) -> Dict[str, Any]:
+        kind, own, _ = entry.own
+        given = {name: value for name, value in context.params.items()
+                 if name not in ("_meta", "inputResponses", "requestState", "task")}
+        if context.method == "completion/complete":
+            reference = given.get("ref") or {}
+            given["ref"] = {**reference, **({"name": own} if kind == "prompts" else {"uri": own})}
+            main = self.links.main
+            if main is not None and not main.client.revision.completion_context:
+                given.pop("context", None)
+        elif kind in ("tools", "prompts"):
+            given["name"] = own
+        elif kind == "resources":
+            given["uri"] = own
+        else:
+            uri = str(given.get("uri"))
+            given["uri"] = self.names.own_uri(uri) or uri
+        return given
+
+    # --- subscriptions and sessions, on threads of the hub ------------------------------------------------
+
+    def _on_subscribe(self, uri: str, subscriptions: int) -> None:
+        with self._lock:
+            before = uri in self._followed
+            (self._followed.add if subscriptions else self._followed.discard)(uri)
+        link = self.links.main
+        if link is None or before == bool(subscriptions) or not self._owns(uri):
+            return
+        if subscriptions:
+            self._follow(link, uri)
+            return
+        try:
+            link.client.unsubscribe_resource(self._own(uri))
+        except MCPError as error:
+            _log.debug("%s keeps announcing %.200r: %s", self.name, uri, error)
+
+    def _owns(self, uri: str) -> bool:
+        found = self.hub.catalog.find_resource(uri)
+        return found is not None and getattr(found.handler, "__self__", None) is not None and (
+            found.handler.__self__.provider is self)  # type: ignore[union-attr]
+
+    def _follow(self, link: Link, uri: str) -> None:
+        if not self._owns(uri):
+            return
+        try:
+            link.client.subscribe_resource(self._own(uri))
+        except MCPError as error:
+            _log.warning("%s does not announce changes of %.200r: %s", self.name, uri, error)
+
+    def _own(self, uri: str) -> str:
+        """Return a URI, in its normal form, as the mounted server lists it."""
+        entry = self._known["resources"].get(uri)
+        return (self.names.own_uri(uri) or uri) if entry is None else str(entry.own[1])
+
+    def _on_session(self, session: OpenSession, roots: bool) -> None:
+        if not roots:
+            if self.links.of(session) is not None:
+                # Closing waits for a process to end, and the thread that noticed the end of the session serves others.
+                self.hub.workers.spawn(functools.partial(self.links.forget, session))
+            return
+        link = self.links.of(session)
+        if link is not None and link.usable:
+            link.client.notify("notifications/roots/list_changed")
+
+
+def _has_tasks(client: Client) -> bool:
+    capabilities = client.server_capabilities
+    if client.era == "modern":
+        return TASKS_EXTENSION in (capabilities.extensions or {})
+    requests = (capabilities.tasks or {}).get("requests") or {}
+    return bool(client.revision.task_requests) and (requests.get("tools") or {}).get("call") is not None
+
+
+def _wraps(tool: Optional[Tool]) -> bool:
+    """Whether the structured result of a tool is not declared as an object."""
+    return tool is not None and tool.output_schema is not None and as_object(tool.output_schema) is None
+
+
+def check_client(client: Client) -> None:
+    """Return if a client can be mounted.
+
+    :raises RegistrationError: it is open, or was.
+    """
+    if client.state != "new":
+        raise RegistrationError(f"the client to mount is {client.state}: mount one that is not open, as connect() returns it;"
+                                " the server opens the connections to it for its own clients")

@@ -1,0 +1,221 @@
+"""PassedTasks: calls of a mounted client's tools that become tasks there, which are tasks of the hub for its own clients.
+
+A task of the hub follows that of the mounted server on a thread, and keeps its id in its own record: status, questions, result
+and cancellation pass in any pair of revisions, the lifetime and the principal are the hub's, and another process of the hub
+continues to follow it.
+"""
+
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from ..client.call import Call
+from ..client.tasks.task_poller import TaskFollower
+from ..errors import Cancelled, InputNeeded, InternalError, MCPError, MissingCapability, RequestTimeout, TransportError
+from ..revisions import TASKS_EXTENSION, Revision
+from ..rpc.forks import new_lock, on_fork
+from ..rpc.tracing import INFO, get_logger
+from ..server.catalog.provider import ProvidedEntry
+from ..server.handling.context import Context
+from ..server.handling.request_context import RequestContext
+from ..server.tasks.context import RunControl, TaskContext
+from ..types import Progress
+from ..types.tasks import IMMEDIATE_RESPONSE
+from .client_connections import Link, Links
+from .forwarded_calls import answers_to, pass_call, pass_over
+from .question_relay import RelayedCall
+from .senders import OWN
+
+__all__ = ["PassedTasks"]
+
+_log = get_logger(__name__)
+#: The keys of ``ctx.once`` in the record of a task of the hub: whether its call was sent, and the id of the task it became.
+_SENT, _THERE = "mcplite call sent", "mcplite task there"
+#: Seconds between the attempts to reach a server whose task is followed.
+_PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+Passed = Tuple[Any, Optional[Revision]]
+
+
+class PassedTasks:
+    """The tasks at one mounted server.
+
+    :param links: the connections to it.
+    :param doubt: called when a connection failed.
+    """
+
+    def __init__(self, links: Links, doubt: Callable[[], object]) -> None:
+        self._links = links
+        self._doubt = doubt
+        #: Guards the field below; held for dictionary work only.
+        self._lock = new_lock()
+        self._begin()
+        on_fork(self, PassedTasks._begin)
+
+    def _begin(self, owner: int = 0) -> None:
+        #: By the ids that the mounted server gave: the tasks that a request has started, until their runs follow them.
+        self._started: Dict[str, Tuple[Link, TaskFollower]] = {}
+
+    def call(self, entry: ProvidedEntry, context: RequestContext, params: Dict[str, Any],
+             create: Callable[[ProvidedEntry, RequestContext], Any]) -> Passed:
+        """Call a tool that may run as a task there; return the result and its revision, or None as that for a task of the hub.
+
+        :param params: with the mounted server's own names.
+        :param create: makes the call a task of the hub before it is sent, and returns None if the client asks for none.
+        """
+        tasks = context.session.runtime.tasks
+        if isinstance(context, TaskContext):
+            return self._run(entry, context, context.control, params)
+        if tasks is None:
+            return pass_call(self._links, context, params)
+        if entry.decides_tasks and not context.session.revision.modern:
+            # The mounted server says late whether the call becomes a task, and the client wants one at once.
+            created = create(entry, context)
+            return (created, None) if created is not None else self._wait_if_needed(entry, context, params)
+        if tasks.allows(context) if entry.decides_tasks else tasks.takes(context, entry):
+            return self._start_for(tasks, entry, context, params)
+        if entry.decides_tasks or entry.task_support != "required":
+            return pass_call(self._links, context, params)
+        return self._wait(entry, context, params)
+
+    # --- a request of a client ----------------------------------------------------------------------------
+
+    def _wait_if_needed(self, entry: ProvidedEntry, context: RequestContext, params: Dict[str, Any]) -> Passed:
+        try:
+            return pass_call(self._links, context, dict(params))
+        except MissingCapability as error:
+            needed = (error.data or {}).get("requiredCapabilities") or {}
+            if TASKS_EXTENSION not in (needed.get("extensions") or {}):
+                raise
+        return self._wait(entry, context, params)
+
+    def _wait(self, entry: ProvidedEntry, context: RequestContext, params: Dict[str, Any]) -> Passed:
+        """Call a tool that its server runs as a task only, and wait: the client can have none."""
+        call = RelayedCall(context)
+        with self._links.lease(call) as link:
+            return self._follow(link, call, self._start(link, call, params, entry), None), link.client.revision
+
+    def _start_for(self, tasks: Any, entry: ProvidedEntry, context: RequestContext, params: Dict[str, Any]) -> Passed:
+        call = RelayedCall(context)
+        with self._links.lease(call) as link:
+            follower = self._start(link, call, params, entry)
+            if not follower.id:
+                return follower.fetch(), link.client.revision
+            link.hold()
+            with self._lock:
+                self._started[follower.id] = link, follower
+            said = follower.immediate_response
+            try:
+                return tasks.adopt(context, {_THERE: follower.id}, None if said is None else {IMMEDIATE_RESPONSE: said}), None
+            except BaseException:
+                if self._take(follower.id) is not None:
+                    follower.abandon()
+                    link.release()
+                raise
+
+    def _take(self, task_id: str) -> Optional[Tuple[Link, TaskFollower]]:
+        with self._lock:
+            return self._started.pop(task_id, None)
+
+    def _start(self, link: Link, call: RelayedCall, params: Dict[str, Any], entry: ProvidedEntry) -> TaskFollower:
+        """Call a tool so that it becomes a task there; the follower has no id if it did not."""
+        context, client = call.context, link.client
+        if entry.decides_tasks:
+            answer = pass_over(link, call, params, True)
+            return client.follow_task(answer)
+        meta = {key: value for key, value in context.meta.items() if not key.startswith(OWN)}
+        wanted = context.incoming.params.get("task")
+        params = {**params, "task": wanted if isinstance(wanted, dict) else {}, **({"_meta": meta} if meta else {})}
+        return client.send_as_task(Call("tools/call", params, cancel=context.token, rounds=False, fresh=True))
+
+    # --- a task of the hub --------------------------------------------------------------------------------
+
+    def _run(self, entry: ProvidedEntry, context: TaskContext, control: RunControl, params: Dict[str, Any]) -> Passed:
+        known, call = context.once_results or {}, RelayedCall(context)
+        task_id: Optional[str] = known.get(_THERE)
+        if task_id is None:
+            if _SENT in known:
+                raise InternalError("the process that ran the task has ended while the mounted server was called")
+            context.once(_SENT, lambda: True)
+            with self._links.lease(call) as link:
+                follower = self._start(link, call, params, entry)
+                if not follower.id:
+                    return follower.fetch(), link.client.revision
+                task_id = follower.id
+                try:
+                    context.once(_THERE, lambda: follower.id)
+                except Cancelled:
+                    if control.over:  # cancelled while the mounted server started its task
+                        follower.abandon()
+                    raise
+                try:
+                    return self._follow(link, call, follower, control), link.client.revision
+                except (TransportError, RequestTimeout) as error:
+                    self._note_failure(task_id, error)
+            return self._resume(task_id, call, control)
+        started = self._take(task_id)
+        if started is not None:
+            link, follower = started
+            link.handlers.add(call)
+            try:
+                return self._follow(link, call, follower, control), link.client.revision
+            except (TransportError, RequestTimeout) as error:
+                self._note_failure(task_id, error)
+            finally:
+                link.handlers.remove(call)
+                link.release()
+        return self._resume(task_id, call, control)
+
+    def _resume(self, task_id: str, call: RelayedCall, control: RunControl) -> Passed:
+        """Follow a task that another process, or a connection that was lost, has started."""
+        for pause in (*_PAUSES, None):
+            try:
+                with self._links.lease(call) as link:
+                    follower = link.client.follow_task(task_id)
+                    return self._follow(link, call, follower, control), link.client.revision
+            except (TransportError, RequestTimeout) as error:
+                if pause is None:
+                    raise
+                self._note_failure(task_id, error)
+            with control.suspended():
+                call.context.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _note_failure(self, task_id: str, error: MCPError) -> None:
+        self._doubt()
+        _log.log(INFO, "the task %.100r of a mounted server is followed again: %s", task_id, error)
+
+    def _follow(self, link: Link, call: RelayedCall, follower: TaskFollower, control: Optional[RunControl]) -> Dict[str, Any]:
+        """Wait for a task there, and return its result; its questions go to the client.
+
+        :param control: of the task of the hub; None for an ordinary call, which waits.
+        """
+        context = call.context
+        call.task = follower.id
+
+        def report(progress: Progress) -> None:
+            if not context.cancelled:
+                # Not that of a task's context, which sets the status message: the mounted server says its own.
+                Context.report_progress(context, progress.progress, progress.total, progress.message)
+
+        follower.report_to(report, context.task_status)
+        try:
+            while True:
+                try:
+                    self._wait_for(follower, context, control)
+                    return follower.fetch(context.token)
+                except InputNeeded as needed:
+                    follower.update(answers_to(context, needed.requests, link.client.revision))
+        except Cancelled:
+            if context.cancelled:
+                # A task that another process continues is left alone.
+                if control is None or control.over:
+                    follower.abandon()
+            elif control is not None:
+                control.end_cancelled(follower.view.state.status_message)
+            raise
+
+    @staticmethod
+    def _wait_for(follower: TaskFollower, context: RequestContext, control: Optional[RunControl]) -> None:
+        if control is None:
+            follower.follow(lambda state: state.finished, cancel=context.token)
+            return
+        with control.suspended():
+            follower.follow(lambda state: state.finished, cancel=context.token)

@@ -1,0 +1,80 @@
+"""One value for a call: which time limits hold, and how progress is read."""
+
+import pytest
+
+from mcplite.client.call import DEFAULT, Call, check_positive, progress_reader, time_limits
+from mcplite.errors import ProtocolError
+from mcplite.protocol import codec
+from mcplite.types import Progress
+
+
+@pytest.mark.parametrize("timeout, max_timeout, limits", [
+    (DEFAULT, DEFAULT, (60, 300)),
+    (10, DEFAULT, (10, 300)),
+    (DEFAULT, 100, (60, 100)),
+    (10, 20, (10, 20)),
+    (400, DEFAULT, (400, 400)),  # the given timeout exceeds the default maximum
+    (DEFAULT, 5, (None, 5)),  # the maximum is the limit that holds, and that an error names
+    (20, 5, (None, 5)),
+    (5, 5, (5, 5)),
+    (None, DEFAULT, (None, None)),
+    (None, 5, (None, 5)),
+    (DEFAULT, None, (60, None)),
+    (None, None, (None, None)),
+])
+def test_a_given_time_wins_over_a_default(timeout, max_timeout, limits):
+    assert time_limits(timeout, max_timeout, (60, 300)) == limits
+
+
+def test_a_client_without_a_timeout_has_no_limit_in_all():
+    assert time_limits(DEFAULT, DEFAULT, (None, 300)) == (None, None)
+    assert time_limits(3, DEFAULT, (None, 300)) == (3, 300)
+
+
+@pytest.mark.parametrize("times", [(0, DEFAULT), (-1, DEFAULT), (DEFAULT, 0), (DEFAULT, float("nan"))])
+def test_times_must_be_positive(times):
+    with pytest.raises(ValueError, match="timeout must be positive"):
+        time_limits(*times, (60, 300))
+
+
+def test_a_number_that_may_be_absent():
+    check_positive("n", None)
+    check_positive("n", 0.1)
+    with pytest.raises(ValueError, match="n must be positive, not 0"):
+        check_positive("n", 0)
+
+
+def test_progress_is_read_without_its_token():
+    seen = []
+    progress_reader(seen.append)({"progressToken": 3, "progress": 1, "total": 2, "message": "half"})
+    assert (seen[0].progress, seen[0].total, seen[0].message) == (1, 2, "half") and not seen[0].extra
+
+
+def test_a_call_is_a_value():
+    call = Call("tools/list", {"a": 1}, timeout=3)
+    assert call.rounds and call.notice and not call.fresh and call == Call("tools/list", {"a": 1}, timeout=3)
+    with pytest.raises(AttributeError):
+        call.timeout = 4
+
+
+@pytest.mark.parametrize("params", [
+    {"progressToken": 3, "progress": 1, "total": 2}, {"progressToken": "t", "total": 2.5, "progress": 0.5},
+    {"progressToken": 3, "progress": 1}, {"progressToken": 3, "progress": 1, "total": None},
+    {"progressToken": 3, "progress": 1, "total": 2, "message": "half"}, {"progress": 1, "total": 2},
+    {"progressToken": 3, "progress": 1, "total": True}, {"progressToken": 3, "progress": 1, "total": "2"},
+    {"progressToken": 3, "progress": True, "total": 2}, {"progressToken": 3, "total": 2},
+    {"progressToken": 3, "progress": 1, "x": 2},
+])
+def test_usual_progress_is_read_as_the_decoder_reads_it(params):
+    def outcome(read):
+        try:
+            made = read()
+        except ProtocolError as error:
+            return str(error)
+        return vars(made), repr(made), made.extra
+
+    seen, before = [], dict(params)
+    others = {name: value for name, value in params.items() if name != "progressToken"}
+    read = outcome(lambda: (progress_reader(seen.append)(params), seen[0])[1])
+    assert read == outcome(lambda: codec.decode(Progress, others))
+    assert params == before

@@ -1,0 +1,62 @@
+import os
+
+import pytest
+
+from mcplite.client.placeholders import Placeholders
+from mcplite.errors import TransportError
+
+ENVIRON = {"TOKEN": "t0k", "EMPTY": "", "ProgramFiles(x86)": "C:\\P", "NESTED": "${TOKEN}"}
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("plain", "plain"),
+    ("${TOKEN}", "t0k"),
+    ("Bearer ${TOKEN}!${TOKEN}", "Bearer t0k!t0k"),
+    ("${env:TOKEN}", "t0k"),
+    ("${env:ProgramFiles(x86)}", "C:\\P"),
+    ("${EMPTY}", ""),
+    ("${EMPTY:-other}", "other"),
+    ("${MISSING:-other:-x}", "other:-x"),
+    ("${MISSING:-}", ""),
+    ("${TOKEN:-other}", "t0k"),
+    ("${NESTED}", "${TOKEN}"),
+    ("${workspaceFolder}/x", "/work space/x"),
+    ("${userHome}/x", os.path.expanduser("~") + "/x"),
+    ("$TOKEN $$ $ {TOKEN} ${", "$TOKEN $$ $ {TOKEN} ${"),
+    ("${env:MISSING:-x}", "x"),
+    ("${MISSING:-${TOKEN}}", "t0k"),
+    ("${MISSING:-a${ALSO_MISSING:-b${TOKEN}c}d}e", "abt0kcde"),
+    ("${MISSING:-${EMPTY:-${env:TOKEN}}}/${TOKEN}", "t0k/t0k"),
+    ("${TOKEN:-${NO_SUCH_VARIABLE}}", "t0k"),
+    ("${MISSING:-${NESTED}}", "${TOKEN}"),
+    ('${MISSING:-{"a": {"b": 1}}}', '{"a": {"b": 1}}'),
+    ("${MISSING:-${userHome}}", os.path.expanduser("~")),
+    ("${{ secrets.TOKEN }} ${TOKEN}", "${{ secrets.TOKEN }} t0k"),
+    ("} ${TOKEN} {", "} t0k {"),
+    ("${ without end, ${TOKEN}", "${ without end, t0k"),
+    ("${workspaceFolderBasename}${pathSeparator}${/}", f"work space{os.sep}{os.sep}"),
+])
+def test_placeholders_are_replaced(text, expected):
+    assert Placeholders(ENVIRON, "/work space").fill(text) == expected
+
+
+@pytest.mark.parametrize("text, message", [
+    ("${MISSING}", "variable MISSING is not set"),
+    ("${env:MISSING}", "variable MISSING is not set"),
+    ("${input:key}", r"\$\{input:key\} would ask the user"),
+    ("${command:x}", r"\$\{command:x\} is not supported"),
+    ("${}", r"\$\{\} is not supported"),
+    ("${a b}", "is not supported"),
+    ("${workspaceFolder}", "not in a file"),
+    ("${MISSING:-${ALSO_MISSING}}", "variable ALSO_MISSING is not set"),
+    ("${A:-" * 50 + "x" + "}" * 50, "more than 20 defaults"),
+])
+def test_unsupported_placeholders_are_errors(text, message):
+    with pytest.raises(TransportError, match=message):
+        Placeholders(ENVIRON, None).fill(text)
+
+
+@pytest.mark.parametrize("piece", ["${", "${A", "{", "}", "${{", "$"])
+def test_braces_without_an_end_take_linear_time(piece):
+    text = piece * 200_000
+    assert Placeholders(ENVIRON, None).fill(text) == text

@@ -1,0 +1,91 @@
+import random
+
+import pytest
+from hypothesis import given, strategies as st
+
+from mcplite.llm.tool_names import PARAMETERS, PARAMETERS_OF_GEMINI, TOOLS, TOOLS_OF_GEMINI, NameMap
+
+PATTERNS = [TOOLS, TOOLS_OF_GEMINI, PARAMETERS, PARAMETERS_OF_GEMINI]
+#: Names as servers have them, close enough to each other to collide.
+NAMES = st.lists(st.one_of(st.text(alphabet="ab._-/9", max_size=6), st.text(max_size=8),
+                           st.text(alphabet="a.", min_size=60, max_size=140)), max_size=12)
+
+
+def mapped(names, pattern=TOOLS):
+    names_map = NameMap(pattern)
+    names_map.add(names)
+    return names_map
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.pattern)
+def test_names_are_mapped_both_ways(pattern):
+    @given(NAMES)
+    def check(names):
+        found = mapped(names, pattern)
+        shown = {name: found.shown(name) for name in names}
+        assert all(pattern.fullmatch(name) for name in shown.values())
+        assert len(set(shown.values())) == len(set(names))
+        assert all(found.own(shown[name]) == name for name in names)
+        assert all(shown[name] == name for name in names if pattern.fullmatch(name))
+
+    check()
+
+
+@given(NAMES, st.randoms(use_true_random=False))
+def test_the_order_decides_nothing(names, shuffled):
+    other = list(names)
+    shuffled.shuffle(other)
+    assert [mapped(names).shown(name) for name in names] == [mapped(other).shown(name) for name in names]
+
+
+@given(NAMES, NAMES)
+def test_what_was_assigned_stays(first, then):
+    found = mapped(first)
+    before = {name: found.shown(name) for name in first}
+    found.add(then)
+    assert {name: found.shown(name) for name in first} == before
+    assert len({found.shown(name) for name in [*first, *then]}) == len({*first, *then})
+
+
+@pytest.mark.parametrize("name, shown", [
+    ("weather.forecast", "weather__forecast"), ("weather__forecast", "weather__forecast"), ("a/b c", "a_b_c"),
+    ("prévision", "pr_vision"), ("9lives", "9lives"), ("a-b", "a-b"), ("天气", "name"), ("", "name"),
+])
+def test_readable_names(name, shown):
+    assert mapped([name]).shown(name) == shown
+
+
+def test_gemini_wants_a_letter_or_an_underscore_first():
+    assert mapped(["9lives"], TOOLS_OF_GEMINI).shown("9lives") == "_9lives"
+    assert mapped(["user-id"], PARAMETERS_OF_GEMINI).shown("user-id") == "user_id"
+
+
+def test_names_that_would_be_equal_get_digits():
+    found = mapped(["a.b", "a/_b", "c"])
+    assert {found.shown("a.b")[:5], found.shown("a/_b")[:5]} == {"a__b_"}
+    assert len(found.shown("a.b")) == len("a__b_") + 8
+    assert found.shown("c") == "c"
+
+
+def test_a_name_that_needs_no_change_keeps_its_name():
+    found = mapped(["a.b", "a__b"])
+    assert found.shown("a__b") == "a__b"
+    assert found.own(found.shown("a.b")) == "a.b"
+
+
+def test_long_names_are_cut():
+    long = ["x" * 100 + end for end in "ab"]
+    found = mapped(long)
+    assert [len(found.shown(name)) for name in long] == [64, 64]
+    assert found.shown(long[0]) != found.shown(long[1])
+
+
+def test_a_name_that_was_not_told():
+    assert mapped(["a"]).own("b") is None
+
+
+def test_many_names():
+    names = [f"tool {number}.x" for number in range(500)]
+    random.Random(1).shuffle(names)
+    found = mapped(names)
+    assert len({found.shown(name) for name in names}) == 500

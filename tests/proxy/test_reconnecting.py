@@ -1,0 +1,156 @@
+"""A mounted client that goes down takes its own part away, says so, and comes back."""
+
+import logging
+import queue
+import threading
+
+import pytest
+
+import mcplite
+from mcplite.errors import ConnectionClosed
+from mcplite.proxy import reconnecting
+from mcplite.proxy.reconnecting import Keeper
+from tests.support.faults import every_fault, lines, no_threads, strike
+
+LIMIT = 30
+
+
+class Upstream:
+    """A server that can be stopped and started again; each connection to it is a channel of the hub."""
+
+    def __init__(self):
+        self.up = True
+        self.channels = []
+        self.server = self.create()
+
+    def create(self):
+        server = mcplite.Server("upstream")
+        server.add_tool(lambda: "hi", name="greet")
+        return server
+
+    @property
+    def name(self):
+        return "upstream"
+
+    def serve_channel(self, channel):
+        if not self.up:
+            raise ConnectionClosed("nothing listens")
+        return self.server.serve_channel(channel)
+
+    def stop(self):
+        self.up = False
+        self.server.close()
+
+    def start(self):
+        self.server = self.create()
+        self.up = True
+
+
+@pytest.fixture(params=["legacy", "modern"])
+def mounted(request, monkeypatch):
+    monkeypatch.setattr(reconnecting, "_FIRST_PAUSE", 0.02)
+    upstream, hub = Upstream(), mcplite.Server("hub")
+    hub.add_tool(lambda: "own", name="own")
+    hub.mount(mcplite.connect(upstream, era=request.param), prefix="up")
+    yield hub, upstream
+    hub.close()
+
+
+def wait_for_tools(client, changes, expected):
+    while sorted(tool.name for tool in client.list_tools(fresh=True)) != expected:
+        changes.get(timeout=LIMIT)
+
+
+def test_a_mount_goes_down_and_comes_back(mounted, caplog):
+    hub, upstream = mounted
+    changes = queue.Queue()
+    with caplog.at_level(logging.WARNING), mcplite.connect(hub, on_tools_changed=lambda: changes.put(1)) as client:
+        wait_for_tools(client, changes, ["own", "up_greet"])
+        upstream.stop()
+        wait_for_tools(client, changes, ["own"])
+        assert "the mounted server 'up' is down" in caplog.text
+        assert client.call_tool("own").text == "own"
+        with pytest.raises(mcplite.errors.InternalError, match=r"the mounted server 'up' \(upstream\) cannot be reached"):
+            client.call_tool("up_greet")
+        upstream.start()
+        wait_for_tools(client, changes, ["own", "up_greet"])
+        assert client.call_tool("up_greet").text == "hi"
+        assert "the mounted server 'up' is back" in caplog.text
+
+
+def test_a_mount_that_is_down_from_the_start(mounted):
+    hub, upstream = mounted
+    upstream.stop()
+    changes = queue.Queue()
+    with mcplite.connect(hub, on_tools_changed=lambda: changes.put(1)) as client:
+        assert [tool.name for tool in client.list_tools()] == ["own"]
+        assert client.list_resources() == client.list_prompts() == [], "what comes with the server is declared"
+        with pytest.raises(mcplite.errors.InternalError, match="the mounted server 'up' cannot be reached"):
+            client.call_tool("up_greet")
+        upstream.start()
+        wait_for_tools(client, changes, ["own", "up_greet"])
+
+
+def test_a_list_of_a_mounted_client_changes(mounted):
+    hub, upstream = mounted
+    changed = threading.Event()
+    with mcplite.connect(hub, on_tools_changed=changed.set) as client:
+        upstream.server.add_tool(lambda: 1, name="new")
+        assert changed.wait(LIMIT)
+        assert [tool.name for tool in client.list_tools(fresh=True)] == ["own", "up_greet", "up_new"]
+
+
+@every_fault
+def test_a_mount_comes_back_after_a_fault_of_the_thread_that_keeps_it(mounted, monkeypatch, caplog, fault):
+    hub, upstream = mounted
+    changes = queue.Queue()
+    with mcplite.connect(hub, on_tools_changed=lambda: changes.put(1)) as client:
+        wait_for_tools(client, changes, ["own", "up_greet"])
+        kept = next(value for value in vars(hub.registry.providers[0]).values() if isinstance(value, Keeper))
+        struck = strike(monkeypatch, kept._links.main.client, "ping", fault)
+        kept.doubt()
+        assert struck.wait(LIMIT)
+        for _ in range(2):
+            upstream.stop()
+            wait_for_tools(client, changes, ["own"])
+            upstream.start()
+            wait_for_tools(client, changes, ["own", "up_greet"])
+            assert client.call_tool("up_greet").text == "hi"
+    assert lines(caplog, "keeping the connection to the mounted server 'up' failed") == 1
+
+
+@every_fault
+@pytest.mark.parametrize("name", ["_fault", "_look_after", "_close"])
+def test_what_a_fault_has_interrupted_is_done_again(mounted, monkeypatch, fault, name):
+    hub, upstream = mounted
+    changes, pinged = queue.Queue(), threading.Event()
+    with mcplite.connect(hub, on_tools_changed=lambda: changes.put(1)) as client:
+        wait_for_tools(client, changes, ["own", "up_greet"])
+        kept = next(value for value in vars(hub.registry.providers[0]).values() if isinstance(value, Keeper))
+        monkeypatch.setattr(kept._links.main.client, "ping", pinged.set)
+        struck = strike(monkeypatch, kept, name, fault)
+        if name == "_close":
+            upstream.stop()
+        else:
+            kept.doubt()
+            assert pinged.wait(LIMIT)
+        assert struck.wait(LIMIT)
+        upstream.stop()
+        wait_for_tools(client, changes, ["own"])
+        upstream.start()
+        wait_for_tools(client, changes, ["own", "up_greet"])
+
+
+def test_a_mount_is_kept_once_the_system_has_a_thread(mounted, monkeypatch, caplog):
+    hub, upstream = mounted
+    there, changes = no_threads(monkeypatch, "mcplite mount"), queue.Queue()
+    with mcplite.connect(hub, on_tools_changed=lambda: changes.put(1)) as client:
+        assert client.call_tool("up_greet").text == "hi"
+        assert lines(caplog, "the mounted server 'up' is not reached again if it is lost") == 1
+        there()
+        upstream.stop()
+        with pytest.raises(mcplite.MCPError):
+            client.call_tool("up_greet")
+        wait_for_tools(client, changes, ["own"])
+        upstream.start()
+        wait_for_tools(client, changes, ["own", "up_greet"])
