@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, List
 if TYPE_CHECKING:
     from . import auth as auth, errors as errors, extend as extend, revisions as revisions, types as types
     from .auth.login.code_flow import OAuth as OAuth
-    from .auth.verify.bearer_auth import BearerAuth as BearerAuth
-    from .auth.verify.static_tokens import StaticTokens as StaticTokens
+    from .auth.verify.bearer_auth import BearerAuth as BearerAuth, StaticTokens as StaticTokens
     from .client.client import Client as Client
     from .client.connect import connect as connect
     from .client.group import connect_all as connect_all
-    from .client.subscriptions.events import (
+    from .client.subscription import (
         PromptsChanged as PromptsChanged,
         ResourcesChanged as ResourcesChanged,
         ResourceUpdated as ResourceUpdated,
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
         ToolError as ToolError,
         TransportError as TransportError,
     )
-    from .net.bearer import Bearer as Bearer
+    from .net.tokens import Bearer as Bearer
     from .rpc.cancel import CancelToken as CancelToken
     from .server import Context as Context, Limits as Limits, Server as Server
     from .server.catalog.cache_hints import CacheHint as CacheHint, Header as Header
@@ -63,14 +62,13 @@ _HOMES = {
     "client": ("Client", "connect", "connect_all"),
     "client.tasks.task": ("Task",),
     "auth.login.code_flow": ("OAuth",),
-    "client.subscriptions.events": ("PromptsChanged", "ResourceUpdated", "ResourcesChanged", "ToolsChanged"),
-    "net.bearer": ("Bearer",),
+    "client.subscription": ("PromptsChanged", "ResourceUpdated", "ResourcesChanged", "ToolsChanged"),
+    "net.tokens": ("Bearer",),
     "rpc.cancel": ("CancelToken",),
     "server": ("Context", "Limits", "Server"),
     "server.serving": ("serve",),
-    "auth.verify.bearer_auth": ("BearerAuth",),
+    "auth.verify.bearer_auth": ("BearerAuth", "StaticTokens"),
     "server.principals": ("Principal",),
-    "auth.verify.static_tokens": ("StaticTokens",),
     "server.catalog.cache_hints": ("CacheHint", "Header"),
     "server.functions.media": ("Audio", "Image"),
     "server.handling.questions": ("Elicit", "InputRequired", "ListRoots", "Sample"),

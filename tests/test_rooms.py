@@ -37,22 +37,20 @@ SERVER = {
     "serving": "http transports app",
 }
 #: The calls of a client, and the parts of one: they stand in files of the folder itself, and in the order of their imports.
-CALLS = "features tasks call cache client_observer output_schemas request_base task_calls tool_list calls completer"
+CALLS = "tasks call cache client_observer output_schemas request_base task_calls tool_list calls completer"
 #: What a client is made of.
-CLIENTS = "handler_types handlers keepalive client_options sessions subscriptions subscription subscription_manager"
+CLIENTS = "handler_types handlers client_options sessions subscription subscription_manager"
 CLIENT = {
     "handler_types": "",
     "handlers": "handler_types",
     **dict.fromkeys(CALLS.split(), CALLS),
     "placeholders": "",
     "config": "placeholders",
-    "keepalive": "",
     "stdio": "",
     "http": "",
     "sessions": f"{CALLS} handlers",
-    "subscriptions": "",
-    "subscription": f"{CALLS} handlers sessions subscriptions",
-    "subscription_manager": f"{CALLS} handlers sessions subscriptions subscription",
+    "subscription": f"{CALLS} handlers sessions",
+    "subscription_manager": f"{CALLS} handlers sessions subscription",
     "client_options": CALLS,
     "transport_choice": "config stdio http",
     "client": f"{CALLS} {CLIENTS}",
@@ -122,20 +120,20 @@ NEVER = {
 #: Heavy or third-party modules, and the only modules that may import them (inside a function).
 GUESTS = {
     "requests": {"net", "client.http", "auth.verify.fetch"},
-    "urllib3": {"net.adapter", "net.session_body", "net.session_sender", "net.tls"},
+    "urllib3": {"net.adapter", "net.session_body", "net.session_sender", "net.settings"},
     "jsonschema": {"protocol.schema.validation"},
     "referencing": {"protocol.schema.validation"},
     "redis": {"backend.redis"},
     "psycopg": {"backend.postgres", "backend.postgres_connection"},
     "keyring": {"auth.login.keyring_store"},
-    "jwt": {"auth.login.jwt_signing", "auth.verify.jwt_verifier", "auth.verify.keysets"},
-    "cryptography": {"auth.login.jwt_signing", "auth.verify.jwt_verifier", "auth.verify.keysets"},
+    "jwt": {"auth.login.jwt_signing", "auth.verify.jwt_verifier"},
+    "cryptography": {"auth.login.jwt_signing", "auth.verify.jwt_verifier"},
     "subprocess": {"client"},
     "opentelemetry": {"contrib.otel"},
     "anthropic": {"llm.anthropic"},
     "google": {"llm.gemini"},
     "langchain_core": {"llm.langchain"},
-    "openai": {"llm.responses"},
+    "openai": {"llm.openai"},
     "flask": {"contrib.flask"},
     "django": {"contrib.django"},
 }

@@ -14,7 +14,7 @@ import pytest
 import mcplite
 from mcplite import llm
 from mcplite.client.group import Group
-from mcplite.llm.kit import Kit
+from mcplite.llm.toolset import Kit
 from mcplite.server.transports.httpd import HTTPServer
 from mcplite.server.transports.wsgi import WSGIApp
 
@@ -36,7 +36,7 @@ PREAMBLE = """\
 import mcplite
 import mcplite.llm
 from mcplite.client.group import Group
-from mcplite.llm.kit import Kit
+from mcplite.llm.toolset import Kit
 from mcplite.server.transports.httpd import HTTPServer
 from mcplite.server.transports.wsgi import WSGIApp
 

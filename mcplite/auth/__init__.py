@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, List
 
 if TYPE_CHECKING:
     from ..server.principals import ISSUED_HERE as ISSUED_HERE
-    from .login.browser import Browser as Browser
     from .login.file_store import FileStore as FileStore
     from .login.grant_base import find_authorization as find_authorization
     from .login.keyring_store import KeyringStore as KeyringStore
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
         WorkloadIdentity as WorkloadIdentity,
     )
     from .login.stores import MemoryStore as MemoryStore, Store as Store
-    from .login.terminal import Terminal as Terminal
-    from .login.user_agent import UserAgent as UserAgent
+    from .login.user_agent import Browser as Browser, Terminal as Terminal, UserAgent as UserAgent
     from .verify.introspection import Introspection as Introspection
     from .verify.jwt_verifier import JWTVerifier as JWTVerifier
 
@@ -39,9 +37,7 @@ _HOMES = {
     ".login.file_store": ("FileStore",),
     ".login.keyring_store": ("KeyringStore",),
     ".login.service_grants": ("ClientCredentials", "EnterpriseManaged", "WorkloadIdentity"),
-    ".login.user_agent": ("UserAgent",),
-    ".login.browser": ("Browser",),
-    ".login.terminal": ("Terminal",),
+    ".login.user_agent": ("Browser", "Terminal", "UserAgent"),
     ".verify.introspection": ("Introspection",),
     ".verify.jwt_verifier": ("JWTVerifier",),
     "..server.principals": ("ISSUED_HERE",),

@@ -9,10 +9,9 @@ import textwrap
 from typing import Any, Dict, List
 
 from ..errors import MCPError
-from .commands.actions import ACTIONS
+from .commands import ACTIONS
 from .configuration import server_names
-from .failures import record_of, status_of, text_of
-from .printing import as_json, clean, clean_line
+from .printing import as_json, clean, clean_line, record_of, status_of, text_of
 from .target import connected
 
 __all__ = ["is_overview", "show_all"]

@@ -8,8 +8,7 @@ from typing import Any, Dict, List
 
 from ..errors import BackendError, RegistrationError
 from ..protocol.error_text import worded
-from ..proxy.bridge import open_bridge
-from ..proxy.only import client_of_handshake
+from ..proxy.bridge import client_of_handshake, open_bridge
 from ..rpc.stdio.terminals import is_terminal
 from ..server.transports.httpd import HTTPServer, warning_of
 from ..server.transports.stdio import own_streams, serve_stdio

@@ -17,8 +17,7 @@ from ..rpc.deadline import end_at_interrupt
 from ..version import __version__
 from . import parser
 from .arguments import UsageError
-from .failures import record_of, status_of, text_of
-from .printing import clean, is_unread
+from .printing import clean, is_unread, record_of, status_of, text_of
 
 __all__ = ["run"]
 
@@ -79,7 +78,7 @@ def _run(options: argparse.Namespace) -> int:
         return login.run(words[0], options)
     with end_at_interrupt():
         from .all_servers import is_overview, show_all
-        from .commands.actions import ACTIONS
+        from .commands import ACTIONS
         from .configuration import take_file
         from .target import connected
 

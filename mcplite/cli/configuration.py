@@ -5,8 +5,8 @@ import os
 import re
 from typing import Any, Callable, Dict, List, Optional
 
-from ..client.config.files import Config, load_config
-from ..client.config.inputs import ConfigInput
+from ..client.config import Config, load_config
+from ..client.placeholders import ConfigInput
 from ..errors import TransportError
 from .arguments import UsageError
 

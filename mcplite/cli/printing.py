@@ -1,4 +1,4 @@
-"""The output of the command line: tables that fit the terminal, results, progress.
+"""The output of the command line: tables that fit the terminal, results, progress, and errors with their exit status.
 
 Text of a server is cleaned here, so that it cannot steer the terminal.
 """
@@ -9,9 +9,10 @@ import shutil
 import sys
 import threading
 import unicodedata
-from typing import Any, Iterable, Iterator, List, Optional, Sequence, TextIO, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, TextIO, Tuple
 
-from ..errors import ProtocolError
+from ..errors import MCPError, ProtocolError, RemoteError, RequestTimeout, TransportError
+from ..protocol.error_text import worded
 from ..rpc.stdio.descriptors import PIPE_CLOSED
 from ..rpc.stdio.terminals import is_terminal
 from ..types import (
@@ -25,9 +26,12 @@ from ..types import (
     TextContent,
     TextResourceContents,
 )
+from .parser import NAMES
 
-__all__ = ["ProgressBar", "as_json", "clean", "first_binary", "clean_line", "is_unread", "print_content", "print_result",
-           "table", "wrapped"]
+__all__ = [
+    "ProgressBar", "as_json", "clean", "clean_line", "first_binary", "is_unread", "print_content", "print_result",
+    "record_of", "status_of", "table", "text_of", "wrapped",
+]
 
 #: Control characters, lone surrogates, line separators, and invisible characters such as those for the direction.
 _STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -231,3 +235,32 @@ class ProgressBar:
 def is_unread(error: OSError) -> bool:
     """Return whether output failed because its reader has closed it."""
     return error.errno == PIPE_CLOSED
+
+
+def text_of(error: Exception, debug: bool = False) -> str:
+    """Return the text of an error for the terminal: whether the server or this program says it shows at once.
+
+    :param debug: whether the code of the server's error is shown.
+    """
+    if isinstance(error, RemoteError) and error.code is not None:
+        return f"the server answered: {error.message}{f' (code {error.code})' if debug else ''}"
+    return worded(error, NAMES)
+
+
+def status_of(error: Exception) -> int:
+    """Return the exit status for an error."""
+    if isinstance(error, RequestTimeout):
+        return 5
+    if isinstance(error, TransportError):
+        return 4
+    return 3 if isinstance(error, MCPError) else 2
+
+
+def record_of(error: Exception) -> Dict[str, Any]:
+    """Return an error for JSON, with the code and the data of one that came from the server."""
+    record: Dict[str, Any] = {"type": type(error).__name__, "message": worded(error, NAMES), "status": status_of(error)}
+    if isinstance(error, RemoteError):
+        record["code"] = error.code
+        if error.data is not None:
+            record["data"] = error.data
+    return record

@@ -1,6 +1,6 @@
 """From the command line to a connected client: the target, its options, and the stored login for its URL.
 
-All commands that use a server start here; ``actions`` gets the connected client.
+All commands that use a server start here; ``commands`` gets the connected client.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from .printing import ProgressBar, clean
 from .terminal_questions import TerminalAsker
 
 if TYPE_CHECKING:
-    from .credentials import Stored
+    from .login import Stored
 
 __all__ = ["client_of", "connected"]
 
@@ -153,7 +153,7 @@ class _Login:
             self.grant = None if stored is None else self._grant(stored, asker)
 
     def _stored(self) -> "Optional[Stored]":
-        from .credentials import Stored
+        from .login import Stored
 
         try:
             return Stored(self._url)
@@ -174,7 +174,7 @@ class _Login:
     def explained(self, error: AuthError) -> str:
         """Return the text of an error, with the command that helps."""
         from ..protocol.error_text import shown, worded
-        from .credentials import how_to_log_in
+        from .login import how_to_log_in
         from .parser import NAMES
 
         command, text = how_to_log_in(self._url, __name__.rpartition(".cli.")[0]), worded(error, NAMES)

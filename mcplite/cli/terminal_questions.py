@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, TextIO, Tuple, Union
 
-from ..client.config.inputs import ConfigInput
+from ..client.placeholders import ConfigInput
 from ..protocol import elicitation_forms
 from ..rpc.stdio.terminals import is_terminal
 from ..types import ElicitRequest, Implementation

@@ -1,16 +1,31 @@
 """Call: one request with its time limits, cancellation and progress, in one value.
 
-The layers of a session pass it on and replace single fields, in place of eight arguments each.
+The layers of a session pass it on and replace single fields, in place of eight arguments each. :class:`FeatureSession` is the
+part of an open session that calls use; the sessions of both eras implement it. :class:`Waiting` is what is left of a call's
+limits while it waits for a session that another step opens.
 """
 
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
+from __future__ import annotations
 
+import contextlib
+import math
+import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+
+from ..errors import Cancelled, MCPError, RequestTimeout
 from ..protocol import codec
 from ..protocol.error_text import Option, OptionText
+from ..revisions import Revision
 from ..rpc.cancel import CancelToken
-from ..types import Progress
+from ..types import Progress, ServerCapabilities, Tool
 
-__all__ = ["DEFAULT", "Call", "OnProgress", "RequestOptions", "check_positive", "progress_reader", "time_limits"]
+if TYPE_CHECKING:
+    from .tasks.task_state import TaskView
+
+__all__ = [
+    "Call", "DEFAULT", "FeatureSession", "OnProgress", "RequestOptions", "Waiting", "check_positive", "progress_reader",
+    "time_limits",
+]
 
 #: The default of a time, in contrast to None, which means no limit.
 DEFAULT: Any = object()
@@ -111,3 +126,129 @@ def check_positive(name: str, value: Optional[float]) -> None:
     """
     if value is not None and not value > 0:
         raise ValueError(OptionText(Option(name, name), f" must be positive, not {value!r}"))
+
+
+class FeatureSession:
+    """The part of an open session that the calls of :class:`~.methods.Features` use."""
+
+    #: The server's name in errors.
+    name: str
+    #: Declared by the server.
+    capabilities: ServerCapabilities
+    #: Whether the server runs tools as tasks.
+    has_tasks = False
+    #: Whether it does so when a call says so; else the server decides (TSK-05).
+    asks_for_tasks = False
+    #: Whether the server notifies changes only on streams that the client opens, one for each subscription.
+    change_streams = False
+
+    @property
+    def revision(self) -> Revision:
+        """The revision agreed on."""
+        raise NotImplementedError
+
+    def request(self, call: Call) -> Dict[str, Any]:
+        """Send a request and return its result; see :meth:`Peer.call`."""
+        raise NotImplementedError
+
+    def notify(self, method: str, params: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None) -> None:
+        """Send a notification; see :meth:`Peer.notify`."""
+        raise NotImplementedError
+
+    def usable_tools(self, tools: List[Tool]) -> List[Tool]:
+        """Return the listed tools that can be called over this session."""
+        return tools
+
+    def set_level(self, level: str) -> bool:
+        """Make each later request ask for log messages of a level; False where the level needs a request of its own."""
+        return False
+
+    # --- tasks ----------------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """Return the seconds that count for time limits; they stand still while a question of the server is answered."""
+        raise NotImplementedError
+
+    def answer_inputs(self, requests: Dict[str, Any], cancel: Optional[CancelToken]) -> Dict[str, Any]:
+        """Return the answers of the client's handlers to questions of a task, by their keys; see :class:`InputRounds`."""
+        raise NotImplementedError
+
+    def expect_progress(self, view: "TaskView") -> Any:
+        """Return a progress token whose notifications go to *view*, as long as there is one, also after the response."""
+        raise NotImplementedError
+
+    def watch_task(self, id: str, view: "TaskView", lasting: bool) -> Callable[[], None]:
+        """Give *view* what the server says of a task besides its responses; return a function that ends this.
+
+        :param lasting: whether the task has lasted for a while, so that a stream of its own is worth its price.
+        """
+        return lambda: None
+
+
+#: Seconds that a thread sleeps before it looks at the token and at the time again.
+_SLICE_SECONDS = 0.05
+#: A limit with less than that is over: the timeouts of requests that share it are rounded.
+_OVER_SECONDS = 0.01
+
+
+class Waiting:
+    """The wait of one call for a session. It belongs to one thread.
+
+    :param timeout, max_timeout, cancel: those of the call; None for no limit.
+    :param what: has not happened when the time is over, as the second part of a sentence.
+    :param spent: seconds of the limits that are gone.
+    """
+
+    def __init__(self, timeout: Optional[float] = None, max_timeout: Optional[float] = None,
+                 cancel: Optional[CancelToken] = None, what: str = "has not opened a session", spent: float = 0.0) -> None:
+        self.cancel = cancel
+        self.spent = spent
+        self._what = what
+        #: Each limit: how much of ``spent`` ends it, and how an error names it.
+        self._ends: List[Tuple[float, str]] = []
+        if timeout is not None:
+            # One that has passed was restarted by progress.
+            self._ends.append((timeout if spent < timeout else spent + timeout, f"{timeout:g} s (timeout)"))
+        if max_timeout is not None:
+            self._ends.append((max_timeout, f"{max_timeout:g} s in all (max_timeout)"))
+
+    def least(self, seconds: Optional[float]) -> float:
+        """Return *seconds*, or what is left of the limits if that is less; None for no other limit."""
+        return max(0.001, min([math.inf if seconds is None else seconds, *(end - self.spent for end, _ in self._ends)]))
+
+    @property
+    def over(self) -> bool:
+        """Whether the call waits no longer: a limit has passed, or it was cancelled."""
+        return self.least(None) <= _OVER_SECONDS or (self.cancel is not None and self.cancel.cancelled)
+
+    def error(self, name: str) -> MCPError:
+        """Return the error for a call that waits no longer.
+
+        :param name: of the server.
+        """
+        if self.cancel is not None and self.cancel.cancelled:
+            return Cancelled(self.cancel.reason)
+        return RequestTimeout(f"{name} {self._what} within {min(self._ends)[1]}; its session was being opened")
+
+    def wait(self, wait: Callable[[float], bool], name: str, now: Callable[[], float] = time.monotonic) -> None:
+        """Wait until *wait* returns True.
+
+        :param wait: waits for so many seconds at most.
+        :param now: the clock of the connection, which stands still while a user logs in.
+        :raises Cancelled, RequestTimeout: the call waits no longer.
+        """
+        while True:
+            if self.over:
+                raise self.error(name)
+            with self.counting(now):
+                if wait(self.least(_SLICE_SECONDS)):
+                    return
+
+    @contextlib.contextmanager
+    def counting(self, now: Callable[[], float]) -> Iterator[None]:
+        """Count the seconds of the block, by the clock of the connection."""
+        begun = now()
+        try:
+            yield
+        finally:
+            self.spent += now() - begun

@@ -1,23 +1,239 @@
 """Features: the calls that a user makes on an open client, by the protocol's names.
 
-:class:`~mcplite.client.client.Client` inherits them. The sessions of both eras carry them out.
+:class:`ToolCalls` are those of tools: their list, calls, and the tasks that calls become. :class:`Features` adds the other
+features of a server, and :class:`~mcplite.client.client.Client` inherits it. The sessions of both eras carry the calls out.
 """
 
 from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 from .. import types
-from ..errors import InvalidParams, MethodNotFound, ResourceNotFound
-from .call import DEFAULT, OnProgress, RequestOptions
-from .features.tool_calls import ToolCalls
+from ..errors import InvalidParams, MethodNotFound, NotSupported, ProtocolError, ResourceNotFound
+from ..protocol import codec
+from ..revisions import Revision
+from ..rpc.cancel import CancelToken
+from ..rpc.tracing import INFO, get_logger
+from ..types import CallToolResult, ListToolsResult, Tool
+from .call import DEFAULT, Call, FeatureSession, OnProgress, RequestOptions
+from .output_schemas import OutputSchemas
+from .request_base import Middleware, unreadable
+from .task_calls import TaskCalls
 
 if TYPE_CHECKING:
-    from ..rpc.cancel import CancelToken
+    from .tasks.support import TaskSupport
+    from .tasks.task import Task
+    from .tool_list import Tools
 
-__all__ = ["Features"]
+__all__ = ["Features", "ToolCalls"]
+
+_log = get_logger(__name__)
+#: The keywords of a call that was given none, in the order in which :meth:`ToolCalls.call_tool` compares them.
+_NO_OPTIONS = (DEFAULT, DEFAULT, None, None, True, False, None, None)
+
+
+class ToolCalls(TaskCalls):
+    """The calls of a client that are about tools, and the tasks that they become.
+
+    :param timeout, max_timeout, middleware: as for :class:`~.request_base.Requests`.
+    :param validate: whether structured results are checked against the declared schema.
+    :param raise_for_error: whether ``call_tool`` raises when a tool fails.
+    """
+
+    def __init__(self, timeout: Optional[float], max_timeout: Optional[float], middleware: Sequence[Middleware],
+                 validate: bool, raise_for_error: bool) -> None:
+        super().__init__(timeout, max_timeout, middleware)
+        self._output_schemas = OutputSchemas(validate)
+        self._raise_for_error, self._texts_are_json = raise_for_error, False
+        #: Whether results of tools take one more step, :meth:`_finish`.
+        self._finishes = raise_for_error
+        self._tools: "Optional[Tools]" = None
+        #: Loaded for servers that run tools as tasks when they are asked to.
+        self._task_support: "Optional[TaskSupport]" = None
+
+    def list_tools(self, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                   cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                   meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> List[Tool]:
+        """Return all tools, from all pages; the keywords are those of :meth:`request`."""
+        options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh)
+        epoch = self._output_schemas.epoch
+        tools: List[Tool] = self._walk(self._tools_page, "tools", options)
+        if self._task_support is not None:
+            self._task_support.complete(epoch)
+        return tools
+
+    def list_tools_page(self, cursor: Optional[str] = None, *,
+                        timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                        cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                        meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> ListToolsResult:
+        """Return one page of tools; ``next_cursor`` is None on the last."""
+        return self._tools_page(cursor, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
+
+    def _tools_page(self, cursor: Optional[str], options: RequestOptions) -> ListToolsResult:
+        epoch = self._output_schemas.epoch
+        session, options = self._require(options, "tools", "tools/list")
+        page = self._page(session, "tools/list", ListToolsResult, cursor, options)
+        page.tools = session.usable_tools(page.tools)
+        if session.revision.structured_output:
+            self._output_schemas.learn(page.tools, epoch)
+        if session.asks_for_tasks:
+            self._learned_support().learn(page.tools)
+        return page
+
+    def _learned_support(self) -> "TaskSupport":
+        if self._task_support is None:
+            from .tasks.support import TaskSupport  # for servers with tasks
+
+            self._task_support = TaskSupport()
+        return self._task_support
+
+    def _task_support_of(self, name: str, options: RequestOptions) -> str:
+        """Return whether a tool runs as a task, for which the tools are listed once; see :meth:`TaskSupport.of`."""
+        support, epoch = self._learned_support(), self._output_schemas.epoch
+        found = support.of(name, epoch)
+        if found is None:
+            self.list_tools(timeout=options.timeout, max_timeout=options.max_timeout, cancel=options.cancel)
+            found = support.of(name, epoch)
+        return found or "forbidden"
+
+    def _forget_tools(self) -> None:
+        """Forget what is known of the listed tools: the server's list has changed."""
+        self._output_schemas.forget()
+        if self._task_support is not None:
+            self._task_support.forget()
+
+    def call_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *,
+                  timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                  cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                  meta: Optional[Dict[str, Any]] = None, fresh: bool = False, rounds: bool = True,
+                  input_responses: Optional[Mapping[str, Any]] = None,
+                  request_state: Optional[str] = None) -> CallToolResult:
+        """Call a tool.
+
+        The result of a tool that fails has ``is_error``; ``result.raise_for_error()`` turns it into an exception, and so
+        does ``connect(raise_for_error=True)`` for all calls.
+        Structured content is checked against the tool's declared schema if its definition has been listed (TOOL-38).
+
+        :param name: the tool's name.
+        :param arguments: JSON values by name.
+        :param timeout, max_timeout, cancel, on_progress, meta, fresh: as for :meth:`request`.
+        :param rounds, input_responses, request_state: as for :meth:`request`.
+        :raises InvalidParams: there is no such tool, or, before November 2025, the arguments do not fit.
+        :raises ProtocolError: the structured content does not fit the tool's schema.
+        :raises ToolError: the tool failed, and the client was made with ``raise_for_error=True``.
+        :raises TypeError, ValueError: the arguments are not JSON; nothing was sent.
+        """
+        session, spent = self._available_session(), 0.0
+        if session is None:
+            session, options = self._session_for(RequestOptions(timeout, max_timeout, cancel))
+            spent = options.spent
+        if session.capabilities.tools is None:
+            self._require(RequestOptions(timeout, max_timeout, cancel, spent=spent), "tools", "tools/call")
+        if _log.isEnabledFor(INFO):
+            _log.info("%s: calling the tool %.200r", session.name, name)  # TOOL-50
+        if arguments is None:
+            arguments = {}
+        elif type(arguments) is not dict:
+            if not isinstance(arguments, Mapping):
+                raise TypeError(f"the arguments of the tool {name!r} must be a dict, not {type(arguments).__name__}")
+            arguments = dict(arguments)
+        params = {"name": name, "arguments": arguments}
+        if session.has_tasks:
+            begun = session.now() - spent
+            options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, spent=spent)
+            if session.asks_for_tasks and self._task_support_of(name, options) == "required":  # TSK-08
+                task = self._start_task(session, params, options)
+                options = options._replace(spent=session.now() - begun)
+                return self._tool_result(self._finish_task(task, session, options), session, name)
+        if not (spent or self._middleware) and _NO_OPTIONS == (
+                timeout, max_timeout, on_progress, meta, rounds, fresh, input_responses, request_state):
+            # As _request() has it without options.
+            answer = session.request(Call("tools/call", params, *self._default_limits, cancel))
+        else:
+            answer = self._request(session, "tools/call", params, RequestOptions(
+                timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state, spent))
+        if type(answer) is dict and (answer.get("resultType") == "task" or "task" in answer):
+            answer = self._result_of_task(answer, session, RequestOptions(
+                timeout, max_timeout, cancel, on_progress, meta, fresh, rounds,
+                spent=session.now() - begun if session.has_tasks else spent))
+        return self._tool_result(answer, session, name)
+
+    def start_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *, ttl: Optional[float] = None,
+                   timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None,
+                   on_progress: Optional[OnProgress] = None, meta: Optional[Dict[str, Any]] = None) -> "Task":
+        """Start a tool as a task, and return its handle at once; the work goes on at the server, also without this client.
+
+        From July 2026 on the server decides whether a call becomes a task. If it answers the call itself, this method
+        returns when it has, and the handle is that of a task that has ended.
+
+        :param name: the tool's name.
+        :param arguments: JSON values by name.
+        :param ttl: for how many seconds the server should keep the task; None leaves that to it, as does every server from
+            July 2026 on.
+        :param timeout: seconds until the task is created; by default the client's.
+        :param cancel: ends the wait for that.
+        :param on_progress: called with each status message and progress report, on the thread that waits for the task.
+        :param meta: added to ``params._meta``.
+        :raises NotSupported: the server did not declare tasks, or the tool does not run as one; nothing was sent.
+        :raises InvalidParams: there is no such tool, or the arguments do not fit.
+        """
+        from .tasks.task_state import TaskView
+
+        session, options = self._require(RequestOptions(timeout, cancel=cancel, on_progress=on_progress, meta=meta),
+                                         "tools", "tools/call")
+        params = {"name": name, "arguments": dict(arguments or {})}
+        instead = "call_tool() runs it and waits for the result"
+        if not session.has_tasks:
+            raise NotSupported(f"{session.name} did not declare tasks, so the tool {name!r} was not started; {instead}")
+        if session.asks_for_tasks:
+            if self._task_support_of(name, options) == "forbidden":
+                raise NotSupported(f"{session.name}: the tool {name!r} does not run as a task; {instead}")
+            return self._task_handle(self._start_task(session, params, options, ttl), name)
+        answer = self._request(session, "tools/call", params, options)
+        return self._task_handle(self._follow_answer(answer, session, TaskView(), options), name)
+
+    def _tool_result(self, answer: Dict[str, Any], session: FeatureSession, name: Optional[str]) -> CallToolResult:
+        try:
+            result: CallToolResult = codec.decoder(CallToolResult)(answer)
+        except ProtocolError as error:
+            raise unreadable(error, session, "tools/call") from error
+        schema = None if name is None else self._output_schemas.listed.found.get(name)
+        structured = result.structured_content
+        if not structured and structured == [] and (
+                session.revision.object_output_only or schema is not None and schema.of_object):
+            result.structured_content = {}  # PHP writes an empty object as an empty array
+        if schema is not None:
+            schema.check(result, session.name, "structuredContent" in answer)
+        if self._finishes:
+            self._finish(result)
+        return result
+
+    def _set_revision(self, revision: Revision) -> None:
+        """Note the revision that was agreed on, before the first call."""
+        self._texts_are_json = not revision.structured_output
+        self._finishes = self._raise_for_error or self._texts_are_json
+
+    def _finish(self, result: CallToolResult) -> None:
+        if self._texts_are_json:
+            result.take_texts_as_json()
+        if self._raise_for_error:
+            result.raise_for_error()
+
+    @property
+    def tools(self) -> "Tools":
+        """The tools as functions: ``client.tools.add(a=1, b=2).data``; completed in notebooks.
+
+        A tool whose name is no identifier is ``client.tools["weather.forecast"]``. The call takes the tool's arguments as
+        keywords and returns its result; it raises :class:`ToolError` when the tool fails.
+        """
+        if self._tools is None:
+            from .tool_list import Tools  # for programs that use it
+
+            self._tools = Tools(self.list_tools, self.call_tool, lambda: self._output_schemas.epoch)
+        return self._tools
+
 
 _RESOURCE_MISSING = (-32002, -32602)
 

@@ -21,23 +21,20 @@ from ..rpc.tracing import Counters, get_logger, trace_for
 from ..types.lazy_dataclass import changed
 from ..version import __version__
 from .cache import Cache
-from .call import DEFAULT, RequestOptions
+from .call import DEFAULT, RequestOptions, Waiting
 from .calls import Features
 from .client_options import ClientOptions
-from .features.waiting import Waiting
 from .handlers import Handlers, checked_roots
-from .keepalive import KeepAlive
 from .sessions.base import ClientSession, SessionOptions
 from .sessions.connecting import SessionOpener
 from .sessions.negotiation import NegotiationOptions, prior_of
-from .sessions.server_connection import ServerConnection
+from .sessions.server_connection import KeepAlive, ServerConnection
 from .subscription_manager import Subscriptions
 
 if TYPE_CHECKING:
     from .client_observer import ClientObserver
     from .handler_types import Roots
-    from .subscription import Subscription
-    from .subscriptions.events import Event, Filter
+    from .subscription import Event, Filter, Subscription
 
 __all__ = ["Client"]
 
@@ -419,7 +416,7 @@ class Client(Features):
         :param timeout: seconds for the server to acknowledge it; by default the client's.
         :raises ValueError: nothing is included.
         """
-        from .subscriptions.events import Filter  # for clients that have a subscription
+        from .subscription import Filter  # for clients that have a subscription
 
         return self._listen(Filter(tools, prompts, resource_list, resources), None, timeout)
 
@@ -433,7 +430,7 @@ class Client(Features):
         :param callback: gets a :class:`ToolsChanged`, :class:`PromptsChanged`, :class:`ResourcesChanged` or
             :class:`ResourceUpdated`. The other parameters are those of :meth:`listen`.
         """
-        from .subscriptions.events import Filter
+        from .subscription import Filter
 
         return self._listen(Filter(tools, prompts, resource_list, resources), callback, timeout).close
 

@@ -47,7 +47,7 @@ from ..types import (
 from .call import DEFAULT, OnProgress
 from .client import Client
 from .client_observer import ClientObserver
-from .config.files import Config, ServerConfig, load_config
+from .config import Config, ServerConfig, load_config
 from .connect import connect
 from .handler_types import Elicitation, Roots, Sampling
 from .request_base import Middleware

@@ -14,8 +14,7 @@ from .handlers import Handlers
 from .sessions.base import ClientSession
 
 if TYPE_CHECKING:
-    from .subscription import Subscription
-    from .subscriptions.events import Event, Filter
+    from .subscription import Event, Filter, Subscription
 
 __all__ = ["Subscriptions"]
 
@@ -93,7 +92,7 @@ class Subscriptions:
                                   for name, wants in self._handlers.interests().items()}
         if not any(wanted.values()):
             return
-        from .subscriptions.events import Filter
+        from .subscription import Filter
 
         try:
             # No caller waits for this subscription, so opening a client must not take long for it.
@@ -106,7 +105,7 @@ class Subscriptions:
         """Call the handler of updates when a resource changes."""
         watched = self._watched.get(uri)
         if watched is None or watched.error is not None:
-            from .subscriptions.events import Filter
+            from .subscription import Filter
 
             self._watched[uri] = self.open(session, Filter(resources=[uri]), self._call_handler, timeout)
 

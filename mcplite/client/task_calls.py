@@ -1,6 +1,6 @@
 """TaskCalls: the calls of a client about tasks: calls of tools that became one, the handles of tasks, their list.
 
-:class:`~.tool_calls.ToolCalls` inherits it. What follows a task is loaded with the first one.
+:class:`~.calls.ToolCalls` inherits it. What follows a task is loaded with the first one.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
 from ..errors import InputNeeded, NotSupported, ProtocolError, RemoteError, RequestTimeout, TransportError
 from ..rpc.cancel import CancelToken
 from ..types import CallToolResult
-from .call import DEFAULT, Call, OnProgress, RequestOptions, time_limits
-from .features.session import FeatureSession
+from .call import DEFAULT, Call, FeatureSession, OnProgress, RequestOptions, time_limits
 from .request_base import Requests
 
 if TYPE_CHECKING:

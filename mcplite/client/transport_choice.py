@@ -88,7 +88,7 @@ def command(target: str) -> List[str]:
     """
     import shlex
 
-    from .stdio.interpreter import interpreter
+    from .stdio.scripts import interpreter
 
     place, _, name = target.rpartition(":")
     if target.endswith(".js") and os.path.isfile(target):

@@ -10,8 +10,7 @@ from .toolset import DEFAULT, Choice, Source
 if TYPE_CHECKING:
     from .anthropic import AnthropicKit
     from .gemini import GeminiKit
-    from .openai import OpenAIKit
-    from .responses import ResponsesKit
+    from .openai import OpenAIKit, ResponsesKit
 
 __all__ = ["anthropic_tools", "gemini_tools", "langchain_tools", "openai_responses_tools", "openai_tools"]
 
@@ -65,7 +64,7 @@ def openai_responses_tools(client: Source, *, only: Choice = None, exclude: Choi
     :param strict: whether to ask for the strict mode for each tool whose schema can be brought into its subset.
     :raises TypeError: *only* or *exclude* is one string.
     """
-    from .responses import ResponsesKit
+    from .openai import ResponsesKit
 
     return ResponsesKit(client, only, exclude, timeout, strict)
 

@@ -2,9 +2,8 @@
 
 from typing import Any, Callable, Dict, List, Tuple
 
-from .kit import Kit, field
 from .result_content import FAILED, Part, split
-from .toolset import CallOptions, Entry, Outcome, ToolUse
+from .toolset import CallOptions, Entry, Kit, Outcome, ToolUse, field
 
 __all__ = ["AnthropicKit"]
 

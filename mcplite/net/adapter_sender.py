@@ -1,6 +1,6 @@
 """Sends through ``requests`` over our own connections: proxies, and authentication that is made for ``requests``.
 
-An :class:`~.origin_client.OriginClient` sends by it where :mod:`.direct` cannot and no session was given.
+An :class:`~.origin_client.OriginClient` sends by it where :mod:`.connections` cannot and no session was given.
 """
 
 import copy
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional
 
 from ..protocol.http.wellknown import is_loopback
 from .exchange import Exchange
-from .reply import Body, Reply
+from .response import Body, Reply
 from .settings import Guard, HTTPSettings, Verify
 
 if TYPE_CHECKING:

@@ -16,10 +16,8 @@ from urllib.parse import quote, urlsplit
 from ..protocol.http.headers import DEFAULT_PORTS
 from ..rpc.forks import on_fork, release_socket
 from .exchange import Exchange
-from .reply import Body, Reply
-from .response import ResponseReader, send_whole
-from .settings import Guard
-from .tls import TLS
+from .response import Body, Reply, ResponseReader, send_whole
+from .settings import TLS, Guard
 
 __all__ = ["DirectSender", "is_plain"]
 

@@ -16,7 +16,7 @@ from urllib3.connectionpool import HTTPConnectionPool
 from ..rpc.threads import Workers
 from .exchange import Exchange
 from .interruptible_call import ThreadedCall
-from .reply import Body
+from .response import Body
 
 __all__ = ["SessionBody", "break_connection"]
 

@@ -1,7 +1,7 @@
 """Sends by a session of ``requests`` as a program that uses ``requests`` does: each request is one call of its ``request``.
 
 So its adapters, ``Retry``, parameters, cookies, hooks and authentication do what they always do, and so does what overrides
-or replaces its methods. :mod:`.routes` chooses it for a session of the user's, and where a library has replaced parts of
+or replaces its methods. :mod:`.origin_client` chooses it for a session of the user's, and where a library has replaced parts of
 ``requests``. ``requests`` and ``urllib3`` are imported at the top, so this module is imported with the first such sender.
 """
 
@@ -24,7 +24,7 @@ from .adapter import renew_connections
 from .adapter_sender import keep_no_cookies, merged_settings, proxy_for
 from .exchange import Exchange, Stopped
 from .interruptible_call import ThreadedCall
-from .reply import Reply
+from .response import Reply
 from .session_body import SessionBody, break_connection
 from .settings import HTTPSettings, Verify
 

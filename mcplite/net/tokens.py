@@ -1,15 +1,17 @@
 """The interfaces by which an :class:`~.origin_client.OriginClient` gets tokens and recovers from refusals.
 
-``mcplite.auth.login`` implements them. They stand here, so that this package need not know how tokens are obtained.
+``mcplite.auth.login`` implements them, so that this package need not know how tokens are obtained. :class:`Bearer` is the
+source of a token that the caller has obtained.
 """
 
-from typing import Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple, Union
 
+from ..protocol.http.headers import check_header
 from .exchange import Exchange
-from .reply import Reply
+from .response import Reply
 from .settings import HTTPSettings
 
-__all__ = ["RequestRecovery", "TokenProvider", "TokenSource"]
+__all__ = ["Bearer", "RequestRecovery", "TokenProvider", "TokenSource"]
 
 
 class TokenProvider:
@@ -61,3 +63,51 @@ class RequestRecovery:
         :raises Stopped: the caller no longer waits.
         """
         raise NotImplementedError
+
+
+class Bearer:
+    """Puts a token into each request; for ``connect(..., auth=)``, and for ``requests`` as well.
+
+    :param token: the token, or a callable that returns the one to use now.
+    :raises ValueError: the token cannot stand in a header.
+    """
+
+    def __init__(self, token: Union[str, Callable[[], str]]) -> None:
+        if isinstance(token, str):
+            _check(token)
+        self._token = token
+
+    def __call__(self, request: Any) -> Any:
+        """Put the token into a request that is about to be sent.
+
+        :raises ValueError: the token cannot stand in a header.
+        """
+        request.headers["Authorization"] = self.credentials()
+        return request
+
+    def credentials(self) -> str:
+        """Return the value of the field ``Authorization``.
+
+        :raises ValueError: the token cannot stand in a header.
+        """
+        token = self._token
+        if not isinstance(token, str):
+            token = token()
+            _check(token)
+        return f"Bearer {token}"
+
+    def __repr__(self) -> str:
+        return "<Bearer>"
+
+
+def _check(token: str) -> None:
+    try:
+        check_header("Authorization", token)
+        token.encode("ascii")
+        if not token.strip():
+            raise ValueError
+    except (AttributeError, TypeError, ValueError):
+        # Without the original error, which quotes the value: it is a secret even if it is malformed.
+        raise ValueError("the bearer token is empty, or has characters that cannot stand in a header") from None
+    if " " in token.strip():
+        raise ValueError("the bearer token has a blank in it: give the token alone, without 'Bearer' before it")

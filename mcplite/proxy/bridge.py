@@ -1,21 +1,126 @@
-"""open_bridge: a server that is another one, over other transports and in other revisions; the command line serves it."""
+"""open_bridge: a server that is another one, over other transports and in other revisions; the command line serves it.
+
+The only client of a bridge on stdio is declared to a server with a handshake under its own name and with its own
+capabilities. A :class:`ListObserver` sees how the server pages its lists and how long they may be kept, so that the bridge
+does the same.
+"""
 
 import contextlib
-from typing import Any, Iterator, Optional
+import json
+from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
 
+from ..client.call import Call
 from ..client.client import Client
-from ..errors import TransportError
+from ..client.client_observer import ClientObserver, ObservedSession
+from ..errors import ProtocolError, RegistrationError, TransportError
+from ..protocol import codec
+from ..protocol.meta import bounded_capabilities, bounded_info
 from ..server.app import Server
-from ..server.catalog.catalog import CapabilityFlags
-from ..server.runtime.runtime import Runtime
-from ..types import ServerCapabilities
-from .client_connections import Link, Links
+from ..server.catalog.cache_hints import CacheHint
+from ..server.catalog.catalog import CapabilityFlags, Catalog
+from ..server.runtime.runtime import OpenSession, Runtime
+from ..server.sessions.legacy import LegacySession
+from ..types import ClientCapabilities, Implementation, ServerCapabilities
+from .base import Names
+from .client_connections import Link, Links, passed_on
 from .client_mount import ClientMount
-from .lists import ListObserver
-from .names import Names
-from .only import OnlyClient, OnlyClientLinks
 
-__all__ = ["open_bridge"]
+__all__ = ["ListObserver", "OnlyClient", "OnlyClientLinks", "client_of_handshake", "open_bridge"]
+
+#: By method: the kind of list, and the member of a result that has the entries.
+_LISTS: Mapping[str, Tuple[str, str]] = {
+    "tools/list": ("tools", "tools"), "prompts/list": ("prompts", "prompts"), "resources/list": ("resources", "resources"),
+    "resources/templates/list": ("templates", "resourceTemplates"), "server/discover": ("discover", "")}
+
+
+class ListObserver(ClientObserver):
+    """Tells the catalog of a bridge of the size of the first page of each list, and of the hints of the server.
+
+    :param catalog: of the bridge.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def request(self, session: ObservedSession, call: Call, send: Callable[[Call], Dict[str, Any]]) -> Dict[str, Any]:
+        result = send(call)
+        kind, member = _LISTS.get(call.method, ("", ""))
+        if kind and "cursor" not in (call.params or {}):
+            entries = result.get(member)
+            # A list of one page does not say how large a page may be.
+            size = len(entries) if isinstance(entries, list) and result.get("nextCursor") is not None else 0
+            self._catalog.set_listing(kind, size or None, _hint(result))
+        return result
+
+
+def _hint(result: Mapping[str, Any]) -> Optional[CacheHint]:
+    ttl, scope = result.get("ttlMs"), result.get("cacheScope")
+    if type(ttl) not in (int, float) or not isinstance(scope, str):
+        return None  # of a revision without hints, or invalid, which the codec reports
+    try:
+        return CacheHint(ttl / 1000, scope)  # type: ignore[operator]
+    except RegistrationError:
+        return None
+
+
+class OnlyClient(NamedTuple):
+    """A client, as its handshake describes it."""
+
+    info: Implementation
+    capabilities: ClientCapabilities
+
+
+def client_of_handshake(received: bytes) -> Optional[OnlyClient]:
+    """Return the client as its ``initialize`` describes it; None if it begins with another message.
+
+    :param received: what it has sent, the first message at least.
+    """
+    try:
+        message = json.loads(received.lstrip().partition(b"\n")[0])
+        if message.get("method") != "initialize":
+            return None
+        info = codec.decode(Implementation, message["params"]["clientInfo"])
+        declared = bounded_capabilities(codec.decode(ClientCapabilities, message["params"]["capabilities"]))
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, ProtocolError):
+        return None  # the session says what is wrong with it
+    return OnlyClient(bounded_info(info), passed_on(declared))
+
+
+class OnlyClientLinks(Links):
+    """The connection for the only client of a bridge.
+
+    :param template: as for :class:`Links`.
+    :param name: of the server, for errors.
+    :param only: the client.
+    """
+
+    def __init__(self, template: Client, name: str, only: OnlyClient) -> None:
+        super().__init__(template, name, shared=True)
+        self._only = only
+        #: The session of the client; None before its handshake is complete.
+        self._session: Optional[LegacySession] = None
+
+    def create_main(self, **callbacks: Any) -> Link:
+        link = self.create(self._only.capabilities, info=self._only.info, **callbacks)
+        link.handlers.expect_session(self._session)
+        if self.observer is not None:
+            link.client.observe(self.observer)
+        return link
+
+    def of(self, session: OpenSession) -> Optional[Link]:
+        main = self.main
+        return main if session is self._session and main is not None and main.client.era == "legacy" else None
+
+    def forget(self, session: OpenSession) -> None:
+        """Do nothing: the bridge ends with its client."""
+
+    def on_session(self, session: OpenSession) -> None:
+        """Note that the client has completed its handshake."""
+        if isinstance(session, LegacySession):
+            self._session = session
+            main = self.main
+            if main is not None:
+                main.handlers.expect_session(session)
 
 
 @contextlib.contextmanager

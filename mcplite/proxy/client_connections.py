@@ -4,28 +4,80 @@ A server that needs no handshake gets all calls over one connection, each with t
 handshake knows one client for each connection, and its questions do not say which call they belong to. So each client that
 began with a handshake has a connection of its own, with its own capabilities, for as long as its session lasts. A call of a
 client without a session has a connection for itself while it runs, if the client can be asked anything.
+
+:class:`Senders` says what the mounted server is told of a client: what it can be asked, its name, and the log level it wants.
 """
 
 import contextlib
 import json
-from typing import Any, ContextManager, Dict, Iterator, List, Optional, Tuple
+from typing import Any, ContextManager, Dict, Iterator, List, Mapping, Optional, Tuple
 
+from ..client.call import Waiting
 from ..client.client import Client
 from ..client.client_observer import ClientObserver
-from ..client.features.waiting import Waiting
 from ..client.sessions.pacing import OpeningLock
 from ..errors import ConnectionClosed, MCPError, RemoteError
 from ..protocol import codec
-from ..revisions import NEWEST
+from ..protocol.meta import CAPABILITIES, CLIENT_INFO, LOG_LEVEL
+from ..revisions import NEWEST, TASKS_EXTENSION, Revision
 from ..rpc.forks import new_lock
 from ..rpc.threads import start_thread
+from ..server.handling.request_context import RequestContext
 from ..server.runtime.runtime import OpenSession
 from ..server.sessions.legacy import LegacySession
 from ..types import ClientCapabilities, Implementation
 from .question_relay import EVERYTHING, RelayedCall, RelayHandlers
-from .senders import Senders, declared_by
 
-__all__ = ["Link", "Links"]
+__all__ = ["Link", "Links", "OWN", "Senders", "declared_by", "passed_on"]
+
+#: How the names of the protocol's own extensions begin, and those of the members of ``_meta`` that belong to one connection.
+OWN = "io.modelcontextprotocol/"
+
+
+def declared_by(context: RequestContext) -> ClientCapabilities:
+    """Return what the client of a request can be asked."""
+    session = context.session
+    return passed_on(session.client_capabilities) if session.askable else ClientCapabilities()
+
+
+def passed_on(declared: ClientCapabilities) -> ClientCapabilities:
+    """Return those of the capabilities of a client that a mounted server is told.
+
+    Tasks are not among them, since questions are passed on as ordinary ones.
+    """
+    # The protocol's own extensions change how results come, which has to be known here.
+    extensions = {name: settings for name, settings in (declared.extensions or {}).items() if not name.startswith(OWN)}
+    return ClientCapabilities(roots=declared.roots, sampling=declared.sampling, elicitation=declared.elicitation,
+                              extensions=extensions or None)
+
+
+class Senders:
+    """The members of ``_meta`` by which each request of one connection names its sender.
+
+    Those of the last request are kept, since most requests follow one of the same client.
+    """
+
+    def __init__(self) -> None:
+        #: What they were made of, and the members. Replaced as a whole, so that it needs no lock.
+        self._last: Tuple[Any, Dict[str, Any]] = None, {}
+
+    def members(self, context: RequestContext, revision: Revision, tasks: bool) -> Mapping[str, Any]:
+        """Return the members for a request, in a revision of the mounted server.
+
+        :param tasks: whether the result may say that the call has become a task.
+        """
+        session = context.session
+        made_of = session.client_facts, session.askable, session.log_level, revision, tasks
+        known, members = self._last
+        if known != made_of:
+            declared, info = declared_by(context), context.client_info
+            if tasks:
+                declared.extensions = {TASKS_EXTENSION: {}, **(declared.extensions or {})}
+            members = {CAPABILITIES: codec.encode(declared, revision), LOG_LEVEL: session.log_level,
+                       CLIENT_INFO: None if info is None else codec.encode(info, revision)}
+            self._last = made_of, members
+        return members
+
 
 #: Connections that wait for the next call of a client without a session; more are closed.
 _IDLE = 4
@@ -107,7 +159,7 @@ class Links:
         self._template = template
         self._name = name
         self.shared = shared
-        #: The connection for lists and changes, which :class:`~.keeper.Keeper` keeps; None while the server is down.
+        #: The connection for lists and changes, which :class:`~.reconnecting.Keeper` keeps; None while the server is down.
         self.main: Optional[Link] = None
         #: Sees the requests of that connection.
         self.observer: Optional[ClientObserver] = None

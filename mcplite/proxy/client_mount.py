@@ -28,10 +28,9 @@ from ..server.catalog.provider import ProvidedEntry, Service
 from ..server.handling.request_context import RequestContext
 from ..server.runtime.runtime import OpenSession, Runtime
 from ..types import Tool
-from .base import KINDS, Mounted
+from .base import KINDS, Mounted, Names
 from .client_connections import Link, Links
 from .forwarded_calls import adapted_result, error_for, pass_call, unaskable
-from .names import Names
 from .reconnecting import Keeper
 
 if TYPE_CHECKING:

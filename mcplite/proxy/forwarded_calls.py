@@ -21,9 +21,8 @@ from ..server.handling.questions import Elicit, Relayed
 from ..server.handling.request_context import RequestContext
 from ..types import NULL, CallToolResult, CompleteResult, GetPromptResult, ReadResourceResult, TextContent
 from ..types.tasks import RELATED_TASK
-from .client_connections import Link, Links
+from .client_connections import OWN, Link, Links
 from .question_relay import RelayedCall, adapted_answer, passed_on
-from .senders import OWN
 
 __all__ = ["adapted_result", "answers_to", "error_for", "pass_call", "pass_over", "report_progress", "unaskable"]
 

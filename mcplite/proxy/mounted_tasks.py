@@ -19,10 +19,9 @@ from ..server.handling.request_context import RequestContext
 from ..server.tasks.context import RunControl, TaskContext
 from ..types import Progress
 from ..types.tasks import IMMEDIATE_RESPONSE
-from .client_connections import Link, Links
+from .client_connections import OWN, Link, Links
 from .forwarded_calls import answers_to, pass_call, pass_over
 from .question_relay import RelayedCall
-from .senders import OWN
 
 __all__ = ["PassedTasks"]
 

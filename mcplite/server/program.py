@@ -316,8 +316,7 @@ def _require_tokens(server: Server, variable: str) -> Optional[str]:
     """Make a server require one of the tokens in an environment variable; return the problem, if there is one."""
     if server.auth is not None:
         return "the server already has an auth=; remove that or --token-env"
-    from ..auth.verify.bearer_auth import BearerAuth
-    from ..auth.verify.static_tokens import StaticTokens
+    from ..auth.verify.bearer_auth import BearerAuth, StaticTokens
 
     tokens = re.split(r"[,\s]+", os.environ.get(variable, "").strip(" ,\t\r\n"))
     try:

@@ -13,7 +13,7 @@ import pytest
 import requests
 
 import mcplite
-from tests.net.test_tls import Secure, folder as certificates  # noqa: F401
+from tests.net.test_settings import Secure, folder as certificates  # noqa: F401
 from tests.support.authserver import Protected
 from tests.support.webscript import WebScript
 

@@ -5,7 +5,7 @@ import pytest
 
 import mcplite
 from mcplite.client.client_options import ClientOptions
-from mcplite.client.config.files import ServerConfig
+from mcplite.client.config import ServerConfig
 from mcplite.client.connect import connect
 from mcplite.client.handlers import Handlers
 from mcplite.client.transport_choice import TransportOptions

@@ -10,7 +10,7 @@ import pytest
 import mcplite
 from mcplite.client import group as group_module
 from mcplite.client.call import RequestOptions
-from mcplite.client.config.files import Config, ServerConfig, load_config
+from mcplite.client.config import Config, ServerConfig, load_config
 from mcplite.client.group import Group, connect_all
 from mcplite.errors import ConnectionClosed, InvalidParams, MCPError, ResourceNotFound, TransportError
 from tests.support.fakes import start

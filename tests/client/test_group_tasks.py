@@ -3,7 +3,7 @@
 import pytest
 
 import mcplite
-from mcplite.client.config.files import load_config
+from mcplite.client.config import load_config
 from mcplite.client.group import Group
 from tests.client.test_group import defaults
 from tests.support.fakes import LIMIT

@@ -1,10 +1,15 @@
+"""
+
+What is remembered of listed tools is bounded, whatever names the server invents.
+"""
+
 import builtins
 import logging
 
 import pytest
 
-from mcplite.client.features import listed
-from mcplite.client.output_schemas import OutputSchemas
+from mcplite.client import output_schemas
+from mcplite.client.output_schemas import Listed, OutputSchemas, sizes_of
 from mcplite.errors import ProtocolError
 from mcplite.types import CallToolResult, Tool
 
@@ -53,7 +58,7 @@ def test_a_later_listing_replaces_schemas():
 
 @pytest.mark.parametrize("most, size", [("_MOST_TOOLS", 5), ("_MOST_BYTES", 10_000)])
 def test_schemas_of_ever_new_names_are_bounded(monkeypatch, most, size):
-    monkeypatch.setattr(listed, most, size)
+    monkeypatch.setattr(output_schemas, most, size)
     known = outputs()
     for n in range(100):
         known.learn([Tool(f"t{n}", {}, output_schema=NUMBER)], known.epoch)
@@ -114,3 +119,60 @@ def test_without_the_validator_results_pass_unchecked(monkeypatch, caplog):
     monkeypatch.setattr(builtins, "__import__", missing)
     check(outputs(), {"n": "x"})
     assert "jsonschema" in caplog.text
+
+
+def learn(known, page, values):
+    known.learn(page, values, sizes_of(values))
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(output_schemas, "_MOST_TOOLS", 5)
+    monkeypatch.setattr(output_schemas, "_MOST_BYTES", 20_000)
+
+
+def test_the_tools_that_were_listed_longest_ago_go_first(small):
+    known = Listed()
+    for n in range(100):
+        learn(known, [f"a{n}", f"b{n}"], {f"a{n}": n})
+    assert list(known.found) == ["a94", "a95", "a96", "a97", "a98", "a99"]
+
+
+def test_a_tool_that_is_listed_again_is_not_the_oldest(small):
+    known = Listed()
+    for n in range(100):
+        learn(known, ["used", f"a{n}"], {"used": n, f"a{n}": n})
+    assert known.found["used"] == 99 and "a0" not in known.found
+
+
+def test_the_newest_page_is_whole(small):
+    known = Listed()
+    learn(known, ["old"], {"old": 0})
+    page = {f"a{n}": "x" * 5000 for n in range(20)}
+    learn(known, list(page), page)
+    assert known.found == page
+
+
+@pytest.mark.parametrize("name, value", [("{}", "x" * 4500), ("x" * 4500 + "{}", 1)], ids=["values", "names"])
+def test_bytes_are_bounded(small, name, value):
+    known = Listed()
+    for n in range(100):
+        learn(known, [name.format(n)], {name.format(n): value})
+    assert 1 < len(known.found) < 6 and sum(known._sizes.values()) <= 20_000
+    assert known._sizes.keys() == known.found.keys()
+
+
+def test_a_tool_without_a_value_replaces_one_that_had_it():
+    known = Listed()
+    learn(known, ["a", "b"], {"a": 1, "b": 2})
+    learn(known, ["a"], {})
+    assert known.found == {"b": 2}
+
+
+def test_what_was_forgotten_leaves_room(small):
+    known = Listed()
+    learn(known, ["a"], {"a": 1})
+    known.forget()
+    assert known.found == {}
+    learn(known, ["b"], {"b": 1})
+    assert known.found == {"b": 1}

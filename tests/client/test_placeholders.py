@@ -1,8 +1,13 @@
+"""
+
+Inputs of a configuration: what the user is asked.
+"""
+
 import os
 
 import pytest
 
-from mcplite.client.placeholders import Placeholders
+from mcplite.client.placeholders import ConfigInput, InputValues, Placeholders
 from mcplite.errors import TransportError
 
 ENVIRON = {"TOKEN": "t0k", "EMPTY": "", "ProgramFiles(x86)": "C:\\P", "NESTED": "${TOKEN}"}
@@ -60,3 +65,22 @@ def test_unsupported_placeholders_are_errors(text, message):
 def test_braces_without_an_end_take_linear_time(piece):
     text = piece * 200_000
     assert Placeholders(ENVIRON, None).fill(text) == text
+
+
+def test_inputs_with_all_their_members():
+    asked = []
+    values = InputValues({"inputs": [
+        5, {"id": "key", "type": "promptString", "description": "The key", "password": True, "default": "d"},
+        {"id": "pick", "type": "pickString", "options": ["a", {"value": "b", "label": "B"}]}]},
+        lambda one: asked.append(one) or "x")
+    assert [values.value(name) for name in ("key", "pick", "key")] == ["x", "x", "x"]
+    assert asked == [ConfigInput("key", "The key", True, "d"), ConfigInput("pick", options=[("a", "a"), ("b", "B")])]
+
+
+@pytest.mark.parametrize("document, problem", [
+    ({}, "no entry with the id 'key'"), ([], "no entry"), ({"inputs": {}}, "no entry"), ({"inputs": [{"id": "x"}]}, "no entry"),
+    ({"inputs": [{"id": "key", "type": "command"}]}, "type 'command' works in an editor only"),
+])
+def test_inputs_that_cannot_be_asked_for(document, problem):
+    with pytest.raises(TransportError, match=problem):
+        InputValues(document, lambda one: "x").value("key")

@@ -10,7 +10,7 @@ import pytest
 import mcplite
 from mcplite import PromptsChanged, ResourcesChanged, ResourceUpdated, ToolsChanged, revisions
 from mcplite.client import subscription
-from mcplite.client.subscriptions.events import Filter
+from mcplite.client.subscription import Filter
 from mcplite.errors import SERVER_BUSY, ConnectionClosed, RemoteError, RequestTimeout, TransportError
 from tests.support.children import wait_until
 from tests.support.fakes import LIMIT, SILENCE, Fake, Refusal, start

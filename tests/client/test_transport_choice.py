@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite.client.config.files import ServerConfig
+from mcplite.client.config import ServerConfig
 from mcplite.client.connect import connect
 from mcplite.client.transport_choice import TransportOptions, _split, command, transport
 from mcplite.errors import TransportError

@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 
 from mcplite import types
 from mcplite.auth.login.web import is_public
-from mcplite.client.config import jsonc
+from mcplite.client import config
 from mcplite.errors import InvalidParams, ProtocolError, RegistrationError, TransportError, UnsupportedVersion
 from mcplite.protocol import codec, jsonio, jsonrpc, meta, paging, paths, request_state, uritemplate
 from mcplite.protocol.framing import KEPT_BYTES, LineBuffer
@@ -119,7 +119,7 @@ def settings(data):
     """A settings file without comments means what the standard library says; any other is read or refused."""
     text = data.decode("utf-8", "replace")
     try:
-        value, _ = jsonc.parse(text, "a file")
+        value, _ = config.parse(text, "a file")
     except TransportError:
         value = None
     try:

@@ -8,7 +8,7 @@ import pytest
 
 import mcplite
 from mcplite import llm
-from mcplite.client.config.files import Config, ServerConfig
+from mcplite.client.config import Config, ServerConfig
 from mcplite.client.group import Group
 from mcplite.errors import ConnectionClosed
 from mcplite.revisions import REVISIONS
@@ -258,6 +258,6 @@ print(sorted(name for name in sys.modules if name.startswith("mcplite.llm.")))
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, timeout=LIMIT, check=True)
     foreign, ours = ran.stdout.decode().splitlines()
     assert foreign == "[]"
-    assert [name for name in ("anthropic", "openai", "responses", "gemini", "langchain") if f"mcplite.llm.{name}'" in ours] == {
-        "anthropic_tools": ["anthropic"], "openai_tools": ["openai"], "openai_responses_tools": ["openai", "responses"],
+    assert [name for name in ("anthropic", "openai", "gemini", "langchain") if f"mcplite.llm.{name}'" in ours] == {
+        "anthropic_tools": ["anthropic"], "openai_tools": ["openai"], "openai_responses_tools": ["openai"],
         "gemini_tools": ["gemini"]}[make]

@@ -17,10 +17,10 @@ from ...protocol.error_text import Option, OptionText, one_line
 from ...protocol.http.wellknown import check_url, is_loopback
 from ...rpc.tracing import get_logger
 from .discovery import OFFLINE_ACCESS, AuthorizationServer
-from .flow import TokenRequest
 from .grant_base import Grant
 from .registration import check_document_url, choose_method, client_metadata, delete_registration, find_registration, register
 from .stores import Store
+from .token_cache import TokenRequest
 from .token_endpoint import ClientIdentity, Credentials
 
 if TYPE_CHECKING:
@@ -298,8 +298,7 @@ class OAuth(Grant):
                                method=choose_method(server.methods, False, server.issuer), scopes=scopes)
 
     def _user_agent(self) -> "UserAgent":
-        from .default import default_user_agent
-        from .user_agent import Callback
+        from .user_agent import Callback, default_user_agent
 
         ask: Any = self._ask
         if ask is None:

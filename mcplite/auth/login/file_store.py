@@ -5,8 +5,19 @@ import sys
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Union
 
 from ...errors import AuthError
-from .locks import FileLocks, digest, give_up_after
-from .private_files import VARIABLE, check_private, data_folder, flush, opened, remove, replace, system_error
+from .private_files import (
+    VARIABLE,
+    FileLocks,
+    check_private,
+    data_folder,
+    digest,
+    flush,
+    give_up_after,
+    opened,
+    remove,
+    replace,
+    system_error,
+)
 from .stores import Store, dump_record, parse_record
 
 __all__ = ["FileStore"]

@@ -1,7 +1,7 @@
 """The base of all grants, the ways to obtain tokens; ``connect(..., auth=)`` takes any of them.
 
-A grant keeps one :class:`~.access.ServerTokens` for each server. ``login``, ``logout`` and ``token`` of the command line use
-it without an MCP client, so the probe that shows whether a server requires a token stands here too.
+A grant keeps one :class:`~.token_cache.ServerTokens` for each server. ``login``, ``logout`` and ``token`` of the command line
+use it without an MCP client, so the probe that shows whether a server requires a token stands here too.
 """
 
 from typing import Dict, Optional, Sequence, Tuple, Union
@@ -18,10 +18,9 @@ from ...protocol.http.wellknown import canonical
 from ...rpc.deadline import Deadline
 from ...rpc.forks import new_lock
 from .discovery import AuthorizationServer, ProtectedResource, find_resource, same_issuer
-from .flow import TokenFlow
 from .jwt_signing import Proofs
 from .stores import MemoryStore, Store
-from .token_cache import ServerTokens
+from .token_cache import ServerTokens, TokenFlow
 from .token_endpoint import ClientIdentity, Credentials, TokenEndpoint
 from .web import Web
 

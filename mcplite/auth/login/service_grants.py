@@ -8,11 +8,11 @@ from typing import Callable, Optional, Sequence, Union
 from ...errors import AuthError
 from ...protocol.http.wellknown import check_url
 from .discovery import AuthorizationServer
-from .flow import TokenRequest
 from .grant_base import Grant
 from .jwt_signing import Proofs, SigningKey
 from .registration import choose_method
 from .stores import Store
+from .token_cache import TokenRequest
 from .token_endpoint import ClientIdentity, Credentials, TokenEndpoint
 from .web import Web
 

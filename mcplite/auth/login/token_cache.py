@@ -1,35 +1,176 @@
 """The access token for one MCP server, shared by all threads of all its clients, and the recovery of refused requests.
 
 :class:`ServerTokens` is the token source of an :class:`~mcplite.net.origin_client.OriginClient`. It loads, refreshes and keeps
-the token; the flow obtains it. :class:`TokenRecovery` serves one request: it decides from each refusal whether to refresh the
-token, to obtain another or to give up.
+the token; its :class:`TokenFlow` obtains one, for a :class:`TokenRequest`. :class:`TokenLock` makes one thread of all processes
+obtain it; the others wait, and share its failure. :class:`TokenRecovery` serves one request: it decides from each refusal
+whether to refresh the token, to obtain another or to give up.
 """
 
 import contextlib
+import threading
+import time
 from dataclasses import dataclass, field
-from typing import Dict, List, Mapping, Optional, Set, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ...errors import AuthError
-from ...net.exchange import Exchange
-from ...net.reply import Reply
+from ...net.exchange import Exchange, Stopped
+from ...net.response import Reply
 from ...net.settings import HTTPSettings
 from ...net.tokens import RequestRecovery, TokenSource
 from ...protocol.error_text import OptionText, shown
 from ...protocol.http.challenges import Challenge, find_challenge, parse_challenges
 from ...protocol.http.wellknown import canonical, check_url
 from ...revisions import NEWEST_LEGACY
+from ...rpc.forks import on_fork
 from ...rpc.tracing import get_logger
-from .discovery import AuthorizationServer, choose_issuer, find_resource, find_server
-from .flow import TokenFlow, TokenRequest
+from .discovery import AuthorizationServer, ProtectedResource, choose_issuer, find_resource, find_server
 from .jwt_signing import Proofs, SigningKey
 from .scopes import LoginHistory, choose_scopes
-from .token_endpoint import Credentials, client_unknown, ends_login
-from .token_lock import TokenLock
+from .stores import Store
+from .token_endpoint import ClientIdentity, Credentials, TokenEndpoint, client_unknown, ends_login
 from .web import Web
 
-__all__ = ["ServerTokens", "TokenRecovery", "TokenRefusal"]
+__all__ = ["ServerTokens", "TokenFlow", "TokenLock", "TokenRecovery", "TokenRefusal", "TokenRequest"]
 
 _log = get_logger(__name__)
+
+
+@dataclass
+class TokenRequest:
+    """The description of one request for a token."""
+
+    web: Web
+    resource: ProtectedResource
+    server: AuthorizationServer
+    scopes: List[str]
+    #: Makes the proofs of possession that the token is bound to; None for a bearer token.
+    proofs: Optional[Proofs]
+    #: To be called at least every quarter of a second; raises when the caller no longer waits for the token.
+    check: Callable[[], object]
+    #: The client that a user was asked for; None before that.
+    client: Optional[ClientIdentity] = None
+    #: Set when a user has agreed; a failure from then on is not a refusal of the user's.
+    user_agreed: bool = False
+
+
+class TokenFlow:
+    """A way to obtain tokens."""
+
+    #: Whether a user takes part, so that more scopes can be asked for.
+    interactive = False
+    #: The only authorization server that is trusted; None for the one that the MCP server names.
+    issuer: Optional[str]
+    #: The scopes to ask for, besides those of a challenge, and in place of those of the metadata.
+    scopes: List[str]
+    #: Where tokens are kept.
+    store: Store
+    #: Whether tokens are bound to a key of this client's (RFC 9449).
+    dpop: bool
+
+    @property
+    def given_urls(self) -> Sequence[str]:
+        """The URLs that the caller has given, which no server has chosen."""
+        raise NotImplementedError
+
+    def obtain(self, request: TokenRequest) -> Credentials:
+        """Obtain a token, from the beginning.
+
+        :raises AuthError: no token could be obtained.
+        """
+        raise NotImplementedError
+
+    def accepts(self, credentials: Credentials) -> bool:
+        """Return whether stored credentials are such as this flow obtains."""
+        raise NotImplementedError
+
+    def endpoint(self, web: Web, server: AuthorizationServer, proofs: Optional[Proofs]) -> TokenEndpoint:
+        """Return the token endpoint of a server."""
+        raise NotImplementedError
+
+    def on_client_unknown(self, client: ClientIdentity) -> None:
+        """Called when an authorization server does not know a client any more."""
+        raise NotImplementedError
+
+
+#: Seconds that a waiting thread blocks before it checks whether its caller still waits.
+_SLICE_SECONDS = 0.25
+#: Seconds that another process may take for a login or a refresh: twice what a user has by default.
+_MOST_SECONDS = 600.0
+
+
+class TokenLock:
+    """The right to obtain a token for one server.
+
+    :param store: whose lock keeps other processes out.
+    :param key: of the token in the store.
+    :param name: of the server, for errors.
+    """
+
+    def __init__(self, store: Store, key: str, name: str) -> None:
+        self._store, self._key, self._name = store, key, name
+        #: Held by the thread that obtains a token, also while it asks a user; the others wait for it in slices.
+        self._threads = threading.Lock()
+        #: How many attempts have failed, and the last one since there was a token: its aim, and its error. They change under
+        #: the lock, and are read without it.
+        self.failures = 0
+        self._failure: Optional[Tuple[object, Exception]] = None
+        on_fork(self, TokenLock._let_go)
+
+    def _let_go(self, owner: int) -> None:
+        # In a process that is forked during a login, no thread would release the lock; the thread that forked may try to.
+        self._threads = threading.Lock()
+
+    def on_success(self) -> None:
+        """Note that there is a token, so that earlier failures are over."""
+        self._failure = None
+
+    @contextlib.contextmanager
+    def hold(self, exchange: Exchange, aim: object = None, since: Optional[int] = None) -> Iterator[None]:
+        """Wait for the lock and hold it for the block.
+
+        :param aim: what the token is for. Threads that wait for the same one fail together; None is any token.
+        :param since: the value of :attr:`failures` that the caller knows of; by default the present one.
+        :raises AuthError: an attempt with the same aim has failed meanwhile; each thread would ask the user again (AUTH-46).
+        :raises Stopped: the caller no longer waits.
+        """
+        failures = self.failures if since is None else since
+        if not exchange.may_log_in:
+            aim = exchange  # its failure is its own: others may ask a user
+        with contextlib.ExitStack() as waiting:
+            waiting.enter_context(exchange.paused())  # another thread may be asking a person
+            threads = self._threads
+            while not threads.acquire(timeout=_SLICE_SECONDS):
+                exchange.next_timeout()
+            try:
+                failure = self._failure
+                if self.failures != failures and failure is not None and failure[0] == aim:
+                    raise AuthError(str(failure[1]), error=getattr(failure[1], "error", ""),
+                                    status=getattr(failure[1], "status", 0)) from failure[1]
+                try:
+                    with self._store.lock(self._key, self._check(exchange)):
+                        waiting.close()  # From here on the call's clock runs again.
+                        yield
+                except Stopped:
+                    raise  # the next thread takes over
+                except Exception as error:  # a store's or a user agent's own as well
+                    self.failures, self._failure = self.failures + 1, (aim, error)
+                    raise
+            finally:
+                threads.release()
+
+    def _check(self, exchange: Exchange) -> Callable[[], None]:
+        """Return what is called while another process holds the lock; that process may have been stopped meanwhile."""
+        end = time.monotonic() + _MOST_SECONDS
+
+        def check() -> None:
+            exchange.next_timeout()
+            if time.monotonic() > end:
+                raise AuthError(f"another process has been getting a token for {self._name} for {_MOST_SECONDS:g} s; look for"
+                                " one that is stopped, or in the middle of a login")
+
+        return check
+
+
 #: How often one request is sent again because another thread has obtained a token, or for a nonce.
 _MOST_REPEATS = 3
 

@@ -1,6 +1,6 @@
 """The token endpoint: requests, client authentication, and the credentials that come of them.
 
-All grants use it, for tokens, refreshes and revocation; :mod:`.access` stores the credentials that it returns.
+All grants use it, for tokens, refreshes and revocation; :mod:`.token_cache` stores the credentials that it returns.
 """
 
 import base64

@@ -1,7 +1,7 @@
 """Files on Windows: owners and access lists, which are there in place of the modes of POSIX, and locks between processes.
 
-A module of its own, since only the functions of the system, called by ``ctypes``, can do this. :mod:`.own_files` and
-:mod:`.locks` use it on Windows alone.
+A module of its own, since only the functions of the system, called by ``ctypes``, can do this. :mod:`.private_files`
+uses it on Windows alone.
 """
 
 import sys

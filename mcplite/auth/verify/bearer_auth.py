@@ -1,20 +1,24 @@
 """Authenticates requests by bearer tokens (OAuth 2.1).
 
 A verifier returns the principal of a token. :class:`BearerAuth` checks the audience, the issuer and the expiry, so
-that no verifier can forget them (AUTH-03, AUTH-05).
+that no verifier can forget them (AUTH-03, AUTH-05). :class:`StaticTokens` is the verifier of tokens that are agreed on in
+advance, for a personal tool, a test or a small team.
 """
 
+import hashlib
+import hmac
 import re
 import time
 import traceback
-from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple, Union
+from dataclasses import replace
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 from urllib.parse import quote, urlsplit
 
 from ...protocol.http.wellknown import canonical, check_url
 from ...rpc.tracing import INFO, WARNING, PeerLog, RateLog, get_logger
 from ...server.principals import ISSUED_HERE, Principal, all_scopes, checked_scopes
 
-__all__ = ["BearerAuth", "Refused", "Verifier", "bearer_token", "is_token"]
+__all__ = ["BearerAuth", "Refused", "StaticTokens", "Verifier", "bearer_token", "is_token"]
 
 _log = get_logger(__name__)
 Verifier = Callable[[str], Optional[Principal]]
@@ -212,3 +216,66 @@ def _masked(token: str, text: str) -> str:
         if len(piece) >= _SHORTEST_MASKED:
             text = text.replace(piece, "***")
     return text
+
+
+#: Characters of a token; a shorter one can be guessed.
+_SHORTEST = 16
+_ADVICE = "create one with python -c 'import secrets; print(secrets.token_urlsafe(32))'"
+
+
+class StaticTokens:
+    """Verifies tokens by comparing them with a list.
+
+    :param tokens: a mapping from each token to its holder, a name or a :class:`Principal`. Or one token, or several; their
+        holders get the names "token 1", "token 2", ... A principal without an audience gets ``ISSUED_HERE``.
+    :param scopes: of the tokens whose holder is not given as a :class:`Principal`.
+    :raises ValueError: there is no token, or one is too short, given twice, or cannot be sent in a header; the text does
+        not quote it.
+    """
+
+    def __init__(self, tokens: Union[str, Iterable[str], Mapping[str, Union[str, Principal]]], *,
+                 scopes: Union[str, Iterable[str]] = ()) -> None:
+        known: Mapping[str, Union[str, Principal]]
+        if isinstance(tokens, Mapping):
+            known = tokens
+        else:
+            several = [tokens] if isinstance(tokens, str) else list(tokens)
+            known = {token: f"token {number}" for number, token in enumerate(several, 1)}
+            if len(known) < len(several):
+                raise ValueError("a token is given twice")
+        if not known:
+            raise ValueError(f"no token is given, so that every request would be refused; {_ADVICE}")
+        #: Digests only; the tokens themselves are not kept.
+        self._known: List[Tuple[bytes, Principal]] = []
+        for number, (token, holder) in enumerate(known.items(), 1):
+            _check(token, number)
+            principal = Principal(holder, scopes=scopes) if isinstance(holder, str) else holder
+            if not isinstance(principal, Principal):
+                raise ValueError(f"token number {number} is for {type(holder).__name__}; give a name or a Principal")
+            if not principal.audience:
+                principal = replace(principal, audience=ISSUED_HERE)
+            self._known.append((_digest(token), principal))
+
+    def __repr__(self) -> str:
+        return f"<StaticTokens of {', '.join(repr(principal.subject) for _, principal in self._known)}>"
+
+    def __call__(self, token: str) -> Optional[Principal]:
+        """Return the principal of a token; None if it is not known. Takes the same time for every token."""
+        digest, found = _digest(token), None
+        for known, principal in self._known:
+            if hmac.compare_digest(known, digest):
+                found = principal
+        return found
+
+
+def _check(token: object, number: int) -> None:
+    if not isinstance(token, str) or not is_token(token):
+        raise ValueError(f"token number {number} cannot be sent in a header; it may have letters, digits and -._~+/ only;"
+                         f" {_ADVICE}")
+    if len(token) < _SHORTEST:
+        raise ValueError(f"token number {number} has {len(token)} characters, which can be guessed; it needs at least"
+                         f" {_SHORTEST}; {_ADVICE}")
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

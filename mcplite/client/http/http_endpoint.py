@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from ...errors import HTTPStatusError, ProtocolError, SessionLost, remote_error
 from ...net.exchange import Exchange
 from ...net.origin_client import OriginClient
-from ...net.reply import Reply
+from ...net.response import Reply
 from ...net.settings import HTTPSettings
 from ...protocol import jsonrpc
 from ...protocol.error_text import shown

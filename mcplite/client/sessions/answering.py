@@ -28,7 +28,7 @@ from ...rpc.cancel import CancelToken
 from ...rpc.deadline import wait_interruptibly
 from ...rpc.tracing import get_logger
 from ..call import Call
-from .rate_limit import RateLimit
+from .pacing import RateLimit
 from .server_connection import ServerConnection
 
 __all__ = ["InputRounds"]

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 
 from ...errors import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
 from ...types.lazy_dataclass import Record, record
+from ..call import FeatureSession, Waiting
 from ..client_observer import ObservedSession, observed_request
-from ..features.session import FeatureSession
-from ..features.waiting import Waiting
 from .server_connection import ConnectionHandler, ServerConnection
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ...rpc.interfaces import Channel
 from ...rpc.threads import start_thread
 from ...rpc.tracing import get_logger
 from ...types.lazy_dataclass import changed
-from ..features.waiting import Waiting
+from ..call import Waiting
 from .base import ClientSession, SessionOptions
 from .negotiation import Negotiation, NegotiationOptions, prior_of
 from .pacing import OpeningLock

@@ -32,13 +32,10 @@ from ...rpc.interfaces import Delivery
 from ...rpc.peer import Peer
 from ...rpc.tracing import get_logger
 from ...types import InitializeResult
-from ..call import Call
+from ..call import Call, Waiting
 from ..client_observer import observed_question
-from ..features.waiting import Waiting
 from .base import ClientSession, SessionOptions
-from .busy import send_again
-from .pacing import OpeningLock
-from .rate_limit import RateLimit
+from .pacing import OpeningLock, RateLimit, send_again
 from .server_connection import ServerConnection
 
 if TYPE_CHECKING:

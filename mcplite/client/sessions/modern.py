@@ -16,14 +16,12 @@ from ...rpc.interfaces import DIRECT, Delivery
 from ...rpc.tracing import WARNING, get_logger
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities, Tool
 from ..cache import CACHEABLE, Cache
-from ..call import Call
+from ..call import Call, Waiting
 from ..client_observer import observed_question
-from ..features.listed import Listed, sizes_of
-from ..features.waiting import Waiting
+from ..output_schemas import Listed, sizes_of
 from .answering import InputRounds
 from .base import MODERN_ERRORS, ClientSession, SessionOptions, Subscriber
-from .busy import send_again
-from .rate_limit import RateLimit
+from .pacing import RateLimit, send_again
 from .server_connection import ServerConnection
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """ServerConnection: the channel and peer of one server, the threads of the user's handlers, and the session on top.
 
-``SessionOpener`` creates one for each channel; when the process is started again, it creates another.
+``SessionOpener`` creates one for each channel; when the process is started again, it creates another. A client with
+``ping_interval`` has a :class:`KeepAlive`, which pings an idle server, so that it notices early when the server is gone.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Callable, Dict, Optional
 
-from ...errors import ProtocolError, TransportError
+from ...errors import ConnectionClosed, MCPError, ProtocolError, RemoteError, RequestTimeout, TransportError
 from ...protocol import jsonrpc
 from ...protocol.jsonio import memory_size
 from ...revisions import Revision
@@ -17,12 +18,74 @@ from ...rpc.incoming import Incoming, MessageHandler
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
 from ...rpc.threads import Mailbox, Workers, start_thread, wait_for_end
-from ...rpc.tracing import Trace, get_logger
+from ...rpc.tracing import FaultLog, Trace, get_logger
 from ..handlers import Handlers
 
-__all__ = ["ConnectionHandler", "ServerConnection"]
+__all__ = ["ConnectionHandler", "KeepAlive", "ServerConnection"]
 
 _log = get_logger(__name__)
+
+
+class KeepAlive:
+    """One daemon thread that pings an open client.
+
+    The client starts it once it is open. It ends with :meth:`stop`, with the connection, or after a ping without an
+    answer. It blocks on its interval and on the ping.
+
+    :param ping: sends a ping and waits for the answer.
+    :param received: returns how many messages the server has sent so far.
+    :param fail: called with the reason if a ping got no answer; closes the connection.
+    :param interval: seconds without traffic before a ping.
+    :param timeout: seconds that *ping* waits, for the text of the reason (PING-06).
+    """
+
+    def __init__(self, ping: Callable[[], object], received: Callable[[], int], fail: Callable[[Exception], object],
+                 interval: float, timeout: float) -> None:
+        self._ping = ping
+        self._received = received
+        self._fail = fail
+        self._interval = interval
+        self._timeout = timeout
+        self._stop = threading.Event()
+        self._thread: Optional[threading.Thread] = None
+        self._faults = FaultLog(_log, self._stop.wait)
+
+    def start(self) -> None:
+        """Start the thread.
+
+        :raises TransportError: the system has no thread for it.
+        """
+        self._thread = start_thread(self._run, "mcplite keep-alive")
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        self._faults.keep_running(self._ping_while_idle, "a ping could not be sent")
+
+    def _ping_while_idle(self) -> None:
+        received = self._received()
+        while not self._stop.wait(self._interval):
+            now = self._received()
+            if now != received:
+                received = now  # PING-07: other traffic shows that the server is alive
+                continue
+            try:
+                self._ping()
+            except RemoteError as error:
+                _log.debug("a ping was answered with an error, which shows that the server is alive: %s", error)
+            except MCPError as error:
+                cause: Exception = error
+                if isinstance(error, RequestTimeout):
+                    cause = ConnectionClosed(
+                        f"the server did not answer a ping within {self._timeout:g} s, so the connection was closed")
+                if not self._stop.is_set():
+                    self._fail(cause)
+                return
+            received = self._received()
+
+
 #: Loose, since the size of a server's lists is the server's decision. Half a million keys and items take some 100 MiB.
 _LIMITS = jsonrpc.JSONLimits(elements=500_000, duplicate_keys=True)
 #: Bytes of a message up to which its memory is not counted; the number of messages bounds those.

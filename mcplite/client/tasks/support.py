@@ -4,7 +4,7 @@ from typing import List, Optional
 
 from ...rpc.forks import new_lock
 from ...types import Tool
-from ..features.listed import Listed, sizes_of
+from ..output_schemas import Listed, sizes_of
 
 __all__ = ["TaskSupport"]
 

@@ -9,7 +9,7 @@ from ...errors import InvalidParams, RequestTimeout
 from ...rpc.cancel import CancelToken
 from ...types import CallToolResult
 from ...types.tasks import DetailedTask
-from ..features.session import FeatureSession
+from ..call import FeatureSession
 from .task_poller import TaskFollower
 
 __all__ = ["Task"]

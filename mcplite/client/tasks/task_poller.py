@@ -27,8 +27,7 @@ from ...rpc.threads import start_thread
 from ...rpc.tracing import PeerLog, get_logger
 from ...types import Progress
 from ...types.tasks import CANCELLED, FAILED, INPUT_REQUIRED, DetailedTask
-from ..call import DEFAULT, OnProgress
-from ..features.session import FeatureSession
+from ..call import DEFAULT, FeatureSession, OnProgress
 from .task_state import TaskView
 
 __all__ = ["TaskFollower", "TaskRequest", "about_task"]

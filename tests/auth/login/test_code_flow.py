@@ -393,7 +393,7 @@ def test_an_answer_of_another_server_is_not_used(auth, script, user):
 
 
 def test_the_default_user_agent_is_that_of_the_machine(script, monkeypatch):
-    monkeypatch.setattr("mcplite.auth.login.default.default_user_agent", user_agent.NoUserAgent)
+    monkeypatch.setattr("mcplite.auth.login.user_agent.default_user_agent", user_agent.NoUserAgent)
     with pytest.raises(mcplite.errors.AuthError, match="no user can be asked here"):
         mcplite.OAuth().login(script.url)
 

@@ -1,7 +1,11 @@
-"""The port that the browser comes back to: who is let in, who is not, and who cannot hold up the others."""
+"""The port that the browser comes back to: who is let in, who is not, and who cannot hold up the others.
+
+What browsers are told: fixed pages, in which nothing runs and from which nothing leaks.
+"""
 
 import contextlib
 import errno
+import html.parser
 import os
 import socket
 import threading
@@ -9,8 +13,16 @@ import time
 
 import pytest
 
-from mcplite.auth.login import loopback, page
-from mcplite.auth.login.loopback import LoopbackListener, has_state, wait_ready
+from mcplite.auth.login import loopback
+from mcplite.auth.login.loopback import (
+    LoopbackListener,
+    completed_page,
+    failed_page,
+    has_state,
+    refusal_page,
+    unfinished_page,
+    wait_ready,
+)
 from tests.support import rawhttp
 from tests.support.systems import posix_only
 
@@ -111,7 +123,7 @@ def comes_back(there, target=TARGET, address="127.0.0.1", host="127.0.0.1"):
     with rawhttp.Wire(there.port, address) as wire:
         wire.send(get(there.port, target, host))
         assert there.result() == f"http://{host}:{there.port}{target}"
-        there.listener.send_page(page.completed("weather"))
+        there.listener.send_page(completed_page("weather"))
         reply = wire.reply("GET")
         assert reply.status == 200 and b"You are logged in" in reply.body and wire.ended()
 
@@ -129,8 +141,8 @@ def test_the_page_is_sent_when_the_outcome_is_known():
         wire.send(get(there.port))
         there.result()
         assert wait_ready([wire.sock], [], 0) == set()
-        there.listener.send_page(page.failed("weather", "no"))
-        there.listener.send_page(page.completed("weather"))
+        there.listener.send_page(failed_page("weather", "no"))
+        there.listener.send_page(completed_page("weather"))
         reply = wire.reply("GET")
         assert reply.status == 400 and b"You are logged in" not in reply.body and wire.ended()
 
@@ -152,7 +164,7 @@ def test_of_two_answers_one_is_accepted():
         with contextlib.suppress(ConnectionError):
             other.send(get(there.port))
         there.result()
-        there.listener.send_page(page.completed("weather"))
+        there.listener.send_page(completed_page("weather"))
         assert sorted(wire.rest()[:12] for wire in (one, other)) == [b"", b"HTTP/1.1 200"]
 
 
@@ -162,7 +174,7 @@ def test_a_browser_that_did_not_wait_for_its_page_is_no_error():
             wire.send(get(there.port))
             there.result()
             wire.reset()
-        there.listener.send_page(page.completed("weather"))
+        there.listener.send_page(completed_page("weather"))
 
 
 def test_a_request_may_come_in_pieces():
@@ -315,7 +327,7 @@ def test_a_refused_client_that_does_not_close_is_dropped_after_a_while(clock):
 
 
 def test_a_client_that_does_not_read_its_refusal_is_dropped_after_a_while(monkeypatch, clock):
-    monkeypatch.setattr(page, "refusal", lambda status, with_body: b"x" * 500_000)
+    monkeypatch.setattr(loopback, "refusal_page", lambda status, with_body: b"x" * 500_000)
     with waiting(connection_seconds=1000) as there:
         take_little(there.listener)
         with rawhttp.Wire(there.port, small=True) as wire:
@@ -329,7 +341,7 @@ def test_a_client_that_does_not_read_its_refusal_is_dropped_after_a_while(monkey
 
 
 def test_a_large_refusal_is_sent_as_fast_as_the_client_reads(monkeypatch):
-    monkeypatch.setattr(page, "refusal", lambda status, with_body: b"x" * 500_000)
+    monkeypatch.setattr(loopback, "refusal_page", lambda status, with_body: b"x" * 500_000)
     with waiting(connection_seconds=1000) as there:
         take_little(there.listener)
         with rawhttp.Wire(there.port, small=True) as wire:
@@ -558,3 +570,105 @@ def test_a_descriptor_that_can_be_read_ends_the_waiting():
 ])
 def test_a_query_carries_the_state_once(query, state, whether):
     assert has_state(query, state) is whether
+
+
+EVIL = "<script>alert(1)</script>\"'&<img src=x onerror=y>\r\nSet-Cookie: a=b"
+
+
+class Reader(html.parser.HTMLParser):
+    """Notes the elements of a page, and its text outside of the style."""
+
+    def __init__(self):
+        super().__init__()
+        self.elements, self.text, self._style = [], "", False
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append(tag)
+        self._style = tag == "style"
+
+    def handle_endtag(self, tag):
+        self._style = False
+
+    def handle_data(self, data):
+        self.text += "" if self._style else data
+
+
+def read(response):
+    """Return the status, the headers and the page of a response."""
+    head, _, body = response.partition(b"\r\n\r\n")
+    first, *lines = head.decode("ascii").split("\r\n")
+    headers = dict(line.split(": ", 1) for line in lines)
+    assert len(headers) == len(lines)
+    reader = Reader()
+    reader.feed(body.decode("utf-8"))
+    return int(first.split(" ")[1]), headers, reader, body
+
+
+ALL = [
+    completed_page(EVIL), failed_page(EVIL, EVIL), unfinished_page(EVIL),
+    *(refusal_page(status) for status in (400, 404, 405, 414, 421, 431, 505, 501)),
+]
+
+
+@pytest.mark.parametrize("response", ALL)
+def test_nothing_of_a_page_runs_is_kept_or_comes_from_elsewhere(response):
+    _, headers, reader, body = read(response)
+    assert headers["Content-Security-Policy"] == "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["Cache-Control"] == "no-store"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Content-Type"] == "text/html; charset=utf-8"
+    assert headers["Connection"] == "close"
+    assert headers["Content-Length"] == str(len(body))
+    assert "Set-Cookie" not in headers
+    assert set(reader.elements) == {"html", "head", "meta", "title", "style", "body", "h1", "p"}
+    assert b"url(" not in body and b"@import" not in body
+
+
+@pytest.mark.parametrize("response, status, words", [
+    (completed_page("weather"), 200, ["You are logged in", "weather", "close this page"]),
+    (failed_page("weather", "no such user"), 400, ["failed", "weather", "no such user"]),
+    (unfinished_page("weather"), 400, ["not completed", "weather", "start again"]),
+])
+def test_a_page_says_what_happened_and_for_which_server(response, status, words):
+    found, _, reader, _ = read(response)
+    assert found == status
+    assert [word for word in words if word not in reader.text] == []
+
+
+def test_foreign_texts_are_escaped():
+    _, _, reader, body = read(failed_page("<b>weather</b>", EVIL))
+    assert "<b>weather</b>" in reader.text
+    assert "<script>alert(1)</script>\"'&<img src=x onerror=y> Set-Cookie: a=b" in reader.text
+    assert b"<script" not in body and b"<img" not in body and b'"\'&' not in body
+
+
+@pytest.mark.parametrize("length, shown", [
+    (200, "x" * 200), (201, "x" * 199 + "\u2026"), (1 << 20, "x" * 199 + "\u2026"),
+])
+def test_a_long_text_is_cut(length, shown):
+    _, _, reader, body = read(failed_page("weather", "x" * length))
+    assert max(reader.text.split(), key=len) == shown
+    assert len(body) < 2000
+
+
+def test_a_text_with_half_a_character_is_shown_without_it():
+    assert "a?b" in read(failed_page("weather", "a\ud800b"))[2].text
+
+
+def test_braces_are_only_braces():
+    assert "{title}" in read(failed_page("{paragraphs}", "{title}"))[2].text
+
+
+def test_a_refusal_reveals_nothing_about_the_login():
+    for status in (400, 404, 405, 421):
+        found, headers, reader, _ = read(refusal_page(status))
+        assert found == status
+        assert ("Allow" in headers) == (status == 405)
+        assert "Logging in" not in reader.text and "complete" not in reader.text
+
+
+def test_head_gets_no_body():
+    response = refusal_page(405, with_body=False)
+    assert response.endswith(b"\r\n\r\n")
+    assert read(response)[:2] == read(refusal_page(405))[:2]

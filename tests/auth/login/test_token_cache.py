@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite.auth.login import scopes, token_lock, web as web_module
+from mcplite.auth.login import scopes, token_cache, web as web_module
 from mcplite.auth.login.discovery import AuthorizationServer
 from mcplite.auth.login.user_agent import NoUserAgent
 from mcplite.net.exchange import Exchange, Stopped
@@ -501,7 +501,7 @@ def test_a_process_takes_over_when_the_one_that_refreshes_is_killed(auth, script
 
 def test_waiting_for_a_process_that_was_stopped_ends(script, user, tmp_path, monkeypatch):
     # Such as a login on a terminal that its user has suspended.
-    monkeypatch.setattr(token_lock, "_MOST_SECONDS", 0.1)
+    monkeypatch.setattr(token_cache, "_MOST_SECONDS", 0.1)
     path = tmp_path / "private" / "credentials.json"
     grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, store=mcplite.auth.FileStore(path))
     with linked(script, grant) as ping:

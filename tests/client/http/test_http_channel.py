@@ -14,7 +14,7 @@ from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase, HTTPDigestAuth
 
 import mcplite
-from mcplite.client.http import get_stream, response_reading
+from mcplite.client.http import http_channel, response_reading
 from mcplite.client.http.http_channel import HTTPChannel
 from tests.support.children import wait_until
 from tests.support.webscript import WebScript
@@ -863,7 +863,7 @@ def test_a_request_without_content_names_no_length(script):
 @pytest.mark.slow
 def test_a_silent_stream_is_opened_again(script, monkeypatch):
     # A peer that is gone without a word: nothing breaks, and nothing comes.
-    monkeypatch.setattr(get_stream, "_SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(http_channel, "_SILENT_SECONDS", 0.5)
 
     def listen(request, answer):
         answer.events("id: g-1\nretry: 100\ndata:\n\n")

@@ -9,7 +9,7 @@ import pytest
 
 import mcplite
 from mcplite import revisions
-from mcplite.client.features import listed
+from mcplite.client import output_schemas
 from mcplite.client.sessions.modern import choose
 from mcplite.errors import HeaderMismatch, ProtocolError, RequestTimeout, UnsupportedVersion
 from mcplite.types import Implementation
@@ -402,7 +402,7 @@ def test_marks_are_those_of_the_tool_that_is_called():
 
 
 def test_marks_of_ever_new_names_are_bounded(monkeypatch):
-    monkeypatch.setattr(listed, "_MOST_TOOLS", 5)
+    monkeypatch.setattr(output_schemas, "_MOST_TOOLS", 5)
     with Site() as site, site.connect() as client:
         for n in range(20):
             site.tools = [{**REGION, "name": f"t{n}"}]

@@ -1,1 +1,0 @@
-"""The command ``describe``: definitions in words, and examples of commands."""

@@ -1,1 +1,0 @@
-"""Subscriptions to changes at a server: the events, one subscription, and all of a client."""

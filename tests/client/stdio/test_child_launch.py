@@ -1,0 +1,157 @@
+import errno
+import os
+import subprocess
+import sys
+
+import pytest
+
+from mcplite.client.stdio import child
+from mcplite.client.stdio.stdio_channel import ChildChannel
+from mcplite.errors import TransportError
+from tests.support import children
+from tests.support.systems import posix_only, wine_fault
+
+
+def refusal(command, **options):
+    """Return the text of the error that starting *command* ends in; nothing may be left behind (REL-09)."""
+    before = children.Holdings()
+    with pytest.raises(TransportError) as caught:
+        ChildChannel(command, **options)
+    then, now = before.same_again()
+    assert now == then
+    return str(caught.value)
+
+
+def test_a_program_that_is_not_on_the_path():
+    text = refusal(["no-such-program", "--key", "s3cret"], env={"PATH": "/nowhere:/bin"})
+    assert text.startswith("cannot start no-such-program: install the program 'no-such-program', give its")
+    assert "/nowhere:/bin" in text
+    assert "s3cret" not in text
+
+
+@pytest.mark.parametrize("target, text", [
+    ("localhost:8000", "write http://localhost:8000/mcp"), ("127.0.0.1:5091/mcp", "write http://127.0.0.1:5091/mcp"),
+    ("example.com/mcp", "write https://example.com/mcp"), ("example.com", "write https://example.com/mcp"),
+    ("textwrap", "for a server in the module textwrap write textwrap:name"), ("weather", "for the file weather.py write"),
+])
+def test_what_a_target_may_have_meant(target, text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "weather.py").write_text("")
+    assert text in refusal([target])
+
+
+def test_a_served_file_is_named_and_not_the_way_in_which_it_is_served():
+    assert child.label(["/usr/bin/python", "-m", "mcplite.server", "/srv/weather.py", "--token", "s3cret"]) == "weather.py"
+    assert child.label(["python", "-m", "mcplite.server"]) == "python -m mcplite.server"
+
+
+def test_a_missing_python_points_to_this_one():
+    assert sys.executable in refusal(["python9.99", "server.py"])
+
+
+def test_a_path_that_does_not_exist(tmp_path):
+    assert f"there is no file {tmp_path / 'server'}" in refusal([str(tmp_path / "server")])
+
+
+def test_a_relative_path_is_named_absolutely(tmp_path):
+    assert f"there is no file {tmp_path / 'bin' / 'server'}" in refusal([os.path.join("bin", "server")], cwd=tmp_path)
+    assert f"there is no file {os.path.abspath('bin/server')}" in refusal(["bin/server"])
+
+
+@posix_only
+def test_a_file_that_is_not_executable(tmp_path):
+    path = tmp_path / "server.py"
+    path.write_text("print()")
+    text = refusal([str(path)])
+    assert f"{path} is not executable" in text
+    assert "chmod +x" in text
+
+
+@posix_only
+def test_a_file_of_that_name_on_the_path_that_is_not_executable(tmp_path):
+    (tmp_path / "server").write_text("")
+    text = refusal(["server"], env={"PATH": str(tmp_path)})
+    assert "make 'server' executable" in text and str(tmp_path) in text
+
+
+def test_a_directory(tmp_path):
+    assert f"{tmp_path} is a directory" in refusal([str(tmp_path)])
+
+
+@posix_only
+def test_a_script_without_its_interpreter(tmp_path):
+    path = tmp_path / "server"
+    path.write_text("#!/no/such/interpreter\n")
+    path.chmod(0o755)
+    assert f"the interpreter that the '#!' line of {path} names does not exist" in refusal([str(path)])
+
+
+def test_a_program_of_another_machine(tmp_path):
+    path = tmp_path / "server"
+    path.write_bytes(b"\x7fELF\x02\x01\x01" + b"\0" * 57)
+    path.chmod(0o755)
+    assert f"{path} is not a program for this machine" in refusal([str(path)])
+
+
+def test_a_working_directory_that_does_not_exist(tmp_path):
+    text = refusal([sys.executable], cwd=str(tmp_path / "gone"))
+    assert f"the working directory {tmp_path / 'gone'} does not exist" in text
+
+
+def test_a_working_directory_that_is_a_file(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("")
+    assert f"{path} is not a directory" in refusal([sys.executable], cwd=path)
+
+
+def test_nul_in_the_arguments():
+    assert "NUL" in refusal([sys.executable, "a\0b"])
+
+
+@wine_fault("long_arguments")
+def test_too_many_arguments():
+    assert "too long" in refusal([sys.executable] + ["x" * 100_000] * 100)
+
+
+def test_an_error_that_has_no_better_explanation_is_passed_on(monkeypatch):
+    def fail(*args, **options):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(subprocess, "Popen", fail)
+    assert "Cannot allocate memory" in refusal([sys.executable])
+    assert "Cannot allocate memory" in refusal(["server"])
+
+
+@posix_only
+def test_our_own_working_directory_may_be_gone(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert "there is no file bin/server" in refusal(["bin/server"])
+
+
+def test_no_descriptors_left(monkeypatch):
+    def fail():
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(child, "make_pipe", fail)
+    assert "Too many open files" in refusal([sys.executable])
+
+
+def test_a_bad_stderr_file_is_named_before_anything_starts(tmp_path):
+    assert f"cannot write to {tmp_path / 'no' / 'log'}" in refusal([sys.executable], stderr=tmp_path / "no" / "log")
+
+
+def test_no_shell_ever(monkeypatch):
+    seen = {}
+
+    def record(arguments, **options):
+        seen.update(options, arguments=arguments)
+        raise OSError(errno.ENOENT, "stop here")
+
+    monkeypatch.setattr(subprocess, "Popen", record)
+    refusal(["; touch x", "$(id)", "*"])
+    assert list(seen["arguments"]) == ["; touch x", "$(id)", "*"]
+    assert not seen.get("shell")
+    assert child.spawn.__module__.endswith("client.stdio.child")

@@ -1,0 +1,50 @@
+"""Names of what is mounted."""
+
+import re
+
+import pytest
+
+from mcplite.proxy.base import Names, model_name
+
+
+@pytest.mark.parametrize("name, expected", [
+    ("weather_forecast", "weather_forecast"), ("a.b c/d", "a_b_c_d"), ("ü", "_"), ("x" * 64, "x" * 64),
+])
+def test_names_are_those_that_models_take(name, expected):
+    assert model_name(name) == expected
+
+
+def test_a_name_that_is_too_long_keeps_its_difference():
+    names = {model_name("x" * 70 + end) for end in "ab"}
+    assert len(names) == 2 and all(re.fullmatch(r"[A-Za-z0-9_-]{64}", name) for name in names)
+
+
+def test_a_prefix_stands_before_tools_and_prompts():
+    assert Names("weather").named("tools", ["forecast"]) == {"weather_forecast": "forecast"}
+    assert Names("weather").named("prompts", ["brief"]) == {"weather_brief": "brief"}
+
+
+def test_without_a_prefix_names_stay():
+    assert Names("").named("tools", ["a.b", "c d"]) == {"a.b": "a.b", "c d": "c d"}
+
+
+def test_names_that_become_equal_are_kept_apart():
+    names = Names("w").named("tools", ["a.b", "a b"])
+    assert sorted(names.values()) == ["a b", "a.b"] and len(names) == 2
+
+
+def test_a_function_renames_and_hides_tools_and_not_prompts():
+    names = Names("w", {"old": "new", "secret": None}.get)
+    assert names.named("tools", ["old", "secret"]) == {"new": "old"}
+    assert names.named("prompts", ["old"]) == {"w_old": "old"}
+
+
+def test_a_uri_with_the_prefix_is_one_of_the_mount():
+    names = Names("My_Weather")
+    assert names.own_uri("my-weather+config://x") == "config://x"
+    assert names.own_uri("config://x") is None
+    assert Names("").own_uri("+config://x") is None
+    assert names.seen_uri("config://x") == "config://x"
+    assert names.other_uri("config://x") == "my-weather+config://x" == names.seen_uri("config://x")
+    names.forget_uris()
+    assert not names.changes_uris
