@@ -15,7 +15,7 @@ import pytest
 
 import mcplite
 from mcplite import __main__ as command_line
-from mcplite.cli import command_line as program, commands, result_output
+from mcplite.cli import command_line as program, commands
 from mcplite.cli.description import pasted
 from mcplite.errors import Cancelled, ConnectionClosed, InvalidParams, MCPError, NotSupported, RequestTimeout, TransportError
 from mcplite.revisions import JUNE_2025, NEWEST
@@ -283,7 +283,7 @@ def test_output_is_for_results_and_not_for_errors(run, target, tmp_path):
 def test_output_that_cannot_be_written_or_has_nothing_to_save(run, target, tmp_path, monkeypatch):
     status, _, err = run("call", target, "add", "a=1", "--output", str(tmp_path / "no" / "folder"))
     assert (status, err) == (2, f"--output: cannot write {tmp_path / 'no' / 'folder'}: No such file or directory\n")
-    monkeypatch.setattr(result_output, "first_binary", lambda items: None)
+    monkeypatch.setattr(commands, "first_binary", lambda items: None)
     assert run("read", target, "note://today", "--output", str(tmp_path / "saved")) == (
         2, "", "--output: the result has no content to save\n")
 

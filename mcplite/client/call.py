@@ -129,7 +129,7 @@ def check_positive(name: str, value: Optional[float]) -> None:
 
 
 class FeatureSession:
-    """The part of an open session that the calls of :class:`~.methods.Features` use."""
+    """The part of an open session that the calls of :class:`~.calls.Features` use."""
 
     #: The server's name in errors.
     name: str

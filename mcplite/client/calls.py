@@ -1,7 +1,6 @@
 """Features: the calls that a user makes on an open client, by the protocol's names.
 
-:class:`ToolCalls` are those of tools: their list, calls, and the tasks that calls become. :class:`Features` adds the other
-features of a server, and :class:`~mcplite.client.client.Client` inherits it. The sessions of both eras carry the calls out.
+:class:`~mcplite.client.client.Client` inherits them. The sessions of both eras carry the calls out.
 """
 
 from __future__ import annotations
@@ -27,15 +26,19 @@ if TYPE_CHECKING:
     from .tasks.task import Task
     from .tool_list import Tools
 
-__all__ = ["Features", "ToolCalls"]
+__all__ = ["Features"]
 
 _log = get_logger(__name__)
-#: The keywords of a call that was given none, in the order in which :meth:`ToolCalls.call_tool` compares them.
+_RESOURCE_MISSING = (-32002, -32602)
+#: The keywords of a call that was given none, in the order in which :meth:`Features.call_tool` compares them.
 _NO_OPTIONS = (DEFAULT, DEFAULT, None, None, True, False, None, None)
 
 
-class ToolCalls(TaskCalls):
-    """The calls of a client that are about tools, and the tasks that they become.
+class Features(TaskCalls):
+    """The calls of a client, by the protocol's names: those of tasks, which it inherits, and all others.
+
+    A class of its own, so that :class:`Client` is about the connection alone. The subclass provides the session, and
+    subscriptions that have a stream.
 
     :param timeout, max_timeout, middleware: as for :class:`~.request_base.Requests`.
     :param validate: whether structured results are checked against the declared schema.
@@ -52,6 +55,16 @@ class ToolCalls(TaskCalls):
         self._tools: "Optional[Tools]" = None
         #: Loaded for servers that run tools as tasks when they are asked to.
         self._task_support: "Optional[TaskSupport]" = None
+
+    @abstractmethod
+    def _watch(self, uri: str, timeout: Optional[float]) -> None:
+        """Call the handler of updates when a resource changes, by a stream of changes that is open in *timeout* seconds."""
+
+    @abstractmethod
+    def _unwatch(self, uri: str) -> None:
+        """Undo :meth:`_watch`."""
+
+    # --- tools ------------------------------------------------------------------------------------------
 
     def list_tools(self, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                    cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
@@ -233,25 +246,6 @@ class ToolCalls(TaskCalls):
 
             self._tools = Tools(self.list_tools, self.call_tool, lambda: self._output_schemas.epoch)
         return self._tools
-
-
-_RESOURCE_MISSING = (-32002, -32602)
-
-
-class Features(ToolCalls):
-    """The calls of a client, by the protocol's names: those of tools and tasks, which it inherits, and all others.
-
-    A class of its own, so that :class:`Client` is about the connection alone. The subclass provides the session, and
-    subscriptions that have a stream.
-    """
-
-    @abstractmethod
-    def _watch(self, uri: str, timeout: Optional[float]) -> None:
-        """Call the handler of updates when a resource changes, by a stream of changes that is open in *timeout* seconds."""
-
-    @abstractmethod
-    def _unwatch(self, uri: str) -> None:
-        """Undo :meth:`_watch`."""
 
     # --- resources --------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Seq
 from ..errors import TransportError
 from .placeholders import ConfigInput, InputValues, Placeholders
 
-__all__ = ["Config", "ServerConfig", "entry", "load_config", "parse", "read_env_file", "read_text", "to_json"]
+__all__ = ["Config", "ServerConfig", "entry", "load_config", "parse", "read_env_file", "to_json"]
 
 # Each pattern matches what it has begun, also at the end of the text: a string or a comment without an end would otherwise be
 # searched for its end from each quote or slash in it, which takes quadratic time.

@@ -19,9 +19,7 @@ from ..rpc.tracing import FaultLog, get_logger
 from .sessions.base import ClientSession, Subscriber
 from .sessions.server_connection import ServerConnection
 
-__all__ = [
-    "Event", "Filter", "PromptsChanged", "ResourceUpdated", "ResourcesChanged", "Subscription", "ToolsChanged", "event_of",
-]
+__all__ = ["Event", "Filter", "PromptsChanged", "ResourceUpdated", "ResourcesChanged", "Subscription", "ToolsChanged"]
 
 _log = get_logger(__name__)
 

@@ -1,6 +1,6 @@
 """TaskCalls: the calls of a client about tasks: calls of tools that became one, the handles of tasks, their list.
 
-:class:`~.calls.ToolCalls` inherits it. What follows a task is loaded with the first one.
+:class:`~.calls.Features` inherits it. What follows a task is loaded with the first one.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from .tokens import Bearer, TokenProvider, TokenSource
 if TYPE_CHECKING:
     from .session_sender import SessionSender
 
-__all__ = ["OriginClient", "Sender", "create_sender", "requests_is_patched"]
+__all__ = ["OriginClient", "requests_is_patched"]
 
 Sender = Union[DirectSender, AdapterSender, "SessionSender"]
 #: Module, class and methods by which a request travels through ``requests``.

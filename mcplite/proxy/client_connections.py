@@ -28,7 +28,7 @@ from ..server.sessions.legacy import LegacySession
 from ..types import ClientCapabilities, Implementation
 from .question_relay import EVERYTHING, RelayedCall, RelayHandlers
 
-__all__ = ["Link", "Links", "OWN", "Senders", "declared_by", "passed_on"]
+__all__ = ["Link", "Links", "OWN", "Senders", "passed_on"]
 
 #: How the names of the protocol's own extensions begin, and those of the members of ``_meta`` that belong to one connection.
 OWN = "io.modelcontextprotocol/"

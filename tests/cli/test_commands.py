@@ -1,6 +1,8 @@
 """``call --task`` and ``task``: what they print of a server's tasks, with which exit status, and what they refuse.
 
 ``python -m mcplite watch``: the lines it prints, in both eras, and how it ends.
+
+Rows as a table: which values are rows, columns, widths.
 """
 
 import argparse
@@ -18,6 +20,7 @@ from mcplite import __main__ as command_line
 from mcplite.__main__ import main
 from mcplite.cli import commands, parser
 from mcplite.cli.arguments import UsageError
+from mcplite.cli.commands import row_table, rows_of
 from mcplite.cli.printing import ProgressBar
 from mcplite.revisions import NEWEST, NOVEMBER_2025
 from tests.support.fakes import LIMIT
@@ -190,3 +193,37 @@ def test_a_server_that_announces_nothing_is_told(tmp_path, capsys):
     (tmp_path / "empty.py").write_text("import mcplite\nmcp = mcplite.Server('empty')\n")
     assert command_line.main(["watch", str(tmp_path / "empty.py")]) == 3
     assert "empty announces no changes of its lists; to watch resources, give their URIs" in capsys.readouterr().err
+
+
+ROWS = [{"city": "Rome", "degrees": 21.5}, {"city": "Riga\x1b\nX", "degrees": 3, "wet": True}, {"city": None}]
+
+
+@pytest.mark.parametrize("value, rows", [
+    (ROWS, ROWS), ({"cities": ROWS}, ROWS), ('[{"a": 1}]', [{"a": 1}]), ("[not JSON", None), ("text", None), (5, None),
+    ([], None), ([1], None), ([{}], None), ([{"a": [1]}], None), ([{"a": {}}], None), ({"a": 1, "rows": ROWS}, None),
+    (None, None),
+])
+def test_which_values_are_rows(value, rows):
+    assert rows_of(value) == rows
+
+
+def test_numbers_are_at_the_right_and_null_is_empty():
+    assert row_table(ROWS, None) == (
+        "city        degrees  wet\n"
+        "----------  -------  ----\n"
+        "Rome           21.5\n"
+        "Riga\\x1b X        3  true\n")
+
+
+def test_what_is_too_large_is_no_table():
+    assert rows_of([{str(number): 1} for number in range(2000)]) is None
+    assert rows_of([{"a": "x" * 10_000_000}, {"b": 1}, {"c": 1}]) is None
+    assert row_table([{"a": "x" * 200_000, "b": "y"}], 40).count("x") == 200_000
+
+
+def test_long_cells_are_wrapped_on_a_terminal_and_nothing_is_lost():
+    rows = [{"name": "a" * 30, "text": "one two three four five six seven"}]
+    table = row_table(rows, 30)
+    assert max(map(len, table.split("\n"))) <= 30
+    assert table.count("a") == 31 and "seven" in table
+    assert len(row_table(rows, None).split("\n")) == 3

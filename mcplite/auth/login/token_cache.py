@@ -30,7 +30,7 @@ from .stores import Store
 from .token_endpoint import ClientIdentity, Credentials, TokenEndpoint, client_unknown, ends_login
 from .web import Web
 
-__all__ = ["ServerTokens", "TokenFlow", "TokenLock", "TokenRecovery", "TokenRefusal", "TokenRequest"]
+__all__ = ["ServerTokens", "TokenFlow", "TokenRequest"]
 
 _log = get_logger(__name__)
 

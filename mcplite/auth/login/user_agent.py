@@ -23,8 +23,8 @@ from ...rpc.stdio.terminals import is_terminal
 from .loopback import HOSTS, LoopbackListener, completed_page, failed_page, has_state, unfinished_page, wait_ready
 
 __all__ = [
-    "BackgroundCall", "Browser", "Callback", "LONGEST_ANSWER", "ListeningVisit", "NoUserAgent", "SLICE_SECONDS", "Terminal",
-    "UserAgent", "Visit", "default_user_agent", "has_browser", "redirect_answer", "shown_name", "url_to_visit",
+    "BackgroundCall", "Browser", "Callback", "LONGEST_ANSWER", "NoUserAgent", "Terminal", "UserAgent", "Visit",
+    "default_user_agent", "has_browser",
 ]
 
 _Result = TypeVar("_Result")

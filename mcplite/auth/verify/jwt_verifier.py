@@ -15,7 +15,7 @@ from ...rpc.tracing import INFO, PeerLog, get_logger
 from ...server.principals import Principal, VerifiedTokens
 from .fetch import FetchError, deadline, fetch_json
 
-__all__ = ["ALGORITHMS", "JWTVerifier", "Key", "KeySet", "fitting", "metadata_keys_url", "read_keys"]
+__all__ = ["JWTVerifier", "KeySet", "fitting", "metadata_keys_url", "read_keys"]
 
 _log = get_logger(__name__)
 _RSA = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})

@@ -26,7 +26,7 @@ from ...rpc.threads import start_thread
 from ...rpc.tracing import FaultLog, get_logger
 from .stderr import StderrPump, StderrTarget, open_sink
 
-__all__ = ["Child", "DEFAULT_ENVIRONMENT", "UNKNOWN", "child_arguments", "child_environment", "describe_exit", "label", "spawn"]
+__all__ = ["Child", "DEFAULT_ENVIRONMENT", "UNKNOWN", "child_arguments", "child_environment", "describe_exit", "label"]
 
 _log = get_logger(__name__)
 if sys.platform == "win32":
