@@ -91,7 +91,7 @@ def _ways(program: Path, options: argparse.Namespace, stack: contextlib.ExitStac
     ways: Dict[str, _Way] = {}
 
     def add(name: str, target: Any, era: str, pid: Optional[int] = None) -> None:
-        client = stack.enter_context(mcplite.connect(target, era=era, open_timeout=60))
+        client = stack.enter_context(mcplite.connect(target, options=mcplite.ClientOptions(era=era), open_timeout=60))
         # A bridge on stdio is a child of this process.
         ways[name] = _Way(client, pid if pid is not None or isinstance(target, str) or target is stdio else _child(client))
 

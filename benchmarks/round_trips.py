@@ -167,7 +167,8 @@ def _per_request(urls: List[str], era: str, workers: List[CountedBackend]) -> Di
     with contextlib.ExitStack() as stack:
         def connect() -> Any:
             session = stack.enter_context(Alternating(urls))
-            return mcplite.connect(urls[0], era=era, listen=False, session=session, timeout=LIMIT,
+            return mcplite.connect(urls[0], options=mcplite.ClientOptions(era=era, listen=False), session=session,
+                                   timeout=LIMIT,
                                    elicitation_handler=lambda request: {}).open()
 
         clients = [connect()]

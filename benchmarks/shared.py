@@ -212,7 +212,8 @@ def sessions(peers: Peers, counts: Counts) -> List[Measurement]:
     row = Measurement("backend.sessions", f"{count:,} open sessions: bytes of each in the backend", "B")
     with mcplite.serve(mcp) as server:
         before = sum(backend.sizes.values())
-        clients = [mcplite.connect(server.url, era="legacy", listen=False).open() for _ in range(count)]
+        clients = [mcplite.connect(server.url,
+                                   options=mcplite.ClientOptions(era="legacy", listen=False)).open() for _ in range(count)]
         row.figures["ours"] = Figure([(sum(backend.sizes.values()) - before) / count])
         for client in clients:
             client.close()
@@ -231,7 +232,8 @@ def frameworks(peers: Peers, counts: Counts) -> List[Measurement]:
         rows += [begin, one]
 
         def serve(listen: bool, url: str, one: Measurement, users: int = users) -> float:
-            clients = [mcplite.connect(url, era="legacy", listen=listen, timeout=LIMIT) for _ in range(users)]
+            clients = [mcplite.connect(url, options=mcplite.ClientOptions(era="legacy", listen=listen),
+                                       timeout=LIMIT) for _ in range(users)]
 
             def use(client: "mcplite.Client") -> None:
                 client.open().call_tool("add", {"a": 1, "b": 2})

@@ -51,7 +51,7 @@ def main() -> None:
         program.write_text(_SERVER, "utf-8")
         command = [sys.executable, "-m", "mcplite.server", str(program)]
         url = stack.enter_context(serving([*command, "--http", "PORT"], folder)) + "mcp"
-        clients = {f"{name}, {era}": stack.enter_context(mcplite.connect(target, era=era))
+        clients = {f"{name}, {era}": stack.enter_context(mcplite.connect(target, options=mcplite.ClientOptions(era=era)))
                    for name, target in (("stdio", command), ("http", url)) for era in ("legacy", "modern")}
         times: Dict[Tuple[str, str], List[float]] = {(name, way): [] for name in clients for way in _WAYS}
         for _ in range(options.rounds + 1):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .auth.login.code_flow import OAuth as OAuth
     from .auth.verify.bearer_auth import BearerAuth as BearerAuth, StaticTokens as StaticTokens
     from .client.client import Client as Client
+    from .client.client_options import ClientOptions as ClientOptions
     from .client.connect import connect as connect
     from .client.group import connect_all as connect_all
     from .client.subscription import (
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     )
     from .net.tokens import Bearer as Bearer
     from .rpc.cancel import CancelToken as CancelToken
-    from .server import Context as Context, Limits as Limits, Server as Server
+    from .server import Context as Context, Limits as Limits, Server as Server, ServerOptions as ServerOptions
     from .server.catalog.cache_hints import CacheHint as CacheHint, Header as Header
     from .server.functions.media import Audio as Audio, Image as Image
     from .server.handling.questions import (
@@ -49,23 +50,24 @@ if TYPE_CHECKING:
     from .version import __version__ as __version__
 
 __all__ = [
-    "Audio", "Bearer", "BearerAuth", "CacheHint", "CancelToken", "Cancelled", "Client", "Context", "Elicit", "Header",
-    "Image", "InputRequired", "Limits", "ListRoots", "MCPError", "OAuth", "Principal", "PromptsChanged", "RemoteError",
-    "RequestTimeout", "ResourceUpdated", "ResourcesChanged", "Sample", "Server", "StaticTokens", "Task", "ToolError",
-    "ToolsChanged", "TransportError", "__version__", "assistant", "auth", "connect", "connect_all", "errors", "extend",
-    "mount_wsgi", "publisher", "revisions", "serve", "types", "user",
+    "Audio", "Bearer", "BearerAuth", "CacheHint", "CancelToken", "Cancelled", "Client", "ClientOptions", "Context",
+    "Elicit", "Header", "Image", "InputRequired", "Limits", "ListRoots", "MCPError", "OAuth", "Principal",
+    "PromptsChanged", "RemoteError", "RequestTimeout", "ResourceUpdated", "ResourcesChanged", "Sample", "Server",
+    "ServerOptions", "StaticTokens", "Task", "ToolError", "ToolsChanged", "TransportError", "__version__", "assistant",
+    "auth", "connect", "connect_all", "errors", "extend", "mount_wsgi", "publisher", "revisions", "serve", "types",
+    "user",
 ]
 
 #: Where each name lives, relative to the package: as in the list above, but for the errors, which are the rest.
 _HOMES = {
     "": ("auth", "errors", "extend", "revisions", "types"),
-    "client": ("Client", "connect", "connect_all"),
+    "client": ("Client", "ClientOptions", "connect", "connect_all"),
     "client.tasks.task": ("Task",),
     "auth.login.code_flow": ("OAuth",),
     "client.subscription": ("PromptsChanged", "ResourceUpdated", "ResourcesChanged", "ToolsChanged"),
     "net.tokens": ("Bearer",),
     "rpc.cancel": ("CancelToken",),
-    "server": ("Context", "Limits", "Server"),
+    "server": ("Context", "Limits", "Server", "ServerOptions"),
     "server.serving": ("serve",),
     "auth.verify.bearer_auth": ("BearerAuth", "StaticTokens"),
     "server.principals": ("Principal",),

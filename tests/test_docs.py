@@ -294,10 +294,17 @@ def test_the_map_is_made_from_the_docstrings():
     assert page.count("\n    - ``") > 150
 
 
-def test_the_table_of_limits_is_the_packages():
+def test_the_tables_of_limits_are_the_packages():
     page = (DOCS / "security.rst").read_text("utf-8")
-    rows = dict(re.findall(r"^``([a-z_]+)`` +([\d.]+) ", page, re.MULTILINE))
+    fields, shares, constants = re.split(r"\.\. (?:limits|shares|constants|end of limits)\n", page)[1:4]
+    rows = dict(re.findall(r"^``([a-z_]+)`` +([\d.]+) ", fields, re.MULTILINE))
     assert rows == {field.name: str(field.default) for field in dataclasses.fields(mcplite.Limits)}
+    for name, *sizes in re.findall(r"^``([a-z_]+)`` +([\d.]+) +([\d.]+) +([\d.]+) ", shares, re.MULTILINE):
+        assert [float(size) * (1 << 20) for size in sizes] == [
+            getattr(mcplite.Limits(memory_bytes=mebibytes << 20), name) for mebibytes in (64, 256, 2048)], name
+    rest = {name: value for name, value in re.findall(r"^``([a-z_]+)`` +([\d.]+) ", constants, re.MULTILINE)}
+    assert rest == {name: str(value) for name, value in vars(mcplite.Limits).items()
+                    if isinstance(value, (int, float)) and name not in rows and not name.startswith("_")}
 
 
 def test_the_table_of_costs_is_computed_from_the_limits():

@@ -14,6 +14,7 @@ import requests
 import mcplite
 from mcplite import revisions
 from mcplite.types import CreateMessageResult, TextContent
+from tests.support import connecting
 from tests.support.processes import serving
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,7 +25,7 @@ SECONDS = 60
 def connect(name, **options):
     """Return a client that starts the example *name*."""
     environment = {"PYTHONPATH": str(ROOT), **options.pop("env", {})}
-    return mcplite.connect([sys.executable, str(EXAMPLES / name)], env=environment, **options)
+    return connecting.connect([sys.executable, str(EXAMPLES / name)], env=environment, **options)
 
 
 def run(name, *arguments, **options):
@@ -323,7 +324,7 @@ def trip(request):
     command = [sys.executable, "-m", "mcplite.server", "trip.py", "--http=PORT", "--legacy-sse"]
     with serving(command, EXAMPLES, **keys) as url:
         oldest = revisions.REVISIONS[0].name
-        yield request.param, lambda revision, **options: mcplite.connect(
+        yield request.param, lambda revision, **options: connecting.connect(
             url + ("sse" if revision == oldest else "mcp"), revision=revision, **options)
 
 

@@ -33,7 +33,8 @@ SERVER = {
     "sessions": "limits eviction functions principals catalog runtime handling",
     "http": "limits eviction functions principals catalog runtime handling sessions",
     "transports": "limits eviction functions principals catalog runtime handling sessions http",
-    "app": "limits eviction functions principals catalog runtime handling tasks sessions http transports",
+    "server_options": "limits catalog runtime tasks sessions",
+    "app": "limits eviction functions principals catalog runtime handling tasks sessions http transports server_options",
     "serving": "http transports app",
 }
 #: The calls of a client, and the parts of one: they stand in files of the folder itself, and in the order of their imports.
@@ -42,7 +43,7 @@ CALLS = "tasks call cache client_observer output_schemas request_base task_calls
 CLIENTS = "handler_types handlers client_options sessions subscription subscription_manager"
 CLIENT = {
     "handler_types": "",
-    "handlers": "handler_types",
+    "handlers": "handler_types client_options",
     **dict.fromkeys(CALLS.split(), CALLS),
     "placeholders": "",
     "config": "placeholders",
@@ -51,8 +52,8 @@ CLIENT = {
     "sessions": f"{CALLS} handlers",
     "subscription": f"{CALLS} handlers sessions",
     "subscription_manager": f"{CALLS} handlers sessions subscription",
-    "client_options": CALLS,
-    "transport_choice": "config stdio http",
+    "client_options": f"{CALLS} handler_types stdio",
+    "transport_choice": "config stdio http client_options",
     "client": f"{CALLS} {CLIENTS}",
     "connect": f"{CALLS} {CLIENTS} transport_choice stdio client",
     "group": f"{CALLS} {CLIENTS} transport_choice stdio config placeholders client connect",
@@ -63,7 +64,8 @@ BESIDES = {
     "server.sessions": "backend", "server.http": "backend auth.verify", "server.transports": "version",
     "server.app": "version backend auth.verify",
     "client.config": "net", "client.http": "net", "client.sessions": "version",
-    "client.transport_choice": "net", "client.client": "version", "client.connect": "net", "client.group": "net",
+    "client.transport_choice": "net", "client.client_options": "net",
+    "client.client": "version", "client.connect": "net", "client.group": "net",
 }
 
 
@@ -92,9 +94,9 @@ LAYERS = {
     **half("server", SERVER),
     "server.program": "errors version protocol rpc server auth.verify",
     "server.__main__": "rpc server.program",
-    "server": "types server.app server.limits server.functions.media server.handling",
+    "server": "types server.app server.limits server.server_options server.functions.media server.handling",
     **half("client", CLIENT),
-    "client": "types client.client client.connect client.group client.handlers client.completer",
+    "client": "types client.client client.client_options client.connect client.group client.handlers client.completer",
     "testing": GROUND + " backend server client",
     "cli": GROUND + " version net client auth.login",
     "cli.bridge_command": GROUND + " cli proxy server.transports",

@@ -19,7 +19,7 @@ from mcplite.rpc.channels import MemoryChannel
 from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import make_endpoint
 from mcplite.types import CreateMessageResult, TextContent
-from tests.support import wire
+from tests.support import connecting, wire
 
 pytestmark = pytest.mark.skipif(wire.schemas.FOLDER is None, reason=wire.schemas.REASON)
 
@@ -324,7 +324,7 @@ NEVER = {"notifications/prompts/list_changed", "notifications/resources/list_cha
 def test_all_messages_of_both_sides_fit_the_revision(host, revision):
     options = {"env": {"PYTHONPATH": str(FOLDER.parent.parent)}} if host == "stdio" else {}
     # In this process the recorder sees the peers of both sides.
-    with wire.recording(both=host == "stdio") as recorder, HOSTS[host]() as target, mcplite.connect(
+    with wire.recording(both=host == "stdio") as recorder, HOSTS[host]() as target, connecting.connect(
             target, revision=revision, timeout=LIMIT, elicitation_handler=answer, log_handler=print,
             sampling_handler=lambda request: CreateMessageResult("assistant", TextContent("x"), "m"),
             roots=["file:///home"], **options) as client:
@@ -366,7 +366,7 @@ def test_refusals_of_an_endpoint_are_checked():
 @pytest.mark.parametrize("noise", [b"{", b"[]", b"{}", b'{"jsonrpc":"2.0","id":null,"method":"x"}', b"[{}]"])
 @pytest.mark.parametrize("era", ["modern", None])
 def test_a_modern_server_with_unreadable_messages(era, noise):
-    mcp = mcplite.Server("reading", **({} if era is None else {"era": era}))
+    mcp = connecting.new_server("reading", **({} if era is None else {"era": era}))
     raw, theirs = MemoryChannel.pair()
     with wire.recording() as recorder:
         peer = mcp.serve_channel(theirs)

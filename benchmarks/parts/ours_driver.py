@@ -21,8 +21,8 @@ class Commands:
 
     def open(self, target, era="legacy"):
         # A 10 MB message is within the default limits; only the timeout has to be longer.
-        self.client = mcplite.connect(target, era=era, elicitation_handler=lambda request: {"n": 1},
-                                      questions_per_minute=None).open()
+        self.client = mcplite.connect(target, options=mcplite.ClientOptions(era=era, questions_per_minute=None),
+                                      elicitation_handler=lambda request: {"n": 1}).open()
         return len(self.client.list_tools())
 
     def add(self, count):

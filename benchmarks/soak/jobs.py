@@ -74,7 +74,7 @@ def clients(place: Place) -> Iterator[Step]:
     eras = itertools.cycle([None, "legacy", "modern"])
 
     def step() -> None:
-        with mcplite.connect(place.url, era=next(eras)) as client:
+        with mcplite.connect(place.url, options=mcplite.ClientOptions(era=next(eras))) as client:
             expect("3", client.call_tool("add", {"a": 1, "b": 2}).text)
             expect(True, "add" in [tool.name for tool in client.list_tools()])
 
@@ -254,7 +254,8 @@ def children(place: Place) -> Iterator[Step]:
 def legacy_sse(place: Place) -> Iterator[Step]:
     """The transport of 2024."""
     def step() -> None:
-        with mcplite.connect(place.url.replace("/mcp", "/sse"), type="sse", elicitation_handler=accept) as client:
+        with mcplite.connect(place.url.replace("/mcp", "/sse"), options=mcplite.ClientOptions(type="sse"),
+                             elicitation_handler=accept) as client:
             expect("3", client.call_tool("add", {"a": 1, "b": 2}).text)
             expect("counted to 2", client.call_tool("count", {"to": 2, "mark": ""}, on_progress=lambda report: None).text)
 

@@ -11,10 +11,11 @@ import threading
 from typing import Dict
 
 import mcplite
+from tests.support.tight import tight
 
 KEPT = float(sys.argv[2])
 
-mcp = mcplite.Server("soak", limits=mcplite.Limits(
+mcp = mcplite.Server("soak", limits=tight(
     session_idle_seconds=20, store_seconds=20, waiting_seconds=KEPT, idle_seconds=KEPT))
 #: Which calls were cancelled; an entry is removed when it is asked for. Guarded by the condition.
 stopped: Dict[str, bool] = {}

@@ -44,7 +44,7 @@ def client_of(words: List[str], options: argparse.Namespace) -> Iterator[Any]:
     :raises UsageError: the options do not fit together.
     :raises TypeError, ValueError: see :func:`connect`.
     """
-    from ..client import connect
+    from ..client import ClientOptions, connect
 
     options.bar = ProgressBar()
     asker = TerminalAsker(alone=options.bar.hidden)
@@ -68,9 +68,9 @@ def client_of(words: List[str], options: argparse.Namespace) -> Iterator[Any]:
     login = None if url is None else _Login(url, target, options, asker)
     extra.update(_child_options(options) if login is None else {"headers": login.headers, "auth": login.grant})
     try:
-        yield connect(target, revision=options.revision, timeout=options.timeout, max_timeout=options.max_timeout,
-                      elicitation_handler=asker.form,
-                      url_elicitation_handler=asker.url, debug=True if options.debug else None, **extra)
+        yield connect(target, revision=options.revision, timeout=options.timeout,
+                      elicitation_handler=asker.form, url_elicitation_handler=asker.url,
+                      options=ClientOptions(max_timeout=options.max_timeout), debug=True if options.debug else None, **extra)
     except AuthError as error:
         if login is None:
             raise

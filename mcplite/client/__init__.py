@@ -4,13 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .client import Client
+from .client_options import ClientOptions
 from .connect import connect
 
 if TYPE_CHECKING:
     from .completer import Completer as Completer
     from .group import connect_all as connect_all
 
-__all__ = ["Client", "Completer", "connect", "connect_all"]
+__all__ = ["Client", "ClientOptions", "Completer", "connect", "connect_all"]
 
 #: Where the names live that most programs do without, relative to this package.
 _HOMES = {"Completer": ".completer", "connect_all": ".group"}

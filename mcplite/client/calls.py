@@ -126,7 +126,7 @@ class Features(TaskCalls):
         """Call a tool.
 
         The result of a tool that fails has ``is_error``; ``result.raise_for_error()`` turns it into an exception, and so
-        does ``connect(raise_for_error=True)`` for all calls.
+        does ``ClientOptions(raise_for_error=True)`` for all calls.
         Structured content is checked against the tool's declared schema if its definition has been listed (TOOL-38).
 
         :param name: the tool's name.

@@ -23,7 +23,7 @@ from ..version import __version__
 from .cache import Cache
 from .call import DEFAULT, RequestOptions, Waiting
 from .calls import Features
-from .client_options import ClientOptions
+from .client_options import ClientSettings
 from .handlers import Handlers, checked_roots
 from .sessions.base import ClientSession, SessionOptions
 from .sessions.connecting import SessionOpener
@@ -54,19 +54,19 @@ class Client(Features):
     three times in a minute. Calls that were running fail, since their effect is unknown.
 
     :param transport: makes the channel; called once, by :meth:`open`.
-    :param options: how the client works; None for the defaults.
+    :param settings: how the client works; None for the defaults.
     :param handlers: of the server's questions and notifications; None for none.
     """
 
-    def __init__(self, transport: Callable[[], Channel], options: Optional[ClientOptions] = None,
+    def __init__(self, transport: Callable[[], Channel], settings: Optional[ClientSettings] = None,
                  handlers: Optional[Handlers] = None) -> None:
-        options = options or ClientOptions()
+        settings = settings or ClientSettings()
         self._transport = transport
-        super().__init__(options.timeout, options.max_timeout, options.middleware, options.validate,
-                         options.raise_for_error)
-        self._options = options
-        self._cache = Cache(options.cache)
-        self._handlers = handlers or Handlers()
+        super().__init__(settings.timeout, settings.max_timeout, settings.middleware, settings.validate,
+                         settings.raise_for_error)
+        self._settings = settings
+        self._cache = Cache(settings.cache)
+        self._handlers = handlers or Handlers(settings)
         self._custom: Dict[str, Callable[[Dict[str, Any]], Any]] = {}
         #: They see calls and questions; the sessions have the same list.
         self._observers: List[ClientObserver] = []
@@ -78,12 +78,12 @@ class Client(Features):
         self._opening_thread: Optional[int] = None
         #: Set when opening has succeeded or failed.
         self._opening_done = new_event()
-        info = options.client_info or types.Implementation(name=__name__.partition(".")[0], version=__version__)
+        info = settings.client_info or types.Implementation(name=__name__.partition(".")[0], version=__version__)
         self._opener = SessionOpener(
             transport, self._connect,
-            NegotiationOptions(options.pinned, options.era, options.prior, options.open_timeout, options.probe_timeout),
-            SessionOptions(info, options.questions_per_minute, self._cache, self.list_tools, self._observers,
-                           options.extensions, tuple(options.result_types), options.trace_context), self._on_restart)
+            NegotiationOptions(settings.pinned, settings.era, settings.prior, settings.open_timeout, settings.probe_timeout),
+            SessionOptions(info, settings.questions_per_minute, self._cache, self.list_tools, self._observers,
+                           settings.extensions, tuple(settings.result_types), settings.trace_context), self._on_restart)
         self._subscriptions = Subscriptions(self._handlers, self._open_session, self.subscribe_resource,
                                             self.unsubscribe_resource)
         self._last_error: Optional[Exception] = None
@@ -120,7 +120,7 @@ class Client(Features):
         return self
 
     def _opened(self, session: ClientSession, waiting: Waiting) -> None:
-        interval, seconds = self._options.ping_interval, self._options.ping_timeout
+        interval, seconds = self._settings.ping_interval, self._settings.ping_timeout
         if interval is not None:
             self._keepalive = KeepAlive(functools.partial(self.ping, timeout=seconds),
                                         lambda: self.counters.messages_received, self._ping_failed, interval, seconds)
@@ -140,9 +140,9 @@ class Client(Features):
         :param cache: whether it may keep results.
         :param client_info: its name and version; by default those of this client.
         """
-        options = changed(self._options, cache=cache and self._options.cache,
-                          client_info=client_info or self._options.client_info)
-        return Client(self._transport, options, handlers)
+        settings = changed(self._settings, cache=cache and self._settings.cache,
+                           client_info=client_info or self._settings.client_info)
+        return Client(self._transport, settings, handlers)
 
     # --- forks -----------------------------------------------------------------------------------------------------
 
@@ -177,9 +177,9 @@ class Client(Features):
     def _connect(self, channel: Channel) -> ServerConnection:
         if self._observers:
             channel.accompany(self._added_headers)
-        return ServerConnection(channel, self._handlers, max_handlers=self._options.max_handlers,
+        return ServerConnection(channel, self._handlers, max_handlers=self._settings.max_handlers,
                                 on_notification=self._on_notification, on_close=self._on_connection_closed,
-                                custom=self._custom, trace=trace_for(self._options.debug, channel.name))
+                                custom=self._custom, trace=trace_for(self._settings.debug, channel.name))
 
     def _on_notification(self, method: str, params: Dict[str, Any]) -> None:
         if method == "notifications/tools/list_changed":
@@ -302,7 +302,8 @@ class Client(Features):
 
     @property
     def prior(self) -> Dict[str, Any]:
-        """What the client found out about the server, as JSON; ``connect(target, prior=)`` then skips the probe (ERA-16)."""
+        """What the client found out about the server, as JSON; with ``ClientOptions(prior=)`` the next one skips the probe
+        (ERA-16)."""
         return prior_of(self._known_session())
 
     @property

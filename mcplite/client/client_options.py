@@ -1,9 +1,10 @@
-"""ClientOptions: how a client works, whatever its transport and its handlers; checked once, when it is made.
+"""ClientOptions: what a program rarely sets for a client; ClientSettings: that and the keywords of ``connect()``, in one value.
 
-A module of its own, so that :mod:`.client` is about the connection, and :func:`~.connect.connect` spells each option once.
+Both are checked once, when they are made. The transport, the session and the handlers read the settings.
 """
 
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Union
+import os
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Union
 
 from ..protocol.meta import check_extension
 from ..revisions import Revision, find_revision
@@ -12,47 +13,143 @@ from ..types.lazy_dataclass import Record, record
 from .call import check_positive
 from .request_base import Middleware
 
-__all__ = ["ClientOptions"]
+if TYPE_CHECKING:
+    from ..net.settings import Cert, Verify
+    from ..types import LogMessage
+    from .handler_types import Elicitation, Roots, Sampling
+    from .stdio.stderr import StderrTarget
+
+__all__ = ["LINE_LIMIT", "ClientOptions", "ClientSettings"]
+
+#: Bytes that one message of a server may have, unless the caller says otherwise.
+LINE_LIMIT = 16 << 20
 
 
 @record(frozen=True)
 class ClientOptions(Record):
-    """The options of one client; :func:`~.connect.connect` documents them, under the same names.
+    """The options of a client that few programs set, for ``connect(target, options=ClientOptions(...))`` and ``connect_all``.
 
-    :raises ValueError: the revision is unknown, *era* contradicts it, or a number is not positive.
+    An instance can be shared by any number of clients; ``dataclasses.replace`` makes a similar one.
+
+    For calls and sessions:
+
+    :param max_timeout: seconds for each call in all, whatever its progress; default 300, None for no limit.
+    :param raise_for_error: True makes ``call_tool`` raise :class:`ToolError` when a tool fails, in place of returning a
+        result with ``is_error``.
+    :param validate: whether structured results are checked against the declared schema.
+    :param cache: whether results are cached for as long as the server allows (from July 2026 on).
+    :param era: "legacy" always begins with a handshake, "modern" never; None, the default, finds out.
+    :param prior: ``client.prior`` of an earlier client of the same server; the server is then not probed.
+    :param probe_timeout: seconds without an answer on a pipe after which the client tries a handshake, half of
+        ``open_timeout`` at most.
+    :param client_info: name and version of this client; by default this package's.
+    :param result_types: result types that the extensions of ``connect(extensions=...)`` add.
+    :param trace_context: called for each request; returns the trace context to send (``traceparent``, ...).
+    :param ping_interval: seconds without traffic after which the server is pinged; a ping without an answer
+        within *ping_timeout* closes the connection. None, the default, never pings.
+    :param ping_timeout: seconds.
+    :param line_limit: bytes that one message of the server may have, and one to a server on a pipe; default 16 MiB.
+
+    For a server that is started as a process:
+
+    :param grace: seconds that the child has to exit when the client is closed, before it is ended.
+
+    For a server behind a URL:
+
+    :param verify: False, or a file or folder of certificates, as for ``requests``; by default from the environment.
+    :param cert: a client certificate, as for ``requests``.
+    :param proxies: as for ``requests``; by default those of the environment.
+    :param listen: False opens no stream for messages of the server outside of calls, such as changed lists.
+    :param type: "http" or "sse" for a URL whose transport is known.
+
+    For the server's questions and notifications:
+
+    :param sampling_tools: whether the sampling handler supports tools.
+    :param sampling_context: whether it supports ``include_context``.
+    :param max_handlers: how many of the handlers may run at once.
+    :param questions_per_minute: how many questions of the server are accepted in any minute; more are refused.
+        The default suits programs that answer; None for any number.
+    :param on_tools_changed: called without arguments, as are the next two; call ``list_tools()`` for the new list.
+    :param on_resources_changed: as above.
+    :param on_prompts_changed: as above.
+    :param on_resource_updated: gets the URI, which may be below the one subscribed to (RSRC-14).
+    :param on_elicitation_complete: gets the id of an earlier URL question; other ids are ignored (URLE-08).
+    :param on_disconnect: gets the error if the connection ends without ``close()``.
+    :param experimental: declared as the client's experimental capabilities.
+    :raises ValueError: *era* is unknown, or a number is not positive.
     """
 
-    revision: Union[None, str, Revision] = None
+    max_timeout: Optional[float] = 300.0
+    raise_for_error: bool = False
+    validate: bool = True
+    cache: bool = True
     era: Optional[str] = None
     prior: Optional[Mapping[str, Any]] = None
     probe_timeout: float = 5.0
-    timeout: Optional[float] = 60.0
-    max_timeout: Optional[float] = 300.0
-    open_timeout: float = 60.0
     client_info: Optional[Implementation] = None
-    cache: bool = True
-    extensions: Optional[Dict[str, Any]] = None
     result_types: Sequence[str] = ()
     trace_context: Optional[Callable[[], Mapping[str, str]]] = None
-    validate: bool = True
-    raise_for_error: bool = False
-    middleware: Sequence[Middleware] = ()
-    max_handlers: int = 16
-    questions_per_minute: Optional[int] = 1000
     ping_interval: Optional[float] = None
     ping_timeout: float = 10.0
+    line_limit: int = LINE_LIMIT
+    grace: float = 2.0
+    verify: "Verify" = None
+    cert: "Cert" = None
+    proxies: Optional[Mapping[str, str]] = None
+    listen: bool = True
+    type: Optional[str] = None
+    sampling_tools: bool = False
+    sampling_context: bool = False
+    max_handlers: int = 16
+    questions_per_minute: Optional[int] = 1000
+    on_tools_changed: Optional[Callable[[], object]] = None
+    on_resources_changed: Optional[Callable[[], object]] = None
+    on_prompts_changed: Optional[Callable[[], object]] = None
+    on_resource_updated: Optional[Callable[[str], object]] = None
+    on_elicitation_complete: Optional[Callable[[str], object]] = None
+    on_disconnect: Optional[Callable[[Exception], object]] = None
+    experimental: Optional[Dict[str, Any]] = None
+
+    def __post_init__(self) -> None:
+        if self.era not in (None, "legacy", "modern"):
+            raise ValueError(f"era is 'legacy', 'modern' or None for both, not {self.era!r}")
+        for name in ("max_timeout", "probe_timeout", "ping_interval", "ping_timeout", "max_handlers", "questions_per_minute"):
+            check_positive(name, getattr(self, name))
+
+
+@record(frozen=True)
+class ClientSettings(ClientOptions):
+    """All settings of one client: its :class:`ClientOptions` and the keywords that :func:`~.connect.connect` documents.
+
+    :raises ValueError: the revision is unknown or contradicts *era*, or a number is not positive.
+    """
+
+    timeout: Optional[float] = 60.0
+    open_timeout: float = 60.0
+    headers: Optional[Mapping[str, str]] = None
+    auth: Any = None
+    session: Any = None
+    env: Optional[Mapping[str, str]] = None
+    cwd: "Union[None, str, os.PathLike[str]]" = None
+    stderr: "StderrTarget" = None
+    revision: Union[None, str, Revision] = None
+    roots: "Optional[Roots]" = None
+    elicitation_handler: "Optional[Elicitation]" = None
+    url_elicitation_handler: "Optional[Elicitation]" = None
+    sampling_handler: "Optional[Sampling]" = None
+    log_handler: "Optional[Callable[[LogMessage], object]]" = None
+    middleware: Sequence[Middleware] = ()
+    extensions: Optional[Dict[str, Any]] = None
     debug: Union[None, bool, str] = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         pinned = self.pinned
-        if self.era not in (None, "legacy", "modern"):
-            raise ValueError(f"era is 'legacy', 'modern' or None for both, not {self.era!r}")
         if pinned is not None and self.era is not None and pinned.modern != (self.era == "modern"):
             raise ValueError(f"era={self.era!r} and revision={pinned.name!r} contradict each other")
         for extension, settings in (self.extensions or {}).items():
             check_extension(extension, settings)
-        for name in ("timeout", "max_timeout", "open_timeout", "probe_timeout", "ping_interval", "ping_timeout",
-                     "max_handlers", "questions_per_minute"):
+        for name in ("timeout", "open_timeout"):
             check_positive(name, getattr(self, name))
 
     @property

@@ -33,28 +33,18 @@ from ..rpc.cancel import CancelToken
 from ..rpc.deadline import wait_interruptibly
 from ..rpc.forks import new_lock
 from ..rpc.tracing import get_logger
-from ..types import (
-    CallToolResult,
-    GetPromptResult,
-    Implementation,
-    LogMessage,
-    Prompt,
-    ReadResourceResult,
-    Resource,
-    ResourceTemplate,
-    Tool,
-)
+from ..types import CallToolResult, GetPromptResult, LogMessage, Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool
 from .call import DEFAULT, OnProgress
 from .client import Client
 from .client_observer import ClientObserver
+from .client_options import ClientOptions
 from .config import Config, ServerConfig, load_config
 from .connect import connect
 from .handler_types import Elicitation, Roots, Sampling
 from .request_base import Middleware
-from .transport_choice import LINE_LIMIT
+from .transport_choice import applicable
 
 if TYPE_CHECKING:
-    from ..net.settings import Cert, Verify
     from .stdio.stderr import StderrTarget
     from .tasks.task import Task
 
@@ -68,53 +58,24 @@ Named = TypeVar("Named", Tool, Resource, ResourceTemplate, Prompt)
 def connect_all(
     config: "Union[str, os.PathLike[str], Mapping[str, Any], Config]", *,
     separator: str = "__",
+    timeout: Optional[float] = 60.0,
+    open_timeout: float = 60.0,
+    headers: Optional[Mapping[str, str]] = None,
+    auth: Any = None,
+    session: Any = None,
     env: Optional[Mapping[str, str]] = None,
     cwd: "Union[None, str, os.PathLike[str]]" = None,
     stderr: "StderrTarget" = None,
-    grace: float = 2.0,
-    line_limit: int = LINE_LIMIT,
-    headers: Optional[Mapping[str, str]] = None,
-    session: Any = None,
-    verify: "Verify" = None,
-    cert: "Cert" = None,
-    proxies: Optional[Mapping[str, str]] = None,
-    auth: Any = None,
-    listen: bool = True,
-    type: Optional[str] = None,
     revision: Union[None, str, Revision] = None,
-    era: Optional[str] = None,
-    prior: Optional[Mapping[str, Any]] = None,
-    probe_timeout: float = 5.0,
-    timeout: Optional[float] = 60.0,
-    max_timeout: Optional[float] = 300.0,
-    open_timeout: float = 60.0,
-    client_info: Optional[Implementation] = None,
-    cache: bool = True,
-    extensions: Optional[Dict[str, Any]] = None,
-    result_types: Sequence[str] = (),
-    trace_context: Optional[Callable[[], Mapping[str, str]]] = None,
-    validate: bool = True,
-    raise_for_error: bool = False,
-    middleware: Sequence[Middleware] = (),
-    max_handlers: int = 16,
-    questions_per_minute: Optional[int] = 1000,
-    ping_interval: Optional[float] = None,
-    ping_timeout: float = 10.0,
-    debug: Union[None, bool, str] = None,
+    roots: Optional[Roots] = None,
     elicitation_handler: Optional[Elicitation] = None,
     url_elicitation_handler: Optional[Elicitation] = None,
     sampling_handler: Optional[Sampling] = None,
-    sampling_tools: bool = False,
-    sampling_context: bool = False,
-    roots: Optional[Roots] = None,
     log_handler: Optional[Callable[[LogMessage], object]] = None,
-    on_tools_changed: Optional[Callable[[], object]] = None,
-    on_resources_changed: Optional[Callable[[], object]] = None,
-    on_prompts_changed: Optional[Callable[[], object]] = None,
-    on_resource_updated: Optional[Callable[[str], object]] = None,
-    on_elicitation_complete: Optional[Callable[[str], object]] = None,
-    on_disconnect: Optional[Callable[[Exception], object]] = None,
-    experimental: Optional[Dict[str, Any]] = None,
+    middleware: Sequence[Middleware] = (),
+    extensions: Optional[Dict[str, Any]] = None,
+    options: Optional[ClientOptions] = None,
+    debug: Union[None, bool, str] = None,
 ) -> "Group":
     """Return a group of the servers in a host's configuration; no server starts before the group is opened.
 
@@ -122,7 +83,7 @@ def connect_all(
 
     The other parameters are those of :func:`~.connect.connect`, for each of the servers; *auth* is for those with a URL alone,
     and *stderr* for the others: each line begins with the name of its server, or a path with ``{name}`` in it is a file for
-    each.
+    each. Of the options, those for URLs concern servers with a URL, and those for processes the others.
 
     :param config: a path, a dict of the same shape, or the result of ``load_config``.
     :param separator: between the server's name and the name of its tool or prompt. Default ``__``, which APIs of models
@@ -130,18 +91,20 @@ def connect_all(
     :raises TransportError: the configuration as a whole cannot be used.
     :raises TypeError, ValueError: as for :func:`~.connect.connect`.
     """
-    # All that is in sight here is what the caller gave: the parameters, which connect() has by the same names.
-    options = dict(locals())
-    del options["config"], options["separator"]
-
     def connected(server: ServerConfig) -> Client:
+        lines = None
+        if not server.url:
+            from .stdio.stderr import stderr_of  # for groups with processes
+
+            lines = stderr_of(server.name, stderr)
         # A local process needs no login (STD-23), but servers with a URL in the same configuration may; and only a process
         # has a stderr.
-        if server.url:
-            return connect(server, **{**options, "stderr": None})
-        from .stdio.stderr import stderr_of  # for groups with processes
-
-        return connect(server, **{**options, "auth": None, "stderr": stderr_of(server.name, stderr)})
+        return connect(
+            server, timeout=timeout, open_timeout=open_timeout, headers=headers, auth=auth if server.url else None,
+            session=session, env=env, cwd=cwd, stderr=lines, revision=revision, roots=roots,
+            elicitation_handler=elicitation_handler, url_elicitation_handler=url_elicitation_handler,
+            sampling_handler=sampling_handler, log_handler=log_handler, middleware=middleware, extensions=extensions,
+            options=options and applicable(options, server.url), debug=debug)
 
     return Group(load_config(config), connected, separator=separator)
 

@@ -23,7 +23,8 @@ from ..types.content import as_block
 # What answers a question is loaded with the first one.
 if TYPE_CHECKING:
     from ..rpc.cancel import CancelToken
-    from .handler_types import AskedElicitation, AskedSampling, Elicitation, Roots, Sampling
+    from .client_options import ClientSettings
+    from .handler_types import AskedElicitation, AskedSampling, Elicitation, Roots
 
 __all__ = ["Handlers", "checked_roots"]
 
@@ -33,6 +34,9 @@ _Notify = Optional[Callable[[Dict[str, Any]], object]]
 _MAX_EXPECTED = 1000
 #: Characters of the id of a URL question; a longer one is not remembered.
 _MAX_IDENTITY = 1024
+#: The settings that are functions of the user.
+_CALLBACKS = ("elicitation_handler", "url_elicitation_handler", "sampling_handler", "log_handler", "on_tools_changed",
+              "on_resources_changed", "on_prompts_changed", "on_resource_updated", "on_elicitation_complete", "on_disconnect")
 _ACTIONS = ("accept", "decline", "cancel")
 
 
@@ -41,65 +45,43 @@ class Handlers:
 
     Questions are answered on worker threads, several at a time; callbacks for notifications run one after another.
 
-    :param elicitation_handler: gets an :class:`AskedElicitation` with a form; returns the dict of its
-        fields, True (accepted), False (declined) or None (cancelled), or what the argument's methods ``accept({...})``,
-        ``decline()`` and ``cancel()`` return. Missing fields get their defaults (ELIC-10); an answer that does not fit the
-        form, or is none of these, is logged and refused (ELIC-14).
-    :param url_elicitation_handler: gets one with a ``url`` (and its ``host``) to show. ``asked.accept()``, or True, is the
-        user's consent to open it; the client itself never opens or fetches it (URLE-20, URLE-21).
-    :param sampling_handler: gets an :class:`AskedSampling`; returns a ``CreateMessageResult``, or text or
-        content, with the model set to "unknown"; False or None refuses (SAMP-16).
-    :param sampling_tools: whether the sampling handler supports tools; default False.
-    :param sampling_context: whether it supports ``include_context``; default False.
-    :param roots: paths, ``file://`` URIs or ``Root`` objects, or a function that returns them.
-    :param log_handler: gets each ``LogMessage``.
-    :param on_tools_changed: called without arguments, as are the next two; call ``list_tools()`` for the new list.
-    :param on_resources_changed: as above.
-    :param on_prompts_changed: as above.
-    :param on_resource_updated: gets the URI, which may be below the one subscribed to (RSRC-14).
-    :param on_elicitation_complete: gets the id of an earlier URL question; other ids are ignored (URLE-08).
-    :param on_disconnect: gets the error if the connection ends without ``close()``.
-    :param experimental: declared as the client's experimental capabilities.
+    - ``elicitation_handler`` gets an :class:`AskedElicitation` with a form; it returns the dict of its
+      fields, True (accepted), False (declined) or None (cancelled), or what the argument's methods ``accept({...})``,
+      ``decline()`` and ``cancel()`` return. Missing fields get their defaults (ELIC-10); an answer that does not fit the
+      form, or is none of these, is logged and refused (ELIC-14).
+    - ``url_elicitation_handler`` gets one with a ``url`` (and its ``host``) to show. ``asked.accept()``, or True, is the
+      user's consent to open it; the client itself never opens or fetches it (URLE-20, URLE-21).
+    - ``sampling_handler`` gets an :class:`AskedSampling`; it returns a ``CreateMessageResult``, or text or
+      content, with the model set to "unknown"; False or None refuses (SAMP-16).
+    - ``roots`` are paths, ``file://`` URIs or ``Root`` objects, or a function that returns them.
+
+    :param settings: have the callbacks, under the names that :func:`~.connect.connect` and :class:`~.ClientOptions` document.
     :raises TypeError: one of them cannot be called.
     :raises ValueError: a root is not a file.
     """
 
-    def __init__(self, *, elicitation_handler: Optional[Elicitation] = None,
-                 url_elicitation_handler: Optional[Elicitation] = None, sampling_handler: Optional[Sampling] = None,
-                 sampling_tools: bool = False, sampling_context: bool = False, roots: Optional[Roots] = None,
-                 log_handler: Optional[Callable[[types.LogMessage], object]] = None,
-                 on_tools_changed: Optional[Callable[[], object]] = None,
-                 on_resources_changed: Optional[Callable[[], object]] = None,
-                 on_prompts_changed: Optional[Callable[[], object]] = None,
-                 on_resource_updated: Optional[Callable[[str], object]] = None,
-                 on_elicitation_complete: Optional[Callable[[str], object]] = None,
-                 on_disconnect: Optional[Callable[[Exception], object]] = None,
-                 experimental: Optional[Dict[str, Any]] = None) -> None:
-        given = dict(
-            elicitation_handler=elicitation_handler, url_elicitation_handler=url_elicitation_handler,
-            sampling_handler=sampling_handler, log_handler=log_handler, on_tools_changed=on_tools_changed,
-            on_resources_changed=on_resources_changed, on_prompts_changed=on_prompts_changed,
-            on_resource_updated=on_resource_updated, on_elicitation_complete=on_elicitation_complete,
-            on_disconnect=on_disconnect)
+    def __init__(self, settings: ClientSettings) -> None:
+        given = {name: getattr(settings, name) for name in _CALLBACKS}
         for name, value in given.items():
             if value is not None and not callable(value):
                 raise TypeError(f"{name} must be a function, not {type(value).__name__}")
-        self._elicit = elicitation_handler
-        self._elicit_url = url_elicitation_handler
-        self._sample = sampling_handler
-        self._sampling_flags = {"tools": sampling_tools, "context": sampling_context}
+        self._elicit = settings.elicitation_handler
+        self._elicit_url = settings.url_elicitation_handler
+        self._sample = settings.sampling_handler
+        self._sampling_flags = {"tools": settings.sampling_tools, "context": settings.sampling_context}
+        roots = settings.roots
         self._roots = roots if roots is None or callable(roots) else checked_roots(roots)
-        self._log = log_handler
+        self._log = settings.log_handler
         self._failures = PeerLog()
         self._changed = {
-            "notifications/tools/list_changed": on_tools_changed,
-            "notifications/resources/list_changed": on_resources_changed,
-            "notifications/prompts/list_changed": on_prompts_changed,
+            "notifications/tools/list_changed": settings.on_tools_changed,
+            "notifications/resources/list_changed": settings.on_resources_changed,
+            "notifications/prompts/list_changed": settings.on_prompts_changed,
         }
-        self._updated = on_resource_updated
-        self._complete = on_elicitation_complete
-        self._disconnect = on_disconnect
-        self._experimental = experimental
+        self._updated = settings.on_resource_updated
+        self._complete = settings.on_elicitation_complete
+        self._disconnect = settings.on_disconnect
+        self._experimental = settings.experimental
         #: Guards ``_expected``, and changes of ``_roots`` that depend on it; held for work in memory only.
         self._lock = new_lock()
         self._expected: Dict[str, None] = {}

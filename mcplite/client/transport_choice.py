@@ -4,77 +4,43 @@ A module of its own, so that :mod:`.client` depends on no transport, and only th
 """
 
 import os
-from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, List, Optional, Sequence
 
 from ..errors import TransportError
 from ..rpc.interfaces import Channel
-from ..types.lazy_dataclass import Record, changed, fields_of, record
+from ..types.lazy_dataclass import changed, fields_of
+from .client_options import LINE_LIMIT, ClientOptions, ClientSettings
 
-if TYPE_CHECKING:
-    from ..net.settings import Cert, Verify
-    from .stdio.stderr import StderrTarget
+__all__ = ["applicable", "command", "memory_channel", "transport"]
 
-__all__ = ["LINE_LIMIT", "TransportOptions", "command", "memory_channel", "transport"]
-
-#: Bytes that one message of a server may have, unless the caller says otherwise.
-LINE_LIMIT = 16 << 20
 _CHILD_OPTIONS = ("env", "cwd", "stderr", "grace")
 _HTTP_SETTINGS = ("headers", "session", "verify", "cert", "proxies", "auth")
 _HTTP_OPTIONS = (*_HTTP_SETTINGS, "listen", "type")
 
 
-@record(frozen=True)
-class TransportOptions(Record):
-    """The options of a channel; :func:`~.connect.connect` documents them, under the same names."""
-
-    env: Optional[Mapping[str, str]] = None
-    cwd: "Union[None, str, os.PathLike[str]]" = None
-    stderr: "StderrTarget" = None
-    grace: float = 2.0
-    line_limit: int = LINE_LIMIT
-    headers: Optional[Mapping[str, str]] = None
-    session: Any = None
-    verify: "Verify" = None
-    cert: "Cert" = None
-    proxies: Optional[Mapping[str, str]] = None
-    auth: Any = None
-    listen: bool = True
-    type: Optional[str] = None
-
-    def refuse(self, names: Sequence[str], where: str) -> None:
-        """Return when none of the options *names* is given.
-
-        :raises TypeError: one is; the text says *where* it belongs.
-        """
-        defaults = {one.name: one.default for one in fields_of(TransportOptions)}
-        given = sorted(name for name in names if getattr(self, name) != defaults[name])
-        if given:
-            raise TypeError(f"{', '.join(given)}: only for a server that is {where}")
-
-
-def transport(target: Any, options: TransportOptions) -> Callable[[], Channel]:
+def transport(target: Any, settings: ClientSettings) -> Callable[[], Channel]:
     """Return a function that makes a channel to *target*; it is called for each process that is started.
 
     :raises TypeError: the target is none of those of :func:`~.connect.connect`, or an option is for another transport.
     """
     if isinstance(target, str) and target.startswith(("http://", "https://")):
-        return _remote(target, options)
+        return _remote(target, settings)
     if isinstance(target, Channel):
-        return _without_options(options, lambda: target)
+        return _without_options(settings, lambda: target)
     if hasattr(target, "serve_channel"):
-        return _without_options(options, lambda: memory_channel(target))
+        return _without_options(settings, lambda: memory_channel(target))
     if hasattr(target, "argv"):
-        return _configured(target, options)
+        return _configured(target, settings)
     if isinstance(target, (str, os.PathLike)):
-        return _child(command(os.fspath(target)), options)
+        return _child(command(os.fspath(target)), settings)
     if isinstance(target, tuple) and len(target) == 2 and all(hasattr(item, "close") for item in target):
         from ..rpc.channels import StreamChannel
 
-        limit = options.line_limit
-        return _without_options(changed(options, line_limit=LINE_LIMIT),
+        limit = settings.line_limit
+        return _without_options(changed(settings, line_limit=LINE_LIMIT),
                                 lambda: StreamChannel(target[0], target[1], line_limit=limit))
     if isinstance(target, (list, tuple)):
-        return _child([os.fspath(part) for part in target], options)
+        return _child([os.fspath(part) for part in target], settings)
     raise TypeError(f"cannot connect to {target!r}: give a command (list or string), a .py file, module:name,"
                     f" a Server, a Channel, a pair of streams, or a ServerConfig")
 
@@ -128,18 +94,18 @@ def _python(path: str) -> List[str]:
     return [path] if starts_server(source) else ["-m", _package() + ".server", path]
 
 
-def _child(argv: List[str], options: TransportOptions) -> Callable[[], Channel]:
-    options.refuse(_HTTP_OPTIONS, "behind a URL")
+def _child(argv: List[str], settings: ClientSettings) -> Callable[[], Channel]:
+    _refuse(settings, _HTTP_OPTIONS, "behind a URL")
 
     def start() -> Channel:
         from .stdio.stdio_channel import ChildChannel
 
-        env = dict(options.env or {})
+        env = dict(settings.env or {})
         if argv[1:3] == ["-m", _package() + ".server"]:
             # This package may be on our path alone, and not on the child's.
             env.setdefault("PYTHONPATH", os.pathsep.join([_root(), *filter(None, [os.environ.get("PYTHONPATH")])]))
-        return ChildChannel(argv, env=env, cwd=options.cwd, stderr=options.stderr, line_limit=options.line_limit,
-                            grace=options.grace)
+        return ChildChannel(argv, env=env, cwd=settings.cwd, stderr=settings.stderr, line_limit=settings.line_limit,
+                            grace=settings.grace)
 
     return start
 
@@ -151,35 +117,52 @@ def _root() -> str:
     return path
 
 
-def _configured(config: Any, options: TransportOptions) -> Callable[[], Channel]:
+def _configured(config: Any, settings: ClientSettings) -> Callable[[], Channel]:
     if config.url:
-        kind = config.type if options.type is None else options.type
-        return _remote(config.url, changed(options, type=kind, headers={**config.headers, **(options.headers or {})}))
-    cwd = config.cwd if options.cwd is None else options.cwd
-    return _child(list(config.argv), changed(options, cwd=cwd, env={**(config.env or {}), **(options.env or {})}))
+        kind = config.type if settings.type is None else settings.type
+        return _remote(config.url, changed(settings, type=kind, headers={**config.headers, **(settings.headers or {})}))
+    cwd = config.cwd if settings.cwd is None else settings.cwd
+    return _child(list(config.argv), changed(settings, cwd=cwd, env={**(config.env or {}), **(settings.env or {})}))
 
 
-def _remote(url: str, options: TransportOptions) -> Callable[[], Channel]:
-    options.refuse(_CHILD_OPTIONS, "started as a process")
-    if options.type not in (None, "http", "sse"):
-        raise ValueError(f"type must be 'http' or 'sse', not {options.type!r}")
+def _remote(url: str, settings: ClientSettings) -> Callable[[], Channel]:
+    _refuse(settings, _CHILD_OPTIONS, "started as a process")
+    if settings.type not in (None, "http", "sse"):
+        raise ValueError(f"type must be 'http' or 'sse', not {settings.type!r}")
 
     def reach() -> Channel:
         from ..net.settings import HTTPSettings
         from .http.http_channel import HTTPChannel
         from .http.sse_channel import SSEChannel
 
-        settings = HTTPSettings(**{name: getattr(options, name) for name in _HTTP_SETTINGS})
-        if options.type == "sse":
-            return SSEChannel(url, settings, line_limit=options.line_limit)
-        return HTTPChannel(url, settings, line_limit=options.line_limit, listen=options.listen)
+        http = HTTPSettings(**{name: getattr(settings, name) for name in _HTTP_SETTINGS})
+        if settings.type == "sse":
+            return SSEChannel(url, http, line_limit=settings.line_limit)
+        return HTTPChannel(url, http, line_limit=settings.line_limit, listen=settings.listen)
 
     return reach
 
 
-def _without_options(options: TransportOptions, make: Callable[[], Channel]) -> Callable[[], Channel]:
-    options.refuse([*_CHILD_OPTIONS, *_HTTP_OPTIONS, "line_limit"], "started as a process, or behind a URL")
+def _without_options(settings: ClientSettings, make: Callable[[], Channel]) -> Callable[[], Channel]:
+    _refuse(settings, [*_CHILD_OPTIONS, *_HTTP_OPTIONS, "line_limit"], "started as a process, or behind a URL")
     return make
+
+
+def applicable(options: ClientOptions, url: Optional[str]) -> ClientOptions:
+    """Return *options* without those for the other kind of target: a URL, or a process where there is no *url*."""
+    others = _CHILD_OPTIONS if url else _HTTP_OPTIONS
+    return changed(options, **{one.name: one.default for one in fields_of(ClientOptions) if one.name in others})
+
+
+def _refuse(settings: ClientSettings, names: Sequence[str], where: str) -> None:
+    """Return when none of the options *names* is set.
+
+    :raises TypeError: one is; the text says *where* it belongs.
+    """
+    defaults = {one.name: one.default for one in fields_of(ClientSettings)}
+    given = sorted(name for name in names if getattr(settings, name) != defaults[name])
+    if given:
+        raise TypeError(f"{', '.join(given)}: only for a server that is {where}")
 
 
 def memory_channel(server: Any) -> Channel:

@@ -1,4 +1,4 @@
-"""Tasks in Celery: ``Server(tasks=CeleryTasks(app))`` has the workers of a Celery application run them."""
+"""Tasks in Celery: ``ServerOptions(tasks=CeleryTasks(app))`` has the workers of a Celery application run them."""
 
 from typing import Any, Callable
 

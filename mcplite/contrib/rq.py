@@ -1,4 +1,4 @@
-"""Tasks in RQ: ``Server(tasks=RQTasks(queue, "shop:mcp"))`` has the workers of a queue run them."""
+"""Tasks in RQ: ``ServerOptions(tasks=RQTasks(queue, "shop:mcp"))`` has the workers of a queue run them."""
 
 import importlib
 from typing import Any, Callable

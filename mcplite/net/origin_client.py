@@ -376,7 +376,7 @@ def _explain(error: BaseException) -> str:
         cause = (reason if isinstance(reason, BaseException) else None) or (nested[0] if nested else None) or error.__cause__
     text = _text(error)
     if "certificate verify failed" in text.lower():
-        text += " (a certificate authority of your own: verify='/path/to/ca.pem')"
+        text += " (a certificate authority of your own: options=ClientOptions(verify='/path/to/ca.pem'))"
     return text
 
 

@@ -8,6 +8,7 @@ import threading
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
+from ..client.client_options import ClientSettings
 from ..client.handlers import Handlers
 from ..errors import InternalError, MCPError, RemoteError
 from ..protocol import codec
@@ -85,7 +86,7 @@ class RelayHandlers(Handlers):
 
     def __init__(self, name: str, declared: ClientCapabilities, session: Optional[LegacySession],
                  on_change: Optional[Callable[[str, Optional[str]], object]], on_lost: Callable[[Exception], object]) -> None:
-        super().__init__()
+        super().__init__(ClientSettings())
         self._name = name
         self._declared = declared
         self._session = session

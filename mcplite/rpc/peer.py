@@ -165,7 +165,7 @@ class Peer(Caller, MessageSink):
         """
         tail = data[-KEPT_BYTES:]
         if type(data) is CutLine:
-            option = "Limits.message_bytes of the server" if self._serving else "line_limit="
+            option = "Limits.message_bytes of the server" if self._serving else "line_limit= of ClientOptions"
             invalid = jsonrpc.Invalid(None, PARSE_ERROR, f"send less in one message, or raise {option}: it has {data.size}"
                                       f" bytes, and the limit is {data.limit}", oversized=True)
             tail = data.tail

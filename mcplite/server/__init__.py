@@ -16,10 +16,11 @@ if TYPE_CHECKING:
         Sample as Sample,
     )
     from .limits import Limits as Limits
+    from .server_options import ServerOptions as ServerOptions
 
 __all__ = [
     "Audio", "Context", "Elicit", "Elicited", "Image", "InputRequired", "Limits", "ListRoots", "Sample", "Server",
-    "assistant", "user",
+    "ServerOptions", "assistant", "user",
 ]
 
 #: Where each name lives, relative to this package.
@@ -27,6 +28,7 @@ _HOMES = {
     "Server": ".app", "Audio": ".functions.media", "Image": ".functions.media", "Context": ".handling.context",
     "Elicit": ".handling.questions", "Elicited": ".handling.questions", "InputRequired": ".handling.questions",
     "ListRoots": ".handling.questions", "Sample": ".handling.questions", "Limits": ".limits",
+    "ServerOptions": ".server_options",
     "assistant": "..types", "user": "..types",
 }
 

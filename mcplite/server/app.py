@@ -33,11 +33,13 @@ from .catalog.catalog import Catalog, Description, read_capabilities
 from .catalog.entries import completer, directory_entries, prompt_arguments, prompt_entry, resource_entry, tool_entry
 from .catalog.options import (
     bearer_auth,
-    check_options,
+    check_hint,
+    check_lifespan,
     checked_extensions,
     checked_function,
     checked_hints,
     checked_icons,
+    checked_limits,
     checked_list,
     checked_middleware,
     checked_object,
@@ -53,6 +55,7 @@ from .handling.context import Context
 from .limits import Limits
 from .runtime.fleet import create_fleet
 from .runtime.runtime import OpenSession, Runtime
+from .server_options import ServerOptions, checked_options
 from .sessions.opening import serve_channel
 
 if TYPE_CHECKING:
@@ -65,9 +68,7 @@ if TYPE_CHECKING:
     from .http.event_store import EventStore
     from .principals import Principal
     from .runtime.observer import ServerObserver
-    from .runtime.states import StoredState
     from .sessions.legacy import LegacySession
-    from .tasks.runner import TaskRunner
     from .transports.wsgi import WSGIApp
 
 __all__ = ["Server", "serve_forever"]
@@ -95,86 +96,67 @@ class Server:
     :param icons: as :class:`Icon` objects or dicts (from November 2025 on).
     :param lifespan: a callable that takes the server and returns a context manager; it is entered before
         the first client is served and left after the last, and its value is ``ctx.lifespan``.
-    :param page_size: entries on one page of a list; default 1000. Many clients never ask for the second page.
-    :param declare: kinds ("tools", "resources", "prompts") that are declared to clients although nothing
-        of the kind is registered yet.
-    :param experimental: experimental capabilities, sent as they are.
     :param middleware: callables ``(ctx, proceed)`` around every request, the first one outermost: the place
         for access control, rate limits and filters on results (TOOL-34 to TOOL-36). Raise to refuse.
-    :param mask_errors: hides the text of a tool's exceptions from the client; they are only logged.
     :param limits: all limits, see :class:`Limits`.
-    :param on_roots_changed: called with the session when a client announces that its roots have changed.
+    :param auth: authentication over HTTP: a :class:`BearerAuth`, or a token verifier such as :class:`StaticTokens`.
+    :param backend: what several processes share, as a URL (see :func:`open_backend`) or a backend; by default the
+        variable MCPLITE_BACKEND. It implies a fleet, keeps sessions and states of calls, and tells the processes of changes.
     :param fleet: several processes serve this name together over HTTP, and a client's requests reach any of them. The
         state of a client travels with it, signed. A handler that asks is called again with each answer (see
         :meth:`Context.once`), and without a backend it cannot ask clients that begin with a handshake.
     :param state_keys: secrets of at least 16 bytes that all processes share; the first signs, all verify, so that a
         key can be replaced without an interruption. By default those of MCPLITE_STATE_KEYS, with commas between them.
-    :param state_store: stores the states of a fleet's unfinished calls, which travel by default; see :class:`StoredState`.
-    :param backend: what the processes share besides the keys, as a URL (see :func:`open_backend`) or a backend; by default the
-        variable MCPLITE_BACKEND. It implies a fleet, keeps sessions and states of calls, and tells the processes of changes.
-    :param era: "legacy" serves only clients that begin with a handshake, "modern" only the others, None serves both.
-    :param cache: how long clients may keep lists and resources; by default not at all.
-    :param cache_lists: the same for "tools", "prompts", "resources", "templates" or "discover" alone.
     :param extensions: the extensions of the protocol that the server supports, with their settings, by identifiers such as
         ``com.example/charts``; what they add is registered with :meth:`add_method`.
-    :param auth: authentication over HTTP: a :class:`BearerAuth`, or a token verifier such as :class:`StaticTokens`.
-    :param trusted_patterns: matches the regular expressions of its schemas against long texts, even those that a short one
-        could occupy for hours. By default these are matched against twenty characters at most, with a warning.
-    :param debug: logs every message, as in :func:`mcplite.connect`.
-    :param capabilities: flags of the declared capabilities, in the form of the protocol: ``{"tools": {"listChanged": False},
-        "resources": {"subscribe": False}, "logging": False, "completions": {}}``. What is not declared is not done: changes
-        are not told, the methods do not exist, log messages are not sent. A kind that is named is declared although nothing
-        of it is registered.
-    :param tasks: has tasks run elsewhere, by ``submit(name, payload)``: ``CeleryTasks``, ``RQTasks``, or an object of yours
-        whose job calls :meth:`run_task`. By default they run on threads of this process.
-    :param on_subscribe: called with a URI and the number of subscriptions to it when that number has changed, in each
-        revision: 1 after the first, when the server may begin to watch the resource, and 0 after the last. The calls come
-        one after another on a thread of their own.
+    :param cache: how long clients may keep lists and resources; by default not at all.
     :param on_duplicate: what becomes of a name that is registered again: "error" refuses it, "replace" puts the new entry in
         its place, "warn" as well, with a warning in the log. In an interactive session, "error" replaces functions as well.
+    :param mask_errors: hides the text of a tool's exceptions from the client; they are only logged.
+    :param debug: logs every message, as in :func:`mcplite.connect`.
+    :param options: what few programs set, such as ``page_size``, ``capabilities`` or ``on_subscribe``: a
+        :class:`ServerOptions`.
     :raises RegistrationError: the name is empty, or an option cannot be used.
     """
 
     def __init__(self, name: str, *, version: Optional[str] = None, title: Optional[str] = None,
-                 description: Optional[str] = None, instructions: Optional[str] = None,
-                 website_url: Optional[str] = None, icons: Icons = None,
-                 lifespan: "Optional[Callable[[Server], ContextManager[Any]]]" = None, page_size: int = 1000,
-                 declare: Sequence[str] = (), experimental: Optional[Dict[str, Any]] = None,
-                 middleware: Sequence[Middleware] = (), mask_errors: bool = False, limits: Optional[Limits] = None,
-                 on_roots_changed: Optional[Callable[[LegacySession], object]] = None,
+                 description: Optional[str] = None, instructions: Optional[str] = None, website_url: Optional[str] = None,
+                 icons: Icons = None, lifespan: "Optional[Callable[[Server], ContextManager[Any]]]" = None,
+                 middleware: Sequence[Middleware] = (), limits: Optional[Limits] = None,
+                 auth: "Union[None, BearerAuth, Verifier]" = None, backend: "Union[None, str, Backend]" = None,
                  fleet: bool = False, state_keys: Sequence[Union[str, bytes]] = (),
-                 state_store: "Optional[StoredState]" = None, backend: "Union[None, str, Backend]" = None,
-                 era: Optional[str] = None, cache: "Optional[CacheHint]" = None,
-                 cache_lists: "Optional[Mapping[str, CacheHint]]" = None, extensions: Optional[Dict[str, Any]] = None,
-                 auth: "Union[None, BearerAuth, Verifier]" = None, trusted_patterns: bool = False, on_duplicate: str = "error",
-                 debug: Union[None, bool, str] = None, capabilities: Optional[Mapping[str, Any]] = None,
-                 tasks: "Optional[TaskRunner]" = None, on_subscribe: Optional[Callable[[str, int], object]] = None) -> None:
+                 extensions: Optional[Dict[str, Any]] = None, cache: "Optional[CacheHint]" = None,
+                 on_duplicate: str = "error", mask_errors: bool = False, debug: Union[None, bool, str] = None,
+                 options: Optional[ServerOptions] = None) -> None:
         name = check_name("server", checked_text(name, "the server", "name"))
         what = f"server {name!r}"
-        check_options(what, page_size, era, on_duplicate, limits, cache, lifespan, tasks, on_roots_changed=on_roots_changed,
-                      on_subscribe=on_subscribe)
+        options = checked_options(options, what)
+        limits = checked_limits(limits, what)
+        if cache is not None:
+            check_hint(cache, f"{what}: cache=")
+        check_lifespan(lifespan, what)
         #: The registered tools, resources, prompts, completions and methods.
         self.registry = Registry(lambda kind: self.runtime.list_changed(kind, always=False), on_duplicate)
-        flags, named = read_capabilities(capabilities)
+        flags, named = read_capabilities(options.capabilities)
         described = Description(
             types.Implementation(
                 name=name, version=checked_text(version, what, "version") or __version__,
                 title=checked_text(title, what, "title"), description=checked_text(description, what, "description"),
                 website_url=checked_text(website_url, what, "website_url"), icons=checked_icons(icons, what)),
-            checked_text(instructions, what, "instructions"), checked_object(experimental, what, "experimental"),
+            checked_text(instructions, what, "instructions"), checked_object(options.experimental, what, "experimental"),
             checked_extensions(extensions, what), flags)
-        spoken = [revision for revision in REVISIONS if era is None or revision.modern == (era == "modern")]
-        limits = limits or Limits()
-        catalog = Catalog(self.registry, described, spoken, page_size, limits.uri,
-                          checked_middleware(middleware, what), cache, checked_hints(cache_lists or {}))
+        spoken = [revision for revision in REVISIONS if options.era is None or revision.modern == (options.era == "modern")]
+        catalog = Catalog(self.registry, described, spoken, options.page_size, limits.uri,
+                          checked_middleware(middleware, what), cache, checked_hints(options.cache_lists or {}))
         #: What sessions, endpoints and transports share.
         self.runtime = Runtime(
             catalog, limits, None if lifespan is None else functools.partial(lifespan, self),
-            on_roots_changed, mask_errors, bearer_auth(auth), create_fleet(fleet, state_keys, state_store, backend), debug)
-        self._trusted_patterns, self.runtime.task_runner = trusted_patterns, tasks
-        if on_subscribe is not None:
-            self.runtime.count_subscriptions(on_subscribe)
-        for kind in (*checked_list(declare, what, "declare", "['tools']"), *named):
+            options.on_roots_changed, mask_errors, bearer_auth(auth),
+            create_fleet(fleet, state_keys, options.state_store, backend), debug)
+        self._trusted_patterns, self.runtime.task_runner = options.trusted_patterns, options.tasks
+        if options.on_subscribe is not None:
+            self.runtime.count_subscriptions(options.on_subscribe)
+        for kind in (*checked_list(options.declare, what, "declare", "['tools']"), *named):
             self.registry.declare(kind)
 
     @property
@@ -296,7 +278,7 @@ class Server:
         self.registry.add("tools", tool.name, entry)
 
     def run_task(self, payload: str) -> None:
-        """Run a task that ``Server(tasks=...)`` has handed over, in the process of the job; return when it is finished."""
+        """Run a task that ``ServerOptions(tasks=)`` has handed over, in the process of the job; return when it is finished."""
         self.runtime.run_task(payload)
 
     def remove_tool(self, name: str) -> None:

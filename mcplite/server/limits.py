@@ -1,8 +1,12 @@
-"""The limits of a server, all in one place, each with its reason."""
+"""Limits: what an operator may set; the other bounds of a server are shares of these or constants, each with its reason.
 
-from typing import Optional
+``memory_bytes`` bounds what clients can make the server keep. Its shares have today's values at its default of 256 MiB.
+"""
 
-from ..types.lazy_dataclass import Record, record
+from functools import cached_property
+from typing import Any, Dict, Optional
+
+from ..types.lazy_dataclass import Record, fields_of, record
 
 __all__ = ["Limits"]
 
@@ -17,6 +21,11 @@ class _Default(int):
         return int.__repr__(self)
 
 
+def _share(parts: int) -> "cached_property[int]":
+    """Return an attribute that is so many 1,024ths of ``memory_bytes``."""
+    return cached_property(lambda limits: limits.memory_bytes * parts >> 10)
+
+
 @record(frozen=True)
 class Limits(Record):
     """The limits of a server. Only ``messages_per_second`` can be None, for no limit.
@@ -27,123 +36,54 @@ class Limits(Record):
     #: Bytes of one incoming message, a line or a request body. The other SDKs accept bodies of four MiB. With this default a
     #: line on a pipe may have 16 MiB, as clients accept: the client on a pipe is this process's own user.
     message_bytes: int = _Default(4 << 20)
-    #: Depth of incoming JSON; real messages stay below ten.
-    json_nesting: int = 64
-    #: Keys and items of one incoming message; four MiB of ``[{},{},...]`` would become 100 MiB of objects.
-    json_elements: int = 100_000
-    #: Messages of one batch (March 2025 only).
-    batch: int = 50
-    #: Handlers that run at once, each on a thread; further requests are queued. While all places are taken, an eighth more is
-    #: there for senders, and half of that for HTTP sessions, of which no handler runs.
-    running: int = 64
-    #: Estimated bytes of memory of the requests over HTTP whose handlers run, of those above 16 KiB; further ones are queued.
-    running_bytes: int = 24 << 20
-    #: Queued requests; one more is answered with "Server busy". A pipe has one sender, which may send many before it reads.
-    queued: int = 4096
-    #: The same bytes of those that are queued, however small.
-    queued_bytes: int = 16 << 20
-    #: Seconds to wait for the answer to a question to the client's user; people answer slowly.
-    ask_seconds: float = 600.0
-    #: Handlers that wait for the answers of their clients, each on a thread: over HTTP, and in July 2026 on a pipe too. For
-    #: one more the oldest of the sender with the most is cancelled.
-    waiting_calls: int = 256
-    #: Bytes of memory that their params and threads take.
-    waiting_bytes: int = 32 << 20
-    #: Those of one principal from July 2026 on, where clients are authenticated; for one more its oldest is cancelled.
-    waiting_per_principal: int = 32
-    #: Seconds that such a handler waits; the user may need time to think. In a fleet: how long a requestState is valid.
-    waiting_seconds: float = 600.0
-    #: Progress messages a second for one request, and the same for log messages, after a burst of ten times as many.
-    #: Above that, only the latest progress is sent, and log messages are counted and dropped.
-    messages_per_second: Optional[float] = 1000.0
-    #: Values of one completion; 100 is the specification's maximum.
-    completions: int = 100
-    #: Characters of a URI.
-    uri: int = 65_536
     #: Bytes of a file, or of a listing, that ``add_directory`` serves; it is read as a whole, and a client takes 16 MiB for one
     #: message.
     file_bytes: int = 16 << 20
-    #: Resources that one session may subscribe to, and that one ``subscriptions/listen`` may name.
-    subscriptions: int = 1000
-    #: Bytes of memory of the URIs that one session subscribes to.
-    subscription_bytes: int = 256 << 10
-    #: Bytes of memory of the URIs that one ``subscriptions/listen`` names.
-    listen_bytes: int = 64 << 10
+    #: Bytes of memory that clients together can make the server keep, besides connections and the handlers' own objects. What
+    #: is kept for requests, questions, sessions, streams and tasks each has a share of it.
+    memory_bytes: int = 256 << 20
+    #: Handlers that run at once, each on a thread; further requests are queued. While all places are taken, an eighth more is
+    #: there for senders, and half of that for HTTP sessions, of which no handler runs.
+    running: int = 64
+    #: Queued requests; one more is answered with "Server busy". A pipe has one sender, which may send many before it reads.
+    queued: int = 4096
     #: Seconds that an HTTP request is queued before it is answered with "Server busy"; proxies wait a minute for a response.
     queue_seconds: float = 30.0
-    #: Seconds after which a response that has not begun is sent as an event stream, so that it can be kept alive.
-    commit_seconds: float = 1.0
-    #: Bytes of a request line, and of one header line.
-    header_line_bytes: int = 8192
-    #: Bytes of all headers of a request.
-    header_bytes: int = 32_768
-    #: Bytes of memory of all heads above two KiB that have not arrived whole; at the limit the oldest is refused with 503.
-    head_bytes_at_once: int = 2 << 20
-    #: Number of headers of a request.
-    headers: int = 100
-    #: Seconds from the first byte of a request to the end of its headers.
-    header_seconds: float = 10.0
-    #: Seconds that a connection may be idle between requests.
-    idle_seconds: float = 15.0
-    #: Seconds for a whole request body.
-    body_seconds: float = 30.0
-    #: The lowest rate of a request body, in bytes a second, after the first five seconds.
-    body_rate: int = 1024
-    #: Bytes of all request bodies that are read or served at once, with what they are decoded to, and of all answers that
-    #: their clients have not read. At the limit the oldest unfinished body is refused with 503, or the oldest such answer
-    #: cut off. A few large ones at a time are normal, hundreds are not.
-    body_bytes_at_once: int = 48 << 20
     #: Connections that are served at once; one more closes the one that has been idle for longest. A connection occupies a
     #: thread while its request takes long. If the client has all of them and none is idle, up to 1,024 more wait unread until
     #: one is, or for ``queue_seconds``; then they are answered with 503. A process that may open few files has fewer.
     connections: int = 512
-    #: Connections in the listening socket's queue.
-    backlog: int = 128
-    #: Seconds without progress in sending a response before the connection is closed.
-    write_seconds: float = 30.0
-    #: Sessions at once; one more ends the one that has been idle for longest. A session occupies no thread.
-    sessions: int = 1000
-    #: Bytes of memory of all sessions; beyond it the one that has been idle for longest ends.
-    session_bytes: int = 20 << 20
-    #: Sessions in a shared backend, of all processes of the server; one more ends the one that has been idle for longest.
-    fleet_sessions: int = 10_000
-    #: Bytes of their records in the backend. A record has what a session subscribes to, and counts four KiB at least.
-    fleet_session_bytes: int = 64 << 20
-    #: States of unfinished calls that one process of a fleet stores; for one more the oldest of the sender with the most goes.
-    #: More than waiting_calls: a handler that was cancelled for want of room is begun again from its state.
-    fleet_states: int = 4096
-    #: Their bytes.
-    fleet_state_bytes: int = 32 << 20
-    #: Seconds after ``initialize`` within which a session's client must send something; clients confirm at once.
-    session_start_seconds: float = 30.0
-    #: Seconds without requests and streams after which a session expires.
-    session_idle_seconds: float = 1800.0
-    #: Seconds after which a session expires in any case.
-    session_seconds: float = 86_400.0
     #: GET streams at once, and as many subscription streams without a session; one more ends the oldest. Each occupies a
     #: thread. A WSGI host may have few of those, and they serve everything else, too: there a number that is set counts for
     #: all streams together, those of HTTP+SSE included, it is two in the whole process if none is set, and clients take turns.
     streams: int = _Default(256)
+    #: Sessions at once; one more ends the one that has been idle for longest. A session occupies no thread. In a shared
+    #: backend there may be ten times as many, of all processes of the server.
+    sessions: int = 1000
+    #: Seconds without requests and streams after which a session expires.
+    session_idle_seconds: float = 1800.0
+    #: Seconds after which a session expires in any case.
+    session_seconds: float = 86_400.0
+    #: Resources that one session may subscribe to, and that one ``subscriptions/listen`` may name.
+    subscriptions: int = 1000
+    #: Handlers that wait for the answers of their clients, each on a thread: over HTTP, and in July 2026 on a pipe too. For
+    #: one more the oldest of the sender with the most is cancelled. An eighth of them may be those of one principal.
+    waiting_calls: int = 256
+    #: Seconds that such a handler waits; the user may need time to think. In a fleet: how long a requestState is valid.
+    waiting_seconds: float = 600.0
+    #: Seconds to wait for the answer to a question to the client's user; people answer slowly.
+    ask_seconds: float = 600.0
+    #: Seconds that a connection may be idle between requests.
+    idle_seconds: float = 15.0
+    #: Seconds for a whole request body.
+    body_seconds: float = 30.0
+    #: Progress messages a second for one request, and the same for log messages, after a burst of ten times as many.
+    #: Above that, only the latest progress is sent, and log messages are counted and dropped.
+    messages_per_second: Optional[float] = 1000.0
     #: Seconds of silence on an event stream before a comment is sent as keep-alive.
     keep_alive_seconds: float = 15.0
-    #: Seconds after which a client should reconnect to a stream that was cut (the event stream's ``retry``).
-    retry_seconds: float = 1.0
-    #: Unread messages of one stream. At this or the next limit, handlers block in sending.
-    unread_messages: int = 256
-    #: Unread bytes of one stream.
-    unread_bytes: int = 4 << 20
-    #: Unread bytes of all streams together. While there are more, each stream may hold 64 KiB.
-    unread_bytes_at_once: int = 32 << 20
-    #: Seconds that sending blocks before the client is considered gone.
-    unread_seconds: float = 30.0
-    #: Events of one stream that are kept for resumption.
-    stream_events: int = 1000
-    #: Bytes of these events.
-    stream_bytes: int = 4 << 20
-    #: Bytes of all events that are kept for resumption; four streams' worth, since an event is kept for a short time only.
-    store_bytes: int = 16 << 20
-    #: Seconds that a stream's events are kept after its last one.
-    store_seconds: float = 600.0
+    #: Seconds that running handlers have to finish when the server stops.
+    grace: float = 2.0
     #: Tasks that run at once in one process, each on a thread; further ones are queued. They are apart from ``running``.
     tasks_running: int = 32
     #: Queued tasks; one more is refused.
@@ -158,8 +98,56 @@ class Limits(Record):
     task_seconds: float = 3600.0
     #: The most seconds that clients are asked to wait between two looks at a task; for a young task it is half its age.
     task_poll_seconds: float = 0.5
-    #: Seconds that running handlers have to finish when the server stops.
-    grace: float = 2.0
+
+    # --- shares of memory_bytes -----------------------------------------------------------------------------------------
+
+    #: Estimated bytes of memory of the requests over HTTP whose handlers run, of those above 16 KiB; further ones are queued.
+    running_bytes = _share(96)
+    #: The same bytes of those that are queued, however small.
+    queued_bytes = _share(64)
+    #: Bytes of memory that the params and threads of the handlers take that wait for their clients.
+    waiting_bytes = _share(128)
+    #: Bytes of memory of all heads above two KiB that have not arrived whole; at the limit the oldest is refused with 503.
+    head_bytes_at_once = _share(8)
+    #: Bytes of all request bodies that are read or served at once, with what they are decoded to, and of all answers that
+    #: their clients have not read. At the limit the oldest unfinished body is refused with 503, or the oldest such answer
+    #: cut off. A few large ones at a time are normal, hundreds are not.
+    body_bytes_at_once = _share(192)
+    #: Bytes of memory of all sessions; beyond it the one that has been idle for longest ends.
+    session_bytes = _share(80)
+    #: Bytes of memory of the URIs that one session subscribes to.
+    subscription_bytes = _share(1)
+    #: Unread bytes of one stream. At this limit, handlers block in sending.
+    unread_bytes = _share(16)
+    #: Unread bytes of all streams together. While there are more, each stream may hold 64 KiB.
+    unread_bytes_at_once = _share(128)
+    #: Bytes of the events of one stream that are kept for resumption.
+    stream_bytes = _share(16)
+    #: Bytes of all events that are kept for resumption; four streams' worth, since an event is kept for a short time only.
+    store_bytes = _share(64)
+    #: Bytes of the records of sessions in a shared backend. A record has what a session subscribes to, and counts four KiB at
+    #: least.
+    fleet_session_bytes = _share(256)
+    #: Bytes of the states of unfinished calls that one process of a fleet stores.
+    fleet_state_bytes = _share(128)
+
+    # --- derived from other limits --------------------------------------------------------------------------------------
+
+    @cached_property
+    def waiting_per_principal(self) -> int:
+        """Handlers of one principal that wait, from July 2026 on; for one more its oldest is cancelled."""
+        return max(1, self.waiting_calls // 8)
+
+    @cached_property
+    def fleet_sessions(self) -> int:
+        """Sessions in a shared backend, of all processes of the server; one more ends the one that was idle for longest."""
+        return 10 * self.sessions
+
+    @cached_property
+    def fleet_states(self) -> int:
+        """States of unfinished calls that one process of a fleet stores; for one more the oldest of the sender with the most
+        goes. More than ``waiting_calls``: a handler that was cancelled for want of room is begun again from its state."""
+        return 16 * self.waiting_calls
 
     @property
     def line_bytes(self) -> int:
@@ -176,17 +164,63 @@ class Limits(Record):
         """Whether ``streams`` was given."""
         return type(self.streams) is not _Default
 
+    # --- constants ------------------------------------------------------------------------------------------------------
+
+    #: Depth of incoming JSON; real messages stay below ten.
+    json_nesting = 64
+    #: Keys and items of one incoming message; four MiB of ``[{},{},...]`` would become 100 MiB of objects.
+    json_elements = 100_000
+    #: Messages of one batch (March 2025 only).
+    batch = 50
+    #: Values of one completion; 100 is the specification's maximum.
+    completions = 100
+    #: Characters of a URI.
+    uri = 65_536
+    #: Bytes of memory of the URIs that one ``subscriptions/listen`` names.
+    listen_bytes = 64 << 10
+    #: Seconds after which a response that has not begun is sent as an event stream, so that it can be kept alive.
+    commit_seconds = 1.0
+    #: Bytes of a request line, and of one header line.
+    header_line_bytes = 8192
+    #: Bytes of all headers of a request.
+    header_bytes = 32_768
+    #: Number of headers of a request.
+    headers = 100
+    #: Seconds from the first byte of a request to the end of its headers.
+    header_seconds = 10.0
+    #: The lowest rate of a request body, in bytes a second, after the first five seconds.
+    body_rate = 1024
+    #: Connections in the listening socket's queue.
+    backlog = 128
+    #: Seconds without progress in sending a response before the connection is closed.
+    write_seconds = 30.0
+    #: Seconds after ``initialize`` within which a session's client must send something; clients confirm at once.
+    session_start_seconds = 30.0
+    #: Seconds after which a client should reconnect to a stream that was cut (the event stream's ``retry``).
+    retry_seconds = 1.0
+    #: Unread messages of one stream. At this limit, handlers block in sending.
+    unread_messages = 256
+    #: Seconds that sending blocks before the client is considered gone.
+    unread_seconds = 30.0
+    #: Events of one stream that are kept for resumption.
+    stream_events = 1000
+    #: Seconds that a stream's events are kept after its last one.
+    store_seconds = 600.0
+
+    def _values(self) -> Dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields_of(Limits)}
+
     def __eq__(self, other: object) -> bool:
-        return vars(self) == vars(other) if isinstance(other, Limits) else NotImplemented
+        return self._values() == other._values() if isinstance(other, Limits) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(tuple(vars(self).values()))
+        return hash(tuple(self._values().values()))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._values().items())})"
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
+        for name, value in self._values().items():
             if value is None and name == "messages_per_second":
                 continue
             if value is None or value <= 0:

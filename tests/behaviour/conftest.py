@@ -12,6 +12,7 @@ import pytest
 
 import mcplite
 from mcplite.revisions import NEWEST, NEWEST_LEGACY, REVISIONS
+from tests.support import connecting
 from tests.support.fleets import KINDS, running_fleet, running_store
 from tests.support.processes import serving
 
@@ -49,8 +50,8 @@ class Host:
             options["env"] = ENVIRONMENT
         if self.fleet is not None:
             oldest = options.get("revision") == OLDEST
-            return mcplite.connect(self.fleet.url.replace("/mcp", "/sse") if oldest else self.fleet.url, **options)
-        return mcplite.connect(self.target, **options)
+            return connecting.connect(self.fleet.url.replace("/mcp", "/sse") if oldest else self.fleet.url, **options)
+        return connecting.connect(self.target, **options)
 
 
 @contextlib.contextmanager
@@ -66,7 +67,7 @@ def mounted(**options):
         server = load_server().mcp
         hub = mcplite.Server("behaviour", version="1.0", instructions="Use it for tests.", limits=server.limits,
                              extensions={"com.example/units": {"system": "metric"}})
-        hub.mount(mcplite.connect(server, **options) if options else server)
+        hub.mount(connecting.connect(server, **options) if options else server)
         yield hub
 
     return make

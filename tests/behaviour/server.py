@@ -15,7 +15,7 @@ from tests.support.marks import counted, create_marks
 
 mcp = mcplite.Server("behaviour", version="1.0", instructions="Use it for tests.",
                      extensions={"com.example/units": {"system": "metric"}},
-                     on_subscribe=lambda uri, subscriptions: subscribed(uri, subscriptions),
+                     options=mcplite.ServerOptions(on_subscribe=lambda uri, subscriptions: subscribed(uri, subscriptions)),
                      limits=mcplite.Limits(running=128, connections=512))
 #: How often each effect has happened, and which calls were cancelled; for several processes in a folder.
 marks = create_marks("FLEET_FOLDER")

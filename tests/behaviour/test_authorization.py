@@ -212,7 +212,8 @@ def test_a_handler_knows_its_principal_and_scopes(running, spoken):
 def test_concurrent_principals_are_not_confused(running):
     # AUS-29: over the connections and threads of the server
     def use(number):
-        with mcplite.connect(running.url, auth=good(running.url, f"user-{number}"), era=ERAS[number % 2], listen=False,
+        with mcplite.connect(running.url, auth=good(running.url, f"user-{number}"),
+                             options=mcplite.ClientOptions(era=ERAS[number % 2], listen=False),
                              timeout=LIMIT) as client:
             return {client.call_tool("who").text for _ in range(5)}
 
@@ -226,7 +227,7 @@ def test_a_user_logs_in_and_is_asked_for_more_when_a_tool_needs_it(running, auth
     for url in running.urls:
         user, before = User(), len(auth.asked)
         grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, scopes=["read"])
-        with mcplite.connect(url, auth=grant, era=era, timeout=LIMIT) as client:
+        with mcplite.connect(url, auth=grant, options=mcplite.ClientOptions(era=era), timeout=LIMIT) as client:
             assert client.call_tool("who").text.split()[:2] == ["user", "read"]
             assert client.call_tool("write").text == "written"
         assert len(user.visits) <= 2 and {fields["resource"] for fields in auth.asked[before:]} == {url}
@@ -303,7 +304,7 @@ def front(running):
 @pytest.mark.parametrize("era", ERAS)
 def test_the_application_around_it_names_the_principal(front, era):
     def connect(name, password):
-        return mcplite.connect(front, auth=(name, password), era=era, timeout=LIMIT)
+        return mcplite.connect(front, auth=(name, password), options=mcplite.ClientOptions(era=era), timeout=LIMIT)
 
     for name, password in USERS.items():
         with connect(name, password) as client:

@@ -17,6 +17,7 @@ import requests
 from requests.adapters import HTTPAdapter
 
 import mcplite
+from tests.support import connecting
 from tests.support.forks import LIMIT, POSIX_ONLY, Forked, fork, fork_that_lives, in_fork
 from tests.support.processes import serving
 
@@ -86,7 +87,7 @@ def test_a_client_that_was_not_open_is_opened_in_a_forked_process(connect):
 
 
 def make_server(**options):
-    mcp = mcplite.Server("forked", **options)
+    mcp = connecting.new_server("forked", **options)
     numbers = itertools.count()
 
     @mcp.tool()
@@ -151,7 +152,8 @@ def test_handlers_work_in_a_forked_process_once_the_client_is_used(version):
         changed.set()
 
     with mcplite.serve(make_server()) as server, mcplite.connect(
-            server.url, revision=version, timeout=LIMIT, on_resource_updated=updated, ping_interval=60) as client:
+            server.url, revision=version, timeout=LIMIT,
+            options=mcplite.ClientOptions(on_resource_updated=updated, ping_interval=60)) as client:
         client.subscribe_resource("notes://one")
 
         def forked():
@@ -219,7 +221,8 @@ def test_many_threads_make_the_first_call_in_a_forked_process(url_client):
 
 
 def test_a_client_whose_server_is_gone_when_it_is_used_in_a_forked_process():
-    with mcplite.serve(make_server()) as server, mcplite.connect(server.url, timeout=LIMIT, listen=False) as client:
+    with mcplite.serve(make_server()) as server, mcplite.connect(server.url, timeout=LIMIT,
+                                                                 options=mcplite.ClientOptions(listen=False)) as client:
         client.call_tool("greet", {"name": "x"})
         go_read, go_write = os.pipe()
 
@@ -508,7 +511,7 @@ def remote(request, forking):
 @pytest.fixture(params=ERAS)
 def of_forking(request, remote):
     options = {} if isinstance(remote, str) else {"env": {"PYTHONPATH": str(ROOT)}}
-    with mcplite.connect(remote, revision=request.param, timeout=LIMIT, elicitation_handler=lambda question: True,
+    with connecting.connect(remote, revision=request.param, timeout=LIMIT, elicitation_handler=lambda question: True,
                          **options) as client:
         yield client
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
+from tests.support import connecting
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 HERE = Path(__file__).resolve().parent
@@ -98,7 +99,7 @@ def connected(way, release, entered):
             target = [sys.executable, "-c", CHILD]
         else:
             target = mcp
-        client = stack.enter_context(mcplite.connect(target, **options))
+        client = stack.enter_context(connecting.connect(target, **options))
         stack.callback(release.set)
         yield client
 
@@ -156,7 +157,8 @@ def test_a_token():
 
 def test_the_opening_by_another_thread():
     here, there = socket.socketpair()
-    client = mcplite.connect(mcplite.extend.StreamChannel(here, here), era="legacy", open_timeout=4 * LIMIT)
+    client = mcplite.connect(mcplite.extend.StreamChannel(here, here), options=mcplite.ClientOptions(era="legacy"),
+                             open_timeout=4 * LIMIT)
 
     def open_client():
         with contextlib.suppress(mcplite.MCPError):

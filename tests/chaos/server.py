@@ -13,9 +13,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 import mcplite  # noqa: E402
+from tests.support.tight import tight
 
 folder = Path(sys.argv[1])
-mcp = mcplite.Server("effects", limits=mcplite.Limits(unread_seconds=5, grace=1))
+mcp = mcplite.Server("effects", limits=tight(unread_seconds=5, grace=1))
 
 
 def note(name: str, text: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
+from tests.support import connecting
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LIMIT = 60
@@ -74,7 +75,7 @@ def test_a_stdio_server_over_http_and_back_on_stdio(program, era):
     with Served(program) as served:
         for target in (served.url, bridge(served.url)):
             options = {"env": {"PYTHONPATH": str(ROOT)}} if isinstance(target, list) else {}
-            with mcplite.connect(target, era=era, elicitation_handler=accept, timeout=LIMIT, **options) as client:
+            with connecting.connect(target, era=era, elicitation_handler=accept, timeout=LIMIT, **options) as client:
                 assert client.server_info.name == "behind"
                 assert client.call_tool("ask").data == "accept"
 
@@ -84,7 +85,7 @@ def test_a_stdio_server_over_http_and_back_on_stdio(program, era):
 def test_a_server_with_a_handshake_sees_the_client_behind_a_bridge_on_stdio(program, handlers, capable):
     command = bridge(f"{sys.executable} -m mcplite.server {program}", "--revision", "2025-11-25")
     info = mcplite.types.Implementation("one", "3")
-    with mcplite.connect(command, era="legacy", client_info=info, env={"PYTHONPATH": str(ROOT)}, **handlers) as client:
+    with connecting.connect(command, era="legacy", client_info=info, env={"PYTHONPATH": str(ROOT)}, **handlers) as client:
         assert json.loads(client.call_tool("who").text) == ["one", capable]
 
 
@@ -93,7 +94,8 @@ def test_a_server_with_a_handshake_sees_the_client_behind_a_bridge_on_stdio(prog
 def test_each_session_has_a_process_unless_they_share_one(program, options, processes):
     command = f"{sys.executable} -m mcplite.server {program}"
     with Served(command, "--revision", "2025-11-25", *options) as served:
-        with mcplite.connect(served.url, era="legacy") as one, mcplite.connect(served.url, era="legacy") as two:
+        with mcplite.connect(served.url, options=mcplite.ClientOptions(era="legacy")) as one, mcplite.connect(
+                served.url, options=mcplite.ClientOptions(era="legacy")) as two:
             seen = [client.call_tool("process").data for client in (one, two, one)]
             assert seen[0] == seen[2] and len(set(seen)) == processes
 

@@ -161,12 +161,14 @@ def two_bridges(tmp_path):
 def test_a_call_that_asks_at_one_bridge_goes_on_at_another(two_bridges):
     one, two = two_bridges
     params = {"name": "ask", "arguments": {}}
-    with mcplite.connect(one, era="modern", elicitation_handler=lambda request: None, timeout=LIMIT) as client:
+    with mcplite.connect(one, options=mcplite.ClientOptions(era="modern"), elicitation_handler=lambda request: None,
+                         timeout=LIMIT) as client:
         with pytest.raises(mcplite.errors.InputNeeded) as needed:
             client.request("tools/call", params, rounds=False)
     (key, question), = needed.value.requests.items()
     assert question["params"]["message"] == "Sure?"
-    with mcplite.connect(two, era="modern", elicitation_handler=lambda request: None, timeout=LIMIT) as client:
+    with mcplite.connect(two, options=mcplite.ClientOptions(era="modern"), elicitation_handler=lambda request: None,
+                         timeout=LIMIT) as client:
         result = client.request("tools/call", params, rounds=False, request_state=needed.value.state,
                                 input_responses={key: {"action": "accept", "content": {}}})
     assert result["content"][0]["text"] == "accept"

@@ -246,7 +246,8 @@ def one():
 @pytest.fixture
 def served():
     """A server whose lists are good for an hour, and the URL of it."""
-    server = mcplite.Server("here", cache=mcplite.CacheHint(3600), page_size=2, declare=["prompts"])
+    server = mcplite.Server("here", cache=mcplite.CacheHint(3600),
+                            options=mcplite.ServerOptions(page_size=2, declare=["prompts"]))
     for name in "abc":
         server.add_tool(one, name=name)
     server.add_resource("x:1", one)
@@ -301,7 +302,7 @@ def test_an_updated_resource_is_read_again(served):
 
 
 def test_a_client_without_cache_caches_nothing(served):
-    with mcplite.connect(served[1], timeout=LIMIT, cache=False) as client:
+    with mcplite.connect(served[1], timeout=LIMIT, options=mcplite.ClientOptions(cache=False)) as client:
         assert sent(client, client.list_tools)[0] == sent(client, client.list_tools)[0] == 2
 
 
@@ -312,7 +313,7 @@ def test_nothing_is_shared_between_clients(served):
 
 
 def test_legacy_sessions_cache_nothing(served):
-    with mcplite.connect(served[1], timeout=LIMIT, era="legacy", listen=False) as client:
+    with mcplite.connect(served[1], timeout=LIMIT, options=mcplite.ClientOptions(era="legacy", listen=False)) as client:
         assert sent(client, client.list_tools)[0] == sent(client, client.list_tools)[0] == 2
 
 

@@ -229,7 +229,7 @@ def test_a_client_may_raise_for_each_tool_that_fails():
             raise mcplite.ToolError(f"{n} is odd")
         return n // 2
 
-    with mcplite.connect(mcp, raise_for_error=True) as client:
+    with mcplite.connect(mcp, options=mcplite.ClientOptions(raise_for_error=True)) as client:
         assert client.call_tool("half", {"n": 4}).text == "2"
         with pytest.raises(mcplite.ToolError, match="3 is odd"):
             client.call_tool("half", {"n": 3})

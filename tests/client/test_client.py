@@ -12,7 +12,7 @@ from mcplite.client.client import Client
 from mcplite.errors import ConnectionClosed, NotSupported, TransportError
 from mcplite.rpc.channels import MemoryChannel, StreamChannel
 from mcplite.rpc.interfaces import Channel
-from tests.support import children
+from tests.support import children, connecting
 from tests.support.fakes import LIMIT, SILENCE, Fake, Refusal, start
 
 # --- opening and closing -------------------------------------------------------------------------------
@@ -223,7 +223,8 @@ def test_a_child_that_exits_at_once_is_explained():
 
 @pytest.mark.slow
 def test_a_silent_child_is_ended_and_the_error_has_its_stderr():
-    client = mcplite.connect(children.script("complain('downloading\\n'); sleep()"), open_timeout=1.5, grace=0.1)
+    client = mcplite.connect(children.script("complain('downloading\\n'); sleep()"), open_timeout=1.5,
+                             options=mcplite.ClientOptions(grace=0.1))
     with pytest.raises(mcplite.RequestTimeout, match="downloading"):
         client.open()
 
@@ -243,8 +244,9 @@ while True:
     sys.stdout.write("x" * 65536)
 """)
     notified, errors = threading.Event(), []
-    client = mcplite.connect(command, line_limit=1 << 20, grace=0.1, era="legacy",
-                             on_disconnect=lambda error: (errors.append(error), notified.set())).open()
+    options = mcplite.ClientOptions(line_limit=1 << 20, grace=0.1, era="legacy",
+                                    on_disconnect=lambda error: (errors.append(error), notified.set()))
+    client = mcplite.connect(command, options=options).open()
     assert notified.wait(LIMIT)  # SEC-60: without a call and without close()
     assert isinstance(errors[0], ConnectionClosed) and "a line without an end" in str(errors[0])
     assert client.state == "closed" and client.last_error is errors[0]
@@ -342,7 +344,7 @@ def test_a_custom_channel_is_a_transport():
 
     with Fake({"x": {"y": 1}}) as fake:
         channel = Upper(fake.channel)
-        with mcplite.connect(channel, timeout=LIMIT, era="legacy") as client:
+        with mcplite.connect(channel, timeout=LIMIT, options=mcplite.ClientOptions(era="legacy")) as client:
             assert client.request("x") == {"y": 1}
         assert channel.carried == 3 and client.server_info.name == "fake"
 
@@ -370,7 +372,7 @@ def test_a_custom_channel_is_a_transport():
 ])
 def test_impossible_options_are_refused_at_once(options, error, text):
     with pytest.raises(error, match=text):
-        mcplite.connect(["never-started"], **options)
+        connecting.connect(["never-started"], **options)
 
 
 def test_times_of_a_single_call_are_checked():

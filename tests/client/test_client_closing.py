@@ -126,7 +126,8 @@ def test_the_callback_of_a_disconnection_may_close_its_client(monkeypatch):
 def test_no_line_of_stderr_comes_after_close():
     slow = Slow()
     program = "import sys\nfor n in range(50): print(n, file=sys.stderr, flush=True)\nsys.stdin.read()"
-    client = mcplite.connect([sys.executable, "-c", program], stderr=slow, era="legacy", open_timeout=1.0)
+    client = mcplite.connect([sys.executable, "-c", program], stderr=slow, options=mcplite.ClientOptions(era="legacy"),
+                             open_timeout=1.0)
     with pytest.raises(mcplite.MCPError):
         client.open()
     began = slow.began

@@ -139,7 +139,7 @@ def test_headers_of_observers_go_with_each_message_and_replace_none(server, revi
         return application(environ, start_response)
 
     with serving_wsgi(noting) as url:
-        with mcplite.connect(url, revision=revision, listen=False) as client:
+        with mcplite.connect(url, revision=revision, options=mcplite.ClientOptions(listen=False)) as client:
             client.observe(Noting("one", []))
             client.call_tool("trace")
         server.close()

@@ -162,7 +162,8 @@ def test_the_limits_of_a_call_hold_while_a_forked_process_opens_its_session(limi
             raise outcome[0]
         return soon, client.call_tool("t").text, client.state
 
-    with Reopened() as script, mcplite.connect(script.url, era="legacy", timeout=LIMIT, open_timeout=OPENING) as client:
+    with Reopened() as script, mcplite.connect(script.url, options=mcplite.ClientOptions(era="legacy"), timeout=LIMIT,
+                                               open_timeout=OPENING) as client:
         client.ping()
         script.silent = 1
         assert in_fork(forked) == (True, "done", "open")
@@ -184,7 +185,8 @@ def test_threads_of_a_forked_process_share_a_failure_of_the_server():
 
     with WebScript() as script:
         script.on_initialize = refuse
-        with mcplite.connect(script.url, era="legacy", timeout=LIMIT, open_timeout=OPENING) as client:
+        with mcplite.connect(script.url, options=mcplite.ClientOptions(era="legacy"), timeout=LIMIT,
+                             open_timeout=OPENING) as client:
             client.ping()
             assert in_fork(forked) == ["HTTPStatusError"] * 6
         assert len(script.wait_for("initialize")) == 2

@@ -4,12 +4,12 @@ import sys
 import pytest
 
 import mcplite
-from mcplite.client.client_options import ClientOptions
+from mcplite.client.client_options import ClientOptions, ClientSettings
 from mcplite.client.config import ServerConfig
 from mcplite.client.connect import connect
-from mcplite.client.handlers import Handlers
-from mcplite.client.transport_choice import TransportOptions
+from mcplite.client.group import connect_all
 from mcplite.revisions import TASKS_EXTENSION
+from tests.support import connecting
 from tests.support.authserver import AuthServer, Protected
 
 LIMIT = 30
@@ -33,12 +33,12 @@ def test_a_url_and_a_configured_url():
 ])
 def test_options_of_another_transport(target, option):
     with pytest.raises(TypeError, match="only for a server"):
-        connect(target, **option)
+        connecting.connect(target, **option)
 
 
 def test_an_unknown_type_of_url():
     with pytest.raises(ValueError, match="'http' or 'sse'"):
-        connect("http://127.0.0.1:1/mcp", type="websocket")
+        connect("http://127.0.0.1:1/mcp", options=ClientOptions(type="websocket"))
 
 
 @pytest.mark.parametrize("target", ["", "   "])
@@ -88,7 +88,7 @@ def test_the_extension_of_a_grant_is_added_to_those_of_the_caller(given, declare
         auth.know("me", "s3cret")
         grant = mcplite.auth.ClientCredentials("me", "s3cret", issuer=auth.issuer)
         before = None if given is None else dict(given)
-        with connect(real.url, auth=grant, extensions=given, timeout=LIMIT, era="modern") as client:
+        with connect(real.url, auth=grant, extensions=given, timeout=LIMIT, options=ClientOptions(era="modern")) as client:
             client.list_tools()
         said = [request.message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"]
                 for request in real.requests if request.message is not None]
@@ -105,12 +105,36 @@ def defaults(function):
             if parameter.default is not parameter.empty}
 
 
-def test_connect_has_the_options_of_the_transports_the_client_and_the_handlers():
-    assert defaults(connect) == {**defaults(TransportOptions), **defaults(ClientOptions), **defaults(Handlers)}
+def test_connect_has_the_settings_that_are_no_options():
+    own = {name: value for name, value in defaults(ClientSettings).items() if name not in defaults(ClientOptions)}
+    assert defaults(connect) == {**own, "options": None}
+    assert len(defaults(connect)) == 18 and defaults(connect_all) == {**defaults(connect), "separator": "__"}
 
 
-def test_connect_documents_each_of_its_options():
-    assert [name for name in defaults(connect) if f":param {name}:" not in connect.__doc__] == []
+@pytest.mark.parametrize("documented", [connect, ClientOptions])
+def test_each_option_is_documented(documented):
+    assert [name for name in defaults(documented) if f":param {name}:" not in documented.__doc__] == []
+
+
+def test_options_are_an_object_of_their_own():
+    with pytest.raises(TypeError, match=r"^options must be a ClientOptions, as in .*, not dict"):
+        connect(["x"], options={"cache": False})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'cach'"):
+        ClientOptions(cach=False)
+
+
+def test_options_are_shared_by_any_number_of_clients():
+    options = ClientOptions(raise_for_error=True, listen=False, era="modern")
+    mcp = mcplite.Server("fails")
+
+    @mcp.tool
+    def fail() -> None:
+        raise mcplite.ToolError("as it should")
+
+    with mcplite.serve(mcp, port=0) as served:
+        for _ in range(2):
+            with connect(served.url, options=options) as client, pytest.raises(mcplite.ToolError, match="as it should"):
+                client.call_tool("fail")
 
 
 def test_a_typo_is_reported_with_the_name_that_was_called():

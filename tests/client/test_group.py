@@ -13,6 +13,7 @@ from mcplite.client.call import RequestOptions
 from mcplite.client.config import Config, ServerConfig, load_config
 from mcplite.client.group import Group, connect_all
 from mcplite.errors import ConnectionClosed, InvalidParams, MCPError, ResourceNotFound, TransportError
+from tests.support import connecting
 from tests.support.fakes import start
 from tests.support.webscript import WebScript
 
@@ -110,10 +111,10 @@ def make(monkeypatch):
     groups = []
 
     def connect(server, **options):
-        return mcplite.connect(servers[server.name](), **options)
+        return connecting.connect(servers[server.name](), **options)
 
     def make(*names, disabled=(), **options):
-        group = connect_all(configured(*names, disabled=disabled), **options)
+        group = connecting.connect_all(configured(*names, disabled=disabled), **options)
         groups.append(group)
         return group
 
@@ -463,7 +464,7 @@ def test_the_options_of_connect_all_reach_connect(monkeypatch):
     seen = []
     monkeypatch.setattr(group_module, "connect", lambda server, **options: seen.append(options))
     given = {name: object() for name in defaults(mcplite.connect)}
-    connect_all({"mcpServers": {"here": {"command": "x"}, "there": {"url": "http://127.0.0.1:9/mcp"}}}, **given)
+    connecting.connect_all({"mcpServers": {"here": {"command": "x"}, "there": {"url": "http://127.0.0.1:9/mcp"}}}, **given)
     labelled = seen[0].pop("stderr")
     assert (labelled.target, labelled.label) == (given.pop("stderr"), "here")
     assert seen == [{**given, "auth": None}, {**given, "stderr": None}]
@@ -516,7 +517,7 @@ CHATTY = "import sys; sys.stderr.write('started\\n'); sys.stderr.flush(); sys.st
 def chatty(**options):
     """Return the clients of a group of two servers that write to stderr and know no MCP."""
     command = {"command": sys.executable, "args": ["-c", CHATTY]}
-    return connect_all({"mcpServers": {"one": command, "../two": command}}, open_timeout=LIMIT, **options)
+    return connecting.connect_all({"mcpServers": {"one": command, "../two": command}}, open_timeout=LIMIT, **options)
 
 
 def opened_and_ended(group, ready):

@@ -7,6 +7,7 @@ import pytest
 
 import mcplite
 from mcplite import revisions
+from mcplite.client.client_options import ClientSettings
 from mcplite.client.handlers import Handlers
 from mcplite.errors import InternalError, InvalidParams, MethodNotFound, RemoteError
 from mcplite.rpc.cancel import CancelToken
@@ -32,7 +33,7 @@ HELLO = [{"role": "user", "content": {"type": "text", "text": "hello"}}]
 
 
 def answer(method, params, revision=NEWEST, **handlers):
-    return Handlers(**handlers).answer(method, params, revision, CancelToken())
+    return Handlers(ClientSettings(**handlers)).answer(method, params, revision, CancelToken())
 
 
 def elicit(handler, revision=NEWEST, **params):
@@ -297,13 +298,13 @@ def test_a_url_question_without_an_id():
 
 
 def test_ids_that_are_not_strings_are_ignored():
-    handlers = Handlers(on_elicitation_complete=print)
+    handlers = Handlers(ClientSettings(on_elicitation_complete=print))
     handlers.expect([{"elicitationId": 3}, {}, {"elicitationId": "e1"}])
     assert handlers._expected == {"e1": None}
 
 
 def test_the_number_of_remembered_ids_is_bounded():
-    handlers = Handlers(on_elicitation_complete=lambda id: None)
+    handlers = Handlers(ClientSettings(on_elicitation_complete=lambda id: None))
     handlers.expect([{"elicitationId": str(number)} for number in range(1500)])
     tell = "notifications/elicitation/complete"
     assert handlers.callback_for(tell, {"elicitationId": "0"}) is None
@@ -438,7 +439,7 @@ def test_roots_are_paths_uris_objects_or_a_function(tmp_path):
                                   Root("http://x")])
 def test_other_roots_are_refused_at_once(root):
     with pytest.raises(ValueError):
-        Handlers(roots=[root])  # ROOT-04, ROOT-07, NS-16
+        Handlers(ClientSettings(roots=[root]))  # ROOT-04, ROOT-07, NS-16
     with pytest.raises(InternalError):
         roots(lambda: [root])
 
@@ -448,7 +449,7 @@ def test_other_roots_are_refused_at_once(root):
 ])
 def test_one_value_is_not_a_list_of_roots(given):
     with pytest.raises(TypeError, match="list|path"):
-        Handlers(roots=given)
+        Handlers(ClientSettings(roots=given))
     with pytest.raises(InternalError):
         roots(lambda: given)
 
@@ -468,7 +469,7 @@ def test_a_function_of_roots_that_fails_is_an_internal_error(caplog):
 
 
 def notified(method, params, **handlers):
-    task = Handlers(**handlers).callback_for(method, params)
+    task = Handlers(ClientSettings(**handlers)).callback_for(method, params)
     if task is not None:
         task()
     return task is not None
@@ -498,4 +499,4 @@ def test_log_messages_carry_any_json(data):
     "on_resources_changed", "on_prompts_changed", "on_resource_updated", "on_elicitation_complete", "on_disconnect"])
 def test_a_handler_must_be_callable(name):
     with pytest.raises(TypeError, match=name):
-        Handlers(**{name: "print"})
+        Handlers(ClientSettings(**{name: "print"}))

@@ -12,6 +12,7 @@ from mcplite import PromptsChanged, ResourcesChanged, ResourceUpdated, ToolsChan
 from mcplite.client import subscription
 from mcplite.client.subscription import Filter
 from mcplite.errors import SERVER_BUSY, ConnectionClosed, RemoteError, RequestTimeout, TransportError
+from tests.support import connecting
 from tests.support.children import wait_until
 from tests.support.fakes import LIMIT, SILENCE, Fake, Refusal, start
 from tests.support.webscript import WebScript
@@ -114,7 +115,7 @@ class Streams(WebScript):
         self._dropped[number].set()
 
     def connect(self, **options):
-        return mcplite.connect(self.url, **{"timeout": LIMIT, "era": "modern", **options})
+        return connecting.connect(self.url, **{"timeout": LIMIT, "era": "modern", **options})
 
 
 @pytest.fixture
@@ -579,7 +580,7 @@ def text(name: str = "") -> str:
 
 
 def served():
-    server = mcplite.Server("here", declare=["tools", "resources", "prompts"])
+    server = mcplite.Server("here", options=mcplite.ServerOptions(declare=["tools", "resources", "prompts"]))
     return server, mcplite.serve(server)
 
 
@@ -614,7 +615,7 @@ def test_a_real_server_announces_changes_in_both_eras(era, over):
     server.add_resource("a:b", text)
     seen, come = [], threading.Event()
     with running, contextlib.closing(server), mcplite.connect(
-            running.url if over == "http" else server, timeout=LIMIT, era=era) as client:
+            running.url if over == "http" else server, timeout=LIMIT, options=mcplite.ClientOptions(era=era)) as client:
         with client.listen(tools=True, resource_list=True, resources=["a:b"]) as events:
             end = client.subscribe(lambda event: seen.append(event) or come.set(), prompts=True)
             server.add_tool(text)

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 import mcplite
+from mcplite.client.client_options import ClientSettings
 from mcplite.client.config import ServerConfig
 from mcplite.client.connect import connect
-from mcplite.client.transport_choice import TransportOptions, _split, command, transport
+from mcplite.client.transport_choice import _split, command, transport
 from mcplite.errors import TransportError
 
 LIMIT = 30
@@ -89,28 +90,28 @@ def started(monkeypatch):
 
 
 def test_options_reach_the_child(started, folder):
-    transport([Path("my") / "server", "x"], TransportOptions(env={"A": "1"}, cwd="/srv", stderr="inherit", grace=5))()
+    transport([Path("my") / "server", "x"], ClientSettings(env={"A": "1"}, cwd="/srv", stderr="inherit", grace=5))()
     assert started == [([os.path.join("my", "server"), "x"],
                         {**DEFAULTS, "env": {"A": "1"}, "cwd": "/srv", "stderr": "inherit", "grace": 5})]
 
 
 def test_a_child_process_finds_this_package(started, monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    transport("package.module:name", TransportOptions(env={"A": "1"}))()
-    transport("package.module:name", TransportOptions(env={"PYTHONPATH": "/mine"}))()
+    transport("package.module:name", ClientSettings(env={"A": "1"}))()
+    transport("package.module:name", ClientSettings(env={"PYTHONPATH": "/mine"}))()
     assert started[0][1]["env"] == {"A": "1", "PYTHONPATH": ROOT}
     assert started[1][1]["env"] == {"PYTHONPATH": "/mine"}
-    transport(["python", "x.py"], TransportOptions())()
+    transport(["python", "x.py"], ClientSettings())()
     assert started[2][1]["env"] == {}
 
 
 def test_a_configuration_is_a_target(started):
     config = ServerConfig("git", "stdio", command="uvx", args=["mcp-server-git"], env={"A": "1", "B": "2"}, cwd="/srv")
-    transport(config, TransportOptions(env={"B": "3"}))()
-    transport(config, TransportOptions(cwd="/other"))()
+    transport(config, ClientSettings(env={"B": "3"}))()
+    transport(config, ClientSettings(cwd="/other"))()
     assert started[0] == (["uvx", "mcp-server-git"], {**DEFAULTS, "env": {"A": "1", "B": "3"}, "cwd": "/srv"})
     assert started[1][1]["cwd"] == "/other"
-    transport(ServerConfig("plain", "stdio", command="server"), TransportOptions())()
+    transport(ServerConfig("plain", "stdio", command="server"), ClientSettings())()
     assert started[2] == (["server"], DEFAULTS)
 
 

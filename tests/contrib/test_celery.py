@@ -11,7 +11,8 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="workers that fork")
 
 def test_the_backend_must_be_shared():
     with pytest.raises(RegistrationError, match="backend"):
-        mcplite.Server("x", tasks=CeleryTasks(None)).add_tool(lambda: None, name="t", task="optional")
+        mcplite.Server("x",
+                       options=mcplite.ServerOptions(tasks=CeleryTasks(None))).add_tool(lambda: None, name="t", task="optional")
 
 
 @pytest.mark.timeout(300)

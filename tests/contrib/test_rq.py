@@ -11,7 +11,8 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="workers that fork")
 
 def test_the_backend_must_be_shared():
     with pytest.raises(RegistrationError, match="backend"):
-        mcplite.Server("x", tasks=RQTasks(None, "a:b")).add_tool(lambda: None, name="t", task="optional")
+        mcplite.Server("x", options=mcplite.ServerOptions(tasks=RQTasks(None, "a:b"))).add_tool(lambda: None, name="t",
+                                                                                                task="optional")
 
 
 @pytest.mark.parametrize("wrong", ["", "module", ":name", "module:"])

@@ -6,11 +6,12 @@ from typing import List
 import mcplite
 from tests.fleet.tasks import token
 from tests.support.marks import counted, create_marks
+from tests.support.tight import tight
 
 #: How many principals there are; 0 for a server without authentication.
 PRINCIPALS = int(os.environ.get("FLEET_PRINCIPALS", "0"))
 auth = mcplite.StaticTokens({token(number): f"principal {number}" for number in range(PRINCIPALS)}) if PRINCIPALS else None
-limits = mcplite.Limits(sessions=20_000, fleet_sessions=20_000, running=256, connections=2048)
+limits = tight(sessions=20_000, fleet_sessions=20_000, running=256, connections=2048)
 mcp = mcplite.Server("fleet", auth=auth, limits=limits)
 marks = create_marks("FLEET_FOLDER")
 FORM = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}

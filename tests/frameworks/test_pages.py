@@ -209,7 +209,7 @@ def test_the_application_of_gunicorn_that_is_preloaded(folder, shop):
     command = [sys.executable, *QUIET, "-m", "gunicorn", "--preload", "--bind=127.0.0.1:PORT", "--worker-class=gthread",
                "--threads=8", "--workers=3", "--graceful-timeout=5", "front:application"]
     with serving(command, Path(folder), SHOP_URL=shop, STATE_KEY=secrets.token_hex(16)) as url:
-        with mcplite.connect(url + "mcp", era="modern", timeout=LIMIT,
+        with mcplite.connect(url + "mcp", options=mcplite.ClientOptions(era="modern"), timeout=LIMIT,
                              elicitation_handler=lambda request: True) as client:
             with concurrent.futures.ThreadPoolExecutor(8) as threads:
                 texts = list(threads.map(lambda _: client.call_tool("offer", {"article": "tea"}).text, range(16)))

@@ -45,7 +45,7 @@ def test_an_application_of_gunicorn_that_is_preloaded(far):
                 assert [kind for kind, _ in found] == ["right"] * CALLS
                 used.update(pid for _, pid in found)
         assert len(used) > 1, "more than one worker has used the client"
-        with mcplite.connect(url + "mcp", era="modern", timeout=LIMIT) as client:
+        with mcplite.connect(url + "mcp", options=mcplite.ClientOptions(era="modern"), timeout=LIMIT) as client:
             pids = {client.call_tool("whoami").text for _ in range(8)}
         assert len(pids) <= WORKERS and str(os.getpid()) not in pids
 

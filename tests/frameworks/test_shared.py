@@ -35,11 +35,12 @@ def url(variables):
 
 def test_a_change_in_any_worker_or_script_reaches_a_client(url, variables):
     heard = queue.Queue()
-    with mcplite.connect(url, era="modern", timeout=PATIENCE) as client:
+    with mcplite.connect(url, options=mcplite.ClientOptions(era="modern"), timeout=PATIENCE) as client:
         stop = client.subscribe(heard.put, resources=["shop://stock"])
         pids, end = set(), time.monotonic() + PATIENCE
         while len(pids) < 2 and time.monotonic() < end:
-            with mcplite.connect(url, era="modern", timeout=PATIENCE) as other:  # a connection of its own, to any worker
+            with mcplite.connect(url, options=mcplite.ClientOptions(era="modern"),
+                                 timeout=PATIENCE) as other:  # a connection of its own, to any worker
                 pids.add(other.call_tool("restock").text)
             assert heard.get(timeout=PATIENCE) == mcplite.ResourceUpdated(uri="shop://stock")
         assert len(pids) > 1, "more than one worker has told of a change"
@@ -53,6 +54,7 @@ def test_answers_reach_any_worker(url):
     def answer(request):
         return {"count": 3} if "many" in request.message else {"sure": True}
 
-    with mcplite.connect(url, era="modern", elicitation_handler=answer, timeout=PATIENCE) as client:
+    with mcplite.connect(url, options=mcplite.ClientOptions(era="modern"), elicitation_handler=answer,
+                         timeout=PATIENCE) as client:
         for number in range(12):
             assert client.call_tool("order", {"item": f"tea {number}"}).text == f"3 tea {number}, sure: True"

@@ -17,6 +17,7 @@ from mcplite.rpc.channels import MemoryChannel
 from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import make_endpoint
 from mcplite.server.http.messages import UnreadableBody
+from tests.support import connecting
 from tests.support.mutations import places
 from tests.support.stateless import MODERN, PREFIX, call, encode, headers, message
 
@@ -28,7 +29,7 @@ WAYS = {"both": {}, "modern": {"era": "modern"}, "legacy": {"era": "legacy"},
 
 
 def make(**options):
-    mcp = mcplite.Server("fuzzed", **options)
+    mcp = connecting.new_server("fuzzed", **options)
 
     @mcp.tool()
     def add(a: int, b: int = 2) -> int:

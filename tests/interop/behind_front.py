@@ -13,9 +13,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 import mcplite  # noqa: E402
+from tests.support.tight import tight
 
 folder = Path(os.environ["BEHIND_FRONT"])
-mcp = mcplite.Server("behind", limits=mcplite.Limits(body_seconds=2, header_seconds=2, idle_seconds=60))
+mcp = mcplite.Server("behind", limits=tight(body_seconds=2, header_seconds=2, idle_seconds=60))
 
 
 def note(name, text):

@@ -37,9 +37,10 @@ mcp = mcplite.Server(
     "everything", version="1.2.3", title="Everything", description="A server that has everything",
     instructions="Call the tools in any order.", website_url="https://example.com/everything",
     icons=[{"src": "https://example.com/icon.png", "mimeType": "image/png", "sizes": ["48x48"]}],
-    page_size=7, experimental={"example.com/extra": {"level": 3}}, era=ERA,
-    cache_lists={"tools": mcplite.CacheHint(60, "public"), "discover": mcplite.CacheHint(30)},
-    on_roots_changed=lambda session: marks.add("roots changed"))
+    options=mcplite.ServerOptions(
+        page_size=7, experimental={"example.com/extra": {"level": 3}}, era=ERA,
+        cache_lists={"tools": mcplite.CacheHint(60, "public"), "discover": mcplite.CacheHint(30)},
+        on_roots_changed=lambda session: marks.add("roots changed")))
 
 # --- results of all kinds -------------------------------------------------------------------------
 

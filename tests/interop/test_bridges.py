@@ -9,6 +9,7 @@ import pytest
 
 import mcplite
 from mcplite.revisions import NEWEST, NEWEST_LEGACY
+from tests.support import connecting
 from tests.support.callers import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
@@ -19,7 +20,7 @@ PROXY = "import sys; from fastmcp.server import create_proxy; create_proxy(sys.a
 
 
 def connect(target, **options):
-    return mcplite.connect(target, open_timeout=LIMIT, timeout=LIMIT, **options)
+    return connecting.connect(target, open_timeout=LIMIT, timeout=LIMIT, **options)
 
 
 # --- a bridge in front of an old server: it turns "method not found" into 404 -----------------------------------

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
+from tests.support.tight import tight
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 SCRIPT = Path(__file__).resolve().parent / "official_crowd.py"
@@ -17,7 +18,7 @@ SECONDS = 180
 @pytest.mark.parametrize("connections", [None, 60])
 def test_four_clients_with_eighty_calls_at_once_each(installed, connections):
     python = installed.python("mcp1")
-    server = mcplite.Server("crowded", limits=mcplite.Limits(**({"connections": connections} if connections else {})))
+    server = mcplite.Server("crowded", limits=tight(**({"connections": connections} if connections else {})))
 
     @server.tool()
     def slow(seconds: float) -> str:

@@ -17,6 +17,7 @@ from mcplite import types
 from mcplite.revisions import LEGACY, NEWEST, NEWEST_LEGACY
 from tests.interop.bridging import BRIDGED, not_bridged
 from tests.interop.conftest import passed
+from tests.support import connecting
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 HERE = Path(__file__).resolve().parent
@@ -72,7 +73,7 @@ class Listener:
 def connected(target, **options):
     """Connect, behind a bridge if there are any; what a server that we start wrote to stderr is shown when the test fails."""
     with passed(target, options) as (reached, options):
-        client = mcplite.connect(reached, open_timeout=LIMIT, **options)
+        client = connecting.connect(reached, open_timeout=LIMIT, **options)
         try:
             with client:
                 yield client
@@ -471,7 +472,7 @@ def test_a_server_that_knows_no_handshake(installed, serving, transport):
             assert (client.era, client.protocol_version) == ("modern", NEWEST.name)
             assert client.call_tool("add", {"a": 1, "b": 1}).text == "2"
         with pytest.raises(mcplite.errors.UnsupportedVersion) as caught:
-            mcplite.connect(target, era="legacy", open_timeout=LIMIT).open()
+            mcplite.connect(target, options=mcplite.ClientOptions(era="legacy"), open_timeout=LIMIT).open()
         assert caught.value.data["supported"] == [NEWEST.name]
 
 
@@ -486,7 +487,7 @@ def test_a_server_that_knows_the_oldest_revision_only(installed, serving, transp
             assert client.read_resource("notes://one").text == "the note one"
         # Over HTTP+SSE a request without a handshake gets no answer.
         with pytest.raises(mcplite.errors.UnsupportedVersion if transport == "stdio" else mcplite.errors.HTTPStatusError):
-            mcplite.connect(target, revision=NEWEST, open_timeout=LIMIT, **quiet(target)).open()
+            connecting.connect(target, revision=NEWEST, open_timeout=LIMIT, **quiet(target)).open()
 
 
 # --- the reference servers ----------------------------------------------------------------------------

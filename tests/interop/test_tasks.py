@@ -12,6 +12,7 @@ import pytest
 import mcplite
 from tests.interop.bridging import BRIDGED, bridge, not_bridged
 from tests.interop.conftest import HERE, LIMIT, ROOT, passed
+from tests.support import connecting
 
 #: The server is of November 2025, which the client detects; a bridge speaks July 2026, too.
 ERA = "legacy" if BRIDGED else None
@@ -21,7 +22,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 @contextlib.contextmanager
 def connected(target, **options):
     with passed(target, options) as (reached, options):
-        with mcplite.connect(reached, timeout=LIMIT, open_timeout=LIMIT, **options) as client:
+        with connecting.connect(reached, timeout=LIMIT, open_timeout=LIMIT, **options) as client:
             yield client
 
 

@@ -125,7 +125,7 @@ def test_a_tool_that_fails(client):
 
 
 def test_a_client_that_raises_for_tools_that_fail():
-    with mcplite.connect(make_tools(), raise_for_error=True) as client:
+    with mcplite.connect(make_tools(), options=mcplite.ClientOptions(raise_for_error=True)) as client:
         assert ask(llm.anthropic_tools(client), "fails", {"city": "Ur"}) == (True, "no station in Ur")
 
 

@@ -17,6 +17,7 @@ import pytest
 import mcplite
 from mcplite import revisions
 from tests.migration.porting import CHANGES, ported
+from tests.support import connecting
 from tests.support.callers import free_port, wait_until
 
 HERE = Path(__file__).resolve().parent
@@ -114,7 +115,7 @@ def connected(command, heard):
     for name in ("COVERAGE_PROCESS_START", "PYTHONDONTWRITEBYTECODE"):
         if name in os.environ:
             environment[name] = os.environ[name]
-    return mcplite.connect(command, env=environment, revision=revisions.NEWEST_LEGACY.name, timeout=LIMIT, **heard.options())
+    return connecting.connect(command, env=environment, revision=revisions.NEWEST_LEGACY.name, timeout=LIMIT, **heard.options())
 
 
 def schema_of(schema):

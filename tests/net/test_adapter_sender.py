@@ -8,6 +8,7 @@ from mcplite.net.adapter_sender import AdapterSender
 from mcplite.net.exchange import Exchange
 from mcplite.net.origin_client import OriginClient
 from mcplite.net.settings import HTTPSettings
+from tests.support import connecting
 from tests.support.webscript import WebScript
 
 LIMIT = 30
@@ -24,7 +25,7 @@ def same(request):
 
 
 def call(script, **options):
-    with mcplite.connect(script.url, era="legacy", listen=False, timeout=LIMIT, **options) as client:
+    with connecting.connect(script.url, era="legacy", listen=False, timeout=LIMIT, **options) as client:
         client.ping()
 
 

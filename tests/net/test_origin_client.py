@@ -19,6 +19,7 @@ from mcplite.net.exchange import Exchange, Stopped
 from mcplite.net.origin_client import OriginClient, requests_is_patched
 from mcplite.net.settings import HTTPSettings
 from mcplite.protocol.error_text import shown
+from tests.support import connecting
 from tests.support.authserver import REDIRECT, AuthServer, Protected, follow
 from tests.support.webscript import WebScript
 
@@ -75,7 +76,8 @@ def test_an_authority_of_ones_own(certificates):
     with Secure(certificates) as script:
         with pytest.raises(mcplite.TransportError, match="verify='/path"):
             mcplite.connect(script.url, timeout=LIMIT).open()
-        with mcplite.connect(script.url, verify=str(certificates / "ca.pem"), timeout=LIMIT) as client:
+        with mcplite.connect(script.url, options=mcplite.ClientOptions(verify=str(certificates / "ca.pem")),
+                             timeout=LIMIT) as client:
             client.ping()
 
 
@@ -90,8 +92,8 @@ def test_a_certificate_of_the_client(certificates):
     options = {"verify": str(certificates / "ca.pem"), "timeout": LIMIT}
     with Secure(certificates, ask=True) as script:
         with pytest.raises(mcplite.TransportError):
-            mcplite.connect(script.url, **options).open()
-        with mcplite.connect(script.url, cert=pair, **options) as client:
+            connecting.connect(script.url, **options).open()
+        with connecting.connect(script.url, cert=pair, **options) as client:
             client.ping()
 
 
@@ -127,7 +129,7 @@ def test_reads_end_behind_tls_as_well(certificates, by_session):
     with Secure(certificates) as script, requests.Session() as session:
         script.on_ping = lambda request, answer: answer.hold()
         options = {"session": session} if by_session else {}
-        with mcplite.connect(script.url, verify=str(certificates / "ca.pem"), timeout=LIMIT, **options) as client:
+        with connecting.connect(script.url, verify=str(certificates / "ca.pem"), timeout=LIMIT, **options) as client:
             with pytest.raises(mcplite.RequestTimeout):
                 client.ping(timeout=0.3)
             token = mcplite.CancelToken()
@@ -199,7 +201,7 @@ def test_tokens_for_a_server_on_this_machine_go_through_no_proxy_of_the_environm
         options = dict(auth=mcplite.OAuth(ask=follow, redirect_uri=REDIRECT), era="legacy", timeout=LIMIT, listen=False)
         for url in (script.url, script.url.replace("127.0.0.1", "localhost")):
             script.url = url  # it goes by this name
-            with mcplite.connect(url, **options) as client:
+            with connecting.connect(url, **options) as client:
                 client.ping()
         assert proxy.requests == [] and len(auth.asked) == 2
 

@@ -17,6 +17,7 @@ from mcplite.net.exchange import Exchange, Stopped
 from mcplite.net.origin_client import OriginClient
 from mcplite.net.session_sender import SessionSender
 from mcplite.net.settings import HTTPSettings
+from tests.support import connecting
 from tests.support.webscript import WebScript
 
 LIMIT = 30
@@ -51,7 +52,7 @@ def session():
 
 
 def connect(script, session, **options):
-    return mcplite.connect(script.url, session=session, **{"era": "legacy", "listen": False, "timeout": LIMIT, **options})
+    return connecting.connect(script.url, session=session, **{"era": "legacy", "listen": False, "timeout": LIMIT, **options})
 
 
 def call(script, session, **options):
@@ -210,7 +211,8 @@ def test_a_method_of_the_object_that_was_replaced(script, session):
 def test_proxies_of_the_session(session):
     with WebScript() as proxy:
         session.proxies = {"http": proxy.origin}
-        with mcplite.connect("http://inside.example/mcp", session=session, era="legacy", listen=False, timeout=LIMIT) as client:
+        with mcplite.connect("http://inside.example/mcp", session=session,
+                             options=mcplite.ClientOptions(era="legacy", listen=False), timeout=LIMIT) as client:
             client.ping()
         assert {request.path for request in proxy.requests} == {"http://inside.example/mcp"}
 
@@ -223,7 +225,8 @@ def test_an_adapter_that_talks_to_a_proxy(session):
     with WebScript() as proxy:
         session.proxies = {"http": proxy.origin}
         session.mount("http://", Adapter())
-        with mcplite.connect("http://inside.example/mcp", session=session, era="legacy", listen=False, timeout=LIMIT) as client:
+        with mcplite.connect("http://inside.example/mcp", session=session,
+                             options=mcplite.ClientOptions(era="legacy", listen=False), timeout=LIMIT) as client:
             client.ping()
         assert {request.headers["x-proxy-key"] for request in proxy.requests} == {"k"}
 
@@ -374,7 +377,8 @@ def test_a_response_that_an_adapter_made_itself(session):
 
     limits = []
     session.mount("http://", Canned())
-    with mcplite.connect("http://inside.example/mcp", session=session, era="legacy", listen=False, timeout=LIMIT) as client:
+    with mcplite.connect("http://inside.example/mcp", session=session,
+                         options=mcplite.ClientOptions(era="legacy", listen=False), timeout=LIMIT) as client:
         assert client.server_info.name == "x"
     # In seconds, as any adapter expects.
     assert limits and all(connect <= 10 and 0 < read <= 60 for connect, read in limits)

@@ -9,6 +9,7 @@ import requests
 import mcplite
 from mcplite.net.exchange import Exchange
 from mcplite.net.origin_client import OriginClient
+from tests.support import connecting
 from tests.support.webscript import WebScript
 
 LIMIT = 30
@@ -52,7 +53,7 @@ def make_server():
 
 
 def add(url, **options):
-    with mcplite.connect(url, **options) as client:
+    with connecting.connect(url, **options) as client:
         return client.call_tool("add", {"a": 1, "b": 2}).text
 
 
@@ -155,7 +156,7 @@ def test_vcrpy_records_and_plays(options, tmp_path):
     with vcr.use_cassette(cassette, record_mode="none", allow_playback_repeats=True, **settings) as played:
         assert add(url, era="modern", **options) == "3"
         assert played.all_played
-        with mcplite.connect(url, era="modern", **options) as client:
+        with connecting.connect(url, era="modern", **options) as client:
             with pytest.raises(mcplite.TransportError, match="CannotOverwriteExisting"):
                 client.call_tool("add", {"a": 5, "b": 6})
 
@@ -175,7 +176,7 @@ def test_opentelemetry(options, script):
     instrumentor.instrument(tracer_provider=provider)
     try:
         with provider.get_tracer("test").start_as_current_span("mine") as mine:
-            with mcplite.connect(script.url, era="legacy", listen=False, **options) as client:
+            with connecting.connect(script.url, era="legacy", listen=False, **options) as client:
                 client.ping()
     finally:
         instrumentor.uninstrument()
@@ -200,7 +201,7 @@ def token(name, seconds=3600):
 
 def test_an_oauth_session_sends_its_token(oauth, script):
     with oauth.OAuth2Session("me", token=token("t0ken")) as session:
-        with mcplite.connect(script.url, session=session, era="legacy", timeout=LIMIT) as client:
+        with mcplite.connect(script.url, session=session, options=mcplite.ClientOptions(era="legacy"), timeout=LIMIT) as client:
             client.ping()
     assert {request.does for request in script.requests} >= {"initialize", "ping", "GET", "DELETE"}
     assert {request.headers["authorization"] for request in script.requests} == {"Bearer t0ken"}
@@ -214,7 +215,8 @@ def test_an_oauth_session_refreshes_its_token(oauth, script):
     with WebScript(grant) as tokens:
         with oauth.OAuth2Session("me", token=token("old", -1), auto_refresh_url=tokens.url, auto_refresh_kwargs={},
                                  token_updater=saved.append) as session:
-            with mcplite.connect(script.url, session=session, era="legacy", listen=False, timeout=LIMIT) as client:
+            with mcplite.connect(script.url, session=session, options=mcplite.ClientOptions(era="legacy", listen=False),
+                                 timeout=LIMIT) as client:
                 client.ping()
     assert {request.headers["authorization"] for request in script.requests} == {"Bearer new"}
     assert b"grant_type=refresh_token" in tokens.requests[0].body and len(tokens.requests) == 1
@@ -231,7 +233,8 @@ def test_an_oauth_session_that_may_not_send_says_why(oauth, script, monkeypatch)
 
 def test_an_oauth1_session_signs_each_request(oauth, script):
     with oauth.OAuth1Session("key", "secret", "token", "more") as session:
-        with mcplite.connect(script.url, session=session, era="legacy", listen=False, timeout=LIMIT) as client:
+        with mcplite.connect(script.url, session=session, options=mcplite.ClientOptions(era="legacy", listen=False),
+                             timeout=LIMIT) as client:
             client.ping()
     signed = [request.headers["authorization"] for request in script.requests]
     assert len(set(signed)) == len(signed) and all(one.startswith("OAuth ") for one in signed)

@@ -13,10 +13,11 @@ import pytest
 import mcplite
 from mcplite.proxy.bridge import client_of_handshake, open_bridge
 from mcplite.types import Implementation
+from tests.support import connecting
 
 
 def notes(**options):
-    server = mcplite.Server("notes", version="7", title="Notes", instructions="Write things down.", **options)
+    server = connecting.new_server("notes", version="7", title="Notes", instructions="Write things down.", **options)
 
     @server.tool(name="note.add")
     def add(text: str, ctx: mcplite.Context) -> str:
@@ -29,8 +30,9 @@ def notes(**options):
 @pytest.mark.parametrize("downstream", ["legacy", "modern"])
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_bridge_is_the_server_behind_it(upstream, downstream, shared):
-    with open_bridge(mcplite.connect(notes(), era=upstream), shared=shared) as bridge:
-        with mcplite.connect(bridge, era=downstream, elicitation_handler=lambda request: True) as client:
+    with open_bridge(mcplite.connect(notes(), options=mcplite.ClientOptions(era=upstream)), shared=shared) as bridge:
+        with mcplite.connect(bridge, options=mcplite.ClientOptions(era=downstream),
+                             elicitation_handler=lambda request: True) as client:
             info = client.server_info
             assert (info.name, info.version, info.title) == ("notes", "7", "Notes")
             assert client.instructions == "Write things down."
@@ -41,8 +43,8 @@ def test_a_bridge_is_the_server_behind_it(upstream, downstream, shared):
 
 def test_a_bridge_declares_what_the_server_declares():
     server = notes(capabilities={"resources": {"subscribe": False}, "logging": False})
-    with open_bridge(mcplite.connect(server, era="legacy"), shared=True) as bridge:
-        with mcplite.connect(bridge, era="legacy") as client:
+    with open_bridge(mcplite.connect(server, options=mcplite.ClientOptions(era="legacy")), shared=True) as bridge:
+        with mcplite.connect(bridge, options=mcplite.ClientOptions(era="legacy")) as client:
             declared = client.server_capabilities
             assert declared.logging is None and not (declared.resources or {}).get("subscribe")
 
@@ -55,7 +57,7 @@ def test_a_server_that_cannot_be_reached(caplog):
 
 
 def letters(**options):
-    server = mcplite.Server("letters", **options)
+    server = connecting.new_server("letters", **options)
     for name in "abcde":
         server.add_tool(lambda: "x", name=name)
     return server
@@ -64,8 +66,8 @@ def letters(**options):
 @pytest.mark.parametrize("upstream", ["legacy", "modern"])
 @pytest.mark.parametrize("downstream", ["legacy", "modern"])
 def test_a_list_comes_in_the_pages_of_the_server(upstream, downstream):
-    with open_bridge(mcplite.connect(letters(page_size=2), era=upstream), shared=True) as bridge:
-        with mcplite.connect(bridge, era=downstream) as client:
+    with open_bridge(mcplite.connect(letters(page_size=2), options=mcplite.ClientOptions(era=upstream)), shared=True) as bridge:
+        with mcplite.connect(bridge, options=mcplite.ClientOptions(era=downstream)) as client:
             first = client.list_tools_page()
             second = client.list_tools_page(first.next_cursor)
             assert [tool.name for tool in first.tools + second.tools] == list("abcd") and second.next_cursor
@@ -74,8 +76,9 @@ def test_a_list_comes_in_the_pages_of_the_server(upstream, downstream):
 
 def test_a_list_of_one_page_stays_one_when_it_grows():
     server = letters()
-    with open_bridge(mcplite.connect(server, era="modern"), shared=True) as bridge:
-        with mcplite.connect(bridge, era="modern", cache=False) as client, client.listen(tools=True) as changes:
+    with open_bridge(mcplite.connect(server, options=mcplite.ClientOptions(era="modern")), shared=True) as bridge:
+        with mcplite.connect(bridge, options=mcplite.ClientOptions(
+                era="modern", cache=False)) as client, client.listen(tools=True) as changes:
             server.add_tool(lambda: "x", name="f")
             assert changes.get(30) == mcplite.ToolsChanged()
             page = client.list_tools_page()
@@ -84,8 +87,9 @@ def test_a_list_of_one_page_stays_one_when_it_grows():
 
 def test_hints_are_those_of_the_server():
     hints = {"tools": mcplite.CacheHint(60, "public"), "discover": mcplite.CacheHint(30)}
-    with open_bridge(mcplite.connect(letters(cache_lists=hints), era="modern"), shared=True) as bridge:
-        with mcplite.connect(bridge, era="modern") as client:
+    with open_bridge(mcplite.connect(letters(cache_lists=hints), options=mcplite.ClientOptions(era="modern")),
+                     shared=True) as bridge:
+        with mcplite.connect(bridge, options=mcplite.ClientOptions(era="modern")) as client:
             page = client.list_tools_page()
             assert (page.ttl_ms, page.cache_scope) == (60_000, "public")
             discovered = client.request("server/discover")
@@ -94,8 +98,9 @@ def test_hints_are_those_of_the_server():
 
 def test_a_server_without_hints_has_those_of_a_server_that_sets_none():
     hints = {"tools": mcplite.CacheHint(60, "public")}
-    with open_bridge(mcplite.connect(letters(cache_lists=hints), era="legacy"), shared=True) as bridge:
-        with mcplite.connect(bridge, era="modern") as client:
+    with open_bridge(mcplite.connect(letters(cache_lists=hints), options=mcplite.ClientOptions(era="legacy")),
+                     shared=True) as bridge:
+        with mcplite.connect(bridge, options=mcplite.ClientOptions(era="modern")) as client:
             page = client.list_tools_page()
             assert (page.ttl_ms, page.cache_scope) == (0, "private")
 
@@ -104,8 +109,8 @@ def test_clients_get_one_notification_of_changed_resources():
     server = letters()
     server.add_resource("x://one", lambda: "x", name="one")
     server.add_resource("x://{name}", lambda name: name, name="template")
-    with open_bridge(mcplite.connect(server, era="modern"), shared=True) as bridge:
-        with mcplite.connect(bridge, era="modern", cache=False) as client:
+    with open_bridge(mcplite.connect(server, options=mcplite.ClientOptions(era="modern")), shared=True) as bridge:
+        with mcplite.connect(bridge, options=mcplite.ClientOptions(era="modern", cache=False)) as client:
             with client.listen(resource_list=True, tools=True) as changes:
                 server.add_resource("x://two", lambda: "x", name="two")
                 assert changes.get(30) == mcplite.ResourcesChanged()
@@ -128,7 +133,7 @@ def test_the_context_of_a_completion_is_left_out_for_a_server_that_does_not_know
 
     for revision, expected in (("2025-03-26", {}), ("2025-06-18", {"to": "Eve"})):
         with open_bridge(mcplite.connect(server, revision=revision), shared=True) as bridge:
-            with mcplite.connect(bridge, era="modern") as client:
+            with mcplite.connect(bridge, options=mcplite.ClientOptions(era="modern")) as client:
                 found = client.complete(prompt="letter", argument="name", value="A", context={"to": "Eve"})
                 assert found.values == ["Ada"] and filled.pop() == expected
 
@@ -169,8 +174,9 @@ def test_the_server_sees_the_client_and_asks_it_outside_of_calls_too():
     server.runtime.followers.append(lambda session, roots: changed.set() if roots else None)
     roots = ["file:///one"]
     only = client_of_handshake(first_message({"roots": {"listChanged": True}}))
-    with open_bridge(mcplite.connect(server, era="legacy"), shared=True, only=only) as bridge:
-        with mcplite.connect(bridge, era="legacy", client_info=Implementation("one", "3"), roots=lambda: roots) as client:
+    with open_bridge(mcplite.connect(server, options=mcplite.ClientOptions(era="legacy")), shared=True, only=only) as bridge:
+        with mcplite.connect(bridge, options=mcplite.ClientOptions(era="legacy", client_info=Implementation("one", "3")),
+                             roots=lambda: roots) as client:
             assert json.loads(client.call_tool("who").text) == ["one", False, False, ["file:///one"]]
             roots[:] = ["file:///two"]
             client.notify("notifications/roots/list_changed")
@@ -195,8 +201,8 @@ def test_a_question_before_the_handshake_of_the_client_waits_for_it():
 
     server.runtime.greeters.append(ask)
     only = client_of_handshake(first_message({"roots": {}}))
-    with open_bridge(mcplite.connect(server, era="legacy"), shared=True, only=only) as bridge:
+    with open_bridge(mcplite.connect(server, options=mcplite.ClientOptions(era="legacy")), shared=True, only=only) as bridge:
         assert not answered.is_set()
-        with mcplite.connect(bridge, era="legacy", roots=["file:///one"]):
+        with mcplite.connect(bridge, options=mcplite.ClientOptions(era="legacy"), roots=["file:///one"]):
             assert answered.wait(LIMIT)
     assert answers == [["file:///one"]]

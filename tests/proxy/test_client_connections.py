@@ -17,6 +17,7 @@ from mcplite.proxy import client_connections
 from mcplite.proxy.client_connections import Senders
 from mcplite.revisions import NEWEST
 from mcplite.types import ClientCapabilities, Implementation
+from tests.support import connecting
 from tests.support.callers import wait_until
 from tests.support.fakes import start
 from tests.support.webscript import WebScript
@@ -52,7 +53,7 @@ def asking(log=None):
 
 def hub_of(server, era, **options):
     hub = mcplite.Server("hub", limits=server.limits)
-    hub.mount(mcplite.connect(server, era=era), **options)
+    hub.mount(mcplite.connect(server, options=mcplite.ClientOptions(era=era)), **options)
     return hub
 
 
@@ -68,8 +69,8 @@ def test_a_question_reaches_the_client_whose_call_it_belongs_to(upstream, downst
             return True if name == "one" else False
         return answer
 
-    with mcplite.connect(hub, era=downstream, elicitation_handler=handler("one")) as one:
-        with mcplite.connect(hub, era=downstream, elicitation_handler=handler("two")) as two:
+    with mcplite.connect(hub, options=mcplite.ClientOptions(era=downstream), elicitation_handler=handler("one")) as one:
+        with mcplite.connect(hub, options=mcplite.ClientOptions(era=downstream), elicitation_handler=handler("two")) as two:
             with ThreadPoolExecutor(2) as pool:
                 calls = [pool.submit(client.call_tool, "ask", {"name": name}) for name, client in (("one", one), ("two", two))]
                 assert [call.result(LIMIT).data for call in calls] == ["one: accept", "two: decline"]
@@ -86,7 +87,7 @@ def test_a_server_sees_what_each_client_can_be_asked(upstream, downstream):
             ({"elicitation_handler": lambda request: None}, [True, False, False, False]),
             ({"sampling_handler": lambda request: "x", "roots": []}, [False, False, True, True]),
     ):
-        with mcplite.connect(hub, era=downstream, **handlers) as client:
+        with connecting.connect(hub, era=downstream, **handlers) as client:
             assert json.loads(client.call_tool("declared").text) == expected
     hub.close()
 
@@ -97,22 +98,25 @@ def test_a_server_knows_each_client_by_its_name(upstream, downstream):
     hub = hub_of(asking(), upstream)
     for name in ("one", "two", "one"):
         info = mcplite.types.Implementation(name, "3")
-        with mcplite.connect(hub, era=downstream, client_info=info, elicitation_handler=lambda request: None) as client:
+        with mcplite.connect(hub, options=mcplite.ClientOptions(era=downstream, client_info=info),
+                             elicitation_handler=lambda request: None) as client:
             assert client.call_tool("name").text == f"{name} 3"
     hub.close()
 
 
 def test_clients_without_a_session_that_cannot_be_asked_share_the_name_of_the_mount():
     hub = mcplite.Server("hub")
-    hub.mount(mcplite.connect(asking(), era="legacy", client_info=mcplite.types.Implementation("hub", "1")))
-    with mcplite.connect(hub, era="modern", client_info=mcplite.types.Implementation("one", "3")) as client:
+    hub.mount(mcplite.connect(
+            asking(), options=mcplite.ClientOptions(era="legacy", client_info=mcplite.types.Implementation("hub", "1"))))
+    with mcplite.connect(
+            hub, options=mcplite.ClientOptions(era="modern", client_info=mcplite.types.Implementation("one", "3"))) as client:
         assert client.call_tool("name").text == "hub 1"
     hub.close()
 
 
 def test_the_connection_of_a_principal_goes_for_that_of_another_after_its_last_call(monkeypatch):
     monkeypatch.setattr(client_connections, "_PLAIN", 2)
-    server, peers, may_end = mcplite.Server("waiting", era="legacy"), {}, threading.Event()
+    server, peers, may_end = mcplite.Server("waiting", options=mcplite.ServerOptions(era="legacy")), {}, threading.Event()
 
     @server.tool()
     def meet(name: str, ctx: mcplite.Context) -> str:
@@ -124,7 +128,8 @@ def test_the_connection_of_a_principal_goes_for_that_of_another_after_its_last_c
     hub = mcplite.Server("hub", auth=mcplite.StaticTokens(users))
     hub.mount(mcplite.connect(server))
     with mcplite.serve(hub) as served, contextlib.ExitStack() as stack, ThreadPoolExecutor() as pool:
-        slow, ann, bob = (stack.enter_context(mcplite.connect(served.url, auth=mcplite.Bearer(token), era="modern"))
+        slow, ann, bob = (stack.enter_context(mcplite.connect(served.url, auth=mcplite.Bearer(token),
+                                                              options=mcplite.ClientOptions(era="modern")))
                           for token in users)
         waiting = pool.submit(slow.call_tool, "meet", {"name": "slow"}, timeout=LIMIT)
         assert wait_until(lambda: "slow" in peers)
@@ -143,7 +148,8 @@ def test_the_connection_of_a_principal_goes_for_that_of_another_after_its_last_c
 
 def test_each_client_with_a_handshake_has_a_connection_of_its_own():
     hub = hub_of(asking(), "legacy")
-    with mcplite.connect(hub, era="legacy") as one, mcplite.connect(hub, era="legacy") as two:
+    with mcplite.connect(hub, options=mcplite.ClientOptions(era="legacy")) as one, mcplite.connect(
+            hub, options=mcplite.ClientOptions(era="legacy")) as two:
         places = [client.call_tool("session").data for client in (one, two, one)]
     assert places[0] == places[2] != places[1]
     hub.close()
@@ -157,8 +163,8 @@ def test_a_shared_connection_does_not_guess_whom_to_ask():
         asked.append(request.message)
         return True
 
-    with mcplite.connect(hub, era="legacy", elicitation_handler=answer) as one:
-        with mcplite.connect(hub, era="legacy", elicitation_handler=answer) as two:
+    with mcplite.connect(hub, options=mcplite.ClientOptions(era="legacy"), elicitation_handler=answer) as one:
+        with mcplite.connect(hub, options=mcplite.ClientOptions(era="legacy"), elicitation_handler=answer) as two:
             with ThreadPoolExecutor(2) as pool:
                 calls = [pool.submit(client.call_tool, "ask", {"name": "x"}) for client in (one, two)]
                 texts = [call.result(LIMIT).text for call in calls]
@@ -172,7 +178,7 @@ def test_a_client_that_cannot_be_asked_is_named_in_the_error():
     hub = hub_of(asking(), "modern")
     there = threading.Thread(target=lambda: _call(hub))
     there.start()
-    with mcplite.connect(hub, era="legacy") as client:
+    with mcplite.connect(hub, options=mcplite.ClientOptions(era="legacy")) as client:
         result = client.call_tool("ask", {"name": "x"})
     there.join(LIMIT)
     assert result.is_error and "did not declare the capability 'elicitation" in result.text
@@ -180,7 +186,7 @@ def test_a_client_that_cannot_be_asked_is_named_in_the_error():
 
 
 def _call(hub):
-    with mcplite.connect(hub, era="legacy") as client:
+    with mcplite.connect(hub, options=mcplite.ClientOptions(era="legacy")) as client:
         client.call_tool("ask", {"name": "y"})
 
 
@@ -193,8 +199,8 @@ def test_a_call_that_is_cancelled_does_not_wait_for_a_connection(downstream):
         script.on_tools_list = lambda request, answer: answer.json(script.result(
             request, {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}))
         hub = mcplite.Server("hub")
-        hub.mount(mcplite.connect(script.url, era="legacy", open_timeout=60))
-        with mcplite.connect(hub, era=downstream) as client:
+        hub.mount(mcplite.connect(script.url, options=mcplite.ClientOptions(era="legacy"), open_timeout=60))
+        with mcplite.connect(hub, options=mcplite.ClientOptions(era=downstream)) as client:
             wait_until(lambda: [tool.name for tool in client.list_tools(fresh=True)] == ["t"])
             begun = time.monotonic()
             for _ in range(3):
@@ -257,9 +263,10 @@ def test_calls_of_two_clients_in_turn_name_each_its_own(era):
         return [ctx.client_info.name, ctx.can_elicit]
 
     hub = mcplite.Server("hub")
-    hub.mount(mcplite.connect(server, era="modern"))
-    one = mcplite.connect(hub, era=era, client_info=Implementation("one", "1"), elicitation_handler=lambda request: None)
-    with one, mcplite.connect(hub, era=era, client_info=Implementation("two", "1")) as two:
+    hub.mount(mcplite.connect(server, options=mcplite.ClientOptions(era="modern")))
+    one = mcplite.connect(hub, options=mcplite.ClientOptions(era=era, client_info=Implementation("one", "1")),
+                          elicitation_handler=lambda request: None)
+    with one, mcplite.connect(hub, options=mcplite.ClientOptions(era=era, client_info=Implementation("two", "1"))) as two:
         for _ in range(2):
             assert json.loads(one.call_tool("sender").text) == ["one", True]
             assert json.loads(two.call_tool("sender").text) == ["two", False]

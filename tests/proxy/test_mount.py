@@ -13,11 +13,12 @@ import threading
 import pytest
 
 import mcplite
+from tests.support import connecting
 from tests.support.children import wait_until
 
 
 def weather(name="weather", **options):
-    server = mcplite.Server(name, **options)
+    server = connecting.new_server(name, **options)
 
     @server.tool()
     def forecast(city: str) -> str:
@@ -47,7 +48,7 @@ def mountable(request):
     """Return what turns a server into what is mounted: itself, or a client of it in one of the eras."""
     if request.param == "server":
         return lambda server: server
-    return lambda server: mcplite.connect(server, era=request.param)
+    return lambda server: mcplite.connect(server, options=mcplite.ClientOptions(era=request.param))
 
 
 def test_a_server_is_a_part_of_another(mountable):
@@ -190,10 +191,10 @@ def test_the_middleware_of_both_servers_sees_a_call_by_its_own_name():
 
 
 def test_changes_of_the_mounted_server_are_told():
-    inner, hub = mcplite.Server("inner"), mcplite.Server("hub", declare=["tools"])
+    inner, hub = mcplite.Server("inner"), mcplite.Server("hub", options=mcplite.ServerOptions(declare=["tools"]))
     hub.mount(inner, prefix="i")
     changed = threading.Event()
-    with mcplite.connect(hub, on_tools_changed=changed.set) as client:
+    with mcplite.connect(hub, options=mcplite.ClientOptions(on_tools_changed=changed.set)) as client:
         inner.add_tool(lambda: 1, name="new")
         assert changed.wait(LIMIT)
         assert [tool.name for tool in client.list_tools()] == ["i_new"]
@@ -231,18 +232,19 @@ def by_server(inner, hub, prefix):
 
 
 def by_client(inner, hub, prefix):
-    hub.mount(mcplite.connect(inner, cache=False), prefix=prefix)
+    hub.mount(mcplite.connect(inner, options=mcplite.ClientOptions(cache=False)), prefix=prefix)
 
 
 @pytest.mark.parametrize("mount", [by_server, by_client])
 def test_uris_of_the_mounted_server_are_found_in_any_form(mount):
-    inner, hub, updated = mcplite.Server("inner"), mcplite.Server("hub", declare=["resources"]), queue.Queue()
+    inner, hub, updated = mcplite.Server(
+            "inner"), mcplite.Server("hub", options=mcplite.ServerOptions(declare=["resources"])), queue.Queue()
     for uri in ("notes://café", "file:///srv/my notes.txt", "http://Example.com"):
         inner.add_resource(uri, lambda uri=uri: uri, name="n")
     inner.add_resource("Notes://日本/{name}", lambda name: name, name="t")
     hub.add_resource("notes://caf%c3%a9", lambda: "of the hub", name="own")
     mount(inner, hub, "i")
-    with mcplite.connect(hub, cache=False, on_resource_updated=updated.put) as client:
+    with mcplite.connect(hub, options=mcplite.ClientOptions(cache=False, on_resource_updated=updated.put)) as client:
         wait_until(lambda: len(client.list_resources()) == 4)
         for resource in client.list_resources():
             assert client.read_resource(resource.uri).text
@@ -267,6 +269,7 @@ def test_a_tool_with_a_question_in_a_fleet():
     hub = mcplite.Server("hub", fleet=True, state_keys=["k" * 32])
     hub.mount(inner, prefix="i")
     with mcplite.serve(hub, port=0) as httpd:
-        with mcplite.connect(httpd.url, era="modern", elicitation_handler=lambda request: True) as client:
+        with mcplite.connect(httpd.url, options=mcplite.ClientOptions(era="modern"),
+                             elicitation_handler=lambda request: True) as client:
             assert client.call_tool("i_ask").data == "accept"
     assert calls == [0, 0]

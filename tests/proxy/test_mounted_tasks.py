@@ -10,6 +10,7 @@ from mcplite.backend.memory import MemoryBackend
 from mcplite.client.call import Call
 from mcplite.protocol.meta import CAPABILITIES
 from mcplite.revisions import JULY_2026, NOVEMBER_2025, TASKS_EXTENSION
+from tests.support import connecting
 from tests.support.taskclients import LIMIT, REVISIONS, task_client
 
 
@@ -65,8 +66,9 @@ def works():
 
 def hub_of(works, kind, **options):
     """A server that mounts the server itself, or a client of it in one of the eras."""
-    hub = mcplite.Server("hub", **options)
-    hub.mount(works.mcp if kind == "server" else mcplite.connect(works.mcp, era=kind), prefix="far")
+    hub = connecting.new_server("hub", **options)
+    hub.mount(works.mcp if kind == "server" else mcplite.connect(works.mcp,
+                                                                 options=mcplite.ClientOptions(era=kind)), prefix="far")
     return hub
 
 
@@ -141,7 +143,8 @@ def test_a_task_that_fails(works, kind, revision):
 @revisions
 def test_questions_reach_the_client_of_their_task(works, kind, revision, shared):
     hub = mcplite.Server("hub")
-    hub.mount(works.mcp if kind == "server" else mcplite.connect(works.mcp, era=kind), prefix="far", shared=shared)
+    hub.mount(works.mcp if kind == "server" else mcplite.connect(
+            works.mcp, options=mcplite.ClientOptions(era=kind)), prefix="far", shared=shared)
     clients = [mcplite.connect(hub, revision=revision.name, timeout=LIMIT,
                                elicitation_handler=lambda request, answer=answer: answer)
                for answer in (True, False)]
@@ -187,7 +190,7 @@ def test_another_process_follows_a_task_of_one_that_has_stopped(works, kind, rev
 def test_a_task_is_followed_over_a_new_connection(works, kind):
     with mcplite.serve(works.mcp, port=0) as httpd:
         hub = mcplite.Server("hub")
-        hub.mount(mcplite.connect(httpd.url, era=kind), prefix="far")
+        hub.mount(mcplite.connect(httpd.url, options=mcplite.ClientOptions(era=kind)), prefix="far")
         with mcplite.connect(hub, timeout=LIMIT) as client:
             task = client.start_tool("far_work")
             while not works.begun:

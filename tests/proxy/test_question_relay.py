@@ -36,7 +36,7 @@ def everything():
 @pytest.mark.parametrize("downstream", ["legacy", "modern"])
 def test_every_question_and_the_metadata(upstream, downstream):
     hub = mcplite.Server("hub")
-    hub.mount(mcplite.connect(everything(), era=upstream), prefix="e")
+    hub.mount(mcplite.connect(everything(), options=mcplite.ClientOptions(era=upstream)), prefix="e")
     pages = []
 
     def visit(request):
@@ -44,7 +44,7 @@ def test_every_question_and_the_metadata(upstream, downstream):
         return True
 
     with mcplite.connect(
-            hub, era=downstream, elicitation_handler=lambda request: {"name": "Ada"},
+            hub, options=mcplite.ClientOptions(era=downstream), elicitation_handler=lambda request: {"name": "Ada"},
             url_elicitation_handler=visit, roots=["file:///home/ada"],
             sampling_handler=lambda request: CreateMessageResult("assistant", [TextContent("because")], "m")) as client:
         assert json.loads(client.call_tool("e_ask_all").text) == [
@@ -56,11 +56,11 @@ def test_every_question_and_the_metadata(upstream, downstream):
 
 def test_roots_that_change_are_told_to_the_mounted_server():
     told = threading.Event()
-    server = mcplite.Server("roots", on_roots_changed=lambda session: told.set())
+    server = mcplite.Server("roots", options=mcplite.ServerOptions(on_roots_changed=lambda session: told.set()))
     server.add_tool(lambda: 1, name="one")
     hub = mcplite.Server("hub")
-    hub.mount(mcplite.connect(server, era="legacy"))
-    with mcplite.connect(hub, era="legacy", roots=[]) as client:
+    hub.mount(mcplite.connect(server, options=mcplite.ClientOptions(era="legacy")))
+    with mcplite.connect(hub, options=mcplite.ClientOptions(era="legacy"), roots=[]) as client:
         client.call_tool("one")
         client.add_root("file:///home/ada")
         assert told.wait(LIMIT)
@@ -77,8 +77,8 @@ def test_a_question_outside_of_a_call_reaches_the_session():
         return "noted"
 
     hub = mcplite.Server("hub")
-    hub.mount(mcplite.connect(server, era="legacy"))
-    with mcplite.connect(hub, era="legacy", roots=["file:///home/ada"]) as client:
+    hub.mount(mcplite.connect(server, options=mcplite.ClientOptions(era="legacy")))
+    with mcplite.connect(hub, options=mcplite.ClientOptions(era="legacy"), roots=["file:///home/ada"]) as client:
         client.call_tool("ask")
         answer = opened[0].peer.call("roots/list", None, timeout=LIMIT)
         assert answer == {"roots": [{"uri": "file:///home/ada"}]}
@@ -97,9 +97,10 @@ def test_questions_in_a_fleet(upstream):
         return ctx.elicit("Sure?").action
 
     hub = mcplite.Server("hub", fleet=True, state_keys=["k" * 32])
-    hub.mount(mcplite.connect(server, era=upstream), prefix="u")
+    hub.mount(mcplite.connect(server, options=mcplite.ClientOptions(era=upstream)), prefix="u")
     with mcplite.serve(hub, port=0) as httpd:
-        with mcplite.connect(httpd.url, era="modern", elicitation_handler=lambda request: True) as client:
+        with mcplite.connect(httpd.url, options=mcplite.ClientOptions(era="modern"),
+                             elicitation_handler=lambda request: True) as client:
             result = client.call_tool("u_ask")
     assert called == [1]
     if upstream == "modern":

@@ -51,7 +51,7 @@ def mounted(request, monkeypatch):
     monkeypatch.setattr(reconnecting, "_FIRST_PAUSE", 0.02)
     upstream, hub = Upstream(), mcplite.Server("hub")
     hub.add_tool(lambda: "own", name="own")
-    hub.mount(mcplite.connect(upstream, era=request.param), prefix="up")
+    hub.mount(mcplite.connect(upstream, options=mcplite.ClientOptions(era=request.param)), prefix="up")
     yield hub, upstream
     hub.close()
 
@@ -64,7 +64,8 @@ def wait_for_tools(client, changes, expected):
 def test_a_mount_goes_down_and_comes_back(mounted, caplog):
     hub, upstream = mounted
     changes = queue.Queue()
-    with caplog.at_level(logging.WARNING), mcplite.connect(hub, on_tools_changed=lambda: changes.put(1)) as client:
+    with caplog.at_level(logging.WARNING), mcplite.connect(
+            hub, options=mcplite.ClientOptions(on_tools_changed=lambda: changes.put(1))) as client:
         wait_for_tools(client, changes, ["own", "up_greet"])
         upstream.stop()
         wait_for_tools(client, changes, ["own"])
@@ -82,7 +83,7 @@ def test_a_mount_that_is_down_from_the_start(mounted):
     hub, upstream = mounted
     upstream.stop()
     changes = queue.Queue()
-    with mcplite.connect(hub, on_tools_changed=lambda: changes.put(1)) as client:
+    with mcplite.connect(hub, options=mcplite.ClientOptions(on_tools_changed=lambda: changes.put(1))) as client:
         assert [tool.name for tool in client.list_tools()] == ["own"]
         assert client.list_resources() == client.list_prompts() == [], "what comes with the server is declared"
         with pytest.raises(mcplite.errors.InternalError, match="the mounted server 'up' cannot be reached"):
@@ -94,7 +95,7 @@ def test_a_mount_that_is_down_from_the_start(mounted):
 def test_a_list_of_a_mounted_client_changes(mounted):
     hub, upstream = mounted
     changed = threading.Event()
-    with mcplite.connect(hub, on_tools_changed=changed.set) as client:
+    with mcplite.connect(hub, options=mcplite.ClientOptions(on_tools_changed=changed.set)) as client:
         upstream.server.add_tool(lambda: 1, name="new")
         assert changed.wait(LIMIT)
         assert [tool.name for tool in client.list_tools(fresh=True)] == ["own", "up_greet", "up_new"]
@@ -104,7 +105,7 @@ def test_a_list_of_a_mounted_client_changes(mounted):
 def test_a_mount_comes_back_after_a_fault_of_the_thread_that_keeps_it(mounted, monkeypatch, caplog, fault):
     hub, upstream = mounted
     changes = queue.Queue()
-    with mcplite.connect(hub, on_tools_changed=lambda: changes.put(1)) as client:
+    with mcplite.connect(hub, options=mcplite.ClientOptions(on_tools_changed=lambda: changes.put(1))) as client:
         wait_for_tools(client, changes, ["own", "up_greet"])
         kept = next(value for value in vars(hub.registry.providers[0]).values() if isinstance(value, Keeper))
         struck = strike(monkeypatch, kept._links.main.client, "ping", fault)
@@ -124,7 +125,7 @@ def test_a_mount_comes_back_after_a_fault_of_the_thread_that_keeps_it(mounted, m
 def test_what_a_fault_has_interrupted_is_done_again(mounted, monkeypatch, fault, name):
     hub, upstream = mounted
     changes, pinged = queue.Queue(), threading.Event()
-    with mcplite.connect(hub, on_tools_changed=lambda: changes.put(1)) as client:
+    with mcplite.connect(hub, options=mcplite.ClientOptions(on_tools_changed=lambda: changes.put(1))) as client:
         wait_for_tools(client, changes, ["own", "up_greet"])
         kept = next(value for value in vars(hub.registry.providers[0]).values() if isinstance(value, Keeper))
         monkeypatch.setattr(kept._links.main.client, "ping", pinged.set)
@@ -144,7 +145,7 @@ def test_what_a_fault_has_interrupted_is_done_again(mounted, monkeypatch, fault,
 def test_a_mount_is_kept_once_the_system_has_a_thread(mounted, monkeypatch, caplog):
     hub, upstream = mounted
     there, changes = no_threads(monkeypatch, "mcplite mount"), queue.Queue()
-    with mcplite.connect(hub, on_tools_changed=lambda: changes.put(1)) as client:
+    with mcplite.connect(hub, options=mcplite.ClientOptions(on_tools_changed=lambda: changes.put(1))) as client:
         assert client.call_tool("up_greet").text == "hi"
         assert lines(caplog, "the mounted server 'up' is not reached again if it is lost") == 1
         there()

@@ -10,7 +10,7 @@ from mcplite.server.limits import Limits
 
 def test_every_bound_has_a_default():
     limits = Limits()
-    assert all(value > 0 for value in vars(limits).values())
+    assert all(getattr(limits, field.name) > 0 for field in dataclasses.fields(Limits))
     assert limits == Limits() and limits != Limits(running=1)
 
 
@@ -52,3 +52,31 @@ def test_limits_are_compared_hashed_and_shown_by_their_values():
     assert hash(Limits(running=8)) == hash(Limits(running=8)) and Limits() != "limits"
     assert repr(Limits(running=8)).startswith("Limits(message_bytes=4194304, ") and "running=8, " in repr(Limits(running=8))
     assert dataclasses.replace(Limits(running=8), queued=2) == Limits(running=8, queued=2)
+
+
+MIB = 1 << 20
+SHARES = ("running_bytes", "queued_bytes", "waiting_bytes", "head_bytes_at_once", "body_bytes_at_once", "session_bytes",
+          "subscription_bytes", "unread_bytes", "unread_bytes_at_once", "stream_bytes", "store_bytes", "fleet_session_bytes",
+          "fleet_state_bytes")
+
+
+@pytest.mark.parametrize("memory, expected", [
+    (64 * MIB, [6, 4, 8, 0.5, 12, 5, 0.0625, 1, 8, 1, 4, 16, 8]),
+    (256 * MIB, [24, 16, 32, 2, 48, 20, 0.25, 4, 32, 4, 16, 64, 32]),
+    (2048 * MIB, [192, 128, 256, 16, 384, 160, 2, 32, 256, 32, 128, 512, 256]),
+])
+def test_shares_of_the_memory(memory, expected):
+    limits = Limits(memory_bytes=memory)
+    assert [getattr(limits, name) / MIB for name in SHARES] == expected
+
+
+def test_what_is_derived_from_other_limits():
+    limits = Limits(waiting_calls=4, sessions=50)
+    assert (limits.waiting_per_principal, limits.fleet_sessions, limits.fleet_states) == (1, 500, 64)
+    assert (Limits().waiting_per_principal, Limits().fleet_sessions, Limits().fleet_states) == (32, 10_000, 4096)
+
+
+@pytest.mark.parametrize("name", ["unread_bytes", "header_bytes", "waiting_per_principal"])
+def test_what_is_derived_or_constant_is_no_option(name):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+        Limits(**{name: 1})

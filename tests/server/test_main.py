@@ -12,6 +12,7 @@ import pytest
 
 import mcplite
 from mcplite.server import __main__ as command_line, program
+from tests.support import connecting
 from tests.support.interrupts import OPTIONS, STOPS, ask_to_stop
 from tests.support.rawhttp import Wire, begin, call, initialize, post, request
 
@@ -65,7 +66,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def client(folder, *arguments, **options):
-    return mcplite.connect([sys.executable, "-m", "mcplite.server", *arguments], cwd=str(folder),
+    return connecting.connect([sys.executable, "-m", "mcplite.server", *arguments], cwd=str(folder),
                            env={"PYTHONPATH": ROOT}, timeout=30, **options)
 
 

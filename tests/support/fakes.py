@@ -7,6 +7,7 @@ import threading
 
 import mcplite
 from mcplite.rpc.channels import MemoryChannel
+from tests.support import connecting
 
 #: For waits that end by an event; long enough for a busy machine.
 LIMIT = 30
@@ -73,7 +74,7 @@ class Fake:
     def connect(self, **options):
         """Return a client of this server, not open yet, in the legacy era."""
         era = None if options.get("revision") else "legacy"
-        return mcplite.connect(self.channel, **{"timeout": LIMIT, "era": era, **options})
+        return connecting.connect(self.channel, **{"timeout": LIMIT, "era": era, **options})
 
     def leave(self):
         """End the connection from the server's side."""

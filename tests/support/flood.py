@@ -101,7 +101,7 @@ def client(kind):
         return {}
 
     options = dict(log_handler=block, on_resource_updated=block, elicitation_handler=block,
-                   url_elicitation_handler=lambda request: True, era="legacy", timeout=300.0)
+                   url_elicitation_handler=lambda request: True, options=mcplite.ClientOptions(era="legacy"), timeout=300.0)
     outcome = "done"
     with mcplite.connect([sys.executable, __file__, "server", kind], **options) as one:
         if kind == "custom":

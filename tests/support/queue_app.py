@@ -25,7 +25,7 @@ else:
     queue = rq.Queue("tasks", connection=redis.Redis.from_url(STORE))
     runner = RQTasks(queue, "queue_app:mcp", job_timeout=3600)
 
-mcp = mcplite.Server("queue", tasks=runner)
+mcp = mcplite.Server("queue", options=mcplite.ServerOptions(tasks=runner))
 
 
 @mcp.tool

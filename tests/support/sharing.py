@@ -9,6 +9,7 @@ from mcplite.backend.memory import MemoryBackend
 from mcplite.revisions import LEGACY
 from mcplite.server.http import make_endpoint
 from tests.server.http.test_endpoint import header, opening, request
+from tests.support.tight import tight
 
 LIMIT = 60
 KEY = "a key of sixteen bytes or more"
@@ -46,8 +47,9 @@ class Process:
     """One process of a fleet: a server, its endpoint, and what its handlers wait for."""
 
     def __init__(self, backend, **limits):
-        self.mcp = mcp = mcplite.Server("demo", backend=backend, state_keys=[KEY], limits=mcplite.Limits(**limits),
-                                        on_roots_changed=lambda session: self.told.append("roots"))
+        self.mcp = mcp = mcplite.Server("demo", backend=backend, state_keys=[KEY], limits=tight(**limits),
+                                        options=mcplite.ServerOptions(
+                                                on_roots_changed=lambda session: self.told.append("roots")))
         self.told = []
         self.entered, self.left = threading.Event(), threading.Event()
 

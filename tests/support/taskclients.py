@@ -6,6 +6,7 @@ import time
 import mcplite
 from mcplite.revisions import JULY_2026, NOVEMBER_2025
 from mcplite.types.tasks import TERMINAL
+from tests.support import connecting
 
 LIMIT = 30
 REVISIONS = [NOVEMBER_2025, JULY_2026]
@@ -64,5 +65,5 @@ class TaskClient:
 
 @contextlib.contextmanager
 def task_client(target, revision, **options):
-    with mcplite.connect(target, revision=revision.name, timeout=LIMIT, **options) as client:
+    with connecting.connect(target, revision=revision.name, timeout=LIMIT, **options) as client:
         yield TaskClient(client)

@@ -174,7 +174,8 @@ def mount(url):
 
 def on_subscribe(url):
     """The user's hook, which is called for each subscription."""
-    server = mcplite.Server("hooked", on_subscribe=lambda uri, number: Hooks.on_subscribe(uri, number))
+    server = mcplite.Server("hooked",
+                            options=mcplite.ServerOptions(on_subscribe=lambda uri, number: Hooks.on_subscribe(uri, number)))
     server.add_resource(URI, lambda: "1", name="one")
     Hooks.subscribed.clear()
 

@@ -72,9 +72,10 @@ def _use(client, *more, seconds=SECONDS):
 def stdio_client(url):
     """A child process, a log handler, a file for its stderr, pings."""
     with tempfile.TemporaryDirectory() as folder:
-        _use(mcplite.connect([sys.executable, "-I", "-S", str(HERE / "child.py")], era="legacy",
-                             log_handler=lambda message: None, stderr=os.path.join(folder, "stderr"), ping_interval=0.02,
-                             timeout=SECONDS, grace=1.0))
+        _use(mcplite.connect([sys.executable, "-I", "-S", str(HERE / "child.py")],
+                             options=mcplite.ClientOptions(era="legacy", ping_interval=0.02, grace=1.0),
+                             log_handler=lambda message: None, stderr=os.path.join(folder, "stderr"),
+                             timeout=SECONDS))
 
 
 def _http_client(url, era):
@@ -84,8 +85,8 @@ def _http_client(url, era):
         answers.append(arguments)
         return False
 
-    client = mcplite.connect(url, era=era, timeout=SECONDS, elicitation_handler=answer, log_handler=lambda message: None,
-                             on_tools_changed=lambda: None)
+    client = mcplite.connect(url, options=mcplite.ClientOptions(era=era, on_tools_changed=lambda: None), timeout=SECONDS,
+                             elicitation_handler=answer, log_handler=lambda message: None)
     _use(client, lambda: client.call_tool("talk", {}, on_progress=lambda *report: None, timeout=SECONDS),
          lambda: client.call_tool("ask", {}, timeout=ANSWER_SECONDS))
 

@@ -255,7 +255,7 @@ class Negotiation:
         body = error.body if isinstance(error, HTTPStatusError) else ""
         said = str(error) if isinstance(error, HTTPStatusError) else f"{self._connection.name} answered {status}: {error}"
         return HTTPStatusError(f"{said}; if it is an old server that fails at requests that it does not know, connect with"
-                               ' era="legacy"', status=status, body=body)
+                               ' options=ClientOptions(era="legacy")', status=status, body=body)
 
     def _explained(self, error: MCPError) -> MCPError:
         if isinstance(error, RemoteError) and error.code not in MODERN_ERRORS and (
@@ -371,7 +371,7 @@ def _refuses_handshake(error: MCPError) -> bool:
 
 
 def prior_of(session: ClientSession) -> Dict[str, Any]:
-    """Return the findings about a server as JSON, for ``connect(..., prior=)`` (ERA-16)."""
+    """Return the findings about a server as JSON, for ``ClientOptions(prior=)`` (ERA-16)."""
     result = session.result
     assert result is not None, "the session is not open"
     known: Dict[str, Any] = {"era": session.era, "revision": session.revision.name}

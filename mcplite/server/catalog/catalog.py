@@ -2,7 +2,7 @@
 
 Sessions, the HTTP endpoint and the dispatcher use it; :class:`mcplite.Server` fills the registry.
 
-The capability flags of a server that ``Server(capabilities=)`` sets.
+The capability flags of a server that ``ServerOptions(capabilities=)`` sets.
 
 The catalog declares them to clients. A module of its own for the check of what the user writes.
 """

@@ -20,7 +20,6 @@ from ...types.marks import wire_name
 from ..functions.function import Function
 from ..functions.signature import is_generator
 from ..limits import Limits
-from .registry import POLICIES
 
 if TYPE_CHECKING:
     from ...auth.verify.bearer_auth import BearerAuth, Verifier
@@ -28,9 +27,10 @@ if TYPE_CHECKING:
     from .cache_hints import CacheHint
 
 __all__ = [
-    "bearer_auth", "check_hint", "check_options", "checked_extensions", "checked_function", "checked_hints", "checked_icons",
-    "checked_key", "checked_list", "checked_meta", "checked_middleware", "checked_object", "checked_record", "checked_size",
-    "checked_text", "checked_timeout", "checked_uri", "find_marks", "registered_scopes",
+    "bearer_auth", "check_hint", "check_lifespan", "checked_extensions", "checked_function", "checked_hints",
+    "checked_icons", "checked_key", "checked_limits", "checked_list", "checked_meta", "checked_middleware",
+    "checked_object", "checked_record", "checked_size", "checked_text", "checked_timeout", "checked_uri", "find_marks",
+    "registered_scopes",
 ]
 
 _log = get_logger(__name__)
@@ -154,33 +154,21 @@ def checked_timeout(timeout: Any, what: str) -> Optional[float]:
 # --- the options of a server --------------------------------------------------------------------------
 
 
-def check_options(what: str, page_size: Any, era: Optional[str], on_duplicate: str, limits: Any, cache: Any, lifespan: Any,
-                  tasks: Any, **callbacks: Any) -> None:
-    """Return if these options of a server can be used.
+def checked_limits(limits: Any, what: str) -> Limits:
+    """Return the limits of a server; the default ones for None.
 
-    :param what: the server, for errors.
-    :raises RegistrationError: one cannot.
+    :raises RegistrationError: it is something else.
     """
-    if not isinstance(page_size, int) or isinstance(page_size, bool) or page_size < 1:
-        raise RegistrationError(f"{what}: page_size must be at least 1, a whole number, not {page_size!r}")
-    if on_duplicate not in POLICIES:
-        raise RegistrationError(f"on_duplicate is one of {', '.join(map(repr, POLICIES))}, not {on_duplicate!r}")
-    if era not in (None, "legacy", "modern"):
-        raise RegistrationError(f"era is 'legacy', 'modern' or None for both, not {era!r}")
     if limits is not None and not isinstance(limits, Limits):
         raise RegistrationError(f"{what}: limits= must be Limits(...), not {quoted(limits)}")
-    if cache is not None:
-        check_hint(cache, f"{what}: cache=")
-    if tasks is not None and not callable(getattr(tasks, "submit", None)):
-        raise RegistrationError(f"{what}: tasks= must have a method submit(name, payload), as CeleryTasks and RQTasks have,"
-                                f" not {quoted(tasks)}")
-    _check_lifespan(lifespan, what)
-    for name, callback in callbacks.items():
-        if callback is not None:
-            checked_function(callback, f"{what}: {name}=")
+    return limits or Limits()
 
 
-def _check_lifespan(lifespan: Any, what: str) -> None:
+def check_lifespan(lifespan: Any, what: str) -> None:
+    """Return if this can be the lifespan of a server.
+
+    :raises RegistrationError: it cannot.
+    """
     if lifespan is None:
         return
     if not callable(lifespan) or isinstance(lifespan, contextlib.ContextDecorator):

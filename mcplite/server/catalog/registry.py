@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from .cache_hints import CacheHint
 
 __all__ = [
-    "Found", "OwnEntry", "POLICIES", "PromptEntry", "Registry", "ResourceEntry", "TemplateEntry", "ToolEntry",
+    "Found", "OwnEntry", "PromptEntry", "Registry", "ResourceEntry", "TemplateEntry", "ToolEntry",
     "check_duplicate",
 ]
 
 _log = get_logger(__name__)
+#: The values of ``Server(on_duplicate=)``.
+_POLICIES = ("error", "replace", "warn")
 #: What completers are registered for, by the kind of the entry.
 _COMPLETED = {"prompts": "prompt", "templates": "resource"}
 #: The kinds whose names are URIs.
@@ -211,6 +213,8 @@ class Registry:
     KINDS = ("tools", "resources", "templates", "prompts")
 
     def __init__(self, changed: Callable[[str], None], on_duplicate: str = "error") -> None:
+        if on_duplicate not in _POLICIES:
+            raise RegistrationError(f"on_duplicate is one of {', '.join(map(repr, _POLICIES))}, not {on_duplicate!r}")
         self._on_duplicate = on_duplicate
         #: Guards the replacement of snapshots; readers need no lock.
         self._lock = new_lock()
@@ -481,10 +485,6 @@ def suggestions(name: str, known: List[str]) -> str:
 
     close = difflib.get_close_matches(name[:200], known, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
-
-
-#: The values of ``Server(on_duplicate=)``.
-POLICIES = ("error", "replace", "warn")
 
 
 def check_duplicate(policy: str, what: str, old: Any, new: Any) -> None:

@@ -110,8 +110,8 @@ class KeptStates:
         """
         if len(text) > self._limits.fleet_state_bytes:
             raise ValueError(f"the answers and the results of ctx.once in this call take {len(text)} bytes, and"
-                             f" {self._limits.fleet_state_bytes} can be stored (Limits.fleet_state_bytes); return less from"
-                             " ctx.once")
+                             f" {self._limits.fleet_state_bytes} can be stored (an eighth of Limits.memory_bytes); return"
+                             " less from ctx.once")
         self._sweep()
         handle = self._stored.keep(text, self._seconds)
         for old in self._shares.add(handle, sender, len(text)) or ():
@@ -167,7 +167,7 @@ class States:
         if len(text) > _MAX_LENGTH:
             raise ValueError(f"the answers and the results of ctx.once in this call take {len(text)} bytes, and {_MAX_LENGTH}"
                              " can travel; return less from ctx.once, or keep them in a store:"
-                             " Server(state_store=StoredState(...))")
+                             " ServerOptions(state_store=StoredState(...))")
         return text
 
     def name_process(self, handle: str, number: int, owner: Optional[str], method: str, params: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ __all__ = ["QueueRunner", "TaskPool", "TaskRunner"]
 
 
 class TaskRunner(Protocol):
-    """Hands tasks to other processes, for ``Server(tasks=...)``.
+    """Hands tasks to other processes, for ``ServerOptions(tasks=...)``.
 
     Any object with this method will do: its job calls ``server.run_task(payload)`` in a process that has the same server, with
     the same backend.

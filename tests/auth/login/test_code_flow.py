@@ -44,7 +44,7 @@ def test_the_error_of_the_callers_function_is_raised_unchanged(script, era, kind
         raise kind("the window is closed")
 
     with pytest.raises(kind, match="^the window is closed$"):
-        mcplite.connect(script.url, auth=oauth(ask), era=era, timeout=LIMIT, listen=False).open()
+        mcplite.connect(script.url, auth=oauth(ask), options=mcplite.ClientOptions(era=era, listen=False), timeout=LIMIT).open()
 
 
 # --- who the client is --------------------------------------------------------------------------------------
@@ -100,7 +100,8 @@ def test_an_unknown_client_registers_again_after_a_refused_refresh(auth, script,
         key = f"token {script.url}"
         store.save(key, {**store.load(key), "expires_at": time.time() - 5})
     auth.asked.clear()
-    with mcplite.connect(script.url, auth=oauth(user, store=store), era="legacy", timeout=LIMIT, listen=False) as client:
+    with mcplite.connect(script.url, auth=oauth(user, store=store), options=mcplite.ClientOptions(era="legacy", listen=False),
+                         timeout=LIMIT) as client:
         client.ping()
     assert made == ["secretive-1", "secretive-2"] and len(user.visits) == 2
     assert [fields["grant_type"] for fields in auth.asked] == ["refresh_token", "authorization_code"]
@@ -168,7 +169,8 @@ def test_a_registration_that_another_process_has_replaced_is_kept(auth, script, 
     auth.know("another")
     del auth.clients["client-1"]
     auth.end()
-    with mcplite.connect(script.url, auth=oauth(user, store=store), era="legacy", timeout=LIMIT, listen=False) as client:
+    with mcplite.connect(script.url, auth=oauth(user, store=store), options=mcplite.ClientOptions(era="legacy", listen=False),
+                         timeout=LIMIT) as client:
         client.ping()
     assert len(auth.registered) == 1 and auth.asked[-1]["client_id"] == "another"
 
@@ -207,7 +209,8 @@ def test_scopes_that_are_not_registered_are_registered_once(auth, script, user):
     oauth(user, store=store).login(script.url)  # without scopes
     assert len(auth.registered) == 1
     script.needs, script.needs_for = ["read"], {"tools/call": ["write"]}
-    with mcplite.connect(script.url, auth=oauth(user, store=store), era="legacy", timeout=LIMIT, listen=False) as client:
+    with mcplite.connect(script.url, auth=oauth(user, store=store), options=mcplite.ClientOptions(era="legacy", listen=False),
+                         timeout=LIMIT) as client:
         client.call_tool("t")
     assert [document.get("scope") for document in auth.registered] == [None, "read", "read write"]
     assert [" ".join(scopes) for scopes in user.scopes()] == ["", "read", "read", "read write", "read write"]
@@ -284,7 +287,8 @@ def test_no_scopes_are_registered_so_that_there_can_be_more(auth, script, user):
 
     auth.on_authorize = strict
     script.needs_for = {"tools/call": ["write"]}
-    with mcplite.connect(script.url, auth=oauth(user, scopes=["read"]), era="legacy", timeout=LIMIT, listen=False) as client:
+    with mcplite.connect(script.url, auth=oauth(user, scopes=["read"]),
+                         options=mcplite.ClientOptions(era="legacy", listen=False), timeout=LIMIT) as client:
         client.call_tool("t")
         client.ping()
     assert len(user.visits) == 2 and len(auth.registered) == 1
@@ -455,7 +459,8 @@ def test_a_failure_after_the_users_consent_can_be_repeated(auth, script, user, f
                 "invalid_grant": lambda: refuse(answer, 400, fault)}[fault]()
 
     grant = oauth(user, scopes=["read"])
-    with mcplite.connect(script.url, auth=grant, era="legacy", timeout=LIMIT, listen=False) as client:
+    with mcplite.connect(script.url, auth=grant, options=mcplite.ClientOptions(era="legacy", listen=False),
+                         timeout=LIMIT) as client:
         auth.on_token = fail
         for _ in range(2):
             with pytest.raises(mcplite.errors.AuthError, match="token"):
@@ -469,7 +474,8 @@ def test_a_user_who_refuses_more_scopes_is_not_asked_again_so_soon(auth, script,
     # AUC-44
     script.needs_for = {"tools/call": ["write"]}
     grant = oauth(user, scopes=["read"])
-    with mcplite.connect(script.url, auth=grant, era="legacy", timeout=LIMIT, listen=False) as client:
+    with mcplite.connect(script.url, auth=grant, options=mcplite.ClientOptions(era="legacy", listen=False),
+                         timeout=LIMIT) as client:
         auth.denies = True
         for text in ("access_denied", "asked for already", "asked for already"):
             with pytest.raises(mcplite.errors.AuthError, match=text):

@@ -38,7 +38,7 @@ def test_a_login_gives_a_token_that_clients_use(auth, script, user, grant):
     credentials = grant.login(script.url)
     assert credentials.access_token in auth.tokens and credentials.scopes == ["read"] and credentials.issuer == auth.issuer
     assert credentials.resource == script.url and credentials.access_token not in repr(credentials)
-    with mcplite.connect(script.url, auth=grant, era="legacy", timeout=LIMIT) as client:
+    with mcplite.connect(script.url, auth=grant, options=mcplite.ClientOptions(era="legacy"), timeout=LIMIT) as client:
         client.ping()
     assert len(user.visits) == 1 and set(script.sent[1:]) == {credentials.access_token}
 
@@ -84,7 +84,8 @@ def test_a_login_clears_the_history_of_step_ups(auth, script, user):
     grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, scopes=["read"])
     script.needs_for = {"tools/call": ["write"]}
     grant.login(script.url)
-    with mcplite.connect(script.url, auth=grant, era="legacy", timeout=LIMIT, listen=False) as client:
+    with mcplite.connect(script.url, auth=grant, options=mcplite.ClientOptions(era="legacy", listen=False),
+                         timeout=LIMIT) as client:
         client.call_tool("t")
         grant.logout(script.url)
         grant.login(script.url)

@@ -58,7 +58,8 @@ def enterprise(issuer, provider, **options):
 
 
 def use(script, grant, times=1):
-    with mcplite.connect(script.url, auth=grant, timeout=LIMIT, era="legacy", listen=False) as client:
+    with mcplite.connect(script.url, auth=grant, timeout=LIMIT,
+                         options=mcplite.ClientOptions(era="legacy", listen=False)) as client:
         for _ in range(times):
             client.ping()
 
@@ -290,7 +291,7 @@ def test_the_extensions_are_declared(auth, provider):
     # AUX-04
     with Protected(auth, mcplite.Server("real").wsgi()) as real:
         for grant in grants(auth, provider):
-            with mcplite.connect(real.url, auth=grant, timeout=LIMIT, era="modern"):
+            with mcplite.connect(real.url, auth=grant, timeout=LIMIT, options=mcplite.ClientOptions(era="modern")):
                 """Each request says it."""
     declared = ["".join(name for name in ("oauth-client-credentials", "enterprise-managed-authorization")
                         if f"io.modelcontextprotocol/{name}" in request.body.decode())

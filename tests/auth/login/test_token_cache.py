@@ -19,6 +19,7 @@ from mcplite.auth.login.user_agent import NoUserAgent
 from mcplite.net.exchange import Exchange, Stopped
 from mcplite.net.origin_client import OriginClient
 from mcplite.net.settings import HTTPSettings
+from tests.support import connecting
 from tests.support.authserver import REDIRECT, AuthServer, follow, refuse
 from tests.support.webscript import WebScript
 
@@ -100,7 +101,7 @@ sys.exit(os.waitpid(pid, 0)[1] or not done)
 
 
 def connect(script, grant, **options):
-    return mcplite.connect(script.url, auth=grant, **{"timeout": LIMIT, "era": "legacy", "listen": False, **options})
+    return connecting.connect(script.url, auth=grant, **{"timeout": LIMIT, "era": "legacy", "listen": False, **options})
 
 
 @contextlib.contextmanager
@@ -1049,7 +1050,8 @@ def test_a_server_that_wants_ever_more_scopes_is_given_up(auth, script, user):
 
     script.on_request = refuse_always
     grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT)
-    with mcplite.connect(script.url, auth=grant, era="legacy", listen=False, timeout=LIMIT) as client:
+    with mcplite.connect(script.url, auth=grant, options=mcplite.ClientOptions(era="legacy", listen=False),
+                         timeout=LIMIT) as client:
         for _ in range(6):
             with pytest.raises(mcplite.errors.AuthError):
                 client.ping()

@@ -16,6 +16,7 @@ from requests.auth import AuthBase, HTTPDigestAuth
 import mcplite
 from mcplite.client.http import http_channel, response_reading
 from mcplite.client.http.http_channel import HTTPChannel
+from tests.support import connecting
 from tests.support.children import wait_until
 from tests.support.webscript import WebScript
 
@@ -42,7 +43,7 @@ def way(request):
 
 
 def connect(script, **options):
-    return mcplite.connect(script.url, **{"timeout": LIMIT, "era": "legacy", **options})
+    return connecting.connect(script.url, **{"timeout": LIMIT, "era": "legacy", **options})
 
 
 def progress(request, value):
@@ -577,7 +578,7 @@ def test_the_error_of_a_new_connection_that_was_closed_does_not_say_that_it_was_
     with WebScript() as script:
         script.on_initialize = lambda request, answer: answer.cut()
         with pytest.raises(mcplite.TransportError, match=f"the connection to {script.url} broke before the request"):
-            mcplite.connect(script.url, era="legacy").open()
+            mcplite.connect(script.url, options=mcplite.ClientOptions(era="legacy")).open()
 
 
 # --- sessions that are lost ----------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import pytest
 import mcplite
 from mcplite.client.http import http_channel as channel_module
 from mcplite.rpc import peer as peer_module
+from tests.support import connecting
 from tests.support.webscript import WebScript
 
 LIMIT = 30
@@ -48,7 +49,7 @@ class Asking(WebScript):
 
 
 def connect(script, **options):
-    return mcplite.connect(script.url, era="legacy", timeout=LIMIT, **options)
+    return connecting.connect(script.url, era="legacy", timeout=LIMIT, **options)
 
 
 @pytest.mark.parametrize("kind", ["a ping", "an id in use", "no message"])

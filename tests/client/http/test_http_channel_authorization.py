@@ -12,6 +12,7 @@ import requests
 from requests.auth import AuthBase
 
 import mcplite
+from tests.support import connecting
 from tests.support.authserver import REDIRECT, AuthServer, Checks, Protected, User
 from tests.support.webscript import WebScript
 
@@ -72,7 +73,7 @@ def real(auth):
 
 
 def connect(server, grant, **options):
-    return mcplite.connect(server.url, auth=grant, **{"timeout": LIMIT, "open_timeout": LIMIT, "listen": False, **options})
+    return connecting.connect(server.url, auth=grant, **{"timeout": LIMIT, "open_timeout": LIMIT, "listen": False, **options})
 
 
 def legacy(server, grant, **options):
@@ -626,7 +627,7 @@ class Header(AuthBase):
 ])
 def test_other_credentials_are_sent_with_each_request_and_not_renewed(given, name, expected):
     with WebScript() as script:
-        with mcplite.connect(script.url, auth=given, era="legacy", timeout=LIMIT) as client:
+        with mcplite.connect(script.url, auth=given, options=mcplite.ClientOptions(era="legacy"), timeout=LIMIT) as client:
             client.ping()
             script.on_ping = lambda request, answer: answer.status(401, WWW_Authenticate='Bearer realm="x"')
             with pytest.raises(mcplite.errors.AuthError) as caught:
@@ -641,16 +642,16 @@ def test_the_error_does_not_ask_for_what_was_given():
         script.on_initialize = lambda request, answer: answer.status(401)
         for given in ("t0ken", ("me", "pw"), Header()):
             with pytest.raises(mcplite.errors.AuthError) as caught:
-                mcplite.connect(script.url, auth=given, era="legacy").open()
+                mcplite.connect(script.url, auth=given, options=mcplite.ClientOptions(era="legacy")).open()
             assert "give connect() auth=" not in str(caught.value) and "t0ken" not in str(caught.value)
         with pytest.raises(mcplite.errors.AuthError, match="give connect\\(\\) auth="):
-            mcplite.connect(script.url, era="legacy").open()
+            mcplite.connect(script.url, options=mcplite.ClientOptions(era="legacy")).open()
 
 
 def test_a_grant_as_the_authentication_of_a_session(script, user, grant):
     with requests.Session() as session:
         session.auth = grant
-        with mcplite.connect(script.url, session=session, era="legacy", timeout=LIMIT) as client:
+        with mcplite.connect(script.url, session=session, options=mcplite.ClientOptions(era="legacy"), timeout=LIMIT) as client:
             client.ping()
     assert len(user.visits) == 1
 
@@ -712,5 +713,6 @@ def test_a_token_does_not_follow_a_redirect_beside_the_server():
 
         script._play = beside
         with pytest.raises(mcplite.TransportError, match="which its token is not for"):
-            mcplite.connect(script.url, auth=mcplite.OAuth(ask=User(), redirect_uri=REDIRECT), era="legacy").open()
+            mcplite.connect(script.url, auth=mcplite.OAuth(ask=User(), redirect_uri=REDIRECT),
+                            options=mcplite.ClientOptions(era="legacy")).open()
         assert seen == []

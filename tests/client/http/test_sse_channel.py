@@ -8,6 +8,7 @@ import requests
 
 import mcplite
 from mcplite.client.http import sse_channel
+from tests.support import connecting
 from tests.support.webscript import WebScript
 
 LIMIT = 30
@@ -62,7 +63,7 @@ def way(request):
 
 def test_a_server_of_http_sse_is_detected(script, way):
     # LSSE-12, LSSE-13: a POST first, without a handshake and with one, then the stream.
-    with mcplite.connect(script.url, timeout=LIMIT, **way) as client:
+    with connecting.connect(script.url, timeout=LIMIT, **way) as client:
         assert client.protocol_version == "2024-11-05"
         client.ping()
     assert [(request.method, request.path) for request in script.requests][:4] == [
@@ -71,7 +72,8 @@ def test_a_server_of_http_sse_is_detected(script, way):
 
 
 def test_type_sse_skips_detection(script):
-    with mcplite.connect(script.url, type="sse", headers={"X-Mine": "yes"}, timeout=LIMIT) as client:
+    with mcplite.connect(script.url, options=mcplite.ClientOptions(type="sse"), headers={"X-Mine": "yes"},
+                         timeout=LIMIT) as client:
         client.ping()
     assert script.requests[0].method == "GET" and all(r.headers["x-mine"] == "yes" for r in script.requests)
 
@@ -106,19 +108,20 @@ def test_a_server_with_neither_transport():
 def test_an_endpoint_elsewhere_is_refused(script, endpoint):
     script.endpoint = endpoint  # SEC-20
     with pytest.raises(mcplite.errors.ProtocolError, match="another origin"):
-        mcplite.connect(script.url, type="sse", timeout=LIMIT).open()
+        mcplite.connect(script.url, options=mcplite.ClientOptions(type="sse"), timeout=LIMIT).open()
 
 
 def test_an_endpoint_as_a_whole_url(script):
     script.endpoint = script.origin + "/post?id=2"
-    with mcplite.connect(script.url, type="sse", timeout=LIMIT) as client:
+    with mcplite.connect(script.url, options=mcplite.ClientOptions(type="sse"), timeout=LIMIT) as client:
         client.ping()
 
 
 def test_the_end_of_the_stream_ends_the_connection(script):
     # LSSE-10
     gone = threading.Event()
-    with mcplite.connect(script.url, type="sse", timeout=LIMIT, on_disconnect=lambda error: gone.set()) as client:
+    with mcplite.connect(script.url, options=mcplite.ClientOptions(type="sse", on_disconnect=lambda error: gone.set()),
+                         timeout=LIMIT) as client:
         script.on_ping = lambda request, answer: (answer.status(202), script._streams[-1].end())
         with pytest.raises(mcplite.errors.ConnectionClosed, match="ended its event stream"):
             client.ping()
@@ -126,7 +129,7 @@ def test_the_end_of_the_stream_ends_the_connection(script):
 
 
 def test_a_message_that_is_refused(script):
-    with mcplite.connect(script.url, type="sse", timeout=LIMIT) as client:
+    with mcplite.connect(script.url, options=mcplite.ClientOptions(type="sse"), timeout=LIMIT) as client:
         script.on_ping = lambda request, answer: answer.status(404, "no such session")
         with pytest.raises(mcplite.errors.HTTPStatusError, match="404: no such session"):
             client.ping()
@@ -134,7 +137,8 @@ def test_a_message_that_is_refused(script):
 
 def test_close_ends_a_waiting_call(script):
     script.on_ping = lambda request, answer: answer.status(202)
-    with mcplite.connect(script.url, type="sse", timeout=LIMIT) as client, ThreadPoolExecutor(1) as pool:
+    with mcplite.connect(script.url, options=mcplite.ClientOptions(type="sse"),
+                         timeout=LIMIT) as client, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(client.ping)
         script.wait_for("ping")
         client.close()
@@ -144,7 +148,7 @@ def test_close_ends_a_waiting_call(script):
 
 def test_a_post_that_is_never_answered(script):
     script.on_ping = lambda request, answer: answer.hold()
-    with mcplite.connect(script.url, type="sse", timeout=LIMIT) as client:
+    with mcplite.connect(script.url, options=mcplite.ClientOptions(type="sse"), timeout=LIMIT) as client:
         with pytest.raises(mcplite.RequestTimeout):
             client.ping(timeout=0.2)
 
@@ -152,7 +156,7 @@ def test_a_post_that_is_never_answered(script):
 def test_no_stream_at_all():
     with WebScript(lambda request, answer: answer.status(200, "hello", Content_Type="text/plain")) as script:
         with pytest.raises(mcplite.errors.HTTPStatusError, match="instead of an event stream"):
-            mcplite.connect(script.url, type="sse", timeout=LIMIT).open()
+            mcplite.connect(script.url, options=mcplite.ClientOptions(type="sse"), timeout=LIMIT).open()
 
 
 def test_a_compressed_stream():
@@ -161,7 +165,7 @@ def test_a_compressed_stream():
         answer.hold()
 
     with WebScript(play) as script, pytest.raises(mcplite.errors.ProtocolError, match="compressed"):
-        mcplite.connect(script.url, type="sse", timeout=LIMIT).open()
+        mcplite.connect(script.url, options=mcplite.ClientOptions(type="sse"), timeout=LIMIT).open()
 
 
 def test_a_stream_without_an_endpoint_fails_within_the_time_for_opening():
@@ -170,7 +174,7 @@ def test_a_stream_without_an_endpoint_fails_within_the_time_for_opening():
             return answer.hold()
 
     with Silent() as server, pytest.raises(mcplite.MCPError, match=r"within 0\.3 s"):
-        mcplite.connect(server.url, type="sse", open_timeout=0.3).open()
+        mcplite.connect(server.url, options=mcplite.ClientOptions(type="sse"), open_timeout=0.3).open()
 
 
 def test_a_cancel_notice_that_is_not_taken_holds_up_no_call(script, monkeypatch):
@@ -183,7 +187,7 @@ def test_a_cancel_notice_that_is_not_taken_holds_up_no_call(script, monkeypatch)
         answer.cut()
 
     script.on_tools_call, script.on_notifications_cancelled = lambda request, answer: answer.status(202), hold
-    with mcplite.connect(script.url, type="sse", timeout=LIMIT) as client:
+    with mcplite.connect(script.url, options=mcplite.ClientOptions(type="sse"), timeout=LIMIT) as client:
         with pytest.raises(mcplite.RequestTimeout):
             client.call_tool("t", timeout=0.1)
         script.wait_for("notifications/cancelled")

@@ -141,7 +141,7 @@ def test_the_next_call_starts_a_dead_server_again(mortal):
     # STD-13
     command, env = mortal
     ended = []
-    with mcplite.connect(command, env=env, timeout=LIMIT, on_disconnect=ended.append) as client:
+    with mcplite.connect(command, env=env, timeout=LIMIT, options=mcplite.ClientOptions(on_disconnect=ended.append)) as client:
         client.set_log_level("debug")
         first = client.call_tool("pid").text
         die(client)
@@ -176,7 +176,8 @@ def test_a_server_that_keeps_dying_is_given_up(mortal):
 @pytest.mark.parametrize("when", ["closed", "with a handshake"])
 def test_a_server_is_not_started_again(mortal, when):
     command, env = mortal
-    with mcplite.connect(command, env=env, timeout=LIMIT, era="legacy" if when == "with a handshake" else None) as client:
+    with mcplite.connect(command, env=env, timeout=LIMIT,
+                         options=mcplite.ClientOptions(era="legacy" if when == "with a handshake" else None)) as client:
         die(client)
         if when == "closed":
             client.close()

@@ -10,6 +10,7 @@ import pytest
 import mcplite
 from mcplite.client.sessions.legacy import ServerState
 from mcplite.protocol.methods import REPEATABLE
+from tests.support import connecting
 from tests.support.fakes import start
 from tests.support.webscript import WebScript
 
@@ -62,7 +63,7 @@ class Lost(WebScript):
         answer.json(self.text(request, request.headers["mcp-session-id"]))
 
     def connect(self, **options):
-        return mcplite.connect(self.url, **{"timeout": LIMIT, "era": "legacy", "open_timeout": OPENING, **options})
+        return connecting.connect(self.url, **{"timeout": LIMIT, "era": "legacy", "open_timeout": OPENING, **options})
 
 
 class Once:

@@ -13,6 +13,7 @@ from mcplite.client import output_schemas
 from mcplite.client.sessions.modern import choose
 from mcplite.errors import HeaderMismatch, ProtocolError, RequestTimeout, UnsupportedVersion
 from mcplite.types import Implementation
+from tests.support import connecting
 from tests.support.children import script as child
 from tests.support.fakes import LIMIT, SILENCE, Fake, Refusal, start
 from tests.support.webscript import WebScript
@@ -54,7 +55,7 @@ class Site(WebScript):
         answer.json(self.result(request, DONE))
 
     def connect(self, **options):
-        return mcplite.connect(self.url, **{"timeout": LIMIT, "era": "modern", **options})
+        return connecting.connect(self.url, **{"timeout": LIMIT, "era": "modern", **options})
 
     @property
     def saw(self):
@@ -562,7 +563,8 @@ while True:
             json.dump(message["params"], file)
 """
     notes, token = tmp_path / "notes", mcplite.CancelToken()
-    with mcplite.connect(child(body, json.dumps(DISCOVERED), str(notes)), timeout=LIMIT, grace=LIMIT) as client:
+    with mcplite.connect(child(body, json.dumps(DISCOVERED), str(notes)), timeout=LIMIT,
+                         options=mcplite.ClientOptions(grace=LIMIT)) as client:
         with pytest.raises(mcplite.Cancelled):
             client.call_tool("t", cancel=token, on_progress=lambda progress: token.cancel("enough"))
     assert json.loads(notes.read_text())["reason"] == "enough"  # the child has read it before it ended

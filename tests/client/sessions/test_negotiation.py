@@ -25,7 +25,7 @@ from mcplite.errors import (
     TransportError,
     UnsupportedVersion,
 )
-from tests.support import children
+from tests.support import children, connecting
 from tests.support.fakes import Fake, Refusal
 from tests.support.webscript import WebScript
 
@@ -106,7 +106,7 @@ class Children:
 
     def connect(self, body, given=None, **options):
         command = children.script(CHILD + body, str(self.notes), json.dumps(given or {}))
-        return mcplite.connect(command, **{"timeout": LIMIT, "grace": LIMIT, **options})
+        return connecting.connect(command, **{"timeout": LIMIT, "grace": LIMIT, **options})
 
     @property
     def saw(self):
@@ -463,7 +463,7 @@ def refusing(code, data=None):
 
 
 def connect(fake, **options):
-    return mcplite.connect(fake.channel, **{"timeout": LIMIT, **options})
+    return connecting.connect(fake.channel, **{"timeout": LIMIT, **options})
 
 
 @pytest.mark.parametrize("code, error", [(-32020, HeaderMismatch), (-32021, MissingCapability)])
@@ -533,7 +533,7 @@ class Site(WebScript):
         self.on_tools_call = lambda request, answer: answer.json(self.text(request, "done"))
 
     def connect(self, **options):
-        return mcplite.connect(self.url, **{"timeout": LIMIT, "listen": False, **options})
+        return connecting.connect(self.url, **{"timeout": LIMIT, "listen": False, **options})
 
     @property
     def saw(self):
@@ -781,7 +781,7 @@ def test_the_fallback_to_a_server_of_2024():
 def test_a_modern_client_does_not_fall_back_to_2024(options):
     with OldSite() as site:
         with pytest.raises(HTTPStatusError) as caught:
-            mcplite.connect(site.url, timeout=LIMIT, **options).open()
+            connecting.connect(site.url, timeout=LIMIT, **options).open()
         assert caught.value.status == 405
         assert [request.does for request in site.requests] == ["server/discover"]  # ERA-24
 
@@ -865,7 +865,7 @@ def test_a_modern_server_for_a_legacy_choice(options):
 ])
 def test_contradicting_options_are_errors(options, text):
     with pytest.raises(ValueError, match=text):
-        mcplite.connect("no-such-program", **options)
+        connecting.connect("no-such-program", **options)
 
 
 # --- prior -------------------------------------------------------------------------------------------------

@@ -285,7 +285,7 @@ def http_date(seconds):
 def test_the_error_of_a_busy_server_says_when_to_try_again(status, headers, asked):
     with WebScript() as script:
         script.on_tools_call = lambda request, answer: answer.status(status, "slow down", **headers)
-        with mcplite.connect(script.url, era="legacy", timeout=PATIENCE) as client:
+        with mcplite.connect(script.url, options=mcplite.ClientOptions(era="legacy"), timeout=PATIENCE) as client:
             with pytest.raises(HTTPStatusError, match=f"{status}: slow down") as caught:
                 client.call_tool("t")
         assert caught.value.retry_after == asked and len(script.wait_for("tools/call")) == 1
@@ -305,7 +305,7 @@ def test_what_only_reads_is_asked_for_again(status, after):
 
     with WebScript() as script:
         script.on_tools_list = list_tools
-        with mcplite.connect(script.url, era="legacy", timeout=PATIENCE) as client:
+        with mcplite.connect(script.url, options=mcplite.ClientOptions(era="legacy"), timeout=PATIENCE) as client:
             assert client.list_tools() == []
 
 
@@ -326,7 +326,7 @@ def test_a_call_has_one_deadline_for_all_attempts(era, limit, text):
         script.on_resources_list = late
         script.on_server_discover = lambda request, answer: answer.json(script.result(request, {
             "supportedVersions": ["2026-07-28"], "capabilities": {"resources": {}}, "resultType": "complete"}))
-        with mcplite.connect(script.url, era=era, timeout=PATIENCE) as client:
+        with mcplite.connect(script.url, options=mcplite.ClientOptions(era=era), timeout=PATIENCE) as client:
             with pytest.raises(mcplite.RequestTimeout, match=rf"within {text}"):
                 client.list_resources_page(**{limit: 1.5})
         assert time.monotonic() - begun[0] < 1.3

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from mcplite.client.client_options import ClientSettings
 from mcplite.client.handlers import Handlers
 from mcplite.client.sessions.server_connection import ConnectionHandler, ServerConnection
 from mcplite.errors import ConnectionClosed
@@ -49,7 +50,7 @@ class Ends:
         self.happened, self.custom, self._come = [], {}, threading.Semaphore(0)
         near, self.far = MemoryChannel.pair(("the client", "the server"))
         self.connection = ServerConnection(
-            near, Handlers(**handlers), max_handlers=2,
+            near, Handlers(ClientSettings(**handlers)), max_handlers=2,
             on_notification=lambda *notification: self.happened.append(("notification", notification)),
             on_close=lambda: self.happened.append(("closed", None)), custom=self.custom, trace=None)
         self.connection.session = RecordingSession(self.happened)

@@ -189,9 +189,11 @@ def test_a_message_over_the_limit_fails_its_call_alone(tmp_path, era):
         def count() -> int:
             return len(kept)
     """))
-    with mcplite.connect(str(tmp_path / "server.py"), era=era, line_limit=2 << 20, timeout=LIMIT) as client:
+    with mcplite.connect(str(tmp_path / "server.py"), options=mcplite.ClientOptions(era=era, line_limit=2 << 20),
+                         timeout=LIMIT) as client:
         assert len(client.call_tool("make", {"size": 2_000_000}).text) == 2_000_000
-        with pytest.raises(ProtocolError, match=r"'tools/call' .*line_limit=: it has 3000\d\d\d bytes, .* 2097152$"):
+        limit = r"'tools/call' .*line_limit= of ClientOptions: it has 3000\d\d\d bytes, .* 2097152$"
+        with pytest.raises(ProtocolError, match=limit):
             client.call_tool("make", {"size": 3_000_000})
         with pytest.raises(InternalError, match=r"the answer to 'tools/call' has 17000\d\d\d bytes, .* 16777216"):
             client.call_tool("make", {"size": 17_000_000})

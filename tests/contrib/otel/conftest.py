@@ -21,6 +21,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import mcplite  # noqa: E402
 from mcplite.contrib import otel  # noqa: E402
 from mcplite.revisions import REVISIONS  # noqa: E402
+from tests.support import connecting
 from tests.support.processes import serving  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
@@ -106,7 +107,7 @@ class Pair:
 
     def connect(self, content=False, **options):
         """Return an instrumented client, not open yet."""
-        client = mcplite.connect(self.target, **{"revision": self.revision, "timeout": LIMIT, **self.options, **options})
+        client = connecting.connect(self.target, **{"revision": self.revision, "timeout": LIMIT, **self.options, **options})
         return otel.instrument_client(client, content=content, **self.client.providers)
 
 

@@ -132,7 +132,7 @@ def seeing_headers(seen):
 def test_headers_carry_the_trace_context_over_http(make_pair, revision):
     pair, seen = make_pair(), []
     with seeing_headers(seen) as url:
-        client = mcplite.connect(url, revision=revision, listen=False)
+        client = mcplite.connect(url, revision=revision, options=mcplite.ClientOptions(listen=False))
         with otel.instrument_client(client, **pair.client.providers):
             client.call_tool("plain")
     span = pair.client.span("tools/call plain")["context"]
@@ -147,7 +147,7 @@ def test_the_instrumentation_of_requests_works_together_with_it(make_pair, revis
     instrumentor.instrument(tracer_provider=pair.client.tracers)
     try:
         with seeing_headers(seen) as url, requests.Session() as session:
-            client = mcplite.connect(url, revision=revision, session=session, listen=False)
+            client = mcplite.connect(url, revision=revision, session=session, options=mcplite.ClientOptions(listen=False))
             with otel.instrument_client(client, **pair.client.providers):
                 client.call_tool("plain")
     finally:
@@ -161,6 +161,7 @@ def test_the_instrumentation_of_requests_works_together_with_it(make_pair, revis
 
 def test_a_client_that_is_not_instrumented_sends_no_trace_context():
     seen = []
-    with seeing_headers(seen) as url, mcplite.connect(url, revision="2025-06-18", listen=False) as client:
+    with seeing_headers(seen) as url, mcplite.connect(url, revision="2025-06-18",
+                                                      options=mcplite.ClientOptions(listen=False)) as client:
         client.call_tool("plain")
     assert dict(seen)["tools/call"] is None

@@ -5,11 +5,12 @@ import pytest
 import mcplite
 from mcplite import CacheHint
 from mcplite.errors import RegistrationError
+from tests.support import connecting
 from tests.support.stateless import message
 
 
 def make(**options):
-    mcp = mcplite.Server("cached", **options)
+    mcp = connecting.new_server("cached", **options)
     mcp.add_tool(lambda: "x", name="x")
     mcp.add_resource("memo://all", lambda: "x", name="r")
     mcp.add_resource("memo://own", lambda: "x", name="r", cache=CacheHint(5, "private"))
@@ -67,7 +68,7 @@ def test_invalid_hints_are_refused(ttl, scope):
 
 def test_a_hint_for_an_unknown_list_is_refused():
     with pytest.raises(RegistrationError, match="tool"):
-        mcplite.Server("x", cache_lists={"tool": CacheHint(1)})
+        mcplite.Server("x", options=mcplite.ServerOptions(cache_lists={"tool": CacheHint(1)}))
 
 
 def test_a_hint_is_a_value():

@@ -7,11 +7,12 @@ from mcplite.revisions import NEWEST, NEWEST_LEGACY
 from mcplite.server.catalog.provider import ProvidedEntry, Provider
 from mcplite.server.catalog.request_target import Target
 from mcplite.types import Tool
+from tests.support.tight import tight
 
 
 @pytest.fixture
 def mcp():
-    mcp = mcplite.Server("shop", limits=mcplite.Limits(uri=20))
+    mcp = mcplite.Server("shop", limits=tight(uri=20))
     mcp.add_tool(lambda: None, name="plain", scopes=["one"])
 
     @mcp.tool(timeout=5)
@@ -94,7 +95,7 @@ def test_a_page_is_kept_until_the_list_changes(mcp, catalog, revision):
 
 
 def test_only_the_pages_of_one_version_are_kept():
-    mcp = mcplite.Server("many", page_size=1)
+    mcp = mcplite.Server("many", options=mcplite.ServerOptions(page_size=1))
     for number in range(300):
         mcp.add_tool(lambda: None, name=f"tool{number}", description="d")
     catalog, cursor, pages = mcp.runtime.catalog, None, 0
@@ -144,7 +145,7 @@ def test_an_entry_that_cannot_be_sent_does_not_take_the_list_away(revision, midd
 
 
 def test_a_page_of_which_nothing_can_be_sent_has_a_next_one():
-    mcp = mcplite.Server("shop", page_size=1)
+    mcp = mcplite.Server("shop", options=mcplite.ServerOptions(page_size=1))
     for name in ("bad", "good"):
         mcp.add_tool(lambda: 1, name=name, meta={"a": 1})
     mcp.registry.get("tools", "bad").tool.meta["a"] = object()

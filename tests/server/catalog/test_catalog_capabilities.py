@@ -8,6 +8,7 @@ import mcplite
 from mcplite.errors import MethodNotFound, RegistrationError
 from mcplite.revisions import REVISIONS
 from mcplite.server.catalog.catalog import CapabilityFlags, read_capabilities
+from tests.support import connecting
 
 QUIET = {"tools": {"listChanged": False}, "resources": {"listChanged": False, "subscribe": False},
          "prompts": {"listChanged": False}, "logging": False}
@@ -16,7 +17,7 @@ FULL = {"logging": {}, "completions": {}, "tools": {"listChanged": True}, "promp
 
 
 def make(**options):
-    mcp = mcplite.Server("flags", **options)
+    mcp = connecting.new_server("flags", **options)
     mcp.add_resource("memo://a", lambda: "x", name="r")
     mcp.add_prompt(lambda: "x", name="p")
 
@@ -43,7 +44,7 @@ def test_flags_are_declared_as_they_are_set(revision):
 
 @pytest.mark.parametrize("revision", REVISIONS, ids=str)
 def test_a_kind_that_is_named_is_declared_although_it_is_empty(revision):
-    found = declared(mcplite.Server("empty", capabilities={name: {} for name in FULL}), revision)
+    found = declared(mcplite.Server("empty", options=mcplite.ServerOptions(capabilities={name: {} for name in FULL})), revision)
     for name, flags in FULL.items():
         if name != "completions" or revision.completions_capability:
             assert getattr(found, name) == flags, name
@@ -65,7 +66,8 @@ def test_completion_is_declared_for_a_method_of_the_servers_own():
 def test_what_is_not_declared_is_not_sent(revision):
     logged, changed = [], threading.Event()
     mcp = make(capabilities=QUIET)
-    with mcplite.connect(mcp, revision=revision, log_handler=logged.append, raise_for_error=True) as client:
+    with mcplite.connect(mcp, revision=revision, log_handler=logged.append,
+                         options=mcplite.ClientOptions(raise_for_error=True)) as client:
         if revision.modern:
             client.log_level = "debug"
         stop = client.subscribe(lambda event: changed.set(), tools=True) if not revision.modern else lambda: None
@@ -98,7 +100,7 @@ def test_methods_of_undeclared_capabilities_do_not_exist(revision, method, param
 ])
 def test_what_cannot_be_declared_is_refused(given, text):
     with pytest.raises(RegistrationError, match=text):
-        mcplite.Server("x", capabilities=given)
+        mcplite.Server("x", options=mcplite.ServerOptions(capabilities=given))
 
 
 def test_without_flags_everything_is_as_by_default():

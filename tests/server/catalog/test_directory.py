@@ -110,7 +110,7 @@ def test_what_is_listed_can_be_read_in_any_form_of_its_uri(maps, tmp_path, uri):
     mcp = mcplite.Server("files")
     mcp.add_directory(uri, str(tmp_path / "maps"))
     base = uri if uri.endswith("/") else uri + "/"
-    with mcplite.connect(mcp, cache=False) as client:
+    with mcplite.connect(mcp, options=mcplite.ClientOptions(cache=False)) as client:
         for resource in client.list_resources():
             assert resource.uri.isascii() and client.read_resource(resource.uri).contents[0].uri == resource.uri
         for asked in (base + "ä b.txt", base + "%C3%a4%20b.txt", base + "north/.././ä b.txt"):
@@ -232,7 +232,7 @@ def test_contents_have_the_media_type_of_the_extension(served, name, kind, text)
 @pytest.mark.parametrize("revision", REVISIONS, ids=str)
 @pytest.mark.parametrize("uri", ["file:///d", "file:///d/", "docs://"])
 def test_files_are_listed_and_each_can_be_read(served, uri, revision):
-    mcp = mcplite.Server("files", page_size=4)
+    mcp = mcplite.Server("files", options=mcplite.ServerOptions(page_size=4))
     mcp.add_directory(uri, str(served))
     base = uri.rstrip("/") + ("//" if uri == "docs://" else "/")
     with mcplite.connect(mcp, revision=revision) as client:
@@ -254,7 +254,7 @@ def test_the_list_is_of_the_moment_and_bounded(served):
     mcp = mcplite.Server("files")
     mcp.add_resource("memo://a", lambda: "x", name="memo")
     mcp.add_directory("file:///d", str(served), list_files=3)
-    with mcplite.connect(mcp, cache=False) as client:
+    with mcplite.connect(mcp, options=mcplite.ClientOptions(cache=False)) as client:
         assert len(client.list_resources()) == 5
         (served / "0").write_bytes(b"")
         assert "0" in [resource.name for resource in client.list_resources()] and len(client.list_resources()) == 5

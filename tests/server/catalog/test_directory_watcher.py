@@ -114,11 +114,11 @@ def test_a_look_that_fails_is_logged_and_another_follows(folder, monkeypatch, ca
 
 def test_a_directory_that_is_added_later_is_watched_until_it_is_removed(folder):
     mcp, events = mcplite.Server("watched"), queue.Queue()
-    with mcplite.connect(mcp, era="legacy") as client:
+    with mcplite.connect(mcp, options=mcplite.ClientOptions(era="legacy")) as client:
         assert client.ping() is None
         mcp.add_directory("file:///d", str(folder), watch=OFTEN)
     mcp.add_directory("file:///e", str(folder), watch=OFTEN)
-    with mcplite.connect(mcp, era="legacy") as client:
+    with mcplite.connect(mcp, options=mcplite.ClientOptions(era="legacy")) as client:
         stop = client.subscribe(events.put, resources=["file:///d/a.txt"])
         put(folder / "a.txt", "changed")
         assert events.get(timeout=LIMIT).uri == "file:///d/a.txt"

@@ -86,7 +86,7 @@ FORMS = {
 @pytest.mark.parametrize("revision", REVISIONS, ids=str)
 def test_a_resource_is_read_by_any_form_of_its_uri(revision):
     told, updated = [], []
-    mcp = mcplite.Server("forms", on_subscribe=lambda uri, count: told.append((uri, count)))
+    mcp = mcplite.Server("forms", options=mcplite.ServerOptions(on_subscribe=lambda uri, count: told.append((uri, count))))
     for uri in FORMS:
         mcp.add_resource(uri, lambda uri=uri: uri, name="n")
     mcp.add_resource("notes://日本/{name}", lambda name: name, name="t")
@@ -95,7 +95,8 @@ def test_a_resource_is_read_by_any_form_of_its_uri(revision):
     def complete(value):
         return ["x"]
 
-    with mcplite.connect(mcp, revision=revision, cache=False, on_resource_updated=updated.append) as client:
+    with mcplite.connect(mcp, revision=revision,
+                         options=mcplite.ClientOptions(cache=False, on_resource_updated=updated.append)) as client:
         listed = [resource.uri for resource in client.list_resources()]
         for (uri, others), own in zip(FORMS.items(), listed):
             assert own.isascii()

@@ -85,7 +85,7 @@ def test_an_ordinary_pattern_is_matched_against_long_texts_without_a_warning(ser
 
 
 @pytest.mark.parametrize("make", [lambda: (mcplite.Server("x"), {"trusted_patterns": True}),
-                                  lambda: (mcplite.Server("x", trusted_patterns=True), {})])
+                                  lambda: (mcplite.Server("x", options=mcplite.ServerOptions(trusted_patterns=True)), {})])
 @pytest.mark.parametrize("register", [by_annotation, by_schema, by_union])
 def test_an_author_may_say_that_patterns_are_trusted(connect, caplog, make, register):
     server, options = make()

@@ -4,6 +4,7 @@ import pytest
 
 import mcplite
 from mcplite.types.tasks import RELATED_TASK
+from tests.support import connecting
 
 LIMIT = 30
 ABLE = {"elicitation": {"form": {}, "url": {}}, "sampling": {},
@@ -18,7 +19,7 @@ def state(status="working", **members):
 
 
 def asking(**options):
-    mcp = mcplite.Server("asks", **options)
+    mcp = connecting.new_server("asks", **options)
 
     @mcp.tool(task="optional")
     def ask(ctx: mcplite.Context) -> str:

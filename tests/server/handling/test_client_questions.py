@@ -10,7 +10,7 @@ import pytest
 import mcplite
 from mcplite import types
 from mcplite.revisions import REVISIONS
-from mcplite.server import Context, Elicit, ListRoots, Sample, Server
+from mcplite.server import Context, Elicit, ListRoots, Sample, Server, ServerOptions
 
 
 class Color(enum.Enum):
@@ -324,7 +324,7 @@ def test_roots_are_asked_for_once_until_they_change(connect):
     def roots_changed(session):
         changed.set()
 
-    server = Server("roots", on_roots_changed=roots_changed)
+    server = Server("roots", options=ServerOptions(on_roots_changed=roots_changed))
 
     @server.tool()
     def roots(ctx: Context) -> str:

@@ -5,7 +5,7 @@ import pytest
 from mcplite import types
 from mcplite.errors import InvalidParams, RemoteError, ResourceNotFound
 from mcplite.revisions import LEGACY
-from mcplite.server import Context, Elicit, Image, InputRequired, Server
+from mcplite.server import Context, Elicit, Image, InputRequired, Server, ServerOptions
 
 NAMES = [revision.name for revision in LEGACY]
 PNG = b"\x89PNG\r\n\x1a\n0000"
@@ -13,7 +13,7 @@ PNG = b"\x89PNG\r\n\x1a\n0000"
 
 @pytest.fixture
 def full():
-    server = Server("full", page_size=2)
+    server = Server("full", options=ServerOptions(page_size=2))
     for number in range(5):
         server.add_tool(lambda: None, name=f"tool{number}", description=f"number {number}")
         server.add_resource(f"a://{number}", lambda: "x", name=f"resource{number}")
@@ -191,7 +191,7 @@ def test_subscriptions_reach_those_who_subscribed(connect, library):
 
 
 def test_list_changes_go_to_clients_that_were_told_the_capability(connect):
-    server = Server("changing", declare=["tools"])
+    server = Server("changing", options=ServerOptions(declare=["tools"]))
     ready, early = connect(server), connect(server, revision=None)
     assert ready.result("tools/list") == {"tools": []}
     server.add_tool(lambda: None, name="tool")

@@ -7,6 +7,7 @@ import pytest
 import mcplite
 from mcplite.protocol.http.headers import Headers
 from mcplite.server.handling.http_request import HTTPRequest
+from tests.support import connecting
 
 
 def test_a_request_does_not_show_its_query():
@@ -48,7 +49,7 @@ def test_what_a_verifier_sets_is_seen_by_its_own_request_only():
         return [before, ctx.http.headers["x-request"]]
 
     def connect(token, **options):
-        return mcplite.connect(server.url, auth=mcplite.Bearer(token), timeout=30, **options)
+        return connecting.connect(server.url, auth=mcplite.Bearer(token), timeout=30, **options)
 
     with mcplite.serve(mcp) as server, connect("acme") as acme, connect("plain") as plain:
         for _ in range(4):

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 import mcplite
+from tests.support import connecting
 
 LIMIT = 30
 
@@ -64,10 +65,10 @@ def test_records_outside_of_requests_do_not_reach_authenticated_clients():
 
     options = dict(era="legacy", timeout=LIMIT)
     try:
-        with mcplite.serve(mcp) as server, mcplite.connect(server.url, auth=bob, log_handler=hear, **options) as client:
+        with mcplite.serve(mcp) as server, connecting.connect(server.url, auth=bob, log_handler=hear, **options) as client:
             client.set_log_level("debug")
             client.call_tool("work")
-            with mcplite.connect(server.url, auth=ada, listen=False, **options) as other:
+            with connecting.connect(server.url, auth=ada, listen=False, **options) as other:
                 other.call_tool("work")
             session, = [session for session in mcp.sessions if session.principal.subject == "bob"]
             session.log("info", "the end", "test")  # behind all that is for all

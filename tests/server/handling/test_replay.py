@@ -9,6 +9,7 @@ import pytest
 import mcplite
 from mcplite.protocol.request_state import Journal
 from mcplite.server.runtime.states import MemoryStateStore, States, StoredState
+from tests.support import connecting
 from tests.support.stateless import Web, again, call
 
 KEYS = ["a key of thirty-two bytes or more"]
@@ -27,7 +28,7 @@ class Fleet:
         self.turns = itertools.cycle(self.processes)
 
     def make(self, keys, store, name, seconds):
-        mcp = mcplite.Server(name, fleet=True, state_keys=keys, state_store=store,
+        mcp = mcplite.Server(name, fleet=True, state_keys=keys, options=mcplite.ServerOptions(state_store=store),
                              limits=mcplite.Limits(waiting_seconds=seconds))
 
         @mcp.tool()
@@ -238,7 +239,7 @@ def test_a_state_does_not_contain_the_keys(fleet):
     ({"fleet": True, "state_keys": ["short"]}, "32")])
 def test_a_fleet_needs_keys(options, text):
     with pytest.raises((mcplite.errors.RegistrationError, ValueError), match=text):
-        mcplite.Server("x", **options)
+        connecting.new_server("x", **options)
 
 
 # --- a store ----------------------------------------------------------------------------------------------

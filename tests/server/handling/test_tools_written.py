@@ -19,6 +19,7 @@ from mcplite import revisions, types
 from mcplite.protocol import jsonrpc, meta
 from mcplite.rpc.interfaces import Channel
 from mcplite.server.sessions.opening import create_session
+from tests.support import connecting
 
 #: For each revision; more than 10,000 in all.
 MESSAGES = 2100
@@ -158,7 +159,7 @@ class Served:
     """A server that answers on the thread that hands it a message."""
 
     def __init__(self, **options: Any) -> None:
-        self.server = mcplite.Server("written", version="1", **options)
+        self.server = connecting.new_server("written", version="1", **options)
         tools(self.server)
         self.channel = Sent()
         _, self.peer = create_session(self.server.runtime, self.channel)

@@ -11,6 +11,7 @@ import pytest
 import mcplite
 from mcplite.errors import SERVER_BUSY
 from tests.support.stateless import Web, accept, again, call, message
+from tests.support.tight import tight
 
 LIMIT = 30
 ADA, BOB = mcplite.Principal("ada"), mcplite.Principal("bob")
@@ -39,7 +40,7 @@ class Desk:
     def __init__(self, **limits):
         self.done = Counter()
         self.ended = queue.Queue()
-        self.mcp = mcp = mcplite.Server("desk", limits=mcplite.Limits(**limits))
+        self.mcp = mcp = mcplite.Server("desk", limits=tight(**limits))
 
         @mcp.tool()
         def book(guest: str, ctx: mcplite.Context) -> str:

@@ -24,7 +24,7 @@ from mcplite.server.http import make_endpoint
 from mcplite.server.http.authorization import Authorization
 from mcplite.server.http.origins import OriginPolicy
 from mcplite.server.transports.wsgi import mount_wsgi
-from tests.support import stateless
+from tests.support import connecting, stateless
 from tests.support.children import wait_until
 from tests.support.rawhttp import BOTH, LIMIT, Wire, call, initialize, request
 
@@ -133,7 +133,7 @@ def host(request, hosted):
 
 def make(auth=None, done=None, **options):
     """Return a server whose handlers note that they have run."""
-    mcp = mcplite.Server("guarded", auth=auth, **options)
+    mcp = connecting.new_server("guarded", auth=auth, **options)
     done = [] if done is None else done
 
     @mcp.tool()
@@ -535,7 +535,7 @@ def web(mcp, **options):
 @pytest.mark.parametrize("options", [{}, {"fleet": True, "state_keys": ["a key of thirty-two bytes or more!"]}])
 def test_a_question_is_only_answered_by_its_owner(options):
     # AUTH-13, MRTR-14: a waiting call, and the state of a fleet
-    mcp = mcplite.Server("asking", auth=holders(), **options)
+    mcp = connecting.new_server("asking", auth=holders(), **options)
     seen = []
 
     @mcp.tool()

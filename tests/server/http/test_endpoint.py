@@ -17,6 +17,7 @@ from mcplite.server.http import make_endpoint
 from mcplite.server.http.event_store import MemoryEventStore
 from mcplite.server.http.messages import UnreadableBody
 from tests.support import stateless
+from tests.support.tight import tight
 
 LIMIT = 30
 KEY = "a secret of many bytes"
@@ -203,7 +204,7 @@ def test_invalid_headers_are_refused(endpoint, change, status):
 @pytest.mark.parametrize("accept", ["application/json", "application/*", "application/json, text/event-stream;q=0"])
 @pytest.mark.slow
 def test_a_client_that_reads_only_json_gets_json(accept):
-    server = mcplite.Server("plain", limits=mcplite.Limits(commit_seconds=0.05))
+    server = mcplite.Server("plain", limits=tight(commit_seconds=0.05))
     going = threading.Event()
 
     @server.tool()
@@ -426,7 +427,7 @@ def test_a_call_can_ask_its_client_to_reconnect(mcp, endpoint):
 
 def test_exceeded_limits_are_answered_with_503_and_retry_after():
     # REL-37
-    limits = mcplite.Limits(sessions=2, streams=1, commit_seconds=0.01)
+    limits = tight(sessions=2, streams=1, commit_seconds=0.01)
     endpoint = make(mcplite.Server("small", limits=limits))
     one, two = Client(endpoint, elicitation={}), Client(endpoint, elicitation={})
     used = [client.send(ask_tool("ask", id=9)) for client in (one, two)]
@@ -676,7 +677,7 @@ def test_a_lifespan_that_fails_is_entered_by_the_next_request(caplog):
 
 def test_the_oldest_transport_is_for_clients_with_a_handshake():
     with pytest.raises(ValueError, match="era='modern'"):
-        make(mcplite.Server("modern", era="modern"), legacy_sse=True)
+        make(mcplite.Server("modern", options=mcplite.ServerOptions(era="modern")), legacy_sse=True)
 
 
 def test_an_event_store_beside_a_backend_is_refused():

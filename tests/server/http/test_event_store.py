@@ -3,7 +3,7 @@
 import pytest
 
 from mcplite.server.http.event_store import EventStore, MemoryEventStore
-from mcplite.server.limits import Limits
+from tests.support.tight import tight
 
 
 class Clock:
@@ -15,7 +15,7 @@ class Clock:
 
 def store(**limits):
     clock = Clock()
-    return MemoryEventStore(Limits(**limits), clock), clock
+    return MemoryEventStore(tight(**limits), clock), clock
 
 
 def fill(kept, stream, count, size=10, first=1):

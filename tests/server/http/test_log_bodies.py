@@ -10,14 +10,14 @@ from mcplite.errors import BackendError
 from mcplite.server.http import log_bodies
 from mcplite.server.http.log_bodies import LogBody, read_log
 from mcplite.server.http.messages import KEEP_ALIVE, OPENING
-from mcplite.server.limits import Limits
+from tests.support.tight import tight
 
 KEY = b"a key of sixteen bytes or more"
 
 
 class Body(LogBody):
     def __init__(self, backend, **limits):
-        super().__init__(backend, Limits(**limits))
+        super().__init__(backend, tight(**limits))
         self.number = 0
 
     def numbers(self):

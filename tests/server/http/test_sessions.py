@@ -3,6 +3,7 @@
 import mcplite
 from mcplite.server.http.sessions import SessionTable, open_session
 from mcplite.server.limits import Limits
+from tests.support.tight import tight
 
 
 class Clock:
@@ -20,7 +21,7 @@ def opened(table, app, principal=None):
 
 def test_sessions_expire_with_the_sweep():
     # SESS-18
-    limits = Limits(session_idle_seconds=100, session_seconds=150, session_start_seconds=10)
+    limits = tight(session_idle_seconds=100, session_seconds=150, session_start_seconds=10)
     app, clock = mcplite.Server("demo", limits=limits), Clock()
     table = SessionTable(limits, clock)
     unused, idle, used = opened(table, app), opened(table, app), opened(table, app)
@@ -41,7 +42,7 @@ def test_sessions_expire_with_the_sweep():
 
 
 def test_sessions_expire_when_the_table_is_used():
-    limits = Limits(session_idle_seconds=100, session_seconds=150, session_start_seconds=10)
+    limits = tight(session_idle_seconds=100, session_seconds=150, session_start_seconds=10)
     app, clock = mcplite.Server("demo", limits=limits), Clock()
     table = SessionTable(limits, clock)
     one, two = opened(table, app), opened(table, app)
@@ -62,7 +63,7 @@ def test_sessions_expire_when_the_table_is_used():
 
 def test_an_expired_session_is_not_found_between_two_sweeps():
     # SEC-54
-    limits = Limits(session_idle_seconds=10.5, session_start_seconds=10.2)
+    limits = tight(session_idle_seconds=10.5, session_start_seconds=10.2)
     app, clock = mcplite.Server("demo", limits=limits), Clock()
     table = SessionTable(limits, clock)
     one, two = opened(table, app), opened(table, app)
@@ -157,7 +158,7 @@ def test_after_the_end_nothing_can_be_sent():
 
 def test_sessions_have_a_budget_in_bytes():
     # SESS-18
-    limits = Limits(session_bytes=150_000)  # of two that take about 100,000 each; Pythons differ in the size of a string
+    limits = tight(session_bytes=150_000)  # of two that take about 100,000 each; Pythons differ in the size of a string
     app, clock = mcplite.Server("demo", limits=limits), Clock()
     table = SessionTable(limits, clock)
     one, two = opened(table, app), opened(table, app)

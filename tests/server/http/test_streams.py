@@ -10,12 +10,13 @@ from mcplite.server.eviction import ByteBudget
 from mcplite.server.http.event_store import MemoryEventStore
 from mcplite.server.http.streams import EventStream, StreamSet
 from mcplite.server.limits import Limits
+from tests.support.tight import tight
 
 LIMIT = 30
 
 
 def home(priming=False, stored=True, **limits):
-    limits = Limits(**limits)
+    limits = tight(**limits)
     streams = StreamSet("s", MemoryEventStore(limits) if stored else None, limits)
     streams.priming = priming
     return streams
@@ -260,7 +261,7 @@ def test_a_body_that_is_done_before_it_is_due():
 
 
 def test_streams_hold_little_each_while_all_hold_too_much():
-    limits = Limits(unread_bytes=1_000_000, unread_bytes_at_once=300_000, unread_messages=1000)
+    limits = tight(unread_bytes=1_000_000, unread_bytes_at_once=300_000, unread_messages=1000)
     unread = ByteBudget(limits.unread_bytes_at_once)
     first, second = (StreamSet(key, None, limits, unread=unread).common for key in "ab")
     bodies = [stream.attach() for stream in (first, second)]

@@ -10,6 +10,7 @@ import mcplite
 from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import RegistrationError
 from mcplite.server.runtime.fleet import create_fleet
+from tests.support import connecting
 
 KEY, OTHER = secrets.token_hex(16), secrets.token_hex(16)
 
@@ -73,4 +74,4 @@ def test_a_given_backend_is_not_closed():
 def test_what_is_missing_is_told(options, text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RegistrationError, match=re.escape(text)):
-        mcplite.Server("shop", **options)
+        connecting.new_server("shop", **options)

@@ -9,6 +9,7 @@ from mcplite.errors import BackendError
 from mcplite.protocol.request_state import Journal, bound_to, seal
 from mcplite.server.limits import Limits
 from mcplite.server.runtime.states import KeptStates, MemoryStateStore, States, StoredState
+from tests.support.tight import tight
 
 KEY = b"a key of some bytes"
 CALL = ("ada", "tools/call", {"name": "pay"})
@@ -230,7 +231,7 @@ class Process:
     def __init__(self, store=None):
         self.now, self.gone = 1000.0, []
         self.store = store or MemoryStateStore(self.clock)
-        limits = Limits(fleet_states=5, fleet_state_bytes=1000)
+        limits = tight(fleet_states=5, fleet_state_bytes=1000)
         self.states = KeptStates(StoredState(self.store), limits, 60, self.gone.append, self.clock)
 
     def clock(self):

@@ -22,7 +22,7 @@ def told():
 
 @pytest.fixture
 def mcp(told):
-    mcp = mcplite.Server("watching", on_subscribe=lambda uri, number: told.put((uri, number)))
+    mcp = mcplite.Server("watching", options=mcplite.ServerOptions(on_subscribe=lambda uri, number: told.put((uri, number))))
     for name in "ab":
         mcp.add_resource(f"memo://{name}", lambda: "x", name=name)
     return mcp
@@ -50,7 +50,7 @@ def test_a_client_that_leaves_subscribes_to_nothing(mcp, told, revision):
 
 
 def test_the_same_subscription_counts_once(mcp, told):
-    with mcplite.connect(mcp, era="legacy") as client:
+    with mcplite.connect(mcp, options=mcplite.ClientOptions(era="legacy")) as client:
         for _ in range(3):
             client.subscribe_resource(URI)
         client.subscribe_resource("memo://b")

@@ -7,7 +7,9 @@ import threading
 import pytest
 
 import mcplite
+from tests.support import connecting
 from tests.support.stateless import PREFIX, Web, message
+from tests.support.tight import tight
 
 LIMIT = 30
 ALL = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True,
@@ -15,7 +17,7 @@ ALL = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChang
 
 
 def make(**options):
-    mcp = mcplite.Server("news", **options)
+    mcp = connecting.new_server("news", **options)
     mcp.add_tool(lambda: "x", name="x")
     mcp.add_prompt(lambda: "x", name="x")
     mcp.add_resource("memo://a", lambda: "x", name="r")
@@ -105,7 +107,7 @@ def test_filters_for_what_the_server_does_not_offer_are_not_honoured():
 
 
 def test_a_slow_client_delays_no_other_and_misses_no_change():
-    mcp = make(limits=mcplite.Limits(unread_messages=4))
+    mcp = make(limits=tight(unread_messages=4))
     web = Web(mcp)
     response = web.respond(listen(ALL))
     for _ in range(1000):
@@ -228,7 +230,7 @@ def test_a_listen_request_ends_with_its_pipe(connect):
 @pytest.mark.parametrize("limits, uris", [({"subscriptions": 3}, ["memo://1", "memo://2", "memo://3", "memo://4"]),
                                           ({"listen_bytes": 2000}, ["memo://" + "x" * 1900, "memo://" + "y" * 1900])])
 def test_a_filter_names_a_limited_number_of_resources(limits, uris):
-    web = Web(make(limits=mcplite.Limits(**limits)))
+    web = Web(make(limits=tight(**limits)))
     assert web.error(listen({"resourceSubscriptions": uris}))["code"] == -32602
     assert len(web.mcp.runtime.subscriptions) == 0
     stream = Stream(web, {"resourceSubscriptions": uris[:-1]})

@@ -10,17 +10,17 @@ import pytest
 from mcplite.backend.from_url import open_backend
 from mcplite.backend.memory import MemoryBackend
 from mcplite.revisions import NEWEST_LEGACY
-from mcplite.server.limits import Limits
 from mcplite.server.sessions.fleet_sessions import LISTED_BYTES, FleetSessions
 from mcplite.server.sessions.records import SessionRecord, SessionRecords
 from tests.support.fleets import EVERY_KIND, running_store
+from tests.support.tight import tight
 
 
 class Process:
     """One process that opens sessions in a store, and ends those that have to go."""
 
     def __init__(self, backend, clock=None, **limits):
-        self.records = SessionRecords(backend, Limits(**limits), clock=clock or (lambda: 1000.0))
+        self.records = SessionRecords(backend, tight(**limits), clock=clock or (lambda: 1000.0))
         self.fleet_sessions = FleetSessions(self.records, "shop")
 
     def open(self, sender="ada", letter="A"):

@@ -14,6 +14,7 @@ from mcplite.backend.from_url import open_backend
 from mcplite.backend.memory import MemoryBackend
 from mcplite.backend.sealed import SealedBackend
 from tests.support.stateless import Web, again, call
+from tests.support.tight import tight
 
 KEY = secrets.token_hex(16)
 CAN = {"capabilities": {"elicitation": {}}}
@@ -43,7 +44,7 @@ class Process:
     def __init__(self, backend, done, **limits):
         self.done = done
         self.ended = queue.Queue()
-        mcp = mcplite.Server("fleet", backend=backend, state_keys=[KEY], limits=mcplite.Limits(**limits))
+        mcp = mcplite.Server("fleet", backend=backend, state_keys=[KEY], limits=tight(**limits))
 
         @mcp.tool()
         def add(a: int, b: int) -> int:

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from mcplite.revisions import LEGACY
-from mcplite.server import Context, Server
+from mcplite.server import Context, Server, ServerOptions
 
 NAMES = [revision.name for revision in LEGACY]
 
@@ -134,7 +134,7 @@ def test_capabilities_are_declared_in_the_form_of_the_revision(connect):
         return []
 
     server = Server("full", title="Full", description="d", website_url="https://example.com", instructions="Use it.",
-                    icons=[{"src": "https://example.com/i.png"}], experimental={"x": {"y": 1}})
+                    icons=[{"src": "https://example.com/i.png"}], options=ServerOptions(experimental={"x": {"y": 1}}))
     server.add_tool(lambda: None, name="tool")
     server.add_prompt(lambda: "x", name="prompt")
     server.add_resource("a://b", lambda: "x", name="resource")

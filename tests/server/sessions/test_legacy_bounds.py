@@ -1,17 +1,17 @@
 """What one session costs at most: what is kept of its client, and what it may subscribe to."""
 
-import mcplite
 from mcplite.errors import INVALID_REQUEST
 from mcplite.protocol.jsonio import memory_size
 from mcplite.server import Server
 from mcplite.server.sessions.legacy import LegacySession
 from mcplite.types import ClientCapabilities, Implementation
+from tests.support.tight import tight
 
 LONG = "x" * 200_000
 
 
 def make(**limits):
-    server = Server("bounds", limits=mcplite.Limits(**limits))
+    server = Server("bounds", limits=tight(**limits))
     server.add_resource("note://{+name}", lambda name: name, name="note")
     return server
 

@@ -12,7 +12,7 @@ from mcplite.protocol.http.headers import Headers
 from mcplite.revisions import REVISIONS
 from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import make_endpoint
-from tests.support import stateless
+from tests.support import connecting, stateless
 from tests.support.stateless import MODERN, PREFIX, Web, call, message, meta
 
 LIMIT = 30
@@ -21,7 +21,7 @@ GONE = ["ping", "logging/setLevel", "resources/subscribe", "resources/unsubscrib
 
 
 def make(**options):
-    mcp = mcplite.Server("demo", version="1.5", instructions="Use it.", **options)
+    mcp = connecting.new_server("demo", version="1.5", instructions="Use it.", **options)
 
     @mcp.tool()
     def add(a: int, b: int) -> int:

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from mcplite.rpc.channels import MemoryChannel
-from mcplite.server import Server
+from mcplite.server import Server, ServerOptions
 from mcplite.server.sessions import opening
 from mcplite.server.sessions.opening import create_session, create_sessionless_peer, serve_channel
 from tests.support.stateless import message
@@ -39,7 +39,7 @@ def test_a_session_for_one_message_is_not_among_those_that_last(runtime):
 
 @pytest.mark.parametrize("era, handshake, alone", [(None, True, True), ("legacy", True, False), ("modern", False, True)])
 def test_each_message_on_a_pipe_chooses_its_era(connect, era, handshake, alone):
-    client = connect(Server("both", era=era), revision=None)
+    client = connect(Server("both", options=ServerOptions(era=era)), revision=None)
     begun = client.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {},
                                       "clientInfo": {"name": "raw", "version": "1"}})
     assert ("result" in begun) == handshake

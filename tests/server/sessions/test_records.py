@@ -7,6 +7,7 @@ from mcplite.revisions import NEWEST_LEGACY
 from mcplite.server.limits import Limits
 from mcplite.server.sessions.records import SessionRecord, SessionRecords
 from mcplite.types import ClientCapabilities, Implementation
+from tests.support.tight import tight
 
 ID = "A" * 32
 
@@ -38,7 +39,7 @@ def test_a_revision_that_is_not_known_cannot_be_read():
 def test_a_session_lasts_while_it_is_used_and_never_longer_than_the_limit():
     # SESS-18
     clock = Clock()
-    limits = Limits(session_start_seconds=10, session_idle_seconds=100, session_seconds=150)
+    limits = tight(session_start_seconds=10, session_idle_seconds=100, session_seconds=150)
     records = SessionRecords(MemoryBackend(clock), limits, clock=clock)
     data = records.put(ID, record())
     clock.now += 9

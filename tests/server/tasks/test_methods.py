@@ -12,6 +12,7 @@ from mcplite.errors import InvalidParams, MethodNotFound, MissingCapability, Rem
 from mcplite.protocol.meta import CAPABILITIES, SUBSCRIPTION, VERSION
 from mcplite.revisions import JULY_2026, JUNE_2025, LEGACY, NOVEMBER_2025
 from mcplite.types.tasks import RELATED_TASK, TASK_IDS, TASKS_EXTENSION
+from tests.support import connecting
 from tests.support.taskclients import LIMIT, REVISIONS, task_client
 
 both = pytest.mark.parametrize("revision", REVISIONS, ids=str)
@@ -22,7 +23,7 @@ class Jobs:
 
     def __init__(self, **options):
         self.go, self.stopped = threading.Event(), threading.Event()
-        self.mcp = mcplite.Server("jobs", **options)
+        self.mcp = connecting.new_server("jobs", **options)
 
         @self.mcp.tool
         def plain() -> str:

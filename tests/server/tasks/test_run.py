@@ -9,7 +9,9 @@ import mcplite
 from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import SERVER_BUSY, RemoteError
 from mcplite.revisions import JULY_2026
+from tests.support import connecting
 from tests.support.taskclients import LIMIT, REVISIONS, task_client
+from tests.support.tight import tight
 
 KEY = "a secret of at least 16 bytes"
 both = pytest.mark.parametrize("revision", REVISIONS, ids=str)
@@ -25,7 +27,7 @@ class Jobs:
     def __init__(self, shared=False, **limits):
         self.go, self.arguments = threading.Event(), []
         options = {"backend": Shared(), "state_keys": [KEY]} if shared else {}
-        self.mcp = mcplite.Server("jobs", limits=mcplite.Limits(**limits), **options)
+        self.mcp = connecting.new_server("jobs", limits=tight(**limits), **options)
 
         @self.mcp.tool(task="optional")
         def ask(ctx: mcplite.Context, number: int = 0) -> str:

@@ -34,7 +34,7 @@ class Queue(QueueRunner):
 
 
 def server(backend, runner=None):
-    mcp = mcplite.Server("jobs", backend=backend, state_keys=[KEY], tasks=runner)
+    mcp = mcplite.Server("jobs", backend=backend, state_keys=[KEY], options=mcplite.ServerOptions(tasks=runner))
 
     @mcp.tool(task="optional")
     def add(a: int, b: int) -> int:

@@ -10,6 +10,7 @@ from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import SERVER_BUSY, InvalidParams, RegistrationError, RemoteError
 from mcplite.revisions import JULY_2026, NOVEMBER_2025
 from mcplite.server.tasks import service
+from tests.support import connecting
 from tests.support.taskclients import LIMIT, REVISIONS, task_client
 
 KEY = "a secret of at least 16 bytes"
@@ -28,7 +29,7 @@ class Process:
     def __init__(self, backend, **options):
         self.go, self.begun = threading.Event(), threading.Event()
         self.runs = []
-        self.mcp = mcplite.Server("fleet", backend=backend, state_keys=[KEY], **options)
+        self.mcp = connecting.new_server("fleet", backend=backend, state_keys=[KEY], **options)
 
         @self.mcp.tool(task="optional")
         def wait(ctx: mcplite.Context) -> str:
@@ -170,7 +171,7 @@ def tokens(*names):
 
 
 def jobs(**options):
-    mcp, go = mcplite.Server("jobs", **options), threading.Event()
+    mcp, go = connecting.new_server("jobs", **options), threading.Event()
 
     @mcp.tool(task="optional")
     def who(ctx: mcplite.Context) -> str:
@@ -349,7 +350,7 @@ def test_options_that_cannot_be_used(options, why):
 
 def test_a_runner_needs_a_method():
     with pytest.raises(RegistrationError, match="submit"):
-        mcplite.Server("x", tasks=object()).add_tool(lambda: None, name="tool", task="optional")
+        mcplite.Server("x", options=mcplite.ServerOptions(tasks=object())).add_tool(lambda: None, name="tool", task="optional")
 
 
 def test_a_server_without_tasks_loads_nothing_of_them():

@@ -23,6 +23,7 @@ from mcplite.server.transports import request_body
 from mcplite.server.transports.connection import Connection
 from tests.support.children import wait_until
 from tests.support.rawhttp import LIMIT, Wire, chunked, request
+from tests.support.tight import tight
 
 #: Of a body, as the handlers here read it.
 BODY = 100_000
@@ -123,7 +124,7 @@ def host():
     with contextlib.ExitStack() as stack:
 
         def host(**bounds):
-            made = Host(Limits(**bounds))
+            made = Host(tight(**bounds))
             stack.callback(made.close)
             return made
 

@@ -5,9 +5,10 @@ import contextlib
 import pytest
 
 import mcplite
-from mcplite.server import Context, Limits, Server
+from mcplite.server import Context, Server
 from tests.support.children import wait_until
 from tests.support.rawhttp import Wire, begin, call, post
+from tests.support.tight import tight
 
 #: Characters of an answer; more than the kernel takes for a client with a small buffer.
 SIZE = 12_000_000
@@ -17,7 +18,7 @@ SIZE = 12_000_000
 def served():
     with contextlib.ExitStack() as stack:
         def served(**bounds):
-            server = Server("unread", limits=Limits(grace=5.0, commit_seconds=60.0, **bounds))
+            server = Server("unread", limits=tight(grace=5.0, commit_seconds=60.0, **bounds))
 
             @server.tool()
             def plain() -> str:

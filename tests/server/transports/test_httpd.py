@@ -16,13 +16,15 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite.server import Context, Limits, Server
+from mcplite.server import Context, Server
 from mcplite.server.http import streams
 from mcplite.server.transports import connection as connection_module
 from mcplite.server.transports.httpd import HTTPServer
+from tests.support import connecting
 from tests.support.children import wait_until
 from tests.support.rawhttp import BOTH, LIMIT, Wire, begin, call, chunked, initialize, listen, post, refuses, request
 from tests.support.results import text_of
+from tests.support.tight import tight
 
 ROOT = Path(__file__).parents[3]
 PING = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
@@ -37,7 +39,7 @@ class Tools:
     """A server with tools that a test can block, and their state."""
 
     def __init__(self, options):
-        self.server = Server("httpd", **options)
+        self.server = connecting.new_server("httpd", **options)
         self.started = threading.Semaphore(0)
         self.go = threading.Event()
         self.ended = threading.Semaphore(0)
@@ -102,7 +104,7 @@ def served():
     with contextlib.ExitStack() as stack:
 
         def served(app=None, options=None, **bounds):
-            return Served(stack, {"limits": Limits(**{"grace": 5.0, **bounds}), **(app or {})}, options or {})
+            return Served(stack, {"limits": tight(**{"grace": 5.0, **bounds}), **(app or {})}, options or {})
 
         yield served
 

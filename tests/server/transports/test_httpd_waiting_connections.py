@@ -17,6 +17,7 @@ from mcplite.server.transports.httpd import WaitingConnections, most_connections
 from tests.support.children import wait_until
 from tests.support.rawhttp import LIMIT, Wire, begin, call, initialize, listen, post
 from tests.support.systems import posix_only
+from tests.support.tight import tight
 
 PING = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux has all of 127.0.0.0/8")
@@ -27,7 +28,7 @@ def served():
     """``served(bounds...)``: a server with tools that take long; gives it, and the event that lets ``held`` end."""
     with contextlib.ExitStack() as stack:
         def served(**bounds):
-            server, go = Server("crowded", limits=Limits(**{"grace": 5.0, **bounds})), threading.Event()
+            server, go = Server("crowded", limits=tight(**{"grace": 5.0, **bounds})), threading.Event()
 
             @server.tool()
             def slow(seconds: float) -> str:

@@ -11,19 +11,19 @@ import pytest
 
 from mcplite.errors import TransportError
 from mcplite.server.http.messages import HTTPResponse, UnreadableBody
-from mcplite.server.limits import Limits
 from mcplite.server.transports import poller as poller_module
 from mcplite.server.transports.connection import Connection
 from mcplite.server.transports.poller import Poller
 from tests.support.children import LIMIT, wait_until
 from tests.support.rawhttp import Wire, request
+from tests.support.tight import tight
 
 
 class Host:
     """A poller with a handler that records its thread, and waits for an event if there is one for its path."""
 
     def __init__(self, **limits):
-        self.limits = Limits(**limits)
+        self.limits = tight(**limits)
         self.poller = Poller(self.limits.idle_seconds, self.left)
         self.accepted, self.gone = [], []
         self.threads = {}

@@ -13,6 +13,7 @@ from mcplite.server.transports import request_body
 from mcplite.server.transports.client_socket import ClientSocket
 from mcplite.server.transports.request_body import BodyBudget, RequestBody
 from tests.support.children import wait_until
+from tests.support.tight import tight
 
 LIMIT = 1000
 
@@ -30,7 +31,7 @@ def body_of(sock, plan, *, buffered=b"", version=(1, 1), headers=(), budget=None
     client = ClientSocket(sock, "a test", 30)
     client.buffer += buffered
     head = RequestHead("POST", "/", version, Headers(headers))
-    bounds = mcplite.Limits(**limits)
+    bounds = tight(**limits)
     return RequestBody(client, head, plan, bounds, budget or BodyBudget(bounds), sender), client
 
 
@@ -127,7 +128,7 @@ def read_in_thread(body, limit):
 
 @pytest.mark.parametrize("plan", [60_000, None])
 def test_unfinished_bodies_have_a_budget(ends, plan):
-    budget = BodyBudget(mcplite.Limits(body_bytes_at_once=100_000))
+    budget = BodyBudget(tight(body_bytes_at_once=100_000))
     first, _ = body_of(ends[0], plan, budget=budget, sender="one")
     here, there = socket.socketpair()
     with here, there:
@@ -148,7 +149,7 @@ def test_unfinished_bodies_have_a_budget(ends, plan):
 
 
 def test_a_body_counts_until_its_request_was_answered(ends):
-    budget = BodyBudget(mcplite.Limits(body_bytes_at_once=30_000))
+    budget = BodyBudget(tight(body_bytes_at_once=30_000))
     body, _ = body_of(ends[0], 10_000, buffered=b"x" * 10_000, budget=budget)
     assert body.read(10_000) == b"x" * 10_000 and budget.shares.bytes == 20_000
     here, there = socket.socketpair()
@@ -195,7 +196,7 @@ def test_a_client_that_leaves_or_a_lack_of_memory_is_no_fault(ends, monkeypatch,
 
 def test_room_for_an_answer_is_taken_from_the_oldest_one_after_a_moment(ends, monkeypatch):
     monkeypatch.setattr(request_body, "_ROOM_SECONDS", 0.02)
-    budget = BodyBudget(mcplite.Limits(body_bytes_at_once=100))
+    budget = BodyBudget(tight(body_bytes_at_once=100))
     first, other = socket.socketpair()
     with first, other:
         old, _ = body_of(first, 0, budget=budget, body_bytes_at_once=100)
@@ -212,7 +213,7 @@ def test_room_for_an_answer_is_taken_from_the_oldest_one_after_a_moment(ends, mo
 
 def test_an_answer_waits_for_one_that_is_read(ends, monkeypatch):
     monkeypatch.setattr(request_body, "_ROOM_SECONDS", 60)
-    budget = BodyBudget(mcplite.Limits(body_bytes_at_once=100))
+    budget = BodyBudget(tight(body_bytes_at_once=100))
     old, _ = body_of(ends[1], 0, budget=budget, body_bytes_at_once=100)
     new, _ = body_of(ends[0], 0, budget=budget, body_bytes_at_once=100)
     assert old.reserve(60)
@@ -228,7 +229,7 @@ def test_an_answer_waits_for_one_that_is_read(ends, monkeypatch):
 
 def test_there_is_no_room_beside_bodies_that_are_served(ends, monkeypatch):
     monkeypatch.setattr(request_body, "_ROOM_SECONDS", 0.02)
-    budget = BodyBudget(mcplite.Limits(body_bytes_at_once=100_000))
+    budget = BodyBudget(tight(body_bytes_at_once=100_000))
     served, _ = body_of(ends[1], 40_000, buffered=b"x" * 40_000, budget=budget, body_bytes_at_once=100_000)
     served.read(50_000)
     new, _ = body_of(ends[0], 0, budget=budget, body_bytes_at_once=100_000)

@@ -18,19 +18,20 @@ from urllib.parse import quote, unquote
 import pytest
 
 import mcplite
-from mcplite.server import Context, Limits, Server
+from mcplite.server import Context, Limits, Server, ServerOptions
 from mcplite.server.http import streams
 from mcplite.server.transports.wsgi import mount_wsgi
-from tests.support import stateless
+from tests.support import connecting, stateless
 from tests.support.children import wait_until
 from tests.support.rawhttp import BOTH, LIMIT, Wire, call, initialize, listen, post, request
+from tests.support.tight import tight
 
 ROOT = Path(__file__).parents[3]
 
 
 def make(**options):
     """Return a server with a few tools."""
-    server = Server("wsgi", **options)
+    server = connecting.new_server("wsgi", **options)
 
     @server.tool()
     def add(a: int, b: int) -> int:
@@ -404,7 +405,7 @@ def test_a_server_that_has_nothing_to_tell_offers_no_stream(app, capabilities, t
 
 
 def test_a_client_that_was_told_to_ask_for_changes_is_told_by_other_means_too(app):
-    server = Server("few", capabilities={"tools": {"listChanged": False}})
+    server = Server("few", options=ServerOptions(capabilities={"tools": {"listChanged": False}}))
     server.add_tool(lambda: "x", name="x", task="optional")
     made = app(server)
     answer = open_stream(made, start(made))
@@ -803,7 +804,7 @@ def test_a_stream_through_a_host_that_does_not_report_disconnects(app, hosted):
 def test_a_sessionless_client_that_disconnects_cancels_its_call(app, hosted, says):
     # H26-10: where the host cannot tell, the next keep-alive comment fails; before the response has begun a first comment
     # is sent.
-    server = make(limits=Limits(keep_alive_seconds=0.05, commit_seconds=0.2))
+    server = make(limits=tight(keep_alive_seconds=0.05, commit_seconds=0.2))
     stopped, running = threading.Event(), threading.Event()
 
     @server.tool()

@@ -537,7 +537,7 @@ def test_a_handler_asks_with_models_in_both_eras(era):
         fields = request.requested_schema["properties"]
         return {"ok": True} if "ok" in fields else {"value": 4}
 
-    with mcplite.connect(mcp, era=era, elicitation_handler=answer) as client:
+    with mcplite.connect(mcp, options=mcplite.ClientOptions(era=era), elicitation_handler=answer) as client:
         assert client.call_tool("order").text == "True RED"
         assert client.call_tool("remove", {"path": "/x"}).text == "/x True"
         assert client.call_tool("grow").text == "4"

@@ -1,0 +1,80 @@
+"""ServerOptions: what few programs set for a server, and the check of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence
+
+from ..errors import RegistrationError
+from ..protocol.error_text import quoted
+from ..types.lazy_dataclass import Record, record
+from .catalog.options import checked_function
+
+if TYPE_CHECKING:
+    from .catalog.cache_hints import CacheHint
+    from .runtime.states import StoredState
+    from .sessions.legacy import LegacySession
+    from .tasks.runner import TaskRunner
+
+__all__ = ["ServerOptions", "checked_options"]
+
+
+@record(frozen=True)
+class ServerOptions(Record):
+    """The options of a server that few programs set, for ``Server(name, options=ServerOptions(...))``.
+
+    :param page_size: entries on one page of a list; default 1000. Many clients never ask for the second page.
+    :param declare: kinds ("tools", "resources", "prompts") that are declared to clients although nothing
+        of the kind is registered yet.
+    :param capabilities: flags of the declared capabilities, in the form of the protocol: ``{"tools": {"listChanged": False},
+        "resources": {"subscribe": False}, "logging": False, "completions": {}}``. What is not declared is not done: changes
+        are not told, the methods do not exist, log messages are not sent. A kind that is named is declared although nothing
+        of it is registered.
+    :param experimental: experimental capabilities, sent as they are.
+    :param era: "legacy" serves only clients that begin with a handshake, "modern" only the others, None serves both.
+    :param cache_lists: as ``Server(cache=...)``, for "tools", "prompts", "resources", "templates" or "discover" alone.
+    :param trusted_patterns: matches the regular expressions of its schemas against long texts, even those that a short one
+        could occupy for hours. By default these are matched against twenty characters at most, with a warning.
+    :param on_roots_changed: called with the session when a client announces that its roots have changed.
+    :param on_subscribe: called with a URI and the number of subscriptions to it when that number has changed, in each
+        revision: 1 after the first, when the server may begin to watch the resource, and 0 after the last. The calls come
+        one after another on a thread of their own.
+    :param tasks: has tasks run elsewhere, by ``submit(name, payload)``: ``CeleryTasks``, ``RQTasks``, or an object of yours
+        whose job calls :meth:`Server.run_task`. By default they run on threads of this process.
+    :param state_store: stores the states of a fleet's unfinished calls, which travel by default; see :class:`StoredState`.
+    """
+
+    page_size: int = 1000
+    declare: Sequence[str] = ()
+    capabilities: Optional[Mapping[str, Any]] = None
+    experimental: Optional[Dict[str, Any]] = None
+    era: Optional[str] = None
+    cache_lists: Optional[Mapping[str, CacheHint]] = None
+    trusted_patterns: bool = False
+    on_roots_changed: Optional[Callable[[LegacySession], object]] = None
+    on_subscribe: Optional[Callable[[str, int], object]] = None
+    tasks: Optional[TaskRunner] = None
+    state_store: Optional[StoredState] = None
+
+
+def checked_options(options: Any, what: str) -> ServerOptions:
+    """Return the options of a server if each of them can be used; the default ones for None.
+
+    :param what: the server, for errors.
+    :raises RegistrationError: one cannot.
+    """
+    if options is None:
+        return ServerOptions()
+    if not isinstance(options, ServerOptions):
+        raise RegistrationError(f"{what}: options= must be ServerOptions(...), not {quoted(options)}")
+    size, tasks = options.page_size, options.tasks
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise RegistrationError(f"{what}: page_size must be at least 1, a whole number, not {size!r}")
+    if options.era not in (None, "legacy", "modern"):
+        raise RegistrationError(f"era is 'legacy', 'modern' or None for both, not {options.era!r}")
+    if tasks is not None and not callable(getattr(tasks, "submit", None)):
+        raise RegistrationError(f"{what}: tasks= must have a method submit(name, payload), as CeleryTasks and RQTasks have,"
+                                f" not {quoted(tasks)}")
+    for name in ("on_roots_changed", "on_subscribe"):
+        if getattr(options, name) is not None:
+            checked_function(getattr(options, name), f"{what}: {name}=")
+    return options
