@@ -3,13 +3,14 @@
 The front door offers it. A module of its own beside :class:`~.app.Server`, whose ``run()`` blocks.
 """
 
-from typing import TYPE_CHECKING, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Mapping, Optional, Sequence, Type
 
 from .app import Server
 
 if TYPE_CHECKING:
     from .http.endpoint import Route
     from .http.event_store import EventStore
+    from .transports.connection import Connection
     from .transports.httpd import HTTPServer
 
 __all__ = ["serve"]
@@ -18,7 +19,8 @@ __all__ = ["serve"]
 def serve(server: Server, *, host: str = "127.0.0.1", port: int = 0, path: str = "/mcp",
           allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (),
           trusted_proxies: Sequence[str] = (), stateless: bool = False, event_store: "Optional[EventStore]" = None,
-          routes: "Optional[Mapping[str, Route]]" = None, legacy_sse: bool = False) -> "HTTPServer":
+          routes: "Optional[Mapping[str, Route]]" = None, legacy_sse: bool = False,
+          handler: "Optional[Type[Connection]]" = None) -> "HTTPServer":
     """Serve over HTTP on background threads, from now on, and return the HTTP server.
 
     The end of a ``with`` block or its ``close()`` ends it; ``serve_forever()`` blocks until Ctrl-C, and ``url`` has the port.
@@ -35,6 +37,7 @@ def serve(server: Server, *, host: str = "127.0.0.1", port: int = 0, path: str =
     :param event_store: keeps events for resumption; in memory by default.
     :param routes: handlers of other paths.
     :param legacy_sse: also serves the oldest revision's HTTP+SSE, at ``/sse`` and ``/messages``.
+    :param handler: the class of the connections, for a ``log_message`` or a ``do_GET`` of your own.
     :raises OSError, TransportError: the server cannot listen at the address, or the system has no thread for it.
     :raises ValueError: an option is not valid.
     """
@@ -42,5 +45,5 @@ def serve(server: Server, *, host: str = "127.0.0.1", port: int = 0, path: str =
 
     served = HTTPServer(server.runtime, host=host, port=port, path=path, allowed_hosts=allowed_hosts,
                         allowed_origins=allowed_origins, trusted_proxies=trusted_proxies, stateless=stateless,
-                        event_store=event_store, routes=routes, legacy_sse=legacy_sse)
+                        event_store=event_store, routes=routes, legacy_sse=legacy_sse, handler=handler)
     return served.start()

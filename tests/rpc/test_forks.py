@@ -170,6 +170,7 @@ PLAIN_LOCKS = {
     "server/sessions/legacy.py": "of a session, which belongs to the other process",
     "server/runtime/subscriptions.py": "of one request",
     "server/transports/client_socket.py": "of a connection, which is let go",
+    "server/transports/httpd.py": "replaced in a forked process", "server/transports/poller.py": "replaced in a forked process",
     "server/transports/stdio.py": "descriptors 0 and 1 lead nowhere in a forked process",
     "client/http/http_channel.py": "of a session, which belongs to the other process",
     "client/sessions/server_connection.py": "of a session, which belongs to the other process",

@@ -5,10 +5,13 @@ A module of its own, below the endpoint, because the code that runs handlers pas
 
 import contextvars
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from ...protocol.http.headers import Headers
 from ..principals import Principal
+
+if TYPE_CHECKING:
+    from http.server import BaseHTTPRequestHandler
 
 __all__ = ["Around", "HTTPRequest", "always_room", "never_disconnected", "no_body"]
 
@@ -35,7 +38,8 @@ def always_room(size: int) -> bool:
 class HTTPRequest:
     """One HTTP request.
 
-    A handler uses ``method``, ``path``, ``query``, ``headers``, ``remote`` and, under WSGI, ``environ``.
+    A handler uses ``method``, ``path``, ``query``, ``headers``, ``remote`` and, under WSGI, ``environ``. A function of
+    ``routes`` uses ``handler`` as well, under our own server.
     """
 
     method: str
@@ -71,6 +75,9 @@ class HTTPRequest:
     single_process: bool = True
     #: The environment of a WSGI host; None elsewhere. Not shown by repr, since it may hold secrets.
     environ: Optional[Dict[str, Any]] = field(default=None, repr=False)
+    #: The connection, as a handler of the standard library, for functions of ``routes``: one that writes the response to its
+    #: ``wfile`` returns None. None under WSGI.
+    handler: "Optional[BaseHTTPRequestHandler]" = field(default=None, repr=False)
     #: Called around each handler of this request.
     around: Optional[Around] = field(default=None, repr=False)
     #: The context variables of the thread that brought the request; each handler runs in a copy of them.

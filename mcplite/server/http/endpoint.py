@@ -23,7 +23,7 @@ from ..sessions.opening import create_sessionless_peer
 from .authorization import Authorization
 from .event_store import EventStore, MemoryEventStore
 from .get_streams import GetStreams, end_at_expiry
-from .messages import EVENTS, HTTPResponse, Rejection, names_modern
+from .messages import EVENTS, HTTPResponse, Rejection, UnreadableBody, names_modern
 from .open_streams import OpenStreams
 from .origins import OriginPolicy
 from .routing import (
@@ -51,8 +51,9 @@ __all__ = ["Endpoint", "Route"]
 
 _log = get_logger(__name__)
 RouteHeaders = Union[Mapping[str, str], Sequence[Tuple[str, str]]]
-#: Answers a plain request: returns the status, the media type, the body and, if it likes, further headers.
-Route = Callable[[HTTPRequest], Union[Tuple[int, str, bytes], Tuple[int, str, bytes, RouteHeaders]]]
+#: Answers a plain request: returns the status, the media type, the body and, if it likes, further headers; or None, if it has
+#: written the response to ``request.handler.wfile``.
+Route = Callable[[HTTPRequest], Union[None, Tuple[int, str, bytes], Tuple[int, str, bytes, RouteHeaders]]]
 _ALLOWED = "access-control-allow-origin"
 #: Methods that change nothing, so that a route may see a request of any web page's.
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -155,6 +156,8 @@ class Endpoint:
         try:
             # What runs here, such as a verifier of tokens, may set context variables: handlers see them, other requests do not.
             response = request.variables.run(self._handle, request)
+        except UnreadableBody as error:
+            response = self.error_response(Rejection(error.status, str(error), close=True), request)
         except MemoryError:
             self._warn.warning("a request of %s was refused for want of memory", request.remote)
             response = self.error_response(_busy(None, "it has no memory"), request)
@@ -521,7 +524,13 @@ def _plain(path: str, route: Route) -> Callable[[HTTPRequest], HTTPResponse]:
                                 f" body), not {type(route).__name__}")
 
     def answer(request: HTTPRequest) -> HTTPResponse:
-        status, kind, content, *rest = route(request)
+        answered = route(request)
+        if answered is None:
+            if getattr(request.handler, "has_written", False):
+                return HTTPResponse(0)
+            raise TypeError(f"routes: return (status, media type, body) for {path!r}, not None, or write a response to"
+                            " request.handler.wfile, which our own HTTP server has")
+        status, kind, content, *rest = answered
         more: RouteHeaders = rest[0] if rest else ()
         headers = [("Content-Type", kind), *(more.items() if isinstance(more, Mapping) else more)]
         for number, (name, value) in enumerate(headers):

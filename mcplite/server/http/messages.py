@@ -124,6 +124,7 @@ class EndingBody(StreamingBody):
 class HTTPResponse:
     """One response; the host that sends it calls :meth:`close` in any case."""
 
+    #: 0 if a route has written the response itself.
     status: int
     headers: List[Tuple[str, str]] = field(default_factory=list)
     #: A :class:`StreamingBody` if ``streaming``.

@@ -204,10 +204,12 @@ class ClientSocket:
         except OSError as error:
             _log.debug("the connection of %s was closed already: %s", self.remote, error)
 
-    def close(self) -> None:
-        """Close the socket; idempotent."""
+    def close(self) -> bool:
+        """Close the socket; idempotent. Return whether it was open."""
         with self._lock:
+            was_open = self.sock.fileno() >= 0
             close_socket(self.sock)
+        return was_open
 
 
 def at_end(sock: socket.socket) -> bool:

@@ -1,26 +1,61 @@
-"""One connection of an HTTP client to our own server: reads requests from the socket and writes responses to it.
+"""One connection of an HTTP client: a request handler of :mod:`http.server`, which reads requests and writes responses.
 
 Between requests a connection is parked in the poller, without a thread. The poller's leader reads, handles and answers a
 request without blocking. Before it has to block on the client, it gives up the leader role and serves only this
 connection until the response is sent. A strict parser checks every request, and the connection is closed whenever the
 end of a request is in doubt.
+
+The docstring of :mod:`.httpd` lists what differs from a handler of the standard library, with the reasons.
 """
 
 import functools
+import io
 import logging
 import socket
 import time
-from http import HTTPStatus
-from typing import Any, Callable, Container, Dict, Optional, Tuple
+from http.client import HTTPMessage
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Container, Optional, Tuple
 
+from ...protocol.http.headers import check_header
 from ...protocol.http.http1 import BadRequest, HeadLimits, RequestHead, body_plan, find_head, parse_head
-from ...rpc.tracing import FaultLog, get_logger
+from ...rpc.tracing import get_logger
 from ..eviction import sender_at
 from ..handling.http_request import HTTPRequest
 from ..http.messages import HTTPResponse, StreamingBody, do_nothing
 from ..limits import Limits
 from .client_socket import SMALL_BYTES, ClientGone, ClientSocket, TrustedProxies
 from .request_body import SMALL_BODY, BodyBudget, RequestBody
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class ConnectionServer(Protocol):
+        """What a connection uses of its server; :class:`.httpd.HTTPServer` has it."""
+
+        limits: Limits
+        head_limits: HeadLimits
+        #: The request bodies of all connections.
+        budget: BodyBudget
+        #: Those that tell the address of a client; None believes none.
+        proxies: Optional[TrustedProxies]
+        #: The senders who wait for another place: a connection of theirs ends with its response.
+        crowded: Container[str]
+        #: Whether the server is stopping, so that the current response is the last.
+        closing: bool
+        server_port: int
+
+        def answer(self, request: HTTPRequest) -> HTTPResponse:
+            """Answer a request; never raises."""
+
+        def watch(self, sock: socket.socket, on_disconnect: Callable[[], object]) -> Callable[[], object]:
+            """Call a function when the client closes a socket; return a function that stops watching."""
+
+        def note_served(self, connection: "Connection") -> object:
+            """Note that a response was sent; a further one of the next moment is not told."""
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """Log the exception that is being handled."""
 
 __all__ = ["Connection"]
 
@@ -34,7 +69,6 @@ _LINGER_SECONDS = 2.0
 #: The same while others of the sender wait for its place; clients close at once after "Connection: close".
 _SHORT_LINGER_SECONDS = 0.2
 _LINGER_BYTES = 1 << 20
-_REASONS: Dict[int, str] = {status.value: status.phrase for status in HTTPStatus}
 _BODILESS = frozenset({204, 304})
 #: Seconds that a thread of its own waits for the client at once: then the connection may be parked, or was hung up.
 _WAIT_SECONDS = 1.0
@@ -48,7 +82,6 @@ _OWED_SECONDS = 2.0
 _SETTLED_SECONDS = 5.0
 #: Seconds after a response was noted in which further ones are not.
 _NOTE_SECONDS = 0.1
-Watch = Callable[[socket.socket, Callable[[], object]], Callable[[], object]]
 
 
 class Parked(Exception):
@@ -59,56 +92,48 @@ def _never() -> bool:
     return False
 
 
-def _ignore(connection: "Connection") -> None:
-    """The default of ``on_served``."""
+class Connection(BaseHTTPRequestHandler):
+    """One connection; the server makes it, and the poller calls it when its client has sent something.
 
+    A subclass may override what handlers of :mod:`http.server` override: ``log_message``, ``log_request``, ``setup``,
+    ``finish``, ``do_GET`` and its kind. ``command``, ``path``, ``headers``, ``rfile`` and ``client_address`` are those of the
+    current request. What writes to ``wfile``, itself or by ``send_response`` and ``end_headers``, answers the request, and
+    the connection is closed behind it.
 
-def _do_not_watch(sock: socket.socket, on_disconnect: Callable[[], object]) -> Callable[[], object]:
-    return do_nothing
-
-
-class Connection:
-    """One connection.
-
-    :param sock: connected; this object closes it.
-    :param address: the peer's address and port.
-    :param handle: answers a request; never raises.
-    :param closing: returns whether the server is stopping, so that the current response is the last.
-    :param watch: calls a function when the client closes a socket; returns a function that stops watching.
-    :param port: that the connection arrived at, if it is known.
-    :param budget: of the request bodies of all connections; by default one of its own.
+    :param request: the socket, connected; this object closes it.
+    :param client_address: as the socket tells it: the peer's address and port come first.
+    :param server: whose endpoint answers the requests.
     """
 
-    def __init__(self, sock: socket.socket, address: Tuple[str, int], handle: Callable[[HTTPRequest], HTTPResponse],
-                 limits: Limits, closing: Callable[[], bool], watch: Watch = _do_not_watch,
-                 port: Optional[int] = None, budget: Optional[BodyBudget] = None) -> None:
-        #: The socket, for the poller.
-        self.sock = sock
+    server: "ConnectionServer"  # type: ignore[assignment]
+    protocol_version = "HTTP/1.1"
+    server_version = "mcplite"
+    error_message_format = "%(explain)s\n"
+    error_content_type = "text/plain; charset=utf-8"
+    #: Of the request line that was read last; empty if it was malformed.
+    command = path = requestline = ""
+    request_version = "HTTP/1.1"
+    #: Made when they are used: the fields of a head, and the file of a body.
+    _message: "Tuple[Optional[RequestHead], Optional[HTTPMessage]]" = (None, None)
+    _input: "Tuple[Optional[RequestBody], Optional[io.BytesIO]]" = (None, None)
+
+    def __init__(self, request: socket.socket, client_address: Any, server: "ConnectionServer") -> None:
+        # Not that of the standard library, which would serve all requests at once, on this thread.
+        self.request = request
+        self.client_address = client_address
+        self.server = server
         #: Whose share the connection counts to.
-        self.sender = sender_at(address[0])
-        self._address, self._remote = address[0], f"{address[0]}:{address[1]}"
-        self._client = ClientSocket(sock, self._remote, limits.write_seconds)
-        self._handle = handle
-        self._limits = limits
-        self._closing = closing
-        self._watch = watch
-        self._port = port
-        self._budget = budget or BodyBudget(limits)
-        self._head_limits = HeadLimits(limits.header_line_bytes, limits.header_bytes, limits.headers)
+        self.sender = sender_at(client_address[0])
+        #: The client for the log, with its port; of the current request, if a proxy has told it.
+        self._remote = self._peer = f"{client_address[0]}:{client_address[1]}"
+        limits = server.limits
+        self._client = ClientSocket(request, self._peer, limits.write_seconds)
         #: Whether the connection may be parked between requests.
         self._may_park: Callable[[], bool] = _never
         #: Whether it waits for a request, so that closing it loses nothing.
         self.idle = True
-        #: Those that tell the address of a client; None believes none. The server's, which sets it.
-        self.proxies: Optional[TrustedProxies] = None
-        #: The senders who wait for another place: a connection of theirs ends with its response. The server's, which sets it.
-        self.crowded: Container[str] = frozenset()
-        #: Takes what fails here and is no client's fault; the server's, whose connections share it.
-        self.faults = FaultLog(_log)
         #: Whether the response that is being sent lasts until one side ends it.
         self.lasting = False
-        #: Called with this connection after a response, unless it was called a moment ago.
-        self.on_served: Callable[[Connection], object] = _ignore
         self._noted = float("-inf")
         #: When it was parked, or last served by the leader.
         self.since = 0.0
@@ -120,10 +145,127 @@ class Connection:
         self._plan: Optional[int] = 0
         #: The head of a request whose body the poller waits for.
         self._awaited: Optional[RequestHead] = None
+        #: The body of the request that is being served, and since when it is.
+        self._body: Optional[RequestBody] = None
+        self._began = 0.0
+        #: Whether something was written to ``wfile`` for the request that is being served.
+        self.has_written = False
+        self.close_connection = False
         #: A cache, since responses repeat theirs: what the last head of a whole response was made of, and the head up to the
         #: length of the body.
         self._made_of: Tuple[Any, ...] = ()
         self._top = b""
+        self.setup()
+
+    # --- what handlers of http.server have ----------------------------------------------------------------
+
+    def setup(self) -> None:
+        """Called once, before the first request; the files are made when they are used."""
+
+    def finish(self) -> None:
+        """Called once, when the socket has been closed."""
+
+    @property
+    def connection(self) -> socket.socket:
+        """The socket."""
+        return self.request  # type: ignore[no-any-return]
+
+    @property
+    def headers(self) -> HTTPMessage:  # type: ignore[override]
+        """The header fields of the request."""
+        head, message = self._message
+        if message is None or head is not self._head:
+            message = HTTPMessage()
+            for name, value in () if self._head is None else self._head.headers.items():
+                message[name] = value
+            self._message = self._head, message
+        return message
+
+    @property
+    def rfile(self) -> BinaryIO:  # type: ignore[override]
+        """The body of the request, as far as nothing has read it; it is received when this is used first.
+
+        :raises UnreadableBody: it is too large, or comes too slowly.
+        """
+        body, file = self._input
+        if file is None or body is not self._body:
+            body = self._body
+            file = io.BytesIO(b"" if body is None or not body.unread else body.read(self.server.limits.message_bytes))
+            self._input = body, file
+        return file
+
+    @property
+    def wfile(self) -> BinaryIO:  # type: ignore[override]
+        """Takes the response; each write is sent at once, and has the deadline of all writes."""
+        return _ResponseFile(self._write)  # type: ignore[return-value]
+
+    def _write(self, data: bytes) -> None:
+        self.has_written = True
+        if len(data) > SMALL_BYTES and self._body is not None:
+            self._client.send_answer(b"", data, functools.partial(self._body.count_answer, len(data)))
+            self._body.answer_read()
+        else:
+            self._client.send_all(data)
+
+    def send_header(self, keyword: str, value: str) -> None:
+        """Add a header field to the response.
+
+        :raises ValueError: it contains a line break or another character that no field may have.
+        """
+        check_header(keyword, str(value))
+        if keyword.lower() != "connection":
+            super().send_header(keyword, value)
+
+    def end_headers(self) -> None:
+        """Send the head of the response; what follows is its body, up to the end of the connection."""
+        super().send_header("Connection", "close")
+        super().end_headers()
+
+    def version_string(self) -> str:
+        """Return the name of the server: which Python runs it, clients are not told."""
+        return self.server_version
+
+    def address_string(self) -> str:
+        """Return the client's address and port; behind trusted proxies, the address that they tell."""
+        return self._remote
+
+    def log_request(self, code: "int | str" = "-", size: "int | str" = "-") -> None:
+        """Log one request: without its query, which may hold secrets."""
+        if not _access.isEnabledFor(logging.INFO) and type(self).log_message is Connection.log_message:
+            return
+        if self._head is None:
+            self.log_message("- %s", getattr(code, "value", code))
+        else:
+            self.log_message("%s %.200r %s %.1f ms", self.command, self._head.path, getattr(code, "value", code),
+                             (time.monotonic() - self._began) * 1000)
+
+    def log_error(self, format: str, *args: Any) -> None:
+        """Do nothing: :meth:`log_request` has written a line about the response."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Write one line of the access log, with the client's address."""
+        _access.info("%s " + format, self.address_string(), *args)
+
+    def do_POST(self) -> None:
+        """Have the endpoint answer the request, or the function of ``routes`` for its path; so do all methods."""
+        body, head = self._body, self._head
+        assert body is not None and head is not None
+        server = self.server
+        response = server.answer(HTTPRequest(
+            head.method, head.path, head.headers, head.query, read=body.read, remote=self._remote, network=body.sender,
+            port=server.server_port, disconnected=self._client.disconnected, reserve=body.reserve, inline=True, handler=self))
+        try:
+            if self.has_written:
+                return
+            self.close_connection = not self._respond(head, body, response)
+        finally:
+            if response.streaming:
+                response.close()
+        self.log_request(response.status)
+
+    do_GET = do_HEAD = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_POST
+
+    # --- what the server and the poller see -----------------------------------------------------------------
 
     @property
     def busy(self) -> bool:
@@ -167,20 +309,22 @@ class Connection:
         """Whether the poller waits for the body of a request, whose head has been read."""
         return self._awaited is not None
 
-    def serve(self) -> bool:
-        """Serve requests on this thread, which may block, until the connection can be parked (True) or is closed (False)."""
-        self._client.may_block = True
-        again = self._guarded(self._serve_blocking)
-        if not again:
-            self.close()
-        return again
+    def handle(self) -> None:
+        """Serve requests on this thread, which may block, until the connection can be parked or is closed.
 
-    def _serve_blocking(self) -> bool:
+        ``close_connection`` says which.
+        """
+        self._client.may_block = True
+        self._guarded(self._serve_blocking)
+        if self.close_connection:
+            self.close()
+
+    def _serve_blocking(self) -> None:
         while self._client.buffer or self._awaited is not None or not self._may_park():
-            if not self._serve_one():
+            self.handle_one_request()
+            if self.close_connection:
                 self._linger()
-                return False
-        return True
+                return
 
     def park(self, before_blocking: Callable[[], object], may_park: Callable[[], bool]) -> None:
         """Note that the connection is parked in the poller; the thread that serves it from there must not block on it.
@@ -192,32 +336,34 @@ class Connection:
         self._client.before_blocking, self._may_park = before_blocking, may_park
         self.idle, self.since = True, time.monotonic()
 
-    def serve_ready(self) -> bool:
-        """Serve the requests that have arrived, without blocking; False if the connection has ended and must be closed."""
+    def handle_ready(self) -> None:
+        """Serve the requests that have arrived, without blocking; ``close_connection`` says whether it must be closed."""
         self._client.may_block = False
-        again = self._guarded(self._serve_ready)
+        self._guarded(self._serve_ready)
         self.since = time.monotonic()
-        return again
 
-    def _serve_ready(self) -> bool:
-        while self._serve_one():
+    def _serve_ready(self) -> None:
+        while True:
+            self.handle_one_request()
+            if self.close_connection:
+                self._linger()
+                return
             if self._client.may_block or not self._client.buffer:
-                return True
-        self._linger()
-        return False
+                return
 
-    def _guarded(self, serve: Callable[[], bool]) -> bool:
+    def _guarded(self, serve: Callable[[], None]) -> None:
         try:
-            if serve():
-                return True
+            serve()
         except Parked:
-            return True
+            self.close_connection = False
         except (ClientGone, OSError) as error:
-            _log.debug("the connection of %s ended: %s", self._remote, error)
-        except Exception:
-            # A response that cannot be sent, or a stream that fails. Part of it may be sent already, so only closing is left.
-            self.faults.note("a response to %s failed", self._remote)
-        return False
+            self.close_connection = True
+            _log.debug("the connection of %s ended: %s", self._peer, error)
+        except BaseException:
+            # A response that cannot be sent, a stream that fails, or a subclass that does. Part of the response may be sent
+            # already, so only closing is left. SystemExit as well: the thread serves others, too.
+            self.close_connection = True
+            self.server.handle_error(self.request, self.client_address)
 
     def receive_pending(self) -> None:
         """Read what has arrived already, so that it is still served although the server stops."""
@@ -225,8 +371,9 @@ class Connection:
 
     def close(self) -> None:
         """Close the socket; idempotent."""
-        self._client.close()
-        self._budget.heads.remove(self)
+        if self._client.close():
+            self.server.budget.heads.remove(self)
+            self.finish()
 
     def hang_up(self) -> None:
         """End the connection from another thread: a blocked read or write returns, and the poller closes a parked one."""
@@ -239,49 +386,53 @@ class Connection:
 
     # --- one request ------------------------------------------------------------------------------------
 
-    def _serve_one(self) -> bool:
-        """Serve the next request; False if it was the last."""
+    def handle_one_request(self) -> None:
+        """Serve the next request; ``close_connection`` says whether it was the last.
+
+        :raises ClientGone, OSError: the client has left.
+        :raises Parked: no request has arrived, and the connection can be parked.
+        """
+        self.close_connection = True
         try:
             head = self._awaited or self._read_head()
             if head is None:
-                return False
+                return
         except BadRequest as error:
             # Without the request line, whose query may hold secrets (SEC-13).
-            _access.info("%s - %d", self._remote, error.status)
-            self._client.send_all(_plain(error.status, str(error)))
-            return False
+            self._head, self.command, self.path, self.requestline = None, "", "", ""
+            self.send_error(error.status, explain=str(error))
+            return
         self._wait_for_body(head)
-        started = time.monotonic()
-        self._client.busy = True
-        if self._client.owes_since is not None:
-            self._client.owes_since = None
-            self._budget.heads.remove(self)
-        remote, sender = self._remote, self.sender
-        if self.proxies is not None:
-            client = self.proxies.client(self._address, head.headers)
-            if client != self._address:
-                remote, sender = client, sender_at(client)
-        body = RequestBody(self._client, head, self._plan, self._limits, self._budget, sender)
-        request = HTTPRequest(head.method, head.path, head.headers, head.query, read=body.read, remote=remote, network=sender,
-                              port=self._port, disconnected=self._client.disconnected, reserve=body.reserve, inline=True)
-        response = self._handle(request)
+        server, client = self.server, self._client
+        self._began = started = time.monotonic()
+        client.busy = True
+        if client.owes_since is not None:
+            client.owes_since = None
+            server.budget.heads.remove(self)
+        sender = self.sender
+        if server.proxies is not None:
+            sender = self._find_client(server.proxies, head)
+        body = self._body = RequestBody(client, head, self._plan, server.limits, server.budget, sender)
         try:
-            again = self._respond(head, body, response)
+            getattr(self, "do_" + head.method, self.do_POST)()
         finally:
-            body.over = True
+            self._body, body.over = None, True
             if body.counted or body.planned is not None:
                 body.close()
-            if response.streaming:
-                response.close()
-        if _access.isEnabledFor(logging.INFO):
-            # Without the query, which may hold secrets.
-            _access.info("%s %s %.200r %d %.1f ms", remote, head.method, head.path, response.status,
-                         (time.monotonic() - started) * 1000)
-        self._client.busy = False
+        if self.has_written:
+            self.has_written, self.close_connection = False, True
+        client.busy = False
         if started - self._noted >= _NOTE_SECONDS:
             self._noted = started
-            self.on_served(self)
-        return again and not self._closing()
+            server.note_served(self)
+        if server.closing:
+            self.close_connection = True
+
+    def _find_client(self, proxies: TrustedProxies, head: RequestHead) -> str:
+        """Note which client a proxy names; return whose share the request counts to."""
+        address = proxies.client(self.client_address[0], head.headers)
+        self._remote = address if address != self.client_address[0] else self._peer
+        return sender_at(address)
 
     def _read_head(self) -> Optional[RequestHead]:
         """Return the head of the next request; None if none comes in time, or the server is stopping.
@@ -290,14 +441,14 @@ class Connection:
         :raises ClientGone: the client has closed the connection.
         :raises Parked: no request has arrived, and the connection can be parked.
         """
-        limits, buffer = self._limits, self._client.buffer
+        limits, buffer = self.server.limits, self._client.buffer
         deadline: Optional[float] = None
         waited = 0.0
         while True:
             if buffer:
                 while buffer[:2] == b"\r\n":
                     del buffer[:2]  # some clients send an extra line end after a body
-                end = find_head(buffer, self._head_limits)
+                end = find_head(buffer, self.server.head_limits)
                 if end is not None:
                     break
                 if deadline is None:
@@ -311,7 +462,7 @@ class Connection:
             else:
                 seconds = limits.idle_seconds - waited
                 self.idle = True
-                if self._closing():
+                if self.server.closing:
                     return None
             seconds = min(seconds, _WAIT_SECONDS)
             try:
@@ -322,7 +473,7 @@ class Connection:
                 waited += seconds
                 if self._may_park():
                     raise Parked from None
-                if waited >= limits.idle_seconds or self.sender in self.crowded:
+                if waited >= limits.idle_seconds or self.sender in self.server.crowded:
                     return None  # also after empty lines
                 continue
             self.idle = False
@@ -336,7 +487,7 @@ class Connection:
 
         :raises BadRequest: there is no room for it.
         """
-        heads = self._budget.heads
+        heads = self.server.budget.heads
         going = heads.resize(self, size) if self in heads else heads.add(self, self.sender, size)
         for other in going or ():
             if isinstance(other, Connection) and other is not self:
@@ -350,9 +501,13 @@ class Connection:
         block = bytes(buffer[:end])
         del buffer[:end]
         if self._head is None or block != self._block:
-            head = parse_head(block, self._head_limits)
+            head = parse_head(block, self.server.head_limits)
             self._plan = body_plan(head)
             self._head, self._block = head, block
+            self.command = head.method
+            self.path = "/" + head.target.lstrip("/") if head.target.startswith("//") else head.target
+            self.request_version = f"HTTP/1.{head.version[1]}"
+            self.requestline = f"{head.method} {head.target} {self.request_version}"
         return self._head
 
     def _wait_for_body(self, head: RequestHead) -> None:
@@ -379,11 +534,11 @@ class Connection:
         status = response.status
         chunked = response.streaming and head.version == (1, 1)
         # An unread body would be parsed as the next request.
-        again = (head.keep_alive and not asked.unread and not self._closing() and self.sender not in self.crowded
+        again = (head.keep_alive and not asked.unread and not self.server.closing and self.sender not in self.server.crowded
                  and (chunked or not response.streaming) and ("Connection", "close") not in response.headers)
         made_of = (status, tuple(response.headers), head.version, again, response.streaming, int(time.time()))
         if made_of != self._made_of:
-            self._top = _top(*made_of)
+            self._top = self._make_top(*made_of)
             self._made_of = made_of
         body = b""
         if response.streaming or status in _BODILESS:
@@ -409,7 +564,7 @@ class Connection:
         else:
             self._client.allow_blocking_send()
             self.lasting = body.lasting
-            unwatch = self._watch(self._client.sock, body.stop)
+            unwatch = self.server.watch(self.request, body.stop)
         try:
             for piece in body:
                 # In one segment: a client that reads up to its answer has received the end, too.
@@ -431,52 +586,50 @@ class Connection:
 
     def _linger(self) -> None:
         """Shut down our side, and read what the client still sends."""
-        self._client.sock.shutdown(socket.SHUT_WR)
-        end = time.monotonic() + (_SHORT_LINGER_SECONDS if self.sender in self.crowded else _LINGER_SECONDS)
+        self.request.shutdown(socket.SHUT_WR)
+        end = time.monotonic() + (_SHORT_LINGER_SECONDS if self.sender in self.server.crowded else _LINGER_SECONDS)
         left = _LINGER_BYTES
-        while left > 0 and time.monotonic() < end and not self._closing():
+        while left > 0 and time.monotonic() < end and not self.server.closing:
             data = self._client.recv(_PIECE, max(end - time.monotonic(), 0.01))
             if not data:
                 return
             left -= len(data)
 
+    def _make_top(self, status: int, headers: Tuple[Tuple[str, str], ...], version: Tuple[int, int], again: bool,
+                  streaming: bool, now: int) -> bytes:
+        """Return the head of a response up to the length of its body.
 
-def _top(status: int, headers: Tuple[Tuple[str, str], ...], version: Tuple[int, int], again: bool, streaming: bool,
-         now: int) -> bytes:
-    """Return the head of a response up to the length of its body.
+        :param again: whether the connection can be used for another request.
+        :param now: the time in seconds.
+        :raises ValueError: a header contains a line break or NUL (SEC-18).
+        """
+        lines = [f"HTTP/1.1 {status} {self.responses.get(status, ('Status',))[0]}", f"Date: {self.date_time_string(now)}",
+                 *(f"{name}: {value}" for name, value in headers if name != "Connection")]
+        if streaming and version == (1, 1):
+            lines.append("Transfer-Encoding: chunked")
+        if not again:
+            lines.append("Connection: close")
+        elif version == (1, 0):
+            lines.append("Connection: keep-alive")
+        joined = "\r\n".join(lines)
+        if joined.count("\n") >= len(lines) or joined.count("\r") >= len(lines) or "\0" in joined:
+            raise ValueError("a header of the response contains a line break or NUL")
+        return joined.encode("latin-1") + b"\r\n"
 
-    :param again: whether the connection can be used for another request.
-    :param now: the time in seconds.
-    :raises ValueError: a header contains a line break or NUL (SEC-18).
+
+class _ResponseFile(io.BufferedIOBase):
+    """The file to which a handler writes its response.
+
+    :param send: sends bytes.
     """
-    lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}", f"Date: {_date(now)}",
-             *(f"{name}: {value}" for name, value in headers if name != "Connection")]
-    if streaming and version == (1, 1):
-        lines.append("Transfer-Encoding: chunked")
-    if not again:
-        lines.append("Connection: close")
-    elif version == (1, 0):
-        lines.append("Connection: keep-alive")
-    joined = "\r\n".join(lines)
-    if joined.count("\n") >= len(lines) or joined.count("\r") >= len(lines) or "\0" in joined:
-        raise ValueError("a header of the response contains a line break or NUL")
-    return joined.encode("latin-1") + b"\r\n"
 
+    def __init__(self, send: Callable[[bytes], object]) -> None:
+        self._send = send
 
-def _plain(status: int, message: str) -> bytes:
-    """Return a whole response to a malformed request."""
-    body = message.encode("utf-8") + b"\n"
-    head = (f"HTTP/1.1 {status} {_REASONS[status]}\r\nDate: {_date(int(time.time()))}\r\n"
-            f"Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n")
-    return head.encode("latin-1") + body
+    def writable(self) -> bool:
+        return True
 
-
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-
-
-def _date(now: int) -> str:
-    """Return a time in the format of HTTP. Not by strftime, which uses the names of the locale."""
-    at: Any = time.gmtime(now)
-    return (f"{_DAYS[at.tm_wday]}, {at.tm_mday:02d} {_MONTHS[at.tm_mon - 1]} {at.tm_year} "
-            f"{at.tm_hour:02d}:{at.tm_min:02d}:{at.tm_sec:02d} GMT")
+    def write(self, data: Any) -> int:
+        whole = bytes(data)
+        self._send(whole)
+        return len(whole)

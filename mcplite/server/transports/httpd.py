@@ -1,7 +1,29 @@
-"""Our own HTTP server: a listening socket, its connections, and a graceful stop.
+"""The HTTP server: an :class:`http.server.HTTPServer` whose connections need no thread while they wait.
 
 For a laptop, a desktop application, a test, or a service behind a proxy. It speaks plain HTTP; on the internet, put a
 reverse proxy with TLS in front.
+
+The standard library binds, listens, accepts, names the addresses and the statuses, writes dates and the responses to malformed
+requests. These are the overrides, here and in the request handler, :class:`.connection.Connection`:
+
+- *Connections wait in a poller* (:mod:`.poller`), not in a thread each: ``process_request`` parks the connection, and
+  ``serve_forever`` waits while the poller's threads serve. 512 idle connections take no thread, and 128 busy ones make
+  2.2 times the calls of a ``ThreadingHTTPServer`` (2.4 times for the same CPU time). A handler is therefore made once for a
+  connection, and its ``handle`` is called again and again.
+- *Serving begins with* ``with``, or ``start()``, on background threads; ``serve_forever`` joins in, and also returns after
+  SIGINT or SIGTERM, when it has closed the server: handlers get ``Limits.grace`` to finish. ``shutdown`` only stops it, as in
+  the standard library. ``server_close`` is ``close()``.
+- *Heads are parsed strictly* (``parse_request`` is not used): a proxy in front and a lenient parser may see different requests
+  in the same bytes. The library accepts bare line feeds, folded lines, two lengths and blanks before the colon.
+- *Heads, bodies and writes have deadlines* and budgets in bytes. The library waits for ever, and one slow client holds a
+  thread for as long as it likes; here 512 of them hold a socket each.
+- *Connections are bounded*, and shared among clients: ``verify_request`` may refuse one, as in the library; above
+  ``Limits.connections`` the one that its client uses least makes room, or the newcomer waits.
+- *The methods* ``do_GET``, ``do_POST`` and so on lead to the endpoint of the server and to its ``routes``. Responses of these
+  are sent in one piece from a cached head, which takes a quarter of the time of ``send_response`` and ``send_header``.
+- *Lines of the log* go to ``logging`` (the logger ``mcplite.access``) and not to stderr, without queries, since these may hold
+  secrets. ``handle_error`` logs as well.
+- ``server_bind`` looks up no name of this machine, which can take seconds, and lets no other program share the port.
 
 A connection that is accepted while its client has all its places waits here, and is read when another connection of that
 client ends or is idle. The server gives freed memory back to the system: the allocator of glibc keeps it in an arena for each
@@ -11,16 +33,20 @@ few threads, which after a flood of large messages is several times what was in 
 import atexit
 import contextlib
 import errno
+import http.server
 import mmap
 import os
 import socket
+import socketserver
 import sys
-from typing import Any, Callable, List, Mapping, Optional, Sequence, Set, Tuple
+import threading
+from typing import Any, Callable, Container, List, Mapping, Optional, Sequence, Set, Tuple, Type
 
 from ...protocol.error_text import Option, OptionText
+from ...protocol.http.http1 import HeadLimits
 from ...protocol.http.wellknown import is_loopback
-from ...rpc.forks import close_socket, new_condition, new_event, on_fork, release_socket
-from ...rpc.tracing import FaultLog, RateLog, get_logger
+from ...rpc.forks import close_socket, on_fork, release_socket
+from ...rpc.tracing import get_logger
 from ..eviction import Shares
 from ..http import make_endpoint
 from ..http.endpoint import Route
@@ -171,10 +197,13 @@ _LEFT = frozenset({errno.ECONNABORTED, errno.ECONNRESET, errno.ENOTCONN, errno.E
 _ACCEPT_AT_ONCE = 32
 
 
-class HTTPServer:
+class HTTPServer(http.server.HTTPServer):
     """A server on one port; bound when it is created, serving from ``start()`` or ``with`` on, until it is closed.
 
-    ``mcplite.serve`` returns one that has started. The end of the program closes it, too, with a warning in the log.
+    ``mcplite.serve`` returns one that has started. The end of the program closes it, too, with a warning in the log. It is an
+    :class:`http.server.HTTPServer`: ``server_address``, ``server_port``, ``socket``, ``fileno()``, ``serve_forever()``,
+    ``shutdown()``, ``server_close()``, ``verify_request()``, ``service_actions()`` and ``handle_error()`` are those of the
+    standard library.
 
     :param runtime: of the server.
     :param host: the address to listen at. For other than loopback addresses *allowed_hosts* must be given.
@@ -188,64 +217,87 @@ class HTTPServer:
     :param event_store: keeps events for resumption; in memory by default.
     :param routes: public handlers of other paths, by path; see :class:`Endpoint`.
     :param legacy_sse: also serves the oldest revision's HTTP+SSE, at ``sse`` and ``messages`` beside the endpoint.
+    :param handler: the class of the connections: by default :class:`.connection.Connection`, which is an
+        :class:`http.server.BaseHTTPRequestHandler`, or a subclass with a ``log_message`` or a ``do_GET`` of its own.
     :raises OSError: the address cannot be bound.
     :raises ValueError: an option is not valid, or the server would be open to a network by mistake.
+    :raises TypeError: *handler* is no such class.
     """
+
+    RequestHandlerClass: Type[Connection]
+    #: With it, on Windows two programs could listen at one port.
+    allow_reuse_address = os.name == "posix"
+    allow_reuse_port = False
 
     def __init__(self, runtime: Runtime, *, host: str = "127.0.0.1", port: int = 8000, path: str = "/mcp",
                  allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (),
                  trusted_proxies: Sequence[str] = (), stateless: bool = False, event_store: Optional[EventStore] = None,
-                 routes: Optional[Mapping[str, Route]] = None, legacy_sse: bool = False) -> None:
+                 routes: Optional[Mapping[str, Route]] = None, legacy_sse: bool = False,
+                 handler: Optional[Type[Connection]] = None) -> None:
         if not 0 <= port < 65_536:
             raise ValueError(f"{port} is not a port; use 0 (any free port) to 65535")
-        self.limits = runtime.limits
+        handler = Connection if handler is None else handler
+        if not (isinstance(handler, type) and issubclass(handler, Connection)):
+            raise TypeError(f"handler: give a subclass of {Connection.__module__}.Connection, not {handler!r}: its connections"
+                            " wait without a thread")
+        limits = self.limits = runtime.limits
+        self.head_limits = HeadLimits(limits.header_line_bytes, limits.header_bytes, limits.headers)
         self.host = host
-        self._proxies = TrustedProxies(trusted_proxies) if trusted_proxies else None
+        self.proxies = TrustedProxies(trusted_proxies) if trusted_proxies else None
         self.endpoint = make_endpoint(
             runtime, path=path, allowed_hosts=_names(host, allowed_hosts), allowed_origins=allowed_origins, stateless=stateless,
             event_store=event_store, routes=routes, legacy_sse=legacy_sse)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        #: Answers a request; never raises.
+        self.answer = self.endpoint.handle
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.request_queue_size = limits.backlog
         try:
             with contextlib.ExitStack() as undo:
-                self._listener = socket.create_server((host, port), family=family, backlog=self.limits.backlog)
-                undo.callback(self._listener.close)
-                self._listener.setblocking(False)
-                self._port = int(self._listener.getsockname()[1])
-                self._poller = Poller(self.limits.idle_seconds, self._on_closed, self._sweep)
+                super().__init__((host, port), handler, bind_and_activate=False)
+                undo.callback(self.socket.close)
+                self.server_bind()
+                self.server_activate()
+                self._poller = Poller(limits.idle_seconds, self._on_closed, self._sweep)
                 undo.callback(self._poller.close)
-                self._poller.add_listener(self._listener, self._accept)
+                self._poller.add_listener(self.socket, self._accept)
                 self._poller.on_woken = self._admit_waiting
                 undo.pop_all()
         except OSError as error:
             raise OSError(error.errno, f"cannot listen at {host}:{port}: {error.strerror}") from error
+        #: Calls a function when the client closes a socket; returns a function that stops watching.
+        self.watch = self._poller.watch
         warning = warning_of(runtime, host)
         if warning is not None:
             _log.warning("%s", warning)
-        #: Guards the two fields below; held for set operations only. close() waits on it for the last connection to end.
-        self._changed = new_condition()
+        #: Guards the connections and the states below; held for assignments and set operations. close() waits on it for the
+        #: last connection to end.
+        self._changed = threading.Condition()
         self._connections: Set[Connection] = set()
         #: Those of them that count to the limit: not those that were told to make room and have not closed yet.
         #: A proxy has sent a request on many a connection that looks idle because the leader is busy.
-        most, most_waiting = most_connections(self.limits)
+        most, most_waiting = most_connections(limits)
         self._shares: Shares[Connection] = Shares(most, busy=lambda connection: connection.busy,
                                                   lasting=lambda connection: self._streams_go and connection.lasting,
                                                   due=self._is_due)
+        #: Called with a connection whose request was answered.
+        self.note_served = self._shares.use
         #: Whether the newcomer has sent something; the leader's own.
         self._asked = False
         #: Whether the newcomer has waited long enough to take the place of a stream; the leader's own.
         self._streams_go = False
         #: Those that wait for a place among them. Only the leader lets them in, since no other thread reads what is parked
         #: meanwhile; so it also is the one that chooses what goes.
-        self._waiting = WaitingConnections(most_waiting, self.limits.queue_seconds)
+        self._waiting = WaitingConnections(most_waiting, limits.queue_seconds)
+        #: Their senders, of whom a connection ends with its response.
+        self.crowded: Container[str] = self._waiting.crowded
         #: Set under the lock above; connections read it without.
-        self._closing = new_event()
-        self._budget = BodyBudget(self.limits)
+        self.closing = False
+        self.budget = BodyBudget(limits)
         self._memory = FreedMemory()
-        self._started = False
-        #: The calls of serve_forever() that wait; guarded by the condition above.
+        #: Whether the poller serves; and whether shutdown() was called while it did not, for the next serve_forever().
+        self._started = self._shutdown_due = False
+        #: The calls of serve_forever() that wait, but for those that shutdown() ends.
         self._serving_forever: List[StopRequest] = []
-        #: For what clients can cause.
-        self._warn, self._faults = RateLog(_log, 1), FaultLog(_log)
         #: The process that the server belongs to, if this one was forked from it; else None.
         self._owner: Optional[int] = None
         on_fork(self, HTTPServer._let_go)
@@ -254,19 +306,86 @@ class HTTPServer:
         # In a forked process, whose copies would keep the port and the connections open.
         self._owner = self._owner or owner
         atexit.unregister(self._close_at_exit)
-        self._closing.set()
+        self._changed, self.closing = threading.Condition(), True
         self._poller.let_go()
-        release_socket(self._listener)
-        self._waiting.clear()
+        release_socket(self.socket)
         for connection in self._connections:
-            release_socket(connection.sock)
+            release_socket(connection.request)
         self._connections = set()
         self.endpoint.let_go()
+
+    # --- what servers of http.server have -------------------------------------------------------------------
+
+    def server_bind(self) -> None:
+        """Bind the socket."""
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.host, int(self.server_address[1])
+
+    def serve_forever(self, poll_interval: float = 0.5) -> None:
+        """Serve until SIGINT (Ctrl-C), SIGTERM or a ``close()`` on another thread, and close the server.
+
+        After a ``shutdown()`` on another thread it returns as well, and the server stays open. A second signal stops without
+        waiting. On another than the main thread, signals are left alone.
+
+        :param poll_interval: is not used, since nothing polls.
+        :raises RuntimeError, TransportError: as for :meth:`start`.
+        """
+        end = StopRequest()
+        shut_down = False
+        try:
+            with stop_signals(end.set):
+                with self._changed:
+                    shut_down, self._shutdown_due = self._shutdown_due, False
+                    if not shut_down:
+                        self._serving_forever.append(end)
+                if shut_down:
+                    return
+                self.start()
+                if not self.closing:
+                    _log.info("serving at %s", self.url)
+                    end.wait()
+                with self._changed:
+                    shut_down = end not in self._serving_forever
+                    self._serving_forever = [one for one in self._serving_forever if one is not end]
+        finally:
+            if not shut_down:
+                self.close()
+
+    def shutdown(self) -> None:
+        """Stop serving, and end ``serve_forever()``. Requests that have begun are served to their end.
+
+        The port stays open, and ``serve_forever()`` and ``start()`` serve again, until :meth:`close`. While nothing serves, the
+        next ``serve_forever()`` returns at once.
+        """
+        with self._changed:
+            ends, self._serving_forever = self._serving_forever, []
+            started, self._started = self._started, False
+            self._shutdown_due = not started and not ends
+        if started:
+            self._poller.stop()
+        for end in ends:
+            end.set()
+
+    def server_close(self) -> None:
+        """Close the server; see :meth:`close`."""
+        self.close()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Serve one request on this thread, for ``handle_request()``."""
+        self.RequestHandlerClass(request, client_address, self).handle_one_request()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log the exception that is being handled, which has ended a connection; the server goes on."""
+        _log.exception("a response to %s:%s failed", *client_address[:2])
+
+    # --- serving on background threads ----------------------------------------------------------------------
 
     @property
     def port(self) -> int:
         """The port that the server listens at."""
-        return self._port
+        return self.server_port
 
     @property
     def url(self) -> str:
@@ -283,35 +402,23 @@ class HTTPServer:
         if self._owner is not None:
             raise RuntimeError(f"the server at {self.url} belongs to process {self._owner}, and process {os.getpid()} was"
                                " forked from it: make one in this process")
-        if self._started:
-            return self
+        with self._changed:
+            if self._started or self.closing:
+                return self
+            self._started, self._shutdown_due = True, False
+        started = False
         try:
+            self.socket.setblocking(False)
             self._poller.start()
-        except BaseException:
-            self.close(0)
-            raise
-        self._started = True
+            started = True
+        finally:
+            if not started:
+                self.close(0)
         atexit.register(self._close_at_exit)
         return self
 
-    def serve_forever(self) -> None:
-        """Serve until SIGINT (Ctrl-C), SIGTERM or a ``close()`` on another thread, and close the server.
-
-        A second signal stops without waiting. On another than the main thread, signals are left alone.
-
-        :raises RuntimeError, TransportError: as for :meth:`start`.
-        """
-        end = StopRequest()
-        with stop_signals(end.set), self.start():
-            with self._changed:
-                self._serving_forever.append(end)
-                closed = self._closing.is_set()
-            if not closed:
-                _log.info("serving at %s", self.url)
-                end.wait()
-
     def __enter__(self) -> "HTTPServer":
-        return self if self._started else self.start()
+        return self.start()
 
     def __exit__(self, *exc: object) -> None:
         self.close()
@@ -319,10 +426,10 @@ class HTTPServer:
     def _accept(self) -> bool:
         # Several at once, since each turn of the leader may bring as many that have something to say.
         for _ in range(_ACCEPT_AT_ONCE):
-            if self._closing.is_set():
+            if self.closing:
                 return True
             try:
-                sock, address = self._listener.accept()
+                sock, address = self.get_request()
             except BlockingIOError:
                 return True  # there is no other, or its client disconnected before it was accepted
             except OSError as error:
@@ -330,26 +437,26 @@ class HTTPServer:
                     continue  # how a system without the former says the same
                 # Most likely there are no free descriptors: the connection that has been idle for longest makes room.
                 # Without one, open connections carry on, and new ones wait.
-                self._warn.warning("no connection could be accepted: %s", error)
+                _log.warning("no connection could be accepted: %s", error)
                 self._asked = True
                 idle = self._shares.make_room()
                 if idle is not None:
                     idle.hang_up()
                 return idle is not None
+            taken = False
             try:
-                self._add_connection(sock, address)
-            except BaseException:
-                sock.close()
-                raise
+                if self.verify_request(sock, address):
+                    self._add_connection(sock, address)
+                    taken = True
+            finally:
+                if not taken:
+                    sock.close()
         return True
 
     def _add_connection(self, sock: socket.socket, address: Any) -> None:
-        connection = Connection(sock, address[:2], self.endpoint.handle, self.limits,
-                                self._closing.is_set, self._poller.watch, self._port, self._budget)
-        connection.proxies, connection.crowded = self._proxies, self._waiting.crowded
-        connection.on_served, connection.faults = self._shares.use, self._faults
+        connection = self.RequestHandlerClass(sock, address, self)
         with self._changed:
-            accepted = not self._closing.is_set()
+            accepted = not self.closing
             if accepted:
                 self._connections.add(connection)
         if not accepted:
@@ -360,7 +467,7 @@ class HTTPServer:
         except OSError as error:
             _log.debug("the connection of %s ended: %s", address[0], error)
         # Others of the sender that wait are first.
-        if connection.sender in self._waiting.crowded or not self._admit(connection):
+        if connection.sender in self.crowded or not self._admit(connection):
             for refused in self._waiting.add(connection):
                 self._refuse(refused)
             self._admit_waiting()
@@ -385,13 +492,13 @@ class HTTPServer:
     def _admit_waiting(self) -> None:
         # Called by the leader, which looks often while any wait: one may send its request later than it connected.
         self._poller.hurried = len(self._waiting) > 0
-        while not self._closing.is_set():
+        while not self.closing:
             connection = self._waiting.next(silent=not self._shares.full)
             if connection is None or not self._admit(connection):
                 return
 
     def _refuse(self, connection: Connection) -> None:
-        _refuse_connection(connection.sock)
+        _refuse_connection(connection.request)
         self._on_closed(connection)
 
     def _sweep(self) -> bool:
@@ -401,6 +508,7 @@ class HTTPServer:
                 self._refuse(connection)
             self._admit_waiting()
         self._memory.give_back()
+        self.service_actions()
         return self.endpoint.sweep() or bool(self._connections)
 
     def _on_closed(self, connection: Connection) -> None:
@@ -408,7 +516,7 @@ class HTTPServer:
         with self._changed:
             self._connections.discard(connection)
             self._changed.notify_all()
-        if len(self._waiting) and not self._closing.is_set():
+        if len(self._waiting) and not self.closing:
             self._poller.wake()
 
     def close(self, grace: Optional[float] = None) -> None:
@@ -420,8 +528,8 @@ class HTTPServer:
         :param grace: seconds; by default the server's ``Limits.grace``.
         """
         with self._changed:
-            again = self._closing.is_set()
-            self._closing.set()
+            again = self.closing
+            self.closing = True
             connections, serving = list(self._connections), self._serving_forever
         if again:
             return
@@ -431,7 +539,7 @@ class HTTPServer:
         self._poller.close()
         for connection in self._waiting.clear():
             self._refuse(connection)
-        close_socket(self._listener)
+        close_socket(self.socket)
         for connection in connections:
             if connection.idle:
                 connection.stop_reading()

@@ -7,21 +7,22 @@ another thread, and the first one stays with its connection until the request is
 
 Slow requests come in bursts. For a while after one, each connection that becomes readable gets a thread of its own.
 
-No fault ends the leader: whatever a system call or a callback raises is logged, at a bounded rate, and costs at most the
-connection that it struck.
+No fault ends the leader: it logs what a system call or a callback raises, pauses, and goes on. All other threads may end
+with an exception, which costs the connection that they serve.
 """
 
 import contextlib
 import functools
 import selectors
 import socket
+import threading
 import time
 from typing import Callable, Dict, List, Optional, Set
 
 from ...errors import TransportError
-from ...rpc.forks import new_event, new_lock, release_socket
+from ...rpc.forks import release_socket
 from ...rpc.threads import Workers
-from ...rpc.tracing import FaultLog, get_logger
+from ...rpc.tracing import get_logger
 from ...rpc.watchdog import Watchdog
 from ..http.messages import do_nothing
 from .connection import Connection
@@ -38,6 +39,8 @@ _BURST_SECONDS = 0.1
 _LONGEST_BURST_SECONDS = 5.0
 #: Seconds without accepting after accepting has failed, and between two looks at what waits otherwise.
 _ACCEPT_PAUSE_SECONDS = 0.1
+#: Seconds that the leader waits after a fault.
+_FAULT_PAUSE_SECONDS = 0.1
 #: Idle threads that are kept.
 _KEEP_THREADS = 4
 #: Seconds between two searches for connections that have been idle for too long.
@@ -87,7 +90,7 @@ class Poller:
             self._selector.register(self._wakeup_reader, selectors.EVENT_READ, self._drain_wakeup)
             undo.pop_all()
         #: Guards the fields below and the selector's registrations; held for dictionary work and for registering.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         #: The parked connections, and the one that the leader serves.
         self._idle: Dict[socket.socket, Connection] = {}
         #: The clients of event streams, and what to call when one disconnects.
@@ -97,34 +100,45 @@ class Poller:
         #: The leader keeps its role as long as the number of its task is current.
         self._watchdog = Watchdog(_TICK_SECONDS, lambda task: self._spawn(
             functools.partial(self._take_over, task, late=True)))
+        self._watched_over = False
         self._burst_until = 0.0
         self._burst_for = _BURST_SECONDS
         self._closing = False
-        #: Set when no thread leads any more, after close().
-        self._ended = new_event()
+        #: Whether a thread shall lead: from start() to stop() or close().
+        self._leading = False
+        #: Set while no thread leads.
+        self._ended = threading.Event()
         self._ended.set()
         #: The leader's own: when it last swept, until when accepting is paused, and what resumes it.
         self._swept = 0.0
         self._accept_paused_until = 0.0
         self._resume_accepting: Optional[Callable[[], None]] = None
-        self._faults = FaultLog(_log)
 
     def start(self) -> None:
-        """Start the first leader and the watchdog, which end with :meth:`close`."""
-        self._watchdog.start()
+        """Start the first leader, which ends with :meth:`stop` or :meth:`close`, and the watchdog, which ends with the latter.
+
+        :raises TransportError: the system has no thread for it.
+        """
+        if not self._watched_over:
+            self._watchdog.start()
+            self._watched_over = True
+        self._leading = True
         self._ended.clear()
-        try:
-            self._threads.spawn(self._lead)
-        except BaseException:
+        if not self._spawn(self._lead):
             self._ended.set()
-            raise
+            raise TransportError("the system has no thread for the server")
+
+    def stop(self) -> None:
+        """Serve no further request until the next :meth:`start`. Those that have begun are served to their end."""
+        self._leading = False
+        self._end_leading()
 
     def _spawn(self, task: Callable[[], object]) -> bool:
         try:
             self._threads.spawn(task)
-        except (TransportError, MemoryError):
+        except TransportError:
             # No more threads can be started: the existing ones carry on (REL-39).
-            self._faults.note("a connection gets no thread of its own")
+            _log.exception("a connection gets no thread of its own")
             return False
         return True
 
@@ -166,9 +180,9 @@ class Poller:
                 self._remove(sock)
             try:
                 self._add(sock, lambda: self._readable(sock, on_disconnect))
-            except (OSError, MemoryError):
+            except OSError:
                 # The response is sent all the same; a client that leaves is noticed when a piece cannot be sent.
-                self._faults.note("the client of an event stream cannot be watched")
+                _log.exception("the client of an event stream cannot be watched")
                 return do_nothing
             self._watched[sock] = on_disconnect
         self._wake_up()
@@ -207,7 +221,7 @@ class Poller:
 
     def holds(self, connection: Connection) -> bool:
         """Whether no thread serves a connection, as the leader sees it between two requests."""
-        return connection.sock in self._idle
+        return connection.request in self._idle
 
     def _wake_up(self) -> None:
         if self._needs_wakeup:
@@ -223,7 +237,7 @@ class Poller:
         except BlockingIOError:
             return  # it is full of wake-ups
         except OSError:
-            self._faults.note("the thread that waits for connections could not be woken")
+            _log.exception("the thread that waits for connections could not be woken")
 
     def _drain_wakeup(self) -> None:
         try:
@@ -236,27 +250,34 @@ class Poller:
 
     def _lead(self) -> None:
         # A leader: started by start(), or by the watchdog or the last leader to take over. It blocks on the selector and
-        # on what a request does, and ends when another thread leads, or with close(). No other thread would lead if it
-        # ended for any other reason, so it survives every exception.
-        while not self._closing:
+        # on what a request does, and ends when another thread leads, or with stop() or close(). No other thread would lead
+        # if it ended for any other reason, so it survives every exception.
+        while self._leading:
             try:
-                while not self._closing:
-                    pause = (_ACCEPT_PAUSE_SECONDS if self._resume_accepting is not None or self.hurried else
-                             self._pause if self._idle or self._expiring else None)
-                    for key, _ in self._selector.select(pause):
-                        if type(key.data) is not Connection:
-                            try:
-                                key.data()
-                            except Exception:
-                                self._faults.note("a connection could not be accepted, or its end not be noticed")
-                        elif not self._serve(key.data):
-                            return
-                    self._sweep()
+                if not self._lead_on():
+                    return
             except BaseException:
-                if not self._closing:
-                    self._faults.survive("waiting for requests failed")
+                with contextlib.suppress(Exception):  # for want of memory the log may fail, too
+                    _log.exception("waiting for requests failed, and is tried again")
                     self._remove_closed()
+                time.sleep(_FAULT_PAUSE_SECONDS)
         self._ended.set()
+
+    def _lead_on(self) -> bool:
+        """Serve what becomes readable; False if another thread leads by then."""
+        while self._leading:
+            pause = (_ACCEPT_PAUSE_SECONDS if self._resume_accepting is not None or self.hurried else
+                     self._pause if self._idle or self._expiring else None)
+            for key, _ in self._selector.select(pause):
+                if not isinstance(key.data, Connection):
+                    try:
+                        key.data()
+                    except Exception:
+                        _log.exception("a connection could not be accepted, or its end not be noticed")
+                elif not self._serve(key.data):
+                    return False
+            self._sweep()
+        return True
 
     def _serve(self, connection: Connection) -> bool:
         """Serve a readable connection; False if another thread leads by then."""
@@ -264,24 +285,21 @@ class Poller:
             return True
         watchdog = self._watchdog
         with self._lock:
-            if connection.sock not in self._idle:
-                if connection.sock not in self._watched:
-                    self._remove(connection.sock)  # an earlier attempt failed; another thread serves the connection
+            if connection.request not in self._idle:
+                if connection.request not in self._watched:
+                    self._remove(connection.request)  # an earlier attempt failed; another thread serves the connection
                 return True
             task = watchdog.begin()
             self._serving = connection
-        again = False
-        try:
-            again = connection.serve_ready()
-        except BaseException:
-            self._faults.note("serving a connection failed")
+        connection.handle_ready()
+        again = not connection.close_connection
         with self._lock:
             leading = watchdog.end(task)
             if leading:
                 self._serving = None
                 if not again:
                     self._unregister(connection)
-                elif connection.sock not in self._idle:
+                elif connection.request not in self._idle:
                     again = self._register(connection)
         if not leading:
             self._serve_until_idle(connection, again)
@@ -304,19 +322,19 @@ class Poller:
         try:
             connection.close()
         except OSError:
-            self._faults.note("a connection could not be closed")
+            _log.exception("a connection could not be closed")
         finally:
             self._on_closed(connection)
 
     def _serve_until_idle(self, connection: Connection, again: bool = True) -> None:
-        """Serve a connection on this thread until it can be parked or is closed; never raises."""
-        try:
-            if again and connection.serve():
-                self.park(connection)
-                return
-        except BaseException:
-            self._faults.note("serving a connection failed")
-        self._close(connection)
+        """Serve a connection on this thread until it can be parked or is closed."""
+        if again:
+            connection.handle()
+            again = not connection.close_connection
+        if again:
+            self.park(connection)
+        else:
+            self._close(connection)
 
     def _may_park(self) -> bool:
         """Whether connections may be parked, instead of each waiting on a thread."""
@@ -371,7 +389,7 @@ class Poller:
         try:
             expiring = self._on_sweep()
         except Exception:
-            self._faults.note("what has expired could not be let go")
+            _log.exception("what has expired could not be let go")
             expiring = True
         if expiring:
             self._expiring = True
@@ -381,17 +399,17 @@ class Poller:
     def _register(self, connection: Connection) -> bool:
         """Let the leader serve a connection when it is readable; False if that failed, and it must be closed."""
         try:
-            self._add(connection.sock, connection)
-        except (OSError, ValueError, MemoryError):
-            self._faults.note("a connection cannot be waited for, and is closed")
+            self._add(connection.request, connection)
+        except Exception:
+            _log.exception("a connection cannot be waited for, and is closed")
             return False
-        self._idle[connection.sock] = connection
+        self._idle[connection.request] = connection
         self._expiring = True
         return True
 
     def _unregister(self, connection: Connection) -> None:
-        if self._idle.pop(connection.sock, None) is not None:
-            self._remove(connection.sock)
+        if self._idle.pop(connection.request, None) is not None:
+            self._remove(connection.request)
 
     def _add(self, sock: socket.socket, data: object) -> None:
         try:
@@ -404,19 +422,16 @@ class Poller:
     def _remove(self, sock: socket.socket) -> None:
         try:
             self._selector.unregister(sock)
-        except (KeyError, OSError, ValueError, MemoryError):
-            self._faults.note("a connection could not be taken from those that are waited for")
+        except Exception:
+            _log.exception("a connection could not be taken from those that are waited for")
 
     def _remove_closed(self) -> None:
         """Take sockets that are closed from the selector: one that could not be removed makes each ``select()`` fail."""
         with self._lock:
-            try:
-                closed = [key.fileobj for key in self._selector.get_map().values()
-                          if key.fileobj.fileno() != key.fd]  # type: ignore[union-attr]
-                for sock in closed:
-                    self._remove(sock)  # type: ignore[arg-type]
-            except MemoryError:
-                self._faults.note("the sockets that are closed could not be looked for")
+            closed = [key.fileobj for key in self._selector.get_map().values()
+                      if key.fileobj.fileno() != key.fd]  # type: ignore[union-attr]
+            for sock in closed:
+                self._remove(sock)  # type: ignore[arg-type]
 
     def _extend_burst(self) -> None:
         now = time.monotonic()
@@ -432,6 +447,7 @@ class Poller:
             if self._closing:
                 return
             self._closing = True
+            self._leading = False
         self._end_leading()
         self._watchdog.stop()
         with self._lock:
@@ -459,13 +475,11 @@ class Poller:
                 if self._serving is not None and self._watchdog.end(self._watchdog.task):
                     self._unregister(self._serving)
                     self._serving = None
+                    self._ended.set()
                     return
             self.wake()
-            try:
-                if self._ended.wait(_WAKE_AGAIN_SECONDS):
-                    return
-            except MemoryError:
-                self._faults.survive("waiting for the end failed")
+            if self._ended.wait(_WAKE_AGAIN_SECONDS):
+                return
             if time.monotonic() > end:
                 _log.warning("the thread that waits for connections has not ended within %g s", _END_SECONDS)
                 return
@@ -474,13 +488,14 @@ class Poller:
         # Called with the lock held. Without an answer of the system, each connection may have sent a request.
         try:
             return {key.data for key, _ in self._selector.select(0)} if parked else set()
-        except (OSError, ValueError, MemoryError):
-            self._faults.note("the connections that have sent a request are not known")
+        except (OSError, ValueError):
+            _log.exception("the connections that have sent a request are not known")
             return set(parked)
 
     def let_go(self) -> None:
         """Let go of the selector in a forked process; the sockets are the server's, and belong to another process."""
-        self._closing = True
+        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._closing, self._leading = True, False
         self._ended.set()
         self._watchdog.stop()
         self._idle.clear()

@@ -75,7 +75,7 @@ class RequestBody:
     :param sender: whose share the body counts to.
     """
 
-    __slots__ = ("_client", "_head", "_plan", "_limits", "_shares", "_sender", "counted", "_refused", "_started", "_bytes",
+    __slots__ = ("_client", "_head", "_plan", "_limits", "_shares", "sender", "counted", "_refused", "_started", "_bytes",
                  "_answered", "complete", "unread", "planned", "over")
 
     def __init__(self, client: ClientSocket, head: RequestHead, plan: Optional[int], limits: Limits, budget: BodyBudget,
@@ -85,7 +85,8 @@ class RequestBody:
         self._plan = plan
         self._limits = limits
         self._shares = budget.shares
-        self._sender = sender
+        #: Whose share the body counts to.
+        self.sender = sender
         #: Whether the body counts to the budget, until :meth:`close`.
         self.counted = False
         #: Whether the budget had no more room for it.
@@ -166,7 +167,7 @@ class RequestBody:
             while self._shares.bytes + size > most and time.monotonic() < end:
                 time.sleep(_LOOK_SECONDS)
         planned = PlannedAnswer(self)
-        going = self._shares.add(planned, self._sender, size)
+        going = self._shares.add(planned, self.sender, size)
         if going is None:
             return False
         self.planned, self._answered, self.complete = planned, True, False
@@ -204,7 +205,7 @@ class RequestBody:
         if self.counted:
             going = self._shares.resize(self, size)
         else:
-            going = self._shares.add(self, self._sender, size)
+            going = self._shares.add(self, self.sender, size)
             self.counted = True
         for body in going or ():
             if body is not self:

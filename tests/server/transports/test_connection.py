@@ -17,10 +17,12 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from mcplite.protocol.http.headers import Headers
+from mcplite.protocol.http.http1 import HeadLimits
 from mcplite.server.http.messages import HTTPResponse, StreamingBody, UnreadableBody
 from mcplite.server.limits import Limits
 from mcplite.server.transports import request_body
 from mcplite.server.transports.connection import Connection
+from mcplite.server.transports.request_body import BodyBudget
 from tests.support.children import wait_until
 from tests.support.rawhttp import LIMIT, Wire, chunked, request
 from tests.support.tight import tight
@@ -82,23 +84,46 @@ def streamed(body):
     return lambda asked: HTTPResponse(200, [("Content-Type", "text/event-stream")], body, streaming=True)
 
 
-class Host:
+class Server:
+    """What a connection uses of its server."""
+
+    proxies, crowded, server_port = None, frozenset(), None
+
+    def __init__(self, limits=None):
+        self.limits = limits = limits or Limits()
+        self.head_limits = HeadLimits(limits.header_line_bytes, limits.header_bytes, limits.headers)
+        self.budget = BodyBudget(limits)
+        self.handler, self.closing = Handler(), False
+
+    def answer(self, asked):
+        return self.handler(asked)
+
+    def watch(self, sock, on_disconnect):
+        return lambda: None
+
+    def note_served(self, connection):
+        """Nothing chooses among these connections."""
+
+    def handle_error(self, sock, address):
+        logging.getLogger("mcplite.server").exception("a response to %s:%s failed", *address)
+
+
+class Host(Server):
     """A listener that makes connections the way the server does."""
 
-    def __init__(self, limits):
-        self.limits = limits
-        self.handler = Handler()
-        self.closing = False
+    def __init__(self, limits, made_of=Connection):
+        super().__init__(limits)
+        self.made_of = made_of
         self.connections, self.threads = [], []
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
+        self.port = self.server_port = self._listener.getsockname()[1]
 
     def open(self, **options):
         """Return a client, and begin to serve it."""
         wire = Wire(self.port, **options)
         sock, _ = self._listener.accept()
-        connection = Connection(sock, ("192.0.2.1", 5), self.handler, self.limits, lambda: self.closing)
-        thread = threading.Thread(target=connection.serve, daemon=True)
+        connection = self.made_of(sock, ("192.0.2.1", 5), self)
+        thread = threading.Thread(target=connection.handle, daemon=True)
         thread.start()
         self.connections.append(connection)
         self.threads.append(thread)
@@ -191,6 +216,9 @@ class Script:
         self.sent += taken
         return len(taken)
 
+    def fileno(self):
+        return 3
+
     def setsockopt(self, *arguments):
         pass
 
@@ -199,7 +227,7 @@ class Script:
 
 def answers(pieces, takes=1 << 20):
     sock = Script(pieces, takes)
-    Connection(sock, ("192.0.2.1", 5), Handler(), Limits(), bool).serve()
+    Connection(sock, ("192.0.2.1", 5), Server()).handle()
     return [line for line in sock.sent.split(b"\r\n") if not line.startswith(b"Date: ")]
 
 

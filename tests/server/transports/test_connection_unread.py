@@ -52,19 +52,19 @@ def test_the_oldest_answer_that_is_not_read_is_cut_off(served, tool):
     with contextlib.ExitStack() as stack:
         with Wire(made.port) as control:
             session = begin(control)
-        wires, shares, newest = [], made._budget.shares, None
+        wires, shares, newest = [], made.budget.shares, None
         for number in range(4):
             wires.append(stack.enter_context(Wire(made.port, small=True)).send(post(call(tool, id=number), session)))
             assert wait_until(lambda last=newest: shares.items()[-1:] not in ([], [last]))
             newest, = shares.items()[-1:]
             assert len(shares) == min(len(wires), 2)
-        assert made._budget.shares.bytes <= 5 * SIZE // 2
+        assert made.budget.shares.bytes <= 5 * SIZE // 2
         assert ended_early(wires[0])
         reply = wires[3].reply()
         assert reply.status == 200 and len(reply.body) > SIZE
         with Wire(made.port) as wire:
             assert wire.post(call("small"), session).status == 200
-    assert wait_until(lambda: len(made._budget.shares) == 0)
+    assert wait_until(lambda: len(made.budget.shares) == 0)
 
 
 @pytest.mark.parametrize("tool", ["plain", "streamed"])
@@ -75,13 +75,13 @@ def test_an_answer_larger_than_the_budget_is_sent(served, tool):
         for number in range(2):
             reply = wire.post(call(tool, id=number), session)
             assert reply.status == 200 and len(reply.body) > SIZE
-        assert wait_until(lambda: len(made._budget.shares) == 0)
+        assert wait_until(lambda: len(made.budget.shares) == 0)
 
 
 def test_answers_that_are_read_count_to_nothing(served):
     made, counted = served(), []
-    add = made._budget.shares.add
-    made._budget.shares.add = lambda *given: counted.append(given) or add(*given)
+    add = made.budget.shares.add
+    made.budget.shares.add = lambda *given: counted.append(given) or add(*given)
     with Wire(made.port) as wire:
         session = begin(wire)
         assert wire.post(call("small"), session).status == 200

@@ -207,7 +207,7 @@ def test_other_methods(served, method):
 def test_the_address(served):
     # HTTP-35
     made = served()
-    assert made.http.url == f"http://127.0.0.1:{made.port}/mcp" and made.http._listener.getsockname()[0] == "127.0.0.1"
+    assert made.http.url == f"http://127.0.0.1:{made.port}/mcp" and made.http.socket.getsockname()[0] == "127.0.0.1"
     other = served(options={"path": "/deep/er/", "host": "localhost"})
     assert other.http.url == f"http://localhost:{other.port}/deep/er"
     with other.wire() as wire:
@@ -782,7 +782,7 @@ class Broken:
 def test_accepting_is_retried_after_a_failure(caplog):
     # REL-39
     made = mcplite.serve(Server("tired"))
-    made._listener = broken = Broken(made._listener, [OSError(errno.EMFILE, "Too many open files"), BlockingIOError()])
+    made.socket = broken = Broken(made.socket, [OSError(errno.EMFILE, "Too many open files"), BlockingIOError()])
     with made, Wire(made.port) as wire:
         begin(wire)
     assert broken.failures == []
@@ -795,10 +795,10 @@ def test_a_client_that_left_before_it_was_accepted_costs_the_others_nothing(numb
     # BSD and Windows report it as an error of accept(), which any client can cause.
     with mcplite.serve(Server("calm")) as made, Wire(made.port) as idle:
         assert wait_until(lambda: len(made._connections) == 1)
-        made._listener = Broken(made._listener, [OSError(number, "it left") for _ in range(50)])
+        made.socket = Broken(made.socket, [OSError(number, "it left") for _ in range(50)])
         with Wire(made.port) as wire:
             begin(wire)
-        assert made._listener.failures == []
+        assert made.socket.failures == []
         begin(idle)
     assert caplog.records == []
 
@@ -808,7 +808,7 @@ def test_a_connection_is_closed_for_a_new_one_when_there_are_no_descriptors(hast
         begin(used)
         assert wait_until(lambda: len(made._connections) == 2)
         time.sleep(0.2)  # until both are idle
-        made._listener = Broken(made._listener, [OSError(errno.EMFILE, "Too many open files")])
+        made.socket = Broken(made.socket, [OSError(errno.EMFILE, "Too many open files")])
         with Wire(made.port) as wire:
             begin(wire)
             assert idle.ended()

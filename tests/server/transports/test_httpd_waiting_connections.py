@@ -6,6 +6,7 @@ import socket
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ from mcplite.server import Limits, Server
 from mcplite.server.transports import connection as connection_module, httpd
 from mcplite.server.transports.connection import Connection
 from mcplite.server.transports.httpd import WaitingConnections, most_connections
+from mcplite.server.transports.request_body import BodyBudget
 from tests.support.children import wait_until
 from tests.support.rawhttp import LIMIT, Wire, begin, call, initialize, listen, post
 from tests.support.systems import posix_only
@@ -194,13 +196,13 @@ def test_large_heads_that_do_not_arrive_whole_have_a_budget(served):
         small = stack.enter_context(Wire(made.port)).send(b"GET /m")
         slow = [stack.enter_context(Wire(made.port)).send(part) for _ in range(5)]
         assert slow[0].ended() and slow[1].ended()
-        assert wait_until(lambda: made._budget.heads.bytes <= 50_000)
+        assert wait_until(lambda: made.budget.heads.bytes <= 50_000)
         with Wire(made.port) as wire:
             begin(wire)
         assert small.send(b"cp HTTP/1.1\r\nHost: localhost\r\n\r\n").reply().status == 400
         slow[4].send(b"Content-Length: 2\r\n\r\n{}")
         assert slow[4].reply().status == 415
-    assert wait_until(lambda: made._budget.heads.bytes == 0)
+    assert wait_until(lambda: made.budget.heads.bytes == 0)
 
 
 def test_a_head_larger_than_the_budget_is_refused(served):
@@ -215,7 +217,8 @@ def test_a_head_larger_than_the_budget_is_refused(served):
 def connection(stack, sender="192.0.2.1"):
     ours, theirs = socket.socketpair()
     stack.callback(theirs.close)
-    made = Connection(ours, (sender, 1), lambda asked: None, Limits(), bool)
+    limits = Limits()
+    made = Connection(ours, (sender, 1), SimpleNamespace(limits=limits, budget=BodyBudget(limits)))
     stack.callback(made.close)
     return made, theirs
 

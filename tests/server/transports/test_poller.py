@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import logging
 import selectors
 import socket
 import threading
@@ -10,10 +11,12 @@ import time
 import pytest
 
 from mcplite.errors import TransportError
+from mcplite.protocol.http.http1 import HeadLimits
 from mcplite.server.http.messages import HTTPResponse, UnreadableBody
 from mcplite.server.transports import poller as poller_module
 from mcplite.server.transports.connection import Connection
 from mcplite.server.transports.poller import Poller
+from mcplite.server.transports.request_body import BodyBudget
 from tests.support.children import LIMIT, wait_until
 from tests.support.rawhttp import Wire, request
 from tests.support.tight import tight
@@ -22,8 +25,11 @@ from tests.support.tight import tight
 class Host:
     """A poller with a handler that records its thread, and waits for an event if there is one for its path."""
 
+    proxies, crowded = None, frozenset()
+
     def __init__(self, **limits):
         self.limits = tight(**limits)
+        self.head_limits, self.budget = HeadLimits(), BodyBudget(self.limits)
         self.poller = Poller(self.limits.idle_seconds, self.left)
         self.accepted, self.gone = [], []
         self.threads = {}
@@ -31,14 +37,25 @@ class Host:
         self.events = {}
         self.closing = False
         self.listener = socket.create_server(("127.0.0.1", 0))
+        self.server_port = self.listener.getsockname()[1]
+        self.watch = self.poller.watch
         self.poller.add_listener(self.listener, self.accept)
 
     def accept(self):
         sock, _ = self.listener.accept()
-        connection = Connection(sock, ("192.0.2.1", 5), self.handle, self.limits, lambda: self.closing, self.poller.watch)
+        connection = Connection(sock, ("192.0.2.1", 5), self)
         self.accepted.append(connection)
         self.poller.park(connection)
         return True
+
+    def note_served(self, connection):
+        """Nothing chooses among these connections."""
+
+    def handle_error(self, sock, address):
+        logging.getLogger("mcplite.server").exception("a response to %s:%s failed", *address)
+
+    def answer(self, asked):
+        return self.handle(asked)
 
     def left(self, connection):
         self.gone.append(connection)
@@ -252,7 +269,7 @@ def test_a_connection_that_was_hung_up_is_closed_although_it_does_not_become_rea
     # As on Windows, where that shows at the end of the client's side alone.
     made = host(idle_seconds=LIMIT)
     ours, theirs = socket.socketpair()
-    idle = Connection(ours, ("192.0.2.1", 5), made.handle, made.limits, bool)
+    idle = Connection(ours, ("192.0.2.1", 5), made)
     with theirs, made.client() as other:
         made.poller.park(idle)
         assert ask(other, "/") == b"/" and made.gone == []
@@ -276,7 +293,7 @@ def test_closing_serves_pending_requests_and_closes_the_others(host):
         event.set()
         assert slow.reply().body == b"/slow" and slow.ended()
         late, ours = socket.socketpair()
-        made.poller.park(Connection(ours, ("192.0.2.1", 5), made.handle, made.limits, bool))
+        made.poller.park(Connection(ours, ("192.0.2.1", 5), made))
         with late:
             assert late.recv(1) == b""
     assert wait_until(lambda: len(made.gone) == 3)
