@@ -87,8 +87,8 @@ def test_one_side_does_not_load_the_other(module, other):
     "import mcplite.client.http.http_channel", "import mcplite.auth.login.code_flow",
 ])
 def test_requests_is_loaded_with_the_first_link_and_not_before(statement):
-    # requests is not installed here, so the adapter could not be imported.
-    assert "mcplite.net.adapter" not in modules(statement)
+    # requests is not installed here, so the sender by sessions could not be imported.
+    assert "mcplite.net.session_sender" not in modules(statement)
 
 
 def test_every_name_of_the_front_door_resolves():

@@ -121,8 +121,8 @@ NEVER = {
 }
 #: Heavy or third-party modules, and the only modules that may import them (inside a function).
 GUESTS = {
-    "requests": {"net", "client.http", "auth.verify.fetch"},
-    "urllib3": {"net.adapter", "net.session_body", "net.session_sender", "net.settings"},
+    "requests": {"net"},
+    "urllib3": {"net.session_sender", "net.settings"},
     "jsonschema": {"protocol.schema.validation"},
     "referencing": {"protocol.schema.validation"},
     "redis": {"backend.redis"},
@@ -140,7 +140,7 @@ GUESTS = {
     "django": {"contrib.django"},
 }
 #: Modules that are themselves loaded on first use, and may import their guests at the top.
-LAZY = {"net.adapter", "net.session_body", "net.session_sender", "backend.postgres_connection", "contrib.otel",
+LAZY = {"net.session_sender", "backend.postgres_connection", "contrib.otel",
         "contrib.otel.clients", "contrib.otel.convention", "contrib.otel.servers", "contrib.django.apps",
         "contrib.django.management.commands.mcp"}
 DATE = re.compile(r"20\d\d-\d\d-\d\d")

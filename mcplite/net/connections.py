@@ -1,7 +1,8 @@
 """Our own HTTP connections to one origin: keep-alive, one write for a request, one thread for each exchange, TLS for ``https``.
 
 An :class:`~.origin_client.OriginClient` sends by them where nothing of ``requests`` is wanted: no session of the user's, no
-proxy, no authentication that is made for it.
+authentication that is made for it. A proxy gets requests for ``http`` with the whole URL, and a CONNECT for ``https``, inside
+of which TLS with the server begins.
 """
 
 import contextlib
@@ -10,16 +11,17 @@ import select
 import socket
 import sys
 from time import monotonic
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from urllib.parse import quote, urlsplit
 
 from ..protocol.http.headers import DEFAULT_PORTS
+from ..protocol.http.responses import BadResponse
 from ..rpc.forks import on_fork, release_socket
 from .exchange import Exchange
 from .response import Body, Reply, ResponseReader, send_whole
-from .settings import TLS, Guard
+from .settings import TLS, Guard, Proxy
 
-__all__ = ["DirectSender", "is_plain"]
+__all__ = ["DirectSender", "is_plain", "written_by_requests"]
 
 #: How many idle connections are kept for later requests.
 _IDLE_CONNECTIONS = 100
@@ -32,6 +34,8 @@ _PLAIN_TARGET = re.compile(r"/[A-Za-z0-9\-._~!$&'()*+,;=:@/?]*")
 _KEPT = re.compile(r"(?:^|[,; ])timeout ?= ?([0-9]{1,9})(?![0-9])")
 #: A connection is not used again when this many seconds, or half of those seconds, are left: the request would cross the end.
 _LEFT_SECONDS = 1.0
+#: Seconds for the answer to a CONNECT: the proxy looks up the server's name and connects to it first.
+_TUNNEL_SECONDS = 30.0
 #: Methods whose requests have no content, so that they do not say its length (RFC 9110, 8.6).
 _WITHOUT_CONTENT = frozenset({"DELETE", "GET", "HEAD"})
 _PERCENT = re.compile(r"%[0-9A-Fa-f]{2}")
@@ -41,6 +45,18 @@ _SAFE = "!$&'()*+,;=:@/?"
 def is_plain(url: str) -> bool:
     """Return whether a URL is one that ``requests`` would not write in another way."""
     return _PLAIN_URL.fullmatch(url) is not None and _DOT_SEGMENT.search(url) is None
+
+
+def written_by_requests(url: str) -> Tuple[str, str]:
+    """Return a URL as ``requests`` writes it, and the value of ``Authorization`` that its user and password make.
+
+    :raises ValueError: it refuses the URL.
+    """
+    from requests import PreparedRequest
+
+    request = PreparedRequest()
+    request.prepare("GET", url)
+    return str(request.url).partition("#")[0], str(request.headers.get("Authorization", ""))
 
 
 def _close(sock: socket.socket) -> None:
@@ -83,7 +99,7 @@ class _Connection:
 
     def is_idle(self) -> bool:
         """Whether a request can be sent: the server has not closed it, is not about to, and has sent nothing unasked."""
-        if self.until is not None and monotonic() > self.until:
+        if self.until is not None and monotonic() > self.until or self.sock.fileno() < 0:  # a forked process has released it
             return False
         try:
             return not self.has_input(0)
@@ -94,34 +110,38 @@ class _Connection:
 class DirectSender:
     """Sends requests to one origin over connections of its own; any thread may use it.
 
-    :param url: a plain one (:func:`is_plain`).
+    :param url: a plain one (:func:`is_plain`), or one that is :func:`written_by_requests`.
     :param headers: of all requests.
-    :param guard: checks the addresses of new connections.
+    :param guard: checks the addresses of new connections that go through no proxy.
     :param tls: begins it on the connections for ``https``, which need it; None for ``http``.
     """
 
-    proxied = False
-
-    def __init__(self, url: str, headers: Mapping[str, str], guard: Optional[Guard], tls: Optional[TLS] = None) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], guard: Optional[Guard], tls: Optional[TLS] = None,
+                 proxy: Optional[Proxy] = None) -> None:
         parts = urlsplit(url)
+        self.proxied = proxy is not None
+        self._proxy = proxy
         self._scheme = "http" if tls is None else "https"
         self.url = url
         self.headers = {name.lower(): value for name, value in headers.items()}
         self._host, self._guard, self._tls = str(parts.hostname), guard, tls
         self._port: int = parts.port or DEFAULT_PORTS[self._scheme]
-        self._target = self._target_of(url)
-        host = f"[{self._host}]" if ":" in self._host else self._host
+        host = self._host.partition("%")[0]  # without the zone of a link-local address
+        host = f"[{host}]" if ":" in host else host
         named = host if self._port == DEFAULT_PORTS[self._scheme] else f"{host}:{self._port}"
+        #: Host and port, as a proxy is asked for them.
+        self._authority = f"{host}:{self._port}"
+        #: What stands before the path in a request: a proxy gets the whole URL of one that is not inside of TLS.
+        self._base = f"http://{named}" if proxy is not None and tls is None else ""
+        self._target = self._target_of(url)
         #: The lines of all requests, by name in lower case.
         self._lines: Dict[str, str] = {"host": f"Host: {named}\r\n"}
         self._lines.update((name.lower(), f"{name}: {value}\r\n") for name, value in headers.items())
+        if proxy is not None and proxy.authorization and tls is None:
+            self._lines["proxy-authorization"] = proxy.authorization
         #: Appended and popped, which the interpreter does in one step, so that no lock is needed.
         self._idle: List[_Connection] = []
         self._closed = False
-        on_fork(self, DirectSender._let_go)
-
-    def _let_go(self, owner: int) -> None:
-        self._idle.clear()  # their sockets are released
 
     def send(self, exchange: Exchange, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes],
              connect_seconds: float) -> Reply:
@@ -145,6 +165,9 @@ class DirectSender:
                 send_whole(sock, exchange, head, body or b"")
             reader = ResponseReader(sock, exchange, method)
             begun = reader.begin()
+            if begun.status == 407 and self._proxy is not None and self._base:
+                exchange.detach()  # the request has not reached the server
+                raise ConnectionError(self._proxy.refusal())
             connection.note_kept(begun.headers.get("keep-alive"))
         except BaseException:
             _close(sock)  # it stays attached: the exchange says how far it came
@@ -163,7 +186,7 @@ class DirectSender:
         return head.encode("latin-1")
 
     def _target_of(self, url: str) -> str:
-        parts = urlsplit(url)
+        parts = urlsplit(url if url.isascii() else written_by_requests(url)[0])
         if (parts.scheme, parts.hostname, parts.port or DEFAULT_PORTS[self._scheme]) != (self._scheme, self._host, self._port):
             raise ValueError("the URL is of another origin")
         path = parts.path or "/"
@@ -171,11 +194,11 @@ class DirectSender:
             path = "/" + path.lstrip("/")  # it is no authority
         target = path + (f"?{parts.query}" if parts.query else "")
         if _PLAIN_TARGET.fullmatch(target):
-            return target
+            return self._base + target
         # As urllib3 writes it: what is escaped stays so if all of it is.
         escaped = _PERCENT.sub(lambda found: found.group().upper(), target)
         whole = len(_PERCENT.findall(target)) == target.count("%")
-        return quote(escaped, safe=_SAFE + "%" if whole else _SAFE)
+        return self._base + quote(escaped, safe=_SAFE + "%" if whole else _SAFE)
 
     # --- connections ----------------------------------------------------------------------------------
 
@@ -194,27 +217,69 @@ class DirectSender:
     def _connect(self, exchange: Exchange, seconds: float) -> _Connection:
         if self._closed:
             raise ConnectionError("the client was closed")
+        if self._proxy is not None:
+            return self._connect_to(self._proxy.host, self._proxy.port, exchange, seconds)
         # The address that was checked is the one that is connected to: the name may lead elsewhere the next time (AUTH-36).
         names: Sequence[str] = [self._host] if self._guard is None else self._guard(self._host, self._port)
         for name in names[:-1]:
             with contextlib.suppress(OSError):
-                return self._connect_to(name, seconds)
+                return self._connect_to(name, self._port, exchange, seconds)
             exchange.next_timeout()
-        return self._connect_to(names[-1], seconds)
+        return self._connect_to(names[-1], self._port, exchange, seconds)
 
-    def _connect_to(self, name: str, seconds: float) -> _Connection:
+    def _connect_to(self, name: str, port: int, exchange: Exchange, seconds: float) -> _Connection:
         # As bytes: from text the system's name is made by a codec that costs more than a request.
-        host: Any = name.encode("ascii")
-        sock = socket.create_connection((host, self._port), seconds)
+        host: Any = name.replace("%25", "%").encode("ascii" if name.isascii() else "idna")
+        try:
+            sock = socket.create_connection((host, port), seconds)
+        except OSError as error:
+            if self._proxy is None:
+                raise
+            raise ConnectionError(f"the proxy {self._proxy.name} cannot be reached: {error}") from None
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
+                if self._proxy is not None:
+                    self._open_tunnel(self._proxy, sock, exchange)
+                    sock.settimeout(seconds)
                 sock = self._tls.begin(sock, self._host)
             on_fork(sock, release_socket)  # a forked process must not read the answers of this one
             return _Connection(sock)
         except BaseException:
             sock.close()
             raise
+
+    def _open_tunnel(self, proxy: Proxy, sock: socket.socket, exchange: Exchange) -> None:
+        """Ask a proxy for a connection to the server, whose bytes it then passes on (RFC 9110, section 9.3.6).
+
+        :raises OSError: it refuses, or does not answer.
+        :raises Stopped: the caller no longer waits.
+        """
+        until = monotonic() + _TUNNEL_SECONDS
+
+        def next_timeout() -> float:
+            seconds, left = exchange.next_timeout(), until - monotonic()
+            if left <= 0:
+                raise TimeoutError(f"the proxy {proxy.name} did not answer within {_TUNNEL_SECONDS:g} s")
+            return min(seconds, left)
+
+        head = f"CONNECT {self._authority} HTTP/1.1\r\nHost: {self._authority}\r\n{proxy.authorization}\r\n"
+        tunnel = Exchange(next_timeout)
+        exchange.attach(sock)
+        try:
+            send_whole(sock, tunnel, head.encode("latin-1"))
+            answer = ResponseReader(sock, tunnel, "CONNECT").begin()
+        except TimeoutError:
+            raise
+        except (BadResponse, OSError) as error:
+            raise ConnectionError(f"the proxy {proxy.name} broke off: {error}") from None
+        finally:
+            exchange.detach()  # nothing of the request has reached the server
+        if answer.status == 407:
+            raise ConnectionError(proxy.refusal())
+        if not 200 <= answer.status < 300:
+            raise ConnectionError(f"the proxy {proxy.name} does not connect to {self._authority}: it answered with"
+                                  f" {answer.status} {answer.reason}".rstrip())
 
     def put_back(self, connection: _Connection) -> None:
         """Keep a connection for a later request, or close it."""

@@ -1,9 +1,9 @@
 """An HTTP client for one origin, whose deadlines hold for the whole exchange and whose reads another thread can end.
 
-:func:`create_sender` chooses once how its requests travel. Our own connections cost a fraction, and ``requests`` is not even
-imported for those without TLS. ``requests`` does what they cannot: a proxy, authentication that is made for it. A session of
-the user's is used whole, and so is ``requests`` where a library has replaced parts of it, since that library is to see each
-request.
+:func:`create_sender` chooses once how its requests travel: over our own connections, which cost a fraction and for ``http`` do
+not even import ``requests``; or by a session of ``requests`` on a thread, which has what they do not: a session of the user's
+is used whole, and so is ``requests`` for authentication that is made for it, for other proxies than those over HTTP, and where
+a library has replaced parts of it, since that library is to see each request.
 
 A timeout of ``requests`` bounds each single read, so that a server which drips bytes is waited for without end, and a blocked
 read cannot be ended from another thread. Here each read and each write asks its :class:`Exchange` first how long it may block
@@ -13,7 +13,6 @@ read cannot be ended from another thread. Here each read and each write asks its
 import os
 import sys
 import time
-from base64 import b64encode
 from dataclasses import replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
@@ -26,11 +25,10 @@ from ..protocol.http.headers import DEFAULT_PORTS, check_header
 from ..protocol.http.responses import BadResponse
 from ..protocol.http.wellknown import covers
 from ..version import __version__
-from .adapter_sender import AdapterSender, merged_settings, proxy_for
-from .connections import DirectSender, is_plain
+from .connections import DirectSender, is_plain, written_by_requests
 from .exchange import Exchange, Stopped
 from .response import Reply
-from .settings import TLS, Guard, HTTPSettings
+from .settings import TLS, Guard, HTTPSettings, basic, http_proxy, merged_settings, proxy_for
 from .tokens import Bearer, TokenProvider, TokenSource
 
 if TYPE_CHECKING:
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OriginClient", "requests_is_patched"]
 
-Sender = Union[DirectSender, AdapterSender, "SessionSender"]
+Sender = Union[DirectSender, "SessionSender"]
 #: Module, class and methods by which a request travels through ``requests``.
 _PARTS: Sequence[Tuple[str, str, Sequence[str]]] = (
     ("requests.sessions", "Session", ("request", "send", "get_adapter", "prepare_request")),
@@ -57,25 +55,29 @@ def create_sender(url: str, settings: HTTPSettings, headers: Mapping[str, str], 
     :param guard: checks the addresses of connections that go through no proxy.
     :raises ValueError: a header cannot be sent.
     """
-    patched = requests_is_patched()
-    if settings.session is not None or patched and guard is None:
-        from .session_sender import SessionSender
+    secure, verify, cert, proxy = url.startswith("https:"), settings.verify, settings.cert, None
+    ours = settings.session is None and auth is None and not requests_is_patched()
+    if ours and not is_plain(url):
+        url, authorization = written_by_requests(url)
+        secure = url.startswith("https:")
+        if authorization:
+            headers = {**{name: value for name, value in headers.items() if name.lower() != "authorization"},
+                       "Authorization": authorization}
+    if ours and (secure or settings.proxies or _environment_has_proxies()):
+        import requests
 
-        return SessionSender(url, settings, headers, host, auth, stays_here)
-    secure = url.startswith("https:")
-    direct = auth is None and is_plain(url) and not patched and not (secure and _tls_is_replaced())
-    if direct and not secure and not settings.proxies and not _environment_has_proxies():
-        return DirectSender(url, _defaults(headers), guard)
-    import requests
+        with requests.Session() as session:
+            merged = merged_settings(url, settings, host, stays_here, session)
+        verify, cert = merged["verify"], merged["cert"]
+        through = proxy_for(url, merged)
+        proxy = None if through is None else http_proxy(through)
+        # One that is reached by SOCKS or TLS is left to requests; behind a proxy a guard checks no addresses.
+        ours = (proxy is None) is (through is None)
+    if ours:
+        return DirectSender(url, _defaults(headers), guard, TLS(verify, cert) if secure else None, proxy)
+    from .session_sender import SessionSender
 
-    session = requests.Session()
-    merged: Dict[str, Any] = merged_settings(url, settings, host, stays_here, session)
-    if direct and proxy_for(url, merged) is None:
-        session.close()
-        tls = TLS(merged["verify"], merged["cert"]) if secure else None
-        return DirectSender(url, _defaults(headers), guard, tls)
-    # Behind a guard these are the connections, since no others are held to the addresses that were checked (AUTH-36).
-    return AdapterSender(url, session, merged, headers, auth, guard)
+    return SessionSender(url, settings, headers, host, auth, stays_here, guard)
 
 
 def _defaults(headers: Mapping[str, str]) -> Dict[str, str]:
@@ -117,11 +119,6 @@ def requests_is_patched() -> bool:
 def _is_own(method: Any, module: Any) -> bool:
     # A wrapper may have the name and the module of what it wraps, but not its globals.
     return type(method) is FunctionType and method.__globals__ is module.__dict__
-
-
-def _tls_is_replaced() -> bool:
-    """Return whether a program has given ``urllib3`` another TLS: that of pyOpenSSL, which does not compare names."""
-    return bool(getattr(sys.modules.get("urllib3.util.ssl_"), "IS_PYOPENSSL", False))
 
 
 _MOST_REDIRECTS = 5
@@ -180,7 +177,7 @@ class OriginClient:
             self._credentials = auth.credentials
             return None
         if isinstance(auth, tuple):
-            value = _basic(*auth)
+            value = basic(*auth)
             self._credentials = lambda: value
             return None
         if auth is None or callable(auth) and not isinstance(auth, type):
@@ -189,7 +186,7 @@ class OriginClient:
                         f" not {type(auth).__name__}")
 
     def send_authorized(self, exchange: Exchange, method: str, url: Optional[str], headers: Mapping[str, str],
-             body: Optional[bytes] = None, connect_seconds: Optional[float] = None) -> Reply:
+                        body: Optional[bytes] = None, connect_seconds: Optional[float] = None) -> Reply:
         """Send one request and return its response, as soon as its headers have come.
 
         A request that is refused for lack of a token is sent again with one, where ``auth`` can obtain it.
@@ -215,7 +212,7 @@ class OriginClient:
         return reply
 
     def send(self, exchange: Exchange, method: str, url: Optional[str], headers: Mapping[str, str],
-              body: Optional[bytes] = None, connect_seconds: Optional[float] = None) -> Reply:
+             body: Optional[bytes] = None, connect_seconds: Optional[float] = None) -> Reply:
         """Send one request and return its response, whatever its status.
 
         Redirects are followed within the origin, if they keep the method (SAFE, SESS-04).
@@ -224,7 +221,7 @@ class OriginClient:
         """
         at = first = self.url if url is None else url
         for _ in range(_MOST_REDIRECTS):
-            reply = self._send_once(exchange, method, at, headers, body, connect_seconds)
+            reply = self.send_once(exchange, method, at, headers, body, connect_seconds)
             if reply.status not in (301, 302, 303, 307, 308) or "location" not in reply.headers:
                 return reply
             at = self._redirected(reply, method, at)
@@ -253,8 +250,13 @@ class OriginClient:
                                 " go there, so use that URL if you trust it")
         return target
 
-    def _send_once(self, exchange: Exchange, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes],
-                   connect_seconds: Optional[float]) -> Reply:
+    def send_once(self, exchange: Exchange, method: str, url: Optional[str], headers: Mapping[str, str],
+                  body: Optional[bytes] = None, connect_seconds: Optional[float] = None) -> Reply:
+        """Send one request and return its response, whatever its status; a redirect is not followed.
+
+        :raises TransportError, Stopped: as for :meth:`send_authorized`.
+        """
+        url = self.url if url is None else url
         token: Optional[str] = None
         if self._tokens is not None:
             exchange.records_address = True
@@ -312,15 +314,6 @@ def _check_time(exchange: Exchange, late: float = 0.0) -> Optional[float]:
     time.sleep(max(remaining, 0.0))
     exchange.next_timeout()
     raise Stopped
-
-
-def _basic(name: Any, password: Any) -> str:
-    """Return the value of ``Authorization`` for a name and a password (RFC 7617).
-
-    :raises UnicodeEncodeError: they have characters outside of Latin-1.
-    """
-    pair = b":".join(part if isinstance(part, bytes) else str(part).encode("latin-1") for part in (name, password))
-    return "Basic " + b64encode(pair).decode("ascii")
 
 
 def _refusal(reply: Reply, name: str, given: bool) -> Optional[AuthError]:

@@ -1,12 +1,24 @@
 """Sends by a session of ``requests`` as a program that uses ``requests`` does: each request is one call of its ``request``.
 
 So its adapters, ``Retry``, parameters, cookies, hooks and authentication do what they always do, and so does what overrides
-or replaces its methods. :mod:`.origin_client` chooses it for a session of the user's, and where a library has replaced parts of
-``requests``. ``requests`` and ``urllib3`` are imported at the top, so this module is imported with the first such sender.
+or replaces its methods. :mod:`.origin_client` chooses it for a session of the user's, and for what only ``requests`` can do.
+
+The request, and each read of its response, is a :class:`ThreadedCall` for which the caller waits. Once the head of the
+response has come, its socket is known, and is shut down when the caller stops waiting. Until then the thread stays with the
+request for as long as the caller would have waited. ``requests`` and ``urllib3`` are imported at the top, so this module is
+imported with the first such sender.
 """
 
+import contextlib
+import contextvars
+import io
+import os
+import socket
+import threading
 from http.client import RemoteDisconnected
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -17,18 +29,246 @@ from urllib3.util import Timeout
 
 from ..errors import MCPError, TransportError
 from ..protocol.error_text import shown
+from ..protocol.http.headers import DEFAULT_PORTS
 from ..protocol.http.wellknown import is_loopback
-from ..rpc.forks import on_fork
+from ..rpc.deadline import WAKE_SECONDS, WakeSignal
 from ..rpc.threads import Workers
-from .adapter import renew_connections
-from .adapter_sender import keep_no_cookies, merged_settings, proxy_for
 from .exchange import Exchange, Stopped
-from .interruptible_call import ThreadedCall
-from .response import Reply
-from .session_body import SessionBody, break_connection
-from .settings import HTTPSettings, Verify
+from .response import Body, Reply
+from .settings import Guard, HTTPSettings, Verify, merged_settings, proxy_for
 
-__all__ = ["SessionSender"]
+__all__ = ["SessionBody", "SessionSender", "ThreadedCall"]
+
+_PIECE_BYTES = 65_536
+#: Seconds in which one of several addresses has to take a connection, or the next one is tried.
+_PROBE_SECONDS = 5.0
+
+
+class ThreadedCall:
+    """One call of a function on a thread of a pool, with the caller's context variables and within its time.
+
+    ``requests`` blocks in places that no limit reaches: a name's lookup, the pause of a ``Retry``, a hook of the user's.
+
+    :param function: what to call.
+    :param interrupt: called when the caller stops waiting: makes the function return, if it can.
+    :param on_late: called once the function has ended after that, with what it returned; None if it raised an error.
+    """
+
+    def __init__(self, function: Callable[[], Any], interrupt: Callable[[], object],
+                 on_late: Callable[[Any], object]) -> None:
+        self._function = function
+        self._interrupt = interrupt
+        self._on_late = on_late
+        #: Guards the fields below: either the caller has left, or it has the result. Held during an interrupt.
+        self._lock = threading.Lock()
+        self._finished = False
+        self._result: Any = None
+        self._error: Optional[BaseException] = None
+        #: Whether the caller has stopped waiting.
+        self.given_up = False
+        self._changed = WakeSignal()
+
+    def run(self, workers: Workers, exchange: Exchange) -> Any:
+        """Call the function and return its result.
+
+        :raises Stopped: the caller no longer waits; the function may still run.
+        :raises BaseException: what the function has raised.
+        """
+        context = contextvars.copy_context()
+        begun = False
+        try:
+            exchange.watch(self._changed.set)
+            exchange.next_timeout()
+            begun = True
+            workers.spawn(lambda: context.run(self._run))
+            while not self._finished:
+                self._changed.wait(min(exchange.next_timeout(), WAKE_SECONDS))
+        except BaseException:
+            if begun and not self._give_up():
+                self._on_late(self._result)
+            raise
+        finally:
+            exchange.watch(None)
+        if self._error is None:
+            return self._result
+        try:
+            raise self._error
+        finally:
+            self._error = None  # its traceback leads here
+
+    def check(self) -> None:
+        """Check, on the thread of the function, that the caller still waits.
+
+        :raises Stopped: it does not.
+        """
+        if self.given_up:
+            raise Stopped
+
+    def _give_up(self) -> bool:
+        """Stop to wait; return False if the function has ended."""
+        with self._lock:
+            if self._finished:
+                return False
+            self.given_up = True
+            self._interrupt()
+        return True
+
+    def _run(self) -> None:
+        result, error = None, None
+        try:
+            self.check()
+            result = self._function()
+        except BaseException as raised:
+            error = raised
+        try:
+            with self._lock:
+                if not self.given_up:
+                    self._result, self._error, self._finished = result, error, True
+            if self.given_up:
+                self._on_late(result)
+        finally:
+            # What the function has used goes with it, and does not wait for a garbage collection.
+            del self._function, error, result
+            self._changed.set()
+
+
+def _shut_down(sock: Any) -> None:
+    with contextlib.suppress(OSError, TypeError):  # it is closed already, or is none of the system's
+        # Past TLS, which would drop its state under the reading thread.
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
+def _socket_of(raw: Any) -> Any:
+    """Return the socket that a response of urllib3 is read from; None if it is read from something else."""
+    file = getattr(getattr(raw, "_fp", None), "fp", None)
+    # The connection has left it to the response, if it ends with that.
+    sock = getattr(getattr(file, "raw", None), "_sock", None) or getattr(getattr(raw, "_connection", None), "sock", None)
+    return sock if isinstance(sock, socket.socket) else None
+
+
+class SessionBody(Body):
+    """The body of one response.
+
+    :param response: of ``requests``.
+    """
+
+    __slots__ = ("_response", "_workers", "_exchange", "_file", "_ready", "_fault", "_left", "_sock", "decoded")
+
+    def __init__(self, response: Any, workers: Workers, exchange: Exchange) -> None:
+        self._response, self._workers, self._exchange = response, workers, exchange
+        raw = response.raw
+        content = getattr(response, "_content", False)
+        #: Whether a hook has read it, by which it was decoded.
+        self.decoded = content is not False
+        if not self.decoded and raw is not None:
+            # Past urllib3, whose reads block until they have all that was asked for.
+            file = getattr(raw, "_fp", None)
+            self._file: Any = file if hasattr(file, "read1") else raw
+            #: None where the body comes from no socket, as in a test's.
+            self._sock = _socket_of(raw)
+        else:
+            self._file, self._sock = io.BytesIO(content if isinstance(content, bytes) else b""), None
+        #: What has been read ahead, and the error that ended that.
+        self._ready: List[bytes] = []
+        self._fault: Optional[Exception] = None
+        #: Whether the caller has left a read, whose thread closes the response.
+        self._left = False
+
+    def lift_limit(self, seconds: Optional[float]) -> None:
+        """Let a read block for as long as it takes, once the head has come: from here on an interrupt reaches the socket.
+
+        :param seconds: the limit of ours; one that an adapter of the user's has set stays.
+        """
+        if self._sock is not None and seconds is not None and self._sock.gettimeout() == seconds:
+            self._sock.settimeout(None)
+
+    def read_ahead(self) -> None:
+        """Read a short body whole, if its length is known: without this, each piece takes a change of threads."""
+        length = self.missing
+        if length is None or length > _PIECE_BYTES:
+            return
+        try:
+            while self.missing:
+                data = self._read()
+                if not data:
+                    return
+                self._ready.append(data)
+        except Exception as error:
+            self._fault = error  # of the body, not of the request
+
+    @property
+    def missing(self) -> Optional[int]:
+        length = getattr(self._file, "length", None)
+        return length if type(length) is int else None
+
+    def read1(self) -> bytes:
+        if self._ready:
+            return self._ready.pop(0)
+        if self._fault is not None:
+            raise self._fault
+        if isinstance(self._file, io.BytesIO) or self.missing == 0:
+            self._exchange.next_timeout()
+            return self._read()
+        response = self._response
+        call = ThreadedCall(self._read, self.interrupt, lambda late: response.close())
+        try:
+            data: bytes = call.run(self._workers, self._exchange)
+        finally:
+            self._left = call.given_up
+        return data
+
+    def _read(self) -> bytes:
+        read = getattr(self._file, "read1", None) or self._file.read
+        data: bytes = read(_PIECE_BYTES)
+        return data
+
+    def attach(self) -> None:
+        """Tell the exchange the socket."""
+        if self._sock is not None:
+            self._exchange.attach(self._sock)
+
+    def interrupt(self) -> None:
+        """Make a read on another thread return."""
+        if self._sock is not None:
+            _shut_down(self._sock)
+
+    def release(self) -> None:
+        # http.client takes a response with a length for unread until it is closed.
+        self._file.close()
+        release = getattr(self._response.raw, "release_conn", None)
+        if release is not None:
+            release()
+        self._let_go()
+
+    def close(self) -> None:
+        self.interrupt()  # the server sees the end although a forked process may have a copy
+        if not self._left:
+            self._response.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Keep nothing of the response: it has the pool, which is to close with the session."""
+        self._response = self._file = self._sock = None
+
+
+class _Limit(Timeout):
+    """The limit of each attempt that an adapter makes, which asks for a copy first; none begins once the caller has left.
+
+    :param read: seconds for the head of a response, whose thread would otherwise wait for it when the caller has left.
+    """
+
+    def __init__(self, connect: float, read: Optional[float], call: ThreadedCall) -> None:
+        super().__init__(connect=connect, read=read)
+        self._seconds, self._call = (connect, read), call
+
+    def clone(self) -> Timeout:
+        self._call.check()
+        connect, read = self._seconds
+        return Timeout(connect=connect, read=read)
+
+    def __iter__(self) -> Iterator[Optional[float]]:
+        """Let an adapter of the user's take it apart, as the pair that ``requests`` documents."""
+        return iter(self._seconds)
 
 
 def _unchanged(request: Any) -> Any:
@@ -36,42 +276,25 @@ def _unchanged(request: Any) -> Any:
     return request
 
 
-class _AttemptLimit(Timeout):
-    """The limit of each attempt that an adapter makes, which asks for a copy first; none begins once the caller has left.
+class _GuardedAdapter(HTTPAdapter):
+    """Connects to an address that a guard has returned, and to no other; certificates are held against the name."""
 
-    :param connect: seconds; reads have no limit, since the caller stops waiting by itself.
-    """
+    def __init__(self, guard: Guard) -> None:
+        super().__init__()
+        self._guard = guard
 
-    def __init__(self, connect: float, call: ThreadedCall) -> None:
-        super().__init__(connect=connect, read=None)
-        self._seconds, self._call = connect, call
-
-    def clone(self) -> Timeout:
-        self._call.check()
-        return _StartedLimit(self._seconds, self._call)
-
-    def __iter__(self) -> Iterator[Optional[float]]:
-        """Let an adapter of the user's take it apart, as the pair that ``requests`` documents."""
-        return iter((self._seconds, None))
-
-
-class _StartedLimit(Timeout):
-    """The limit of one attempt, whose response is not waited for if the caller has left while it connected.
-
-    Until there is a connection, nothing is found that could be ended: :func:`~.session_body.break_connection`.
-    """
-
-    def __init__(self, connect: float, call: ThreadedCall) -> None:
-        super().__init__(connect=connect, read=None)
-        self._seconds, self._call = connect, call
-
-    def clone(self) -> Timeout:
-        return _StartedLimit(self._seconds, self._call)
-
-    @property
-    def read_timeout(self) -> Any:
-        self._call.check()
-        return super().read_timeout
+    def build_connection_pool_key_attributes(self, request: Any, *arguments: Any, **options: Any) -> Any:
+        request.headers.setdefault("Host", urlsplit(request.url).netloc.rpartition("@")[2])
+        # The address that was checked is the one that is connected to: the name may lead elsewhere the next time (AUTH-36).
+        where, how = super().build_connection_pool_key_attributes(request, *arguments, **options)
+        name, secure = where["host"], where["scheme"] == "https"
+        port = where["port"] or DEFAULT_PORTS[where["scheme"]]
+        *others, last = self._guard(name, port)
+        for address in others:
+            with contextlib.suppress(OSError), socket.create_connection((address, port), _PROBE_SECONDS):
+                last = address
+                break
+        return {**where, "host": last}, {**how, "server_hostname": name, "assert_hostname": name} if secure else how
 
 
 class SessionSender:
@@ -81,19 +304,23 @@ class SessionSender:
     :param headers: of all requests, besides the session's.
     :param auth: what ``requests`` takes, in place of the session's; None for that.
     :param stays_here: whether requests to this machine must not leave it for a proxy of the environment.
+    :param guard: checks the addresses of a session of our own, if its connections go through no proxy.
     """
 
     def __init__(self, url: str, settings: HTTPSettings, headers: Mapping[str, str], host: str, auth: Any,
-                 stays_here: bool) -> None:
+                 stays_here: bool, guard: Optional[Guard] = None) -> None:
         self._owns_session = settings.session is None
         self._session: Any = requests.Session() if settings.session is None else settings.session
         if self._owns_session:
-            keep_no_cookies(self._session)
+            self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         self._headers, self._auth = dict(headers), auth
         self._has_credentials = settings.auth is not None
         self._names_itself = "user-agent" in {name.lower() for name in settings.headers or {}}
         merged = merged_settings(url, settings, host, stays_here, self._session)
         self.proxied = proxy_for(url, merged) is not None
+        if guard is not None and not self.proxied:
+            for prefix in ("http://", "https://"):
+                self._session.mount(prefix, _GuardedAdapter(guard))
         self.verify: Verify = merged["verify"]
         self._options: Dict[str, Any] = {"allow_redirects": False, "stream": True}
         self._options.update((name, value) for name, value in (("verify", settings.verify), ("cert", settings.cert))
@@ -110,20 +337,22 @@ class SessionSender:
         self._url_auth = get_auth_from_url(self.url)
         #: Whether the server has answered a request.
         self._answered = False
-        self._workers = self._new_workers()
-        on_fork(self, SessionSender._let_go)
+        #: The process that the threads and connections belong to, and what a forked one has left alone since.
+        self._process = 0
+        self._left: List[Any] = []
+        self._begin_in_this_process()
 
-    @staticmethod
-    def _new_workers() -> Workers:
+    def _begin_in_this_process(self) -> None:
         # spawn() takes no place. A thread ends after half a minute without a request, or with close().
-        return Workers(1, 0, "mcplite session")
-
-    def _let_go(self, owner: int) -> None:
-        # In a forked process: the threads are not there, and the idle connections belong to the other one.
-        self._workers = self._new_workers()
-        for adapter in self._session.adapters.values():
-            if isinstance(adapter, HTTPAdapter):
-                renew_connections(adapter, owner)
+        self._workers = Workers(1, 0, "mcplite session")
+        if self._process:
+            for adapter in self._session.adapters.values():
+                if isinstance(adapter, HTTPAdapter):
+                    # As unpickled: without connections. The lock of the others may be held by a thread that is not here.
+                    self._left.append((adapter.poolmanager, adapter.proxy_manager))
+                    again: Any = adapter  # its stubs do not know how it is pickled
+                    again.__setstate__(again.__getstate__())
+        self._process = os.getpid()
 
     def send(self, exchange: Exchange, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes],
              connect_seconds: float) -> Reply:
@@ -134,6 +363,9 @@ class SessionSender:
         :raises OSError, ValueError: the server cannot be reached, or the request cannot be sent.
         :raises Stopped: the caller no longer waits.
         """
+        if self._process != os.getpid():
+            self._begin_in_this_process()
+        read_seconds = exchange.remaining()
         bodies: List[SessionBody] = []
         locations: List[str] = []
         received: List[Any] = []
@@ -147,7 +379,7 @@ class SessionSender:
                 locations.append(response.headers.pop("location"))
 
         def request() -> Tuple[Any, SessionBody]:
-            options = {**self._options, "timeout": self._limit(url, call, connect_seconds, exchange)}
+            options = {**self._options, "timeout": self._limit(url, call, connect_seconds, read_seconds)}
             auth = self._auth_of_request()
             if auth is not None:
                 options["auth"] = auth
@@ -169,15 +401,14 @@ class SessionSender:
             if not isinstance(response, requests.Response):
                 raise TypeError(f"request() of the session returned {type(response).__name__}, not a response")
             bodies.append(SessionBody(response, self._workers, exchange))
+            bodies[0].lift_limit(read_seconds)
             if not call.given_up:
                 bodies[0].read_ahead()
             return response, bodies[0]
 
-        def interrupt(thread: int) -> None:
-            if bodies:
-                bodies[0].interrupt()
-            else:
-                break_connection(thread)
+        def interrupt() -> None:
+            for body in bodies:  # one, once the head of the response has come
+                body.interrupt()
 
         call = ThreadedCall(request, interrupt, lambda late: late is not None and late[0].close())
         try:
@@ -203,10 +434,8 @@ class SessionSender:
             by_name.pop("content-encoding", None)
         return Reply(response.status_code, by_name, found, exchange, url)
 
-    def _limit(self, url: str, call: ThreadedCall, connect_seconds: float, exchange: Exchange) -> Any:
-        if isinstance(self._session.get_adapter(url), HTTPAdapter):
-            return _AttemptLimit(connect_seconds, call)
-        return connect_seconds, exchange.remaining()  # what any adapter takes
+    def _limit(self, url: str, call: ThreadedCall, connect: float, read: Optional[float]) -> Any:
+        return _Limit(connect, read, call) if isinstance(self._session.get_adapter(url), HTTPAdapter) else (connect, read)
 
     def _headers_with(self, headers: Mapping[str, str]) -> Dict[str, str]:
         merged = {**self._headers, **headers}

@@ -8,16 +8,22 @@ ciphers. Both libraries are imported with the first connection of ``https``.
 import os
 import socket
 import warnings
+from base64 import b64encode
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
+from urllib.parse import unquote, urlsplit
+
+from ..protocol.error_text import shown
+from ..protocol.http.wellknown import is_loopback
 
 if TYPE_CHECKING:
     import ssl
 
     import requests
 
-__all__ = ["Cert", "Guard", "HTTPSettings", "TLS", "Verify"]
+__all__ = ["Cert", "Guard", "HTTPSettings", "Proxy", "TLS", "Verify", "basic", "http_proxy", "merged_settings",
+           "proxy_for"]
 
 #: Which certificates are trusted, as ``requests`` takes it; None is what the environment says.
 Verify = Union[None, bool, str, "os.PathLike[str]"]
@@ -81,17 +87,18 @@ class TLS:
         import ssl
 
         from requests.adapters import HTTPAdapter
-        from urllib3.util.ssl_ import create_urllib3_context
 
         files = SimpleNamespace(cert_reqs="CERT_NONE", ca_certs=None, ca_cert_dir=None, cert_file=None, key_file=None)
         HTTPAdapter().cert_verify(files, "https://", self.verify, self.cert)  # type: ignore[no-untyped-call]
-        verifies = files.cert_reqs == "CERT_REQUIRED"
-        context = create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED if verifies else ssl.CERT_NONE)
-        # urllib3 1.26 compares the name itself, and leaves the version to OpenSSL.
-        context.check_hostname = verifies
+        if files.cert_reqs == "CERT_REQUIRED":
+            context = ssl.create_default_context(cafile=files.ca_certs, capath=files.ca_cert_dir)
+        else:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
-        if verifies:
-            context.load_verify_locations(files.ca_certs, files.ca_cert_dir)
+        context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_TICKET
+        context.hostname_checks_common_name = False
+        context.post_handshake_auth = True  # a server may ask for a certificate once it knows the path
         if files.cert_file:
             context.load_cert_chain(files.cert_file, files.key_file, _refuse_to_ask)
         context.set_alpn_protocols(["http/1.1"])
@@ -101,3 +108,75 @@ class TLS:
 def _refuse_to_ask() -> str:
     # OpenSSL would ask on the terminal for it.
     raise OSError("Client private key is encrypted, password is required")
+
+
+def merged_settings(url: str, settings: HTTPSettings, host: str, stays_here: bool,
+                    session: "requests.Session") -> Dict[str, Any]:
+    """Return certificates and proxies, merged with the session's and the environment's; as ``requests`` passes them around.
+
+    :param stays_here: whether requests to this machine must not leave it for a proxy of the environment.
+    """
+    proxies = dict(settings.proxies or {})
+    merged: Dict[str, Any] = dict(session.merge_environment_settings(
+        url, dict(proxies), True, settings.verify, settings.cert))  # type: ignore[arg-type]
+    if stays_here and is_loopback(host):
+        merged["proxies"] = {**session.proxies, **proxies}  # AUTH-35, AUTH-39: it needs no TLS as long as it stays here
+    return merged
+
+
+def proxy_for(url: str, merged: Mapping[str, Any]) -> Optional[str]:
+    """Return the proxy that requests to a URL go through; None for none."""
+    from requests.utils import select_proxy
+
+    return select_proxy(url, merged["proxies"]) or None
+
+
+def basic(name: Any, password: Any) -> str:
+    """Return the value of ``Authorization`` for a name and a password (RFC 7617).
+
+    :raises UnicodeEncodeError: they have characters outside of Latin-1.
+    """
+    pair = b":".join(part if isinstance(part, bytes) else str(part).encode("latin-1") for part in (name, password))
+    return "Basic " + b64encode(pair).decode("ascii")
+
+
+class Proxy:
+    """A proxy that our own connections go through, over HTTP without TLS.
+
+    :param url: ``http://host:port``, with a user name and a password before the host if the proxy wants them.
+    :raises ValueError: it is no such URL.
+    """
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        try:
+            port = parts.port or 80
+        except ValueError:
+            port = 0
+        if not parts.hostname or not port:
+            raise ValueError(f"write the proxy as 'http://host:port', not {shown(url)[:200]!r} (proxies=, or HTTP_PROXY,"
+                             " HTTPS_PROXY and ALL_PROXY of the environment)")
+        self.host, self.port = parts.hostname, port
+        #: As errors show it.
+        self.name = f"http://{parts.netloc.rpartition('@')[2]}"
+        #: The field that identifies us to it, as a line; empty without a user name.
+        self.authorization = ""
+        if parts.username:
+            self.authorization = f"Proxy-Authorization: {basic(unquote(parts.username), unquote(parts.password or ''))}\r\n"
+
+    def refusal(self) -> str:
+        """Return the text of the error for the status 407."""
+        how = "it does not accept the user name and password in its URL" if self.authorization else \
+            f"give its user name and password in its URL, as in http://user:password@{self.name[7:]}"
+        return f"the proxy {self.name} wants to know who asks (407): {how}"
+
+
+def http_proxy(url: str) -> Optional[Proxy]:
+    """Return the proxy of a URL; None if it is of another kind: one that is reached by SOCKS or TLS.
+
+    :raises ValueError: it cannot be read.
+    """
+    scheme, found, _ = url.partition("://")
+    if found and scheme.lower() != "http":
+        return None
+    return Proxy(url if found else f"http://{url}")

@@ -13,8 +13,8 @@ import pytest
 import requests
 
 import mcplite
-from tests.net.test_settings import Secure, folder as certificates  # noqa: F401
 from tests.support.authserver import Protected
+from tests.support.secure import Secure, folder as certificates  # noqa: F401
 from tests.support.webscript import WebScript
 
 LIMIT = 60
@@ -100,15 +100,15 @@ class SecureServer(Secure):
 
     capabilities = {}
 
-    def __init__(self, folder):
-        super().__init__(folder, on_request=lambda request, answer: self.play(request, answer))
+    def __init__(self, *pair):
+        super().__init__(*pair, on_request=lambda request, answer: self.play(request, answer))
 
 
 @pytest.mark.slow
 def test_an_authority_of_ones_own(cli, certificates):  # noqa: F811
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         cli.environment.pop(name, None)
-    with SecureServer(certificates) as server:
+    with SecureServer(certificates / "server.pem", certificates / "server.key") as server:
         status, out, err = cli("bridge", server.url)
         assert status == 4 and "certificate" in err
         cli.environment["REQUESTS_CA_BUNDLE"] = str(certificates / "ca.pem")

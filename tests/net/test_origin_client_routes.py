@@ -10,7 +10,6 @@ import requests
 from requests.auth import HTTPDigestAuth
 
 import mcplite
-from mcplite.net.adapter_sender import AdapterSender
 from mcplite.net.connections import DirectSender
 from mcplite.net.origin_client import OriginClient
 from mcplite.net.session_sender import SessionSender
@@ -50,20 +49,31 @@ def test_over_our_own_connections(options):
         assert way("https://127.0.0.1:1/mcp", **options) is DirectSender
 
 
-def test_another_tls_of_urllib3_is_left_to_it(monkeypatch):
-    monkeypatch.setattr("urllib3.util.ssl_.IS_PYOPENSSL", True)
-    assert way("https://inside.example/mcp") is AdapterSender
-    assert way() is DirectSender
-
-
 @pytest.mark.parametrize("options", [
-    {"url": "https://inside.example/mcp", "proxies": {"https": "http://proxy:1"}},
     {"url": "https://inside.example/mcp", "auth": lambda request: request},
     {"auth": HTTPDigestAuth("me", "pw")}, {"auth": lambda request: request}, {"auth": Signed("t")},
-    {"proxies": {"http": "http://proxy:1"}}, {"proxies": {"all": "http://proxy:1"}},
-    {"proxies": {"http://inside.example": "http://proxy:1"}}], ids=named(None))
+    {"proxies": {"http": "socks5://proxy:1"}}, {"proxies": {"all": "SOCKS5H://proxy:1"}},
+    {"url": "https://inside.example/mcp", "proxies": {"https": "https://proxy:1"}}], ids=named(None))
 def test_through_requests(options):
-    assert way(**options) is AdapterSender
+    assert way(**options) is SessionSender
+
+
+@pytest.mark.parametrize("proxies, proxy", [
+    ({"http": "http://proxy:1"}, "http://proxy:1"), ({"all": "HTTP://proxy"}, "http://proxy"), ({"http": "proxy:1"}, "http://proxy:1"),
+    ({"http://inside.example": "http://me:pw@[::1]:1/"}, "http://[::1]:1"), ({"http": "", "https": "http://proxy:1"}, None),
+    ({"http://other.example": "http://proxy:1"}, None), ({"http": None}, None)], ids=str)
+def test_through_a_proxy(proxies, proxy):
+    client = OriginClient(URL, HTTPSettings(proxies=proxies))
+    client.close()
+    assert type(client._sender) is DirectSender
+    assert (client._sender._proxy and client._sender._proxy.name) == proxy
+
+
+@pytest.mark.parametrize("proxy", ["http://", "http://:3128", "http://proxy:x", "http://proxy:70000", "http://me:secret@:1"])
+def test_a_proxy_that_is_no_url(proxy):
+    with pytest.raises(ValueError, match="write the proxy as 'http://host:port', not ") as caught:
+        way(proxies={"http": proxy})
+    assert "secret" not in str(caught.value)
 
 
 def test_a_session_is_used_always():
@@ -77,30 +87,43 @@ def test_a_session_is_used_always():
 def test_a_library_that_replaced_parts_of_requests_sees_the_requests(monkeypatch, url, options):
     monkeypatch.setattr(requests.Session, "send", lambda session, request, **options: None)
     assert way(url, **options) is SessionSender
-    # Our connections go to the addresses that were checked, and to no others.
-    client = OriginClient(url, HTTPSettings(**options), guard=lambda host, port: [])
+
+
+@pytest.mark.parametrize("url, written, credentials", [
+    ("https://me:p%20w@inside.example/mcp", "https://me:p%20w@inside.example/mcp", "Basic bWU6cCB3"),
+    ("http://inside.example", "http://inside.example/", None),
+    ("http://INSIDE.example/mcp#x", "http://inside.example/mcp", None),
+    ("http://inside.example/m%63p", "http://inside.example/mcp", None),
+    ("http://b\xfccher.example/\xfc?q=\xe4", "http://xn--bcher-kva.example/%C3%BC?q=%C3%A4", None)])
+def test_urls_that_requests_writes(url, written, credentials):
+    client = OriginClient(url)
     client.close()
-    assert type(client._sender) is AdapterSender
+    assert type(client._sender) is DirectSender and client.url == written
+    assert client._sender.headers.get("authorization") == credentials
 
 
-@pytest.mark.parametrize("url", ["https://me:pw@inside.example/mcp", "http://me:pw@inside.example/mcp", "http://inside.example",
-                                 "http://INSIDE.example/mcp", "http://inside.example/m%63p"])
-def test_urls_that_requests_writes(url):
-    assert way(url) is AdapterSender
-
-
-@pytest.mark.parametrize("environment, expected", [
-    ({"http_proxy": "http://proxy:1"}, AdapterSender), ({"HTTP_PROXY": "http://proxy:1"}, AdapterSender),
-    ({"ALL_PROXY": "http://proxy:1"}, AdapterSender), ({"https_proxy": "http://proxy:1"}, DirectSender),
-    ({"http_proxy": ""}, DirectSender), ({"no_proxy": "inside.example"}, DirectSender),
-    ({"http_proxy": "http://proxy:1", "no_proxy": "inside.example"}, DirectSender),
-    ({"http_proxy": "http://proxy:1", "NO_PROXY": ".example"}, DirectSender),
-    ({"http_proxy": "http://proxy:1", "no_proxy": "*"}, DirectSender),
-    ({"http_proxy": "http://proxy:1", "no_proxy": "other.example"}, AdapterSender)], ids=str)
-def test_proxies_of_the_environment(monkeypatch, environment, expected):
+@pytest.mark.parametrize("environment, proxied", [
+    ({"http_proxy": "http://proxy:1"}, True), ({"HTTP_PROXY": "http://proxy:1"}, True), ({"ALL_PROXY": "proxy:1"}, True),
+    ({"https_proxy": "http://proxy:1"}, False), ({"http_proxy": ""}, False), ({"no_proxy": "inside.example"}, False),
+    ({"http_proxy": "http://proxy:1", "no_proxy": "inside.example"}, False),
+    ({"http_proxy": "http://proxy:1", "NO_PROXY": ".example"}, False),
+    ({"http_proxy": "http://proxy:1", "no_proxy": "*"}, False),
+    ({"http_proxy": "http://proxy:1", "no_proxy": "other.example"}, True)], ids=str)
+def test_proxies_of_the_environment(monkeypatch, environment, proxied):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert way() is expected
+    client = OriginClient(URL)
+    client.close()
+    assert type(client._sender) is DirectSender and client._sender.proxied is proxied
+
+
+def test_a_request_to_this_machine_with_a_token_stays_here(monkeypatch):
+    # AUTH-35, AUTH-39: it needs no TLS as long as it does.
+    monkeypatch.setenv("http_proxy", "http://proxy:1")
+    for options, proxied in (({}, True), ({"auth": mcplite.OAuth()}, False)):
+        client = OriginClient("http://127.0.0.1:1/mcp", HTTPSettings(**options))
+        client.close()
+        assert client._sender.proxied is proxied
 
 
 def test_a_plain_url_loads_nothing_of_requests():

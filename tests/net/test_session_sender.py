@@ -18,6 +18,7 @@ from mcplite.net.origin_client import OriginClient
 from mcplite.net.session_sender import SessionSender
 from mcplite.net.settings import HTTPSettings
 from tests.support import connecting
+from tests.support.secure import Secure
 from tests.support.webscript import WebScript
 
 LIMIT = 30
@@ -244,8 +245,7 @@ def test_the_environment_is_used_as_the_session_says(script, session, monkeypatc
 # --- and what follows from them ----------------------------------------------------------------------------------------
 
 def test_no_connection_of_ours_is_used(script, session, monkeypatch):
-    for name in ("mcplite.net.adapter.Adapter.send", "mcplite.net.connections.DirectSender.send"):
-        monkeypatch.setattr(name, None)
+    monkeypatch.setattr("mcplite.net.connections.DirectSender.send", None)
     with connect(script, session) as client:
         client.ping()
         pools = session.get_adapter(script.url).poolmanager.pools
@@ -394,7 +394,7 @@ def test_an_adapter_that_takes_the_limit_apart(script, session):
     limits = []
     session.mount("http://", Own())
     call(script, session)
-    assert len(limits) == 4 and all(0 < connect <= 10 and read is None for connect, read in limits)
+    assert len(limits) == 4 and all(0 < connect <= 10 and 0 < read <= 60 for connect, read in limits)
 
 
 @pytest.mark.parametrize("retries", [0, 2])
@@ -442,7 +442,7 @@ def test_a_retry_does_not_send_once_its_call_is_over(script, session):
     assert len(script.wait_for("tools/call")) == 1
 
 
-def test_the_response_of_a_call_that_was_left_while_it_connected_is_not_waited_for(script, session, monkeypatch):
+def test_the_response_of_a_call_that_was_left_is_waited_for_as_long_as_the_call_would_have(script, session, monkeypatch):
     real, connecting, go, ended = urllib3.util.connection.create_connection, *(threading.Event() for _ in range(3))
 
     def create_connection(*arguments, **options):
@@ -452,7 +452,7 @@ def test_the_response_of_a_call_that_was_left_while_it_connected_is_not_waited_f
 
     script.on_ping = lambda request, answer: ended.wait(2 * LIMIT) and answer.cut()
     client = OriginClient(script.url, HTTPSettings(session=session))
-    exchange = Exchange(lambda: float(LIMIT))
+    exchange = Exchange(lambda: float(LIMIT), lambda: 1.0)
     with monkeypatch.context() as patch:
         patch.setattr(urllib3.util.connection, "create_connection", create_connection)
         threading.Thread(target=lambda: (connecting.wait(LIMIT), exchange.interrupt())).start()
@@ -490,3 +490,63 @@ def test_the_threads_end_with_the_client(script, session):
     client.send(Exchange(lambda: float(LIMIT)), "GET", None, {}).excerpt()
     assert any(thread.name == "mcplite session" for thread in threading.enumerate())
     client.close()
+
+
+# --- a session of our own, for authentication that is made for requests ------------------------------------------------
+
+
+def test_the_hooks_of_an_authentication_run(script):
+    said = []
+
+    class Auth(requests.auth.AuthBase):
+        def __call__(self, request):
+            request.register_hook("response", lambda response, **options: said.append(response.status_code))
+            request.headers["X-Auth"] = "1"
+            return request
+
+    assert send(script, None, auth=Auth()) == (405, b"")
+    assert said == [405] and script.requests[0].headers["x-auth"] == "1"
+
+
+def test_no_cookies_are_kept(script):
+    # SEC-66
+    script.on_ping = lambda request, answer: answer.json(script.result(request, {}), Set_Cookie="a=b; Path=/")
+    call(script, None, auth=lambda request: request)
+    assert "cookie" not in script.requests[-1].headers
+
+
+@pytest.mark.parametrize("addresses, reached", [(["127.0.0.1"], True), (["::1", "127.0.0.1"], True), (["127.0.0.2"], False)])
+def test_its_connections_go_to_the_addresses_of_a_guard(addresses, reached, monkeypatch):
+    # As where a library that has replaced parts of requests is to see what goes to an authorization server.
+    monkeypatch.setattr("mcplite.net.origin_client.requests_is_patched", lambda: True)
+    asked = []
+
+    def guard(host, port):
+        asked.append((host, port))
+        return addresses
+
+    with WebScript(lambda request, answer: answer.status(200, "here")) as script:
+        client = OriginClient(f"http://name.invalid:{script.port}/mcp", guard=guard)
+        assert isinstance(client._sender, SessionSender)
+        try:
+            assert client.send(Exchange(lambda: float(LIMIT)), "GET", None, {}).read(10) == b"here" and reached
+        except mcplite.TransportError:
+            assert not reached
+        client.close()
+        assert asked == [("name.invalid", script.port)]
+        assert [request.headers["host"] for request in script.requests] == [f"name.invalid:{script.port}"] * reached
+
+
+def test_certificates_are_held_against_the_name_and_not_the_address_of_a_guard(folder, monkeypatch):
+    monkeypatch.setattr("mcplite.net.origin_client.requests_is_patched", lambda: True)
+    with Secure(folder / "named.pem", folder / "named.key") as script:
+        for host, trusted in (("other.example", True), ("mcp.example", False)):
+            client = OriginClient(f"https://{host}:{script.port}/mcp", HTTPSettings(verify=str(folder / "ca.pem")),
+                                  guard=lambda host, port: ["127.0.0.1"])
+            assert isinstance(client._sender, SessionSender)
+            try:
+                assert client.send(Exchange(lambda: float(LIMIT)), "GET", None, {}).read(10) == b"here" and trusted
+            except mcplite.TransportError as error:
+                assert not trusted and "mcp.example" in str(error)
+            client.close()
+        assert script.named == ["other.example", "mcp.example"]

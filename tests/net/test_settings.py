@@ -4,7 +4,6 @@ import re
 import shutil
 import socket
 import ssl
-import subprocess
 import threading
 import warnings
 
@@ -14,47 +13,16 @@ from requests.auth import HTTPBasicAuth
 from urllib3.exceptions import InsecureRequestWarning
 
 import mcplite
-from mcplite.net.adapter_sender import AdapterSender
 from mcplite.net.connections import DirectSender
 from mcplite.net.exchange import Exchange
 from mcplite.net.origin_client import OriginClient
+from mcplite.net.session_sender import SessionSender
 from mcplite.net.settings import TLS, HTTPSettings
-from tests.support.webscript import WebScript
+from tests.support.secure import Secure
 
 LIMIT = 30
 #: The same credentials twice: those of the second kind are made for requests, and go through it.
-WAYS = {DirectSender: ("me", "pw"), AdapterSender: HTTPBasicAuth("me", "pw")}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder with an authority, and what it has signed: for 127.0.0.1, for another name, of the past, for a client."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is not installed")
-    folder = tmp_path_factory.mktemp("tls")
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-
-    def run(*arguments):
-        subprocess.run([openssl, *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    for name in ("ca", "other-ca"):
-        run("req", "-x509", *key, "-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj", f"/CN={name}", "-days", "30",
-            "-addext", "keyUsage=critical,keyCertSign,cRLSign")
-    for name, alternative, days in (("server", "IP:127.0.0.1", "30"), ("named", "DNS:other.example", "30"),
-                                    ("common", "DNS:other.example", "30"), ("expired", "IP:127.0.0.1", "-1"),
-                                    ("client", "DNS:client", "30")):
-        subject = "/CN=127.0.0.1" if name == "common" else f"/CN={name}"
-        run("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", subject)
-        (folder / f"{name}.ext").write_text(f"subjectAltName={alternative}\nauthorityKeyIdentifier=keyid\n")
-        run("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", days,
-            "-out", f"{name}.pem", "-extfile", f"{name}.ext")
-    run("ec", "-in", "client.key", "-aes128", "-passout", "pass:secret", "-out", "locked.key")
-    (folder / "broken.pem").write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
-    (folder / "hashed").mkdir()
-    shutil.copy(folder / "ca.pem", folder / "hashed")
-    run("rehash", "hashed")
-    return folder
+WAYS = {DirectSender: ("me", "pw"), SessionSender: HTTPBasicAuth("me", "pw")}
 
 
 @pytest.fixture(autouse=True)
@@ -63,34 +31,8 @@ def no_bundles(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-class Secure(WebScript):
-    """The scripted server behind TLS.
-
-    :param certificate: the name of its files.
-    :param change: called with its context.
-    """
-
-    def __init__(self, folder, certificate="server", change=None, on_request=None):
-        super().__init__(on_request or (lambda request, answer: answer.status(200, "here")))
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.load_cert_chain(folder / f"{certificate}.pem", folder / f"{certificate}.key")
-        self._context.set_alpn_protocols(["h2", "http/1.1"])
-        if change is not None:
-            change(self._context)
-        self.url = self.url.replace("http:", "https:")
-        #: What the last connection has agreed to speak.
-        self.protocol = None
-
-    def _serve(self, sock):
-        sock.settimeout(LIMIT)
-        try:
-            secure = self._context.wrap_socket(sock, server_side=True)
-        except OSError:
-            sock.close()  # one side did not like the other
-            return
-        self.protocol = secure.selected_alpn_protocol()
-        self._socks[self._socks.index(sock)] = secure
-        super()._serve(secure)
+def secure(folder, certificate="server", **options):
+    return Secure(folder / f"{certificate}.pem", folder / f"{certificate}.key", **options)
 
 
 def ask_for_certificate(folder):
@@ -118,7 +60,7 @@ def get(url, way=DirectSender, path=None, **options):
 
 def both(url, **options):
     """Return what both ways answer, which has to be the same."""
-    direct, adapter = (get(url, way, **options) for way in (DirectSender, AdapterSender))
+    direct, adapter = (get(url, way, **options) for way in (DirectSender, SessionSender))
     # urllib3 1.26 compares names itself, and has other words for a handshake that takes too long.
     assert direct == adapter or urllib3.__version__.startswith("1.") and direct[0] is adapter[0] is mcplite.TransportError
     return direct
@@ -133,7 +75,7 @@ def refused(outcome, *texts):
 
 
 def test_an_authority_of_ones_own(folder):
-    with Secure(folder) as script:
+    with secure(folder) as script:
         assert both(script.url, verify=str(folder / "ca.pem")) == b"here"
         assert both(script.url, verify=folder / "ca.pem") == b"here"
         assert both(script.url, verify=str(folder / "hashed")) == b"here"
@@ -141,7 +83,7 @@ def test_an_authority_of_ones_own(folder):
 
 
 def test_an_unknown_authority_is_refused_with_a_hint(folder):
-    with Secure(folder) as script:
+    with secure(folder) as script:
         for options in ({}, {"verify": True}, {"verify": str(folder / "other-ca.pem")}):
             assert refused(both(script.url, **options), "certificate verify failed", "verify='/path/to/ca.pem'")
         assert script.requests == []
@@ -149,20 +91,20 @@ def test_an_unknown_authority_is_refused_with_a_hint(folder):
 
 def test_a_certificate_for_another_name_is_refused(folder):
     for certificate in ("named", "common"):  # a common name is no name
-        with Secure(folder, certificate) as script:
+        with secure(folder, certificate) as script:
             assert refused(both(script.url, verify=str(folder / "ca.pem")), "certificate verify failed", "127.0.0.1")
             assert script.requests == []
 
 
 def test_an_expired_certificate_is_refused(folder):
-    with Secure(folder, "expired") as script:
+    with secure(folder, "expired") as script:
         assert refused(both(script.url, verify=str(folder / "ca.pem")), "certificate has expired")
         assert script.requests == []
 
 
 @pytest.mark.parametrize("name", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
 def test_an_authority_of_the_environment(folder, name, monkeypatch):
-    with Secure(folder) as script:
+    with secure(folder) as script:
         monkeypatch.setenv(name, str(folder / "ca.pem"))
         assert both(script.url) == b"here"
         assert both(script.url, verify=True) == b"here"
@@ -174,7 +116,7 @@ def test_an_authority_of_the_environment(folder, name, monkeypatch):
 
 
 def test_without_another_word_the_bundle_of_certifi_is_used(folder, monkeypatch):
-    with Secure(folder) as script:
+    with secure(folder) as script:
         monkeypatch.setattr("requests.adapters.DEFAULT_CA_BUNDLE_PATH", str(folder / "ca.pem"))
         assert both(script.url) == b"here"
 
@@ -183,7 +125,7 @@ def test_files_that_cannot_be_used(folder):
     missing = str(folder / "missing.pem")
     pair = str(folder / "client.pem"), str(folder / "locked.key")
     trust = str(folder / "ca.pem")
-    with Secure(folder, change=ask_for_certificate(folder)) as script:
+    with secure(folder, change=ask_for_certificate(folder)) as script:
         assert refused(both(script.url, verify=missing), "invalid path", "missing.pem")
         assert refused(both(script.url, verify=str(folder / "broken.pem")))
         assert refused(both(script.url, verify=trust, cert=missing), "missing.pem")
@@ -198,7 +140,7 @@ def test_a_certificate_of_the_client(folder):
     whole = folder / "whole.pem"
     whole.write_text((folder / "client.pem").read_text() + (folder / "client.key").read_text())
     trust = str(folder / "ca.pem")
-    with Secure(folder, change=ask_for_certificate(folder)) as script:
+    with secure(folder, change=ask_for_certificate(folder)) as script:
         assert both(script.url, verify=trust, cert=pair) == b"here"
         assert both(script.url, verify=trust, cert=str(whole)) == b"here"
         for way in WAYS:  # which of two signs of the end is met first is chance
@@ -208,7 +150,7 @@ def test_a_certificate_of_the_client(folder):
 def test_a_certificate_that_was_renewed_is_taken_by_the_next_connection(folder, tmp_path):
     trust = tmp_path / "trust.pem"
     shutil.copy(folder / "other-ca.pem", trust)
-    with Secure(folder) as script:
+    with secure(folder) as script:
         client = OriginClient(script.url, HTTPSettings(verify=str(trust)))
         assert type(client._sender) is DirectSender
         with pytest.raises(mcplite.TransportError):
@@ -219,7 +161,7 @@ def test_a_certificate_that_was_renewed_is_taken_by_the_next_connection(folder, 
 
 
 def test_without_verification_there_is_a_warning(folder):
-    with Secure(folder, "named") as script:
+    with secure(folder, "named") as script:
         for way in WAYS:
             with pytest.warns(InsecureRequestWarning):
                 assert get(script.url, way, verify=False) == b"here"
@@ -236,7 +178,7 @@ def test_old_versions_are_refused(folder):
             context.maximum_version = ssl.TLSVersion.TLSv1_1
             context.set_ciphers("ALL:@SECLEVEL=0")
 
-    with Secure(folder, change=change) as script:
+    with secure(folder, change=change) as script:
         for way in WAYS:
             assert get(script.url, way, verify=str(folder / "ca.pem"))[0] is mcplite.TransportError
         assert script.requests == []
@@ -263,7 +205,7 @@ def test_a_connection_is_kept_and_replaced_when_the_server_has_closed_it(folder,
         if request.path.endswith("last"):
             answer.cut()
 
-    with Secure(folder, change=change, on_request=on_request) as script:
+    with secure(folder, change=change, on_request=on_request) as script:
         client = OriginClient(script.url, HTTPSettings(verify=str(folder / "ca.pem")))
         for path in ("1", "2", "3", "last"):
             exchange = Exchange(lambda: 1.0)

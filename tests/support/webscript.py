@@ -70,10 +70,13 @@ class Answer:
 class Listener:
     """Accepts connections, and serves each on a thread of its own; a context manager."""
 
+    #: The address that it listens at.
+    host = "127.0.0.1"
+
     def __init__(self):
         self.connections = 0
         self.closing = threading.Event()
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server((self.host, 0), family=socket.AF_INET6 if ":" in self.host else socket.AF_INET)
         self.port = self._listener.getsockname()[1]
         self._socks, self._threads = [], []
         self._accepting = threading.Thread(target=self._accept)
@@ -85,7 +88,7 @@ class Listener:
     def __exit__(self, *exc):
         self.closing.set()
         try:
-            socket.create_connection(("127.0.0.1", self.port), LIMIT).close()  # accept() has nothing else to wake it
+            socket.create_connection((self.host, self.port), LIMIT).close()  # accept() has nothing else to wake it
         finally:
             self._accepting.join(LIMIT)
             self._listener.close()

@@ -1,27 +1,26 @@
 """HTTPS requests to authorization servers, bounded in time and size; redirects are not followed.
 
-They are sent by ``requests`` over connections of :mod:`mcplite.net`, which skip interim responses. A module of its own because
-its rules are stricter: no redirects at all, one time limit that also covers looking up the name, and errors that quote nothing
-of the exchange.
+A module of its own because its rules are stricter than those of :mod:`mcplite.net`, which sends them: no redirects at all, one
+time limit that also covers looking up the name, and errors that quote nothing of the exchange.
 """
 
+import contextlib
 import json
 import queue
 import threading
 import time
 from typing import Any, Mapping, Optional, Tuple, Union
+from urllib.parse import urlencode
 
 from ...protocol.error_text import shown
 from ...protocol.http.wellknown import check_url
 
 __all__ = ["FetchError", "deadline", "fetch_json"]
 
-#: Seconds for the whole exchange, and for one read.
+#: Seconds for the whole exchange.
 _SECONDS = 10.0
-_READ_SECONDS = 5.0
 #: Bytes of a response (AUTH-07, AUTH-38).
 _MAX_BYTES = 1 << 20
-_PIECE = 8192
 Outcome = Union[Tuple[int, Any], Exception]
 
 
@@ -80,43 +79,47 @@ def _fetch(url: str, what: str, form: Optional[Mapping[str, str]], basic: Option
     except Stopped:
         return _late(url, what)
     except Exception as error:
-        # The text of the error can quote what was sent, so only its class is shown.
-        return FetchError(f"{what} at {shown(url)} could not be fetched: {type(error).__name__}")
+        # The text of the error can quote what was sent, so only the class of its cause is shown.
+        return FetchError(f"{what} at {shown(url)} could not be fetched: {type(error.__cause__ or error).__name__}")
 
 
 def _exchange(url: str, what: str, form: Optional[Mapping[str, str]], basic: Optional[Tuple[str, str]],
               until: float) -> Tuple[int, Any]:
-    import requests
-
-    from ...net.adapter import Adapter
     from ...net.exchange import Exchange, Stopped
+    from ...net.origin_client import OriginClient
+    from ...net.settings import HTTPSettings
+
+    def remaining() -> float:
+        return until - time.monotonic()
 
     def next_timeout() -> float:
-        left = until - time.monotonic()
+        left = remaining()
         if left <= 0:
             raise Stopped
-        return min(left, _READ_SECONDS)
+        return left
 
-    adapter = Adapter()
-    adapter.thread.exchange = Exchange(next_timeout)
-    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
-    credentials: Any = basic or (lambda request: request)  # a callable keeps requests from reading .netrc
-    with requests.Session() as session:
-        for prefix in ("https://", "http://"):
-            session.mount(prefix, adapter)
-        with session.request("GET" if form is None else "POST", url, data=form, headers=headers, auth=credentials, stream=True,
-                             allow_redirects=False, timeout=_READ_SECONDS) as response:
-            if 300 <= response.status_code < 400:
+    headers, body = {"Accept": "application/json"}, None
+    if form is not None:
+        headers["Content-Type"] = "application/x-www-form-urlencoded"
+        body = urlencode(form).encode("ascii")
+    client = OriginClient(url, HTTPSettings(auth=basic))
+    try:
+        reply = client.send_once(Exchange(next_timeout, remaining), "GET" if form is None else "POST", None, headers, body)
+        with contextlib.closing(reply):
+            if 300 <= reply.status < 400:
                 raise FetchError(f"{what} at {shown(url)} redirects, which is not followed; give the URL that it redirects to")
-            if response.status_code != 200:
-                return response.status_code, None
-            if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+            if reply.status != 200:
+                return reply.status, None
+            if reply.headers.get("content-encoding", "identity").lower() != "identity":
                 raise FetchError(f"{what} at {shown(url)} sent a compressed response, which is not accepted")
-            content = b""
-            for piece in response.iter_content(_PIECE):
+            content, piece = b"", reply.read1()
+            while piece:
                 content += piece
                 if len(content) > _MAX_BYTES:
                     raise FetchError(f"{what} at {shown(url)} sent more than {_MAX_BYTES} bytes")
+                piece = reply.read1()
+    finally:
+        client.close()
     try:
         return 200, json.loads(content)
     except (ValueError, RecursionError):

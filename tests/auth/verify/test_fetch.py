@@ -114,7 +114,7 @@ def test_the_query_is_not_shown_and_a_failing_thread_start_is_an_error(monkeypat
 def test_connection_errors():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with pytest.raises(FetchError, match="ConnectionError") as raised:
+    with pytest.raises(FetchError, match="ConnectionRefusedError") as raised:
         fetch_json(f"http://127.0.0.1:{port}/x", "the thing", {"token": SECRET}, ("me", SECRET))
     assert SECRET not in str(raised.value)
     assert "could not be fetched" in failing(lambda answer: answer.cut(), form={"token": SECRET})
