@@ -64,8 +64,6 @@ TESTED_ELSEWHERE = {
     "rpc/interfaces": "abstract classes: test_channels.py and test_reading.py",
     "server/catalog/options": "tests/server/catalog/test_registry.py, through registration",
     "server/catalog/provider": "an interface: tests/proxy",
-    "server/functions/converters": "dataclasses: test_schemas.py and test_scalars.py",
-    "server/functions/foreign/base": "an abstract class: test_lookup.py",
     "server/serving": "tests/server/transports/test_httpd.py, through mcplite.serve",
     "server/runtime/tasks": "an interface: tests/server/tasks/test_service.py",
     "server/runtime/waiting": "tests/server/handling/test_wait.py",
@@ -73,7 +71,6 @@ TESTED_ELSEWHERE = {
     "server/tasks/questions": "tests/server/tasks/test_methods.py, with clients that answer",
     "server/tasks/running_tasks": "tests/server/tasks/test_service.py, with a process that ends",
     "testing/backend_check": "tests/backend/test_interface.py, which finds broken promises with it",
-    "types/marks": "tests/types/test_base.py",
     "version": "tests/test_main.py prints it",
 }
 

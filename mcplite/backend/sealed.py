@@ -2,7 +2,7 @@
 
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from ..protocol.request_state import open_bytes, seal_bytes
+from ..protocol.opaque import open_bytes, seal_bytes
 from ..rpc.tracing import WARNING, PeerLog, get_logger
 from .interface import Backend, Entry
 

@@ -410,7 +410,7 @@ def checked_roots(roots: Any) -> List[types.Root]:
     if isinstance(roots, (str, bytes, os.PathLike, types.Root, Mapping)) or not isinstance(roots, Iterable):
         one = "string" if isinstance(roots, (str, bytes)) else "root"
         raise TypeError(f"roots is a list of paths or file:// URIs, not one {one}: write roots=[{quoted(roots)}]")
-    from ..protocol.paths import check_root_uri, file_uri
+    from ..protocol.uris import check_root_uri, file_uri
 
     checked: List[types.Root] = []
     for root in roots:

@@ -10,8 +10,7 @@ from typing import Any, Mapping, Optional, Union
 
 from ..errors import AuthError, ProtocolError, TransportError
 from ..protocol.error_text import shown
-from ..protocol.http.http1 import BadRequest, ChunkedDecoder
-from ..protocol.http.responses import BadResponse, ResponseHead, find_response_head, parse_response_head
+from ..protocol.http.http1 import BadRequest, BadResponse, ChunkedDecoder, ResponseHead, find_response_head, parse_response_head
 from .exchange import Exchange, Stopped
 
 __all__ = ["Body", "Reply", "ResponseReader", "receive", "send_whole"]

@@ -2,15 +2,24 @@
 
 A long line takes linear time: its chunks are collected and joined once. The state changes with one assignment, so
 that an exception between two bytecodes, from a signal handler, leaves the buffer as it was before or after a step.
+
+The two ends of a line that is too long show the id of its message, and whether it is a request; so the one call fails, and
+not the connection.
 """
 
 from __future__ import annotations
 
+import json
 import operator
+import re
 from collections import deque
-from typing import Deque, Iterable, List, Optional, Tuple
+from typing import Any, Deque, Dict, Iterable, List, Optional, Tuple, Union
 
-__all__ = ["CutLine", "KEPT_BYTES", "LineBuffer"]
+from ..errors import INVALID_REQUEST
+from .jsonio import DEFAULT_LIMITS, JSONLimits, encode_json
+from .jsonrpc import Batch, Id, Invalid, Message, Request, parse
+
+__all__ = ["CutLine", "KEPT_BYTES", "LineBuffer", "refuse_unread"]
 
 #: Bytes of a line over the limit that are kept from its beginning, and from its end.
 KEPT_BYTES = 65_536
@@ -190,3 +199,122 @@ def _enough(chunks: Iterable[bytes]) -> List[bytes]:
         if size >= KEPT_BYTES:
             break
     return kept
+
+
+#: Members of a message that may stand behind a long one, and how many places are tried where they may begin.
+_MEMBER = r'(?<!\\)"(?:id|jsonrpc|method)"\s*:'
+_MOST_PLACES = 64
+#: The white space of JSON.
+_BLANKS = frozenset(" \t\r\n")
+#: Stands for a value that was cut.
+_CUT = object()
+
+
+def refuse_unread(head: bytes, tail: bytes, invalid: Invalid, answers: bool, limits: JSONLimits = DEFAULT_LIMITS,
+                  ) -> Union[Invalid, Batch]:
+    """Return what to refuse in place of a text that is not read as a whole, with the ids that its ends show.
+
+    An id counts if it is certain that it is a member of a message itself, and not of its params.
+
+    :param head, tail: the beginning and the end of the text; they may overlap.
+    :param invalid: says why it is refused; returned as it is if there is no id.
+    :param answers: whether a message of which neither the method nor the params or the result are to be seen is a response.
+    """
+    front, back = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n"), tail.decode("utf-8", "replace")
+    if front[:1] == "[":  # an array of messages
+        first, last = _messages_in_front(front), _messages_behind(back)
+        if first and last and "id" not in first[-1]:
+            first[-1].update(last.pop(0))
+        read = [_refusal(members, invalid, answers, limits) for members in first + last]
+        found: Dict[Id, Message] = {refused.id: refused for refused in reversed(read) if refused.id is not None}
+        return Batch([*reversed(found.values())]) if found else invalid
+    if front[:1] != "{":
+        return invalid
+    members, _ = _members(front, 1)
+    behind = _messages_behind(back)
+    return _refusal({**behind[0], **members} if len(behind) == 1 else members, invalid, answers, limits)
+
+
+def _refusal(members: Dict[str, Any], invalid: Invalid, answers: bool, limits: JSONLimits) -> Invalid:
+    method = members.get("method")
+    if "method" in members or "params" in members:
+        answers = False
+    elif "result" in members or "error" in members:
+        answers = True
+    if members.get("id", _CUT) is not _CUT:
+        read = parse(encode_json({"jsonrpc": "2.0", "id": members["id"], "method": ""}).encode("utf-8", "replace"), limits)
+        if isinstance(read, Request):
+            return Invalid(read.id, INVALID_REQUEST, invalid.message, answers, invalid.oversized)
+    if type(method) is str and method.startswith("notifications/"):
+        return Invalid(None, invalid.code, invalid.message, True, invalid.oversized)
+    return invalid
+
+
+def _members(text: str, at: int) -> Tuple[Dict[str, Any], int]:
+    """Return the members of an object as far as it goes, and where it ends; 0 if that is not to be seen.
+
+    :param at: the place behind its first brace.
+    """
+    members: Dict[str, Any] = {}
+    decode = json.JSONDecoder(parse_constant=_refuse_constant).raw_decode
+    try:
+        while True:
+            key, at = decode(text, _behind_blanks(text, at))
+            at = _behind_blanks(text, at)
+            if type(key) is not str or text[at] != ":":
+                break
+            members[key] = _CUT
+            value, at = decode(text, _behind_blanks(text, at + 1))
+            end = _behind_blanks(text, at)
+            sign = text[end]  # without it, a number might go on
+            if sign not in ",}":
+                break
+            members[key], at = value, end + 1
+            if sign == "}":
+                return members, at
+    except (ValueError, IndexError, RecursionError):
+        pass  # cut here
+    return members, 0
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _behind_blanks(text: str, at: int) -> int:
+    while text[at:at + 1] in _BLANKS:
+        at += 1
+    return at
+
+
+def _messages_in_front(text: str) -> List[Dict[str, Any]]:
+    """Return the members of the messages at the beginning of an array; the last one may be cut."""
+    found = []
+    at = _behind_blanks(text, 1)
+    while at and text[at:at + 1] == "{":
+        members, at = _members(text, at + 1)
+        found.append(members)
+        if at:
+            at = _behind_blanks(text, at)
+            at = _behind_blanks(text, at + 1) if text[at:at + 1] == "," else 0
+    return found
+
+
+def _messages_behind(text: str) -> List[Dict[str, Any]]:
+    """Return the members of the messages at the end of a text: of one, or of an array. The first one may lack some.
+
+    The text may begin in the middle of a string. A place is right if what follows it is balanced up to the end.
+    """
+    for place in list(re.finditer(_MEMBER, text))[-_MOST_PLACES:]:
+        members, at = _members(text, place.start())
+        found = [members]
+        while at:
+            at = _behind_blanks(text, at)
+            if at == len(text) or text[at] == "]" and not text[at + 1:].strip():
+                return found
+            at = _behind_blanks(text, at + 1) if text[at] == "," else 0
+            if not at or text[at:at + 1] != "{":
+                break
+            members, at = _members(text, at + 1)
+            found.append(members)
+    return []

@@ -18,7 +18,7 @@ from ..errors import (
     TransportError,
 )
 from ..protocol.http.routing_headers import marks
-from ..protocol.schema.wrapping import as_object, in_result
+from ..protocol.schema.rules import as_object, in_result
 from ..protocol.uris import normal_uri
 from ..protocol.uritemplate import Template
 from ..revisions import TASKS_EXTENSION, Revision

@@ -171,7 +171,7 @@ class Peer(Caller, MessageSink):
             tail = data.tail
         elif self._serving and not invalid.oversized:
             return invalid
-        from ..protocol.outline import refuse_unread
+        from ..protocol.framing import refuse_unread
 
         found = refuse_unread(data[:KEPT_BYTES], tail, invalid, not self._serving, self._limits)
         # What a server's program prints may look like a request.

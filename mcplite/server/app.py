@@ -49,8 +49,7 @@ from .catalog.options import (
 from .catalog.provider import MountableClient
 from .catalog.registry import Registry, TemplateEntry, check_name
 from .functions.function import compile_function
-from .functions.returns import StructuredOutput
-from .functions.signature import decorated, name_of
+from .functions.signature import StructuredOutput, decorated, name_of
 from .handling.context import Context
 from .limits import Limits
 from .runtime.fleet import create_fleet

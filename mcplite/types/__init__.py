@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, List
 
 from .base import Model as Model
-from .marks import NULL as NULL
+from .lazy_dataclass import NULL as NULL
 
 if TYPE_CHECKING:
     from .client_requests import *  # noqa: F403

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Optional, Union
 from ..revisions import JUNE_2025, NOVEMBER_2025, Revision
 from .base import Model
 from .content import Content, TextContent
-from .lazy_dataclass import record
-from .marks import wire
+from .lazy_dataclass import record, wire
 from .tools import Tool
 
 __all__ = [

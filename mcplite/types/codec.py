@@ -11,8 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar, Un
 
 from ..errors import ProtocolError
 from ..revisions import Revision
-from .lazy_dataclass import MISSING, fields_of
-from .marks import NULL, Marked, wire_name
+from .lazy_dataclass import MISSING, NULL, Marked, fields_of, wire_name
 
 __all__ = ["decode", "decode_own", "decoder", "encode", "missing", "own_decoder", "wrong"]
 

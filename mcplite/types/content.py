@@ -3,11 +3,9 @@
 from typing import Any, Callable, Dict, List, Optional, Type, Union
 
 from ..revisions import JUNE_2025, NOVEMBER_2025
-from .base import Model
+from .base import Displayed, Model
 from .codec import decoder, missing, wrong
-from .display import Displayed
-from .lazy_dataclass import record
-from .marks import wire
+from .lazy_dataclass import record, wire
 
 __all__ = [
     "Annotations", "AudioContent", "BlobResourceContents", "Content", "EmbeddedResource", "Icon", "ImageContent",

@@ -5,8 +5,7 @@ from typing import Any, Dict, List, Optional
 from ..revisions import JULY_2026, JUNE_2025, MARCH_2025, NOVEMBER_2025, Revision
 from .base import Model
 from .content import Icon
-from .lazy_dataclass import record
-from .marks import wire
+from .lazy_dataclass import record, wire
 
 __all__ = [
     "ClientCapabilities", "DiscoverResult", "Implementation", "InitializeResult", "LogMessage", "Progress",

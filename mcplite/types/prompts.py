@@ -3,11 +3,9 @@
 from typing import Any, Dict, List, Optional, Protocol, Sequence, Union
 
 from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
-from .base import Model
+from .base import Displayed, Model, plain_text
 from .content import AudioContent, Content, Icon, ImageContent, as_block
-from .display import Displayed, plain_text
-from .lazy_dataclass import record
-from .marks import wire
+from .lazy_dataclass import record, wire
 
 __all__ = [
     "CompleteResult", "Completion", "GetPromptResult", "ListPromptsResult", "Prompt", "PromptArgument",

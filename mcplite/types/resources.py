@@ -3,11 +3,9 @@
 from typing import Any, Dict, List, Optional
 
 from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
-from .base import Model
+from .base import Displayed, Model, bundle_of
 from .content import Annotations, BlobResourceContents, Icon, ResourceContents, TextResourceContents
-from .display import Displayed, bundle_of
-from .lazy_dataclass import record
-from .marks import wire
+from .lazy_dataclass import record, wire
 
 __all__ = [
     "ListResourceTemplatesResult", "ListResourcesResult", "ReadResourceResult", "Resource", "ResourceTemplate",

@@ -10,8 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional
 
 from ..revisions import JULY_2026, TASKS_EXTENSION, Revision
 from .base import Model
-from .lazy_dataclass import record
-from .marks import wire
+from .lazy_dataclass import record, wire
 
 __all__ = [
     "CANCELLED", "COMPLETED", "CreateTaskResult", "DetailedTask", "FAILED", "IMMEDIATE_RESPONSE", "INPUT_REQUIRED",

@@ -11,11 +11,9 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..errors import ToolError
 from ..revisions import JULY_2026, JUNE_2025, MARCH_2025, NOVEMBER_2025
-from .base import Model
+from .base import Displayed, Model, bundle_of
 from .content import Content, Icon, TextContent
-from .display import Displayed, bundle_of
-from .lazy_dataclass import record
-from .marks import NULL, wire
+from .lazy_dataclass import NULL, record, wire
 
 __all__ = ["CallToolResult", "ListToolsResult", "Tool", "ToolAnnotations"]
 

@@ -7,7 +7,7 @@ import pytest
 from mcplite.backend import sealed as sealed_module
 from mcplite.backend.memory import MemoryBackend
 from mcplite.backend.sealed import SealedBackend
-from mcplite.protocol.request_state import open_bytes
+from mcplite.protocol.opaque import open_bytes
 
 OLD, NEW = b"an old key of 16 bytes", b"a new key of 16 bytes"
 

@@ -20,7 +20,7 @@ from mcplite import types
 from mcplite.auth.login.web import is_public
 from mcplite.client import config
 from mcplite.errors import InvalidParams, ProtocolError, RegistrationError, TransportError, UnsupportedVersion
-from mcplite.protocol import codec, jsonio, jsonrpc, meta, paging, paths, request_state, uritemplate
+from mcplite.protocol import codec, jsonio, jsonrpc, meta, opaque, uris, uritemplate
 from mcplite.protocol.framing import KEPT_BYTES, LineBuffer
 from mcplite.protocol.http import challenges, headers, http1, routing_headers, sse, wellknown
 from mcplite.protocol.schema.validation import Validator, check_schema
@@ -312,13 +312,13 @@ def path(data):
     text = text_of(data)
     root = os.path.realpath(os.path.dirname(__file__))
     with contextlib.suppress(ValueError, OSError):
-        joined = paths.safe_join(root, text)
+        joined = uris.safe_join(root, text)
         assert joined == root or joined.startswith(root + os.sep)
-        assert paths.path_of(paths.file_uri(joined)) == joined
+        assert uris.path_of(uris.file_uri(joined)) == joined
     with contextlib.suppress(ValueError):
-        assert "\0" not in paths.path_of(text)
+        assert "\0" not in uris.path_of(text)
     with contextlib.suppress(ValueError):
-        paths.check_root_uri(text)
+        uris.check_root_uri(text)
 
 
 # --- what comes back from a client ------------------------------------------------------------------
@@ -327,14 +327,14 @@ def path(data):
 def returned_value(data):
     """A cursor or a sealed value that this server did not make is refused; its own are read."""
     text = text_of(data)
-    assert request_state.open_sealed(text, [KEY], "context") is None
-    sealed = request_state.seal(data, KEY, "context")
-    assert request_state.open_sealed(sealed, [KEY], "context") == data
-    assert request_state.open_sealed(sealed, [KEY], "another") is None
+    assert opaque.open_sealed(text, [KEY], "context") is None
+    sealed = opaque.seal(data, KEY, "context")
+    assert opaque.open_sealed(sealed, [KEY], "context") == data
+    assert opaque.open_sealed(sealed, [KEY], "another") is None
     with contextlib.suppress(InvalidParams):
-        paging.page([text, "b"], text, 1, "tools", key=str)
-    _, cursor = paging.page([text, "b"], None, 1, "tools", key=str)
-    assert paging.page([text, "b"], cursor, 1, "tools", key=str) == (["b"], None)
+        opaque.page([text, "b"], text, 1, "tools", key=str)
+    _, cursor = opaque.page([text, "b"], None, 1, "tools", key=str)
+    assert opaque.page([text, "b"], cursor, 1, "tools", key=str) == (["b"], None)
 
 
 TARGETS = {target.__name__: target for target in (

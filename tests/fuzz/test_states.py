@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import example, given, strategies as st
 
-from mcplite.protocol.request_state import Journal
+from mcplite.protocol.opaque import Journal
 from mcplite.server.limits import Limits
 from mcplite.server.runtime.states import KeptStates, MemoryStateStore, States, StoredState
 

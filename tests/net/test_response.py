@@ -7,7 +7,7 @@ import pytest
 
 from mcplite.net.exchange import Exchange, Stopped
 from mcplite.net.response import ResponseReader, receive, send_whole
-from mcplite.protocol.http.responses import BadResponse
+from mcplite.protocol.http.http1 import BadResponse
 
 LIMIT = 30
 OK = b"HTTP/1.1 200 OK\r\n"

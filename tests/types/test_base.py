@@ -10,8 +10,7 @@ from mcplite import types
 from mcplite.errors import ProtocolError
 from mcplite.revisions import JUNE_2025, NOVEMBER_2025
 from mcplite.types.base import Model
-from mcplite.types.lazy_dataclass import record
-from mcplite.types.marks import NULL, Null, wire
+from mcplite.types.lazy_dataclass import NULL, Null, record, wire
 
 
 @record

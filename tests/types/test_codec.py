@@ -51,7 +51,7 @@ from mcplite.types import (
     ToolUseContent,
     UnknownContent,
     codec,
-    marks,
+    lazy_dataclass,
     user,
 )
 from mcplite.types.codec import decode, decode_own, encode
@@ -553,7 +553,7 @@ def test_one_wrong_member_is_read_or_refused(cls, data):
     if isinstance(place, list):
         place.append(data.draw(JSON))
     else:
-        known = [marks.wire_name(field) for field in dataclasses.fields(cls)]
+        known = [lazy_dataclass.wire_name(field) for field in dataclasses.fields(cls)]
         place[data.draw(st.sampled_from([*known, "type", *place]))] = data.draw(JSON)
     try:
         again = decode(cls, wire)

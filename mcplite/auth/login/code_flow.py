@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from ...errors import AuthError
-from ...protocol.base64url import base64url_encode
 from ...protocol.error_text import Option, OptionText, one_line
 from ...protocol.http.wellknown import check_url, is_loopback
+from ...protocol.opaque import base64url_encode
 from ...rpc.tracing import get_logger
 from .discovery import OFFLINE_ACCESS, AuthorizationServer
 from .grant_base import Grant

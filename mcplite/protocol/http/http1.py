@@ -1,24 +1,25 @@
-"""HTTP/1.1: parses the head of a request, the length of its body, and chunked bodies.
-
-The fields of a head and chunked bodies are the same in responses, whose own rules stand in :mod:`.responses`.
+"""HTTP/1.1: parses the heads of requests and of responses, the lengths of their bodies, and chunked bodies.
 
 Stricter than most parsers: a proxy in front may interpret a malformed message differently and see one request where
 this side sees two, which is request smuggling (SEC-12).
 """
 
 import re
-from typing import List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 from urllib.parse import unquote_to_bytes
 
 from .headers import Headers
 
-__all__ = ["BadRequest", "ChunkedDecoder", "HeadLimits", "RequestHead", "body_plan", "find_head", "keeps_alive", "parse_fields",
-           "parse_head"]
+__all__ = [
+    "BadRequest", "BadResponse", "ChunkedDecoder", "HeadLimits", "RequestHead", "ResponseHead", "body_plan", "find_head",
+    "find_response_head", "keeps_alive", "parse_fields", "parse_head", "parse_response_head",
+]
 
 _REQUEST_LINE = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) ([\x21-\x7e]+) HTTP/([0-9])\.([0-9])")
 # Values may have bytes above 0x7f (obs-text), but no control characters. A folded line, and a blank before the
 # colon, do not match.
 _FIELD = re.compile("([!#$%&'*+\\-.^_`|~0-9A-Za-z]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)")
+_STATUS_LINE = re.compile("HTTP/1\\.([0-9]) ([1-9][0-9]{2})(?: ([\t\x20-\x7e\x80-\xff]*))?")
 _LENGTH = re.compile(r"[0-9]{1,15}")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?")
 #: Bytes of one line with a chunk's size and its extensions.
@@ -292,3 +293,95 @@ class ChunkedDecoder:
         self._trailers -= len(line)
         self.done = not line
         return True
+
+
+#: The limits of the lines of a response's head: few servers keep to the limits of requests.
+_LIMITS = HeadLimits(line=65_536, total=65_536, count=1000)
+
+
+class BadResponse(Exception):
+    """The bytes are not a response that can be read; its connection is closed."""
+
+
+class ResponseHead:
+    """The status line and the headers of one response.
+
+    :param fields: the raw names and values.
+    :raises BadResponse: it does not say how the body ends.
+    """
+
+    __slots__ = ("status", "reason", "version", "fields", "headers", "length", "chunked", "keep_alive")
+
+    def __init__(self, status: int, reason: str, version: Tuple[int, int], fields: List[Tuple[str, str]]) -> None:
+        self.status = status
+        self.reason = reason
+        self.version = version
+        self.fields = fields
+        #: By name in lower case; the values of repeated fields are joined by commas.
+        self.headers: Dict[str, str] = {}
+        headers = self.headers
+        for name, value in fields:
+            name = name.lower()
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        #: Bytes of the body; None if it is chunked, or ends with the connection.
+        self.length: Optional[int] = None
+        self.chunked = False
+        #: Whether the connection can serve another request behind the body.
+        self.keep_alive = keeps_alive(version, headers.get("connection"))
+        encoding, length = headers.get("transfer-encoding"), headers.get("content-length")
+        if encoding is not None:
+            if encoding.lower() != "chunked":
+                raise BadResponse(f"the transfer encoding {encoding[:60]!r} is not supported; 'chunked' is")
+            self.chunked = True
+            if length is not None or version == (1, 0):
+                self.keep_alive = False  # another reader on the way may have found another end (RFC 9112, section 6.1)
+        elif length is not None:
+            lengths = {value.strip(" \t") for value in length.split(",")}  # one that was repeated (RFC 9110, section 8.6)
+            if len(lengths) > 1 or not _LENGTH.fullmatch(next(iter(lengths))):
+                raise BadResponse(f"malformed Content-Length: {length[:60]!r}")
+            self.length = int(lengths.pop())
+        else:
+            self.keep_alive = False
+
+    def without_body(self) -> None:
+        """Note that the response has no body, whatever its headers say: by its status, or as the answer to HEAD."""
+        if self.status == 204 and (self.chunked or self.length):
+            self.keep_alive = False  # it must not have these fields, so that a body may follow
+        elif self.length is None and not self.chunked:
+            self.keep_alive = keeps_alive(self.version, self.headers.get("connection"))
+        self.length, self.chunked = 0, False
+
+
+def find_response_head(buffer: bytearray) -> Optional[int]:
+    """Return the end of the head in *buffer*, behind its empty line; None if it is incomplete.
+
+    :raises BadResponse: it is too long, or has a malformed line end.
+    """
+    try:
+        return find_head(buffer, _LIMITS)
+    except BadRequest as error:
+        raise BadResponse(str(error)) from None
+
+
+def parse_response_head(block: bytes, method: str) -> ResponseHead:
+    """Return the head in *block*, which includes the empty line.
+
+    :param method: of the request.
+    :raises BadResponse: it is malformed, or longer than the limits.
+    """
+    lines = block[:-4].decode("latin-1").split("\r\n")
+    match = _STATUS_LINE.fullmatch(lines[0])
+    if match is None:
+        raise BadResponse(f"malformed status line: {lines[0][:60]!r}")
+    minor, code, reason = match.groups()
+    status = int(code)
+    try:
+        fields = [(name, value.rstrip(" \t")) for name, value in parse_fields(lines, _LIMITS)]
+    except BadRequest as error:
+        raise BadResponse(str(error)) from None
+    if status < 200 and status != 101:
+        fields = []  # those of an interim response are not the answer's (RFC 9110, section 15.2)
+    head = ResponseHead(status, (reason or "").strip(" \t"), (1, min(int(minor), 1)), fields)
+    if status in (204, 304) or method == "HEAD":
+        head.without_body()
+    return head

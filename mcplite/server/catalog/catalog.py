@@ -11,7 +11,7 @@ import copy
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ...errors import RegistrationError
-from ...protocol import codec, jsonrpc, paging
+from ...protocol import codec, jsonrpc, opaque
 from ...protocol.jsonio import encode_json
 from ...protocol.meta import SERVER_INFO
 from ...revisions import REVISIONS, Revision
@@ -292,7 +292,7 @@ class Catalog:
 
     def _page(self, entries: Mapping[str, Any], kind: str, key: str, cursor: Optional[str], revision: Revision
               ) -> jsonrpc.Encoded:
-        chosen, after = paging.page(list(entries.items()), cursor, self._page_sizes.get(kind, self.page_size), kind,
+        chosen, after = opaque.page(list(entries.items()), cursor, self._page_sizes.get(kind, self.page_size), kind,
                                     key=lambda item: str(item[0]))
         listed: Dict[str, Any] = {}
         for name, entry in chosen:

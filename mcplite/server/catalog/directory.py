@@ -16,8 +16,7 @@ import urllib.parse
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
 from ...errors import InvalidParams, RegistrationError, ResourceNotFound, TransportError
-from ...protocol.paths import check_relative, safe_join
-from ...protocol.uris import normal_uri, uri_problem
+from ...protocol.uris import check_relative, normal_uri, safe_join, uri_problem
 from ...rpc.forks import new_lock, on_fork
 from ...rpc.threads import start_thread
 from ...rpc.tracing import FaultLog, get_logger

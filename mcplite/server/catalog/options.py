@@ -15,8 +15,7 @@ from ...protocol import codec
 from ...protocol.error_text import quoted
 from ...protocol.meta import check_extension, check_meta
 from ...rpc.tracing import get_logger
-from ...types.lazy_dataclass import fields_of
-from ...types.marks import wire_name
+from ...types.lazy_dataclass import fields_of, wire_name
 from ..functions.function import Function
 from ..functions.signature import is_generator
 from ..limits import Limits

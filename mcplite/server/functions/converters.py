@@ -1,13 +1,18 @@
-"""The compiled form of an annotation, :class:`Node`, and the error of a failed conversion.
+"""The compiled form of an annotation, :class:`Node`, the error of a failed conversion, and the nodes of JSON's scalars.
 
-Used by every module here that compiles annotations; a module of its own, so that they need not import each other.
+The converters guess nothing: a string is not a number, true is not a number, but 1.0 is an integer, as in JSON Schema
+(SEC-85, NS-43).
 """
+
+from __future__ import annotations
 
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence, Set, Tuple, Union
 
 from ...protocol.error_text import json_words, quoted
 
-__all__ = ["Convert", "Mismatch", "Node", "expect", "from_text", "kinds_of", "reason_of", "summary"]
+__all__ = [
+    "Convert", "Mismatch", "Node", "OTHERS", "SIMPLE", "expect", "from_text", "kinds_of", "reason_of", "summary",
+]
 
 #: Takes a JSON value and returns the Python value; raises :class:`Mismatch`.
 Convert = Callable[[Any], Any]
@@ -98,3 +103,51 @@ def reason_of(error: Exception) -> str:
     """Return the text of an exception that a class raised for its values; attrs puts objects behind the text."""
     first = error.args[0] if error.args else None
     return first if isinstance(first, str) else str(error) or type(error).__name__
+
+
+def _to_int(value: Any) -> int:
+    if type(value) is int:
+        return value
+    if type(value) is float and value.is_integer():
+        return int(value)
+    raise Mismatch(f"{summary(value)} is not an integer")
+
+
+def _to_float(value: Any) -> float:
+    if type(value) is float:
+        return value
+    if type(value) is int:
+        try:
+            return float(value)
+        except OverflowError:
+            raise Mismatch("the number is too large") from None
+    raise Mismatch(f"{summary(value)} is not a number")
+
+
+def _to_none(value: Any) -> None:
+    if value is not None:
+        raise Mismatch(f"{summary(value)} is not null")
+
+
+def _to_bytes(text: str) -> bytes:
+    import base64  # for the few handlers that take bytes
+
+    return base64.b64decode(text, validate=True)
+
+
+#: The nodes of builtin classes.
+SIMPLE: Dict[Any, Node] = {
+    str: Node({"type": "string"}, expect(str, "a string")),
+    int: Node({"type": "integer"}, _to_int),
+    float: Node({"type": "number"}, _to_float),
+    bool: Node({"type": "boolean"}, expect(bool, "true or false")),
+    type(None): Node({"type": "null"}, _to_none),
+    None: Node({"type": "null"}, _to_none),
+    Any: Node({}, lambda value: value),
+    object: Node({}, lambda value: value),
+    bytes: Node({"type": "string", "contentEncoding": "base64"},
+                from_text(_to_bytes, "base64")),
+}
+
+#: Modules whose classes have nodes too, in :mod:`.datetimes`. A handler that uses one has imported its module already.
+OTHERS = frozenset({"datetime", "decimal", "pathlib", "pathlib._local", "uuid"})

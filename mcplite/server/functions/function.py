@@ -13,10 +13,8 @@ from ...protocol.jsonio import encode_json, load
 from ...rpc.tracing import get_logger
 from ...types.lazy_dataclass import Record, record
 from .class_fields import NOTHING, is_dataclass, with_metadata
-from .converters import Mismatch, Node, kinds_of
+from .converters import SIMPLE, Mismatch, Node, kinds_of
 from .docstrings import parse
-from .returns import Output, StructuredOutput, compile_output, written_schema
-from .scalars import SIMPLE
 from .schemas import Schemas, as_default, described_schema, description_of, only_ours, unwrap_annotated
 from .signature import (
     BY_NAME,
@@ -24,12 +22,16 @@ from .signature import (
     POSITIONAL_ONLY,
     VAR_KEYWORD,
     VAR_POSITIONAL,
+    Output,
     Signature,
+    StructuredOutput,
+    compile_output,
     inner_of,
     name_of,
     read_signature,
     refuse_async,
     target_of,
+    written_schema,
 )
 
 # What a start and a list do not need is imported by the functions that use it.
@@ -519,7 +521,7 @@ def _check_default(name: str, node: Node, default: Any, schemas: Schemas) -> Non
         node.convert(value)
     except Mismatch as error:
         if type(default) not in _PLAIN_DEFAULTS:
-            from .foreign.lookup import is_foreign
+            from .foreign.models import is_foreign
 
             if is_foreign(default):
                 return  # it has checked its own values, too, and what it takes is not always what it writes

@@ -17,9 +17,9 @@ from ...errors import RegistrationError
 from ...protocol.error_text import quoted
 from ...revisions import NEWEST
 from ...types.codec import encode
-from ...types.marks import Marked
+from ...types.lazy_dataclass import Marked
+from .converters import OTHERS
 from .media import Audio, Image
-from .scalars import OTHERS
 
 __all__ = ["SCALARS", "as_text", "definition_json", "definition_text", "jsonable", "key_text", "string_of"]
 
@@ -74,7 +74,7 @@ def jsonable(value: Any, depth: int = 0) -> Any:
 
 
 def _foreign(value: Any, depth: int) -> Any:
-    from .foreign.lookup import plain_value  # for values that no rule here knows
+    from .foreign.models import plain_value  # for values that no rule here knows
 
     return jsonable(plain_value(value), depth + 1)
 

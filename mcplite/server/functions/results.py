@@ -37,7 +37,7 @@ from ...types.content import as_block
 from .function import Function
 from .jsonable import SCALARS, as_text, jsonable, string_of
 from .media import Audio, Image
-from .returns import Output
+from .signature import Output
 
 __all__ = ["BadOutput", "Write", "completion_of", "content_items", "prompt_messages", "resource_contents", "resource_result",
            "result_writer", "tool_result"]

@@ -18,9 +18,8 @@ from ...protocol.error_text import json_words
 from ...protocol.jsonio import load
 from ...types.lazy_dataclass import changed
 from .class_fields import NOTHING, Field, Unresolved, is_named, is_typed_dict, members, resolve, type_arguments, with_arguments
-from .converters import Convert, Mismatch, Node, expect, from_text, kinds_of, reason_of, summary
+from .converters import OTHERS, SIMPLE, Convert, Mismatch, Node, expect, from_text, kinds_of, reason_of, summary
 from .docstrings import parse
-from .scalars import SIMPLE, simple
 
 # What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
@@ -76,6 +75,15 @@ def as_default(value: Any) -> Any:
         return NOTHING
 
 
+def _scalar(annotation: Any) -> Optional[Node]:
+    node = SIMPLE.get(annotation)
+    if node is None and getattr(annotation, "__module__", None) in OTHERS:
+        from .datetimes import nodes
+
+        return nodes().get(annotation)
+    return node
+
+
 def _is_hashable(annotation: Any) -> bool:
     try:
         hash(annotation)
@@ -124,7 +132,7 @@ class Schemas:
         :param name: of the parameter, for errors.
         :raises RegistrationError: it has no form in JSON; the text names the parameter, the reason and the fix.
         """
-        node = simple(annotation) if _is_hashable(annotation) else None
+        node = _scalar(annotation) if _is_hashable(annotation) else None
         if node is not None:
             return node
         base, extras = unwrap_annotated(annotation)
@@ -498,7 +506,7 @@ class Schemas:
     def _members(self, annotation: Any, cls: Any) -> Optional[List[Field]]:
         fields = members(cls, returned=self.returned)
         if fields is None and hasattr(cls, "__attrs_attrs__"):
-            from .foreign.attrs_classes import attrs_members  # for those that use attrs
+            from .class_fields import attrs_members  # for those that use attrs
 
             fields = attrs_members(cls, returned=self.returned)
         if fields is not None and (annotation is not cls or hasattr(cls, "__orig_bases__")):
@@ -508,7 +516,7 @@ class Schemas:
         return fields
 
     def _foreign(self, annotation: Any, name: str) -> Optional[Node]:
-        from .foreign.lookup import foreign_node  # for classes that no rule here knows
+        from .foreign.models import foreign_node  # for classes that no rule here knows
 
         return foreign_node(annotation, name, self)
 
@@ -518,7 +526,7 @@ class Schemas:
         return adapter_node(alias, name, self)
 
     def _foreign_union(self, parts: Tuple[Any, ...], name: str) -> Optional[Node]:
-        from .foreign.lookup import foreign_union  # for those that have several models or structs in a union
+        from .foreign.models import foreign_union  # for those that have several models or structs in a union
 
         return foreign_union(parts, name, self)
 

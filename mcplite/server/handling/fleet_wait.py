@@ -10,7 +10,7 @@ import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from ...errors import BackendError, RemoteError
-from ...protocol.request_state import digest
+from ...protocol.opaque import digest
 from ..runtime.outage import away_error
 from ..runtime.runtime import Runtime
 from .client_questions import EncodedQuestion, input_required, read_answers

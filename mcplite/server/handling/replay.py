@@ -7,7 +7,7 @@ its own because only the servers of a fleet load it.
 import json
 from typing import Any, Callable, Dict, Mapping, Optional
 
-from ...protocol.request_state import Journal, digest
+from ...protocol.opaque import Journal, digest
 from .client_questions import Asker, EncodedQuestion, input_required, read_answers
 from .questions import Question
 from .request_context import RequestContext

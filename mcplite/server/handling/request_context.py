@@ -132,7 +132,7 @@ class RequestContext(Context):
         That request brings the same params again.
         """
         incoming = self.incoming
-        from ...protocol.request_state import request_params
+        from ...protocol.opaque import request_params
 
         self.params = incoming.params = first_members(request_params(incoming.params), _SHORT_PARAMS)
         self.session.forget_request()

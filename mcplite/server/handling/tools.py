@@ -26,7 +26,7 @@ from ..catalog.registry import ToolEntry, suggestions
 from ..catalog.request_target import Target
 from ..functions.function import BadArguments, Function
 from ..functions.results import BadOutput, Write, content_items, result_writer, tool_result
-from ..functions.returns import Output
+from ..functions.signature import Output
 from .questions import Elicit, InputRequired
 from .request_context import RequestContext
 from .timeout import Timeout

@@ -12,7 +12,7 @@ from typing import Any, Dict, Mapping, Optional
 
 from ...errors import Cancelled
 from ...protocol.jsonio import memory_size
-from ...protocol.request_state import bound_to, request_params
+from ...protocol.opaque import bound_to, request_params
 from ...rpc.incoming import Incoming
 from ..runtime.observer import observed_question
 from ..runtime.waiting import WaitingCall

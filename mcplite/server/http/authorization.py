@@ -13,7 +13,7 @@ from ...protocol import jsonrpc
 from ...protocol.http.challenges import write_challenge
 from ...protocol.http.headers import parse_host
 from ...protocol.http.wellknown import PROTECTED_RESOURCE, base_of
-from ...protocol.paths import decoded_path, url_path
+from ...protocol.uris import decoded_path, url_path
 from ...rpc.tracing import INFO, RateLog, get_logger
 from ..catalog.request_target import Target
 from ..handling.http_request import HTTPRequest

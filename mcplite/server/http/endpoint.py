@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 from ...errors import INTERNAL_ERROR, MISSING_CAPABILITY, SERVER_BUSY, BackendError, RegistrationError, RemoteError
 from ...protocol import jsonrpc
 from ...protocol.http.headers import check_header
-from ...protocol.paths import decoded_path, url_path
+from ...protocol.uris import decoded_path, url_path
 from ...revisions import Revision
 from ...rpc.deadline import Deadline
 from ...rpc.forks import new_lock

@@ -12,7 +12,7 @@ from ...protocol import jsonrpc
 from ...protocol.error_text import Option, OptionText
 from ...protocol.http.headers import accepts, media_type
 from ...protocol.http.sse import encode_event
-from ...protocol.paths import url_path
+from ...protocol.uris import url_path
 from ...rpc.interfaces import Outlet
 from ..handling.http_request import HTTPRequest
 from ..handling.session import RequestFacts

@@ -11,7 +11,7 @@ from typing import Callable, Optional, Sequence
 
 from ...errors import ProtocolError
 from ...protocol import codec
-from ...protocol.request_state import open_sealed, seal
+from ...protocol.opaque import open_sealed, seal
 from ...revisions import Revision, find_revision
 from ...types import ClientCapabilities, Implementation
 

@@ -9,7 +9,7 @@ import time
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from ...errors import BackendError
-from ...protocol.request_state import Journal, bound_to, open_sealed, seal
+from ...protocol.opaque import Journal, bound_to, open_sealed, seal
 from ...rpc.forks import new_lock, on_fork
 from ..eviction import Shares
 from ..limits import Limits

@@ -9,7 +9,7 @@ import time
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from ...errors import SERVER_BUSY, RemoteError
-from ...protocol.request_state import digest
+from ...protocol.opaque import digest
 from ..eviction import Shares
 from .records import SessionRecord, SessionRecords
 

@@ -29,7 +29,7 @@ from ..handling.session import RequestFacts, Session
 from ..runtime.runtime import Runtime
 
 if TYPE_CHECKING:
-    from ...protocol.request_state import Journal
+    from ...protocol.opaque import Journal
     from ..handling.client_questions import Asker
     from ..handling.http_request import HTTPRequest
 

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Optional, Tuple, TypeVar
 
 from ...errors import INTERNAL_ERROR, BackendError, Cancelled, RemoteError
 from ...protocol import jsonrpc
-from ...protocol.request_state import digest
+from ...protocol.opaque import digest
 from ...rpc.incoming import Incoming
 from ..catalog.request_target import Target
 from ..handling.dispatch import answer_request

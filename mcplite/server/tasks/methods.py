@@ -13,7 +13,7 @@ from ...errors import (
     RemoteError,
     remote_error,
 )
-from ...protocol import codec, paging
+from ...protocol import codec, opaque
 from ...revisions import Revision
 from ...rpc.cancel import CancelToken
 from ...rpc.interfaces import Delivery
@@ -140,7 +140,7 @@ class TaskMethods:
         if cursor is not None and not isinstance(cursor, str):
             raise InvalidParams("params.cursor must be a string")
         listed, size = self._store.list(principal.key), min(_PAGE, self._runtime.catalog.page_size)
-        chosen, after = paging.page(listed, cursor, size, "tasks", key=str)
+        chosen, after = opaque.page(listed, cursor, size, "tasks", key=str)
         records = [self._store.get(task_id) for task_id in chosen]
         tasks = [self._look_after(record).view(revision, self._store.now()) for record in records if record is not None]
         return codec.encode(ListTasksResult(tasks, after), revision)  # type: ignore[no-any-return]

@@ -3,7 +3,7 @@
 from typing import Any, Dict, List, Mapping, Set
 
 from ...errors import MissingCapability, ProtocolError, RemoteError, remote_error
-from ...protocol.request_state import digest
+from ...protocol.opaque import digest
 from ...rpc.tracing import get_logger
 from ..handling.client_questions import Asker, EncodedQuestion
 from ..handling.questions import Question

@@ -4,7 +4,7 @@ import json
 from typing import Callable, List, Optional, Set
 
 from ...backend.interface import Backend
-from ...protocol.request_state import digest
+from ...protocol.opaque import digest
 from ...rpc.forks import new_lock, on_fork
 from ..runtime.leases import Leases
 

@@ -23,7 +23,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from ...backend.interface import Backend
 from ...errors import INTERNAL_ERROR, SERVER_BUSY, RemoteError
-from ...protocol.request_state import digest
+from ...protocol.opaque import digest
 from ...rpc.forks import new_lock, on_fork
 from ..eviction import Shares
 from ..limits import Limits

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 
 from ...protocol.http.headers import Headers
 from ...protocol.http.wellknown import PROTECTED_RESOURCE
-from ...protocol.paths import decoded_path
+from ...protocol.uris import decoded_path
 from ...rpc.forks import catch_up_with_fork, new_lock, on_fork
 from ..eviction import sender_at
 from ..handling.http_request import HTTPRequest, never_disconnected

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 import mcplite
-from mcplite.protocol.request_state import Journal
+from mcplite.protocol.opaque import Journal
 from mcplite.server.runtime.states import MemoryStateStore, States, StoredState
 from tests.support import connecting
 from tests.support.stateless import Web, again, call

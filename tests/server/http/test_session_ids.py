@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mcplite import Limits
-from mcplite.protocol.request_state import seal
+from mcplite.protocol.opaque import seal
 from mcplite.revisions import LEGACY, NEWEST_LEGACY
 from mcplite.server.http.session_ids import ClientDescription, SessionIds
 from mcplite.types import ClientCapabilities, Implementation

@@ -6,7 +6,7 @@ import weakref
 import pytest
 
 from mcplite.errors import BackendError
-from mcplite.protocol.request_state import Journal, bound_to, seal
+from mcplite.protocol.opaque import Journal, bound_to, seal
 from mcplite.server.limits import Limits
 from mcplite.server.runtime.states import KeptStates, MemoryStateStore, States, StoredState
 from tests.support.tight import tight

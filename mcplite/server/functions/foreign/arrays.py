@@ -5,9 +5,8 @@ pandas: frames as lists of records, series as lists, and the other way round.
 
 from typing import Any, Dict, List, Optional, get_args, get_origin
 
-from ..converters import Convert, Mismatch, Node, summary
-from ..scalars import SIMPLE
-from .base import Compiler, libraries_of, loaded
+from ..converters import SIMPLE, Convert, Mismatch, Node, summary
+from .adapters import Compiler, libraries_of, loaded
 
 __all__ = ["MOST_VALUES", "array_node", "array_value", "frame_node", "frame_value", "is_numpy", "is_pandas"]
 

@@ -19,7 +19,7 @@ from ..class_fields import NOTHING, with_metadata
 from ..converters import Mismatch, Node, kinds_of, summary
 from ..jsonable import definition_json, jsonable, string_of
 from ..keywords import add_keywords
-from .base import Compiler, cut, libraries_of, loaded
+from .adapters import Compiler, cut, libraries_of, loaded
 from .models import adapter_node
 
 __all__ = ["FieldParameter", "annotated_node", "is_field", "is_undefined", "read_field"]

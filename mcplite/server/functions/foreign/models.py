@@ -1,14 +1,24 @@
-"""Types of pydantic 2: models, dataclasses, and what ``TypeAdapter`` makes of annotations; and models of pydantic 1."""
+"""Types of other libraries, used by ``Schemas`` and ``jsonable`` where no rule of their own matches.
+
+Here are those of pydantic (models, dataclasses, and what ``TypeAdapter`` makes of annotations; models of pydantic 1) and the
+structs of msgspec; those of numpy and pandas stand in :mod:`.arrays`.
+"""
 
 import json
-from typing import Any, Dict, List, Optional, Tuple
+import re
+from typing import Any, Dict, List, Optional, Tuple, Union, get_origin
 
+from ....errors import RegistrationError
 from ....protocol.jsonio import encode_json
+from ..class_fields import attrs_value
 from ..converters import Mismatch, Node, reason_of
-from .adapters import adapted, without_own_title
-from .base import Compiler, cut, first_line, loaded
+from .adapters import Compiler, adapted, cut, first_line, libraries_of, loaded, without_own_title
+from .arrays import array_node, array_value, frame_node, frame_value, is_numpy, is_pandas
 
-__all__ = ["adapter_node", "is_model", "is_old_model", "model_value", "old_model_node"]
+__all__ = [
+    "adapter_node", "foreign_node", "foreign_union", "is_foreign", "is_model", "is_old_model", "is_struct", "model_value",
+    "old_model_node", "plain_value", "struct_node", "struct_value",
+]
 
 #: What pydantic writes before the text of a validator's exception.
 _PREFIXES = ("Value error, ", "Assertion failed, ")
@@ -127,3 +137,137 @@ def model_value(value: Any) -> Any:
     if is_old_model(type(value)):
         return json.loads(value.json(by_alias=True))
     return loaded("pydantic_core").to_jsonable_python(value, by_alias=True)  # type: ignore[union-attr]
+
+
+#: The place in the text of a ValidationError.
+_PLACE = re.compile(r" - at `(?:key in )?\$(.*)`\Z", re.DOTALL)
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
+
+
+def is_struct(cls: Any) -> bool:
+    """Whether *cls* is a Struct of msgspec, or the alias of a generic one."""
+    return hasattr(cls, "__struct_fields__")
+
+
+def struct_node(annotation: Any, name: str, compiler: Compiler) -> Optional[Node]:
+    """Return the node of a Struct, or of a union of Structs with tags; None if the process has no msgspec.
+
+    :raises RegistrationError: msgspec has no schema for it.
+    """
+    msgspec = loaded("msgspec")
+    if msgspec is None:
+        return None
+    label = getattr(annotation, "__name__", None) or repr(annotation)[:200]
+    try:
+        schema: Dict[str, Any] = msgspec.json.schema(annotation)
+    except Exception as error:  # msgspec evaluates annotations, which can raise anything
+        raise compiler.refuse(name, f"is annotated with {label}, of which msgspec makes no JSON Schema"
+                                    f" ({first_line(error)}); change the field, or give the schema as input_schema=") from error
+
+    def load(value: Any) -> Any:
+        try:
+            return msgspec.convert(value, annotation)
+        except msgspec.ValidationError as error:
+            plain = _whole_numbers(value)
+            if plain == value and repr(plain) == repr(value):
+                raise _struct_mismatch(error) from error
+        try:
+            return msgspec.convert(plain, annotation)
+        except msgspec.ValidationError as error:
+            raise _struct_mismatch(error) from error
+
+    return adapted(without_own_title(schema, label), load, name, compiler, patterns=True)
+
+
+def _whole_numbers(value: Any) -> Any:
+    """Return a JSON value with 2 in place of 2.0, which JSON Schema does not tell apart, and msgspec does."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_whole_numbers(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _whole_numbers(item) for key, item in value.items()}
+    return value
+
+
+def _struct_mismatch(error: Exception) -> Mismatch:
+    text = str(error)
+    place = _PLACE.search(text)
+    if place is None:
+        return Mismatch(cut(text))
+    path: List[Union[str, int]] = []
+    for found in _STEP.finditer(place.group(1)):
+        path.append(int(found.group(2)) if found.group(2) else found.group(1) or "...")
+    steps: Tuple[Union[str, int], ...] = tuple(path)
+    return Mismatch(cut(text[:place.start()]), steps)
+
+
+def struct_value(value: Any) -> Any:
+    """Return a Struct as JSON data, with the names and the tag that it has in JSON.
+
+    :raises TypeError: it holds what msgspec cannot write.
+    """
+    return loaded("msgspec").to_builtins(value)  # type: ignore[union-attr]
+
+
+def foreign_node(annotation: Any, name: str, compiler: Compiler) -> Optional[Node]:
+    """Return the node of a class of pydantic, msgspec, numpy or pandas, or of an alias of one; None for any other.
+
+    :raises RegistrationError: its library has no schema for it; the text has the reason and the fix.
+    """
+    cls = get_origin(annotation) or annotation
+    if not isinstance(cls, type):
+        return None
+    if is_model(cls):
+        return adapter_node(annotation, name, compiler)
+    if is_old_model(cls):
+        return old_model_node(cls, name, compiler)
+    if is_struct(cls):
+        return struct_node(annotation, name, compiler)
+    if is_numpy(cls):
+        return array_node(annotation, name, compiler)
+    if is_pandas(cls):
+        return frame_node(cls, name, compiler)
+    return None
+
+
+def foreign_union(parts: Tuple[Any, ...], name: str, compiler: Compiler) -> Optional[Node]:
+    """Return the node of a union of several models, or of several structs; None if its library does not know all parts."""
+    make = adapter_node if any(is_model(part) for part in parts) else struct_node
+    try:
+        return make(Union[parts], name, compiler)
+    except RegistrationError:
+        return None  # compiled part by part, with an error that names the one
+
+
+_PYDANTIC = frozenset({"pydantic", "pydantic_core", "pydantic_extra_types"})
+
+
+def plain_value(value: Any) -> Any:
+    """Return a value of pydantic, attrs, msgspec, numpy or pandas as plain data.
+
+    :raises ValueError: it is too large, or has a part without a form in JSON.
+    :raises TypeError: its class has none, or is of no library that is known here.
+    """
+    cls = type(value)
+    if is_model(cls) or is_old_model(cls):
+        return model_value(value)
+    if hasattr(cls, "__attrs_attrs__"):
+        return attrs_value(value)
+    if is_struct(cls):
+        return struct_value(value)
+    libraries = libraries_of(cls)
+    if "pandas" in libraries:
+        return frame_value(value)
+    if "numpy" in libraries and hasattr(value, "dtype"):
+        return array_value(value)
+    if libraries & _PYDANTIC:
+        return model_value(value)
+    raise TypeError(f"a value of the class {cls.__name__} cannot be sent as JSON; return a dict, a dataclass or a string")
+
+
+def is_foreign(value: Any) -> bool:
+    """Whether *value* is an object of a class that checks its own values: a model, a struct, a class of attrs, an array."""
+    cls = type(value)
+    return (is_model(cls) or is_old_model(cls) or hasattr(cls, "__attrs_attrs__") or is_struct(cls)
+            or not libraries_of(cls).isdisjoint({"numpy", "pandas"}))

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from mcplite.protocol.base64url import base64url_decode, base64url_encode
+from mcplite.protocol.opaque import base64url_decode, base64url_encode
 
 
 @given(st.binary())

@@ -2,8 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from mcplite.server.functions.converters import Mismatch, summary
-from mcplite.server.functions.scalars import SIMPLE
+from mcplite.server.functions.converters import SIMPLE, Mismatch, summary
 
 
 @given(st.text(max_size=30) | st.from_regex(r"[0-9T:.,Z+-]{0,30}") | st.from_regex(r"-?P[0-9YMWDTHS.]{0,20}"))

@@ -32,8 +32,7 @@ from mcplite.errors import RegistrationError
 from mcplite.protocol.schema.validation import check_schema
 from mcplite.revisions import NEWEST, NEWEST_LEGACY, find_revision
 from mcplite.server import Audio, Image, InputRequired
-from mcplite.server.functions.returns import compile_output
-from mcplite.server.functions.signature import MISSING
+from mcplite.server.functions.signature import MISSING, compile_output
 from mcplite.types import NULL, CallToolResult, EmbeddedResource, ResourceLink, TextContent
 from tests.support.names import named
 

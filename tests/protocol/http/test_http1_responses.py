@@ -3,8 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from mcplite.protocol.http.http1 import BadRequest, ChunkedDecoder
-from mcplite.protocol.http.responses import BadResponse, find_response_head, parse_response_head
+from mcplite.protocol.http.http1 import BadRequest, BadResponse, ChunkedDecoder, find_response_head, parse_response_head
 
 
 def head_of(*lines, method="POST"):

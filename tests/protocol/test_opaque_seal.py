@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from mcplite.protocol.request_state import open_sealed, seal
+from mcplite.protocol.opaque import open_sealed, seal
 
 OLD, NEW = b"an old key of some bytes", b"a new key of some bytes"
 

@@ -4,8 +4,8 @@ import os
 import pytest
 from hypothesis import example, given, strategies as st
 
-from mcplite.protocol import paths
-from mcplite.protocol.paths import check_root_uri, file_uri, is_within, path_of, safe_join
+from mcplite.protocol import uris
+from mcplite.protocol.uris import check_root_uri, file_uri, is_within, path_of, safe_join
 from tests.support.systems import LINKS, needs_links, posix_only, windows_only
 
 
@@ -274,14 +274,14 @@ class Windows:
     ("C:/x/../y", "file:///C:/y"),
 ])
 def test_windows_paths(path, uri, monkeypatch):
-    monkeypatch.setattr(paths, "os", Windows)
+    monkeypatch.setattr(uris, "os", Windows)
     assert file_uri(path) == uri
     assert path_of(uri) == ntpath.normpath(path)
     assert path_of(uri.replace(":/", "%3A/").replace("file%3A", "file:")) == ntpath.normpath(path)
 
 
 def test_windows_shares(monkeypatch):
-    monkeypatch.setattr(paths, "os", Windows)
+    monkeypatch.setattr(uris, "os", Windows)
     assert file_uri("\\\\host\\share\\x") == "file://host/share/x"
     for uri in ("file://host/share/x", "file:////host/share", "file:///%5C%5Chost/share", "file:///%2Fhost/share"):
         with pytest.raises(ValueError, match="host"):
@@ -290,7 +290,7 @@ def test_windows_shares(monkeypatch):
 
 @pytest.mark.parametrize("relative", ["a:b", "a/b:$DATA", "a/c:", "a::$DATA", "C:", "c:x", "a\\b", "x/nul.txt", "..", "x. "])
 def test_windows_names(relative, monkeypatch):
-    monkeypatch.setattr(paths, "os", Windows)
+    monkeypatch.setattr(uris, "os", Windows)
     assert safe_join("C:\\root", "a/b").lower() == "c:\\root\\a\\b"
     assert safe_join("C:\\root", "a%e9b").lower() == "c:\\root\\a%e9b", "bytes that are not UTF-8, in an escape that stays"
     with pytest.raises(ValueError):
@@ -298,12 +298,12 @@ def test_windows_names(relative, monkeypatch):
 
 
 def test_windows_roots_may_have_escapes_that_are_not_utf8(monkeypatch):
-    monkeypatch.setattr(paths, "os", Windows)
+    monkeypatch.setattr(uris, "os", Windows)
     assert check_root_uri("file:///C:/caf%e9") == "file:///C:/caf%e9"
 
 
 def test_windows_does_not_tell_cases_apart(monkeypatch):
-    monkeypatch.setattr(paths, "os", Windows)
+    monkeypatch.setattr(uris, "os", Windows)
     assert is_within("c:\\ROOT\\x", ["C:\\Root"]) and is_within("C:\\root", ["c:\\rooT\\"])
     assert not is_within("c:\\rooted", ["C:\\root"]) and not is_within("D:\\root", ["C:\\root"])
 

@@ -1,18 +1,41 @@
-"""The ``requestState`` of an unfinished call: a journal of its answers, and the seal against changes.
+"""Texts that a client gives back as it got them: cursors of pages, and the ``requestState`` of an unfinished call.
 
-The text travels through the client, which can read it and gives it back with its next request; the seal, a keyed
-signature bound to a context, tells a server that it wrote the text itself (MRTR-12, MRTR-13). The seal also serves
-for session ids.
+A cursor names the last entry of its page, so that entries which are added or removed between two requests do not
+shift the others (PAGE-08).
+
+A state holds the journal of the answers so far. The client can read it; the seal, a keyed signature bound to a context, tells
+a server that it wrote the text itself (MRTR-12, MRTR-13). The seal also serves for session ids.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
-from .base64url import base64url_decode, base64url_encode
+from ..errors import InvalidParams
 
-__all__ = ["Journal", "bound_to", "digest", "open_bytes", "open_sealed", "request_params", "seal", "seal_bytes"]
+__all__ = [
+    "Journal", "base64url_decode", "base64url_encode", "bound_to", "digest", "open_bytes", "open_sealed", "page",
+    "request_params", "seal", "seal_bytes",
+]
+
+
+def base64url_encode(data: bytes) -> str:
+    """Return bytes as base64url without padding."""
+    import base64  # for few requests
+
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+
+
+def base64url_decode(text: str) -> bytes:
+    """Return the bytes of base64url without padding; ``+`` and ``/`` are read as well, for ``-`` and ``_``.
+
+    :raises ValueError: it is not base64url.
+    """
+    import base64
+
+    return base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+
 
 _DIGEST = 32
 
@@ -116,3 +139,59 @@ class Journal:
         journal.rounds = [(asked, answers) for asked, answers, *_ in content["r"]]
         journal.once_results, journal.entered = content["o"], content["n"]
         return journal
+
+
+T = TypeVar("T")
+_MAX_CURSOR = 8192
+_MAX_NAME = 256
+
+
+def page(items: Sequence[T], cursor: Optional[str], size: int, list_name: str, *,
+         key: Callable[[T], str]) -> Tuple[List[T], Optional[str]]:
+    """Return one page of *items* and the cursor of the next page; None for the last page.
+
+    :param cursor: the cursor of an earlier call; None for the first page.
+    :param size: entries of a page.
+    :param list_name: the name of the list, which is part of the cursor, so that cursors of other lists are refused.
+    :param key: returns an entry's unique name.
+    :raises InvalidParams: the cursor is not one of this list (PAGE-09, PAGE-10).
+    """
+    start = 0
+    if cursor is not None:
+        position, last = _decode(cursor, list_name)
+        names = [_mark(key(item)) for item in items]
+        if last in names:
+            start = names.index(last) + 1
+        else:
+            # The entry was removed; the entries behind it have moved up by at least one.
+            start = min(position, len(items))
+    chosen = list(items[start:start + size])
+    if start + size >= len(items):
+        return chosen, None
+    return chosen, _encode(list_name, start + size - 1, _mark(key(chosen[-1])))
+
+
+def _mark(name: str) -> str:
+    """Return the mark of an entry in a cursor: its name, or a hash of a long name."""
+    if len(name) <= _MAX_NAME:
+        return name
+    import hashlib  # loads OpenSSL, and such names are rare
+
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _encode(list_name: str, position: int, last: str) -> str:
+    text = json.dumps([list_name, position, last], separators=(",", ":"))
+    return base64url_encode(text.encode("utf-8"))
+
+
+def _decode(cursor: str, list_name: str) -> Tuple[int, str]:
+    try:
+        if not isinstance(cursor, str) or len(cursor) > _MAX_CURSOR:
+            raise ValueError("not a text, or too long")
+        named, position, last = json.loads(base64url_decode(cursor))
+        if named != list_name or type(position) is not int or position < 0 or type(last) is not str:
+            raise ValueError("of another list")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidParams(f"Invalid cursor: {str(cursor)[:100]!r}") from error
+    return position, last

@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from mcplite.protocol.request_state import Journal, bound_to, digest, open_sealed, seal
+from mcplite.protocol.opaque import Journal, bound_to, digest, open_sealed, seal
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5),
                     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),

@@ -1,7 +1,7 @@
 import pytest
 
+from mcplite.protocol.schema.rules import as_object, in_result
 from mcplite.protocol.schema.validation import Validator, check_schema
-from mcplite.protocol.schema.wrapping import as_object, in_result
 
 DRAFT7 = "http://json-schema.org/draft-07/schema#"
 LIST, PART = "https://example.com/list", "https://example.com/part"

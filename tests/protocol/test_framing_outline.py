@@ -2,9 +2,8 @@ import json
 
 import pytest
 
-from mcplite.protocol.framing import CutLine, LineBuffer
+from mcplite.protocol.framing import CutLine, LineBuffer, refuse_unread
 from mcplite.protocol.jsonrpc import Batch, Invalid
-from mcplite.protocol.outline import refuse_unread
 
 LONG = "a" * 300_000
 #: What would be an id if a string were not one.

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mcplite.errors import InvalidParams
-from mcplite.protocol.paging import page
+from mcplite.protocol.opaque import page
 
 
 def name(item):
