@@ -38,7 +38,7 @@ SERVER = {
     "serving": "http transports app",
 }
 #: The calls of a client, and the parts of one: they stand in files of the folder itself, and in the order of their imports.
-CALLS = "tasks call cache client_observer output_schemas request_base task_calls tool_list calls completer"
+CALLS = "tasks call cache client_extensions client_observer output_schemas request_base task_calls tool_list calls completer"
 #: What a client is made of.
 CLIENTS = "handler_types handlers client_options sessions subscription subscription_manager"
 CLIENT = {
@@ -85,7 +85,7 @@ LAYERS = {
     "revisions": "errors",
     "types": "errors revisions",
     "protocol": "errors revisions types",
-    "rpc": "errors protocol",
+    "rpc": "errors revisions protocol",
     "net": "errors version protocol rpc",
     "backend": "errors protocol rpc",
     "auth": "auth.login auth.verify server.principals",

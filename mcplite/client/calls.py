@@ -153,6 +153,9 @@ class Features(TaskCalls):
                 raise TypeError(f"the arguments of the tool {name!r} must be a dict, not {type(arguments).__name__}")
             arguments = dict(arguments)
         params = {"name": name, "arguments": arguments}
+        if self._extensions is not None and self._extensions.hooks_tools:
+            return self._call_hooked(session, params, RequestOptions(
+                timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state, spent))
         if session.has_tasks:
             begun = session.now() - spent
             options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, spent=spent)
@@ -160,7 +163,7 @@ class Features(TaskCalls):
                 task = self._start_task(session, params, options)
                 options = options._replace(spent=session.now() - begun)
                 return self._tool_result(self._finish_task(task, session, options), session, name)
-        if not (spent or self._middleware) and _NO_OPTIONS == (
+        if not (spent or self._middleware or self._adds_params) and _NO_OPTIONS == (
                 timeout, max_timeout, on_progress, meta, rounds, fresh, input_responses, request_state):
             # As _request() has it without options.
             answer = session.request(Call("tools/call", params, *self._default_limits, cancel))
@@ -172,6 +175,15 @@ class Features(TaskCalls):
                 timeout, max_timeout, cancel, on_progress, meta, fresh, rounds,
                 spent=session.now() - begun if session.has_tasks else spent))
         return self._tool_result(answer, session, name)
+
+    def _call_hooked(self, session: FeatureSession, params: Dict[str, Any], options: RequestOptions) -> CallToolResult:
+        """Call a tool within the hooks of extensions."""
+        from .client_extensions import ToolCall  # for clients that have one
+
+        assert self._extensions is not None, "it has the hooks"
+        call = ToolCall(self, session, params, options)
+        answer = self._extensions.call_tool(call, lambda: self._request(session, "tools/call", call.params, call.options))
+        return self._tool_result(self._result_of_task(answer, session, options), session, str(params.get("name")))
 
     def start_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *, ttl: Optional[float] = None,
                    timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None,

@@ -10,10 +10,10 @@ import functools
 import os
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Type, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, Union
 
 from .. import types
-from ..errors import ConnectionClosed
+from ..errors import ConnectionClosed, NotSupported, RegistrationError
 from ..revisions import Revision
 from ..rpc.forks import foreign_error, new_event, new_lock, on_fork
 from ..rpc.interfaces import Channel
@@ -32,6 +32,7 @@ from .sessions.server_connection import KeepAlive, ServerConnection
 from .subscription_manager import Subscriptions
 
 if TYPE_CHECKING:
+    from .client_extensions import Following
     from .client_observer import ClientObserver
     from .handler_types import Roots
     from .subscription import Event, Filter, Subscription
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["Client"]
 
 _log = get_logger(__name__)
+#: Seconds for the acknowledgement of a stream of a client without a timeout.
+_FOLLOWED_SECONDS = 60.0
 
 
 class Client(Features):
@@ -68,6 +71,12 @@ class Client(Features):
         self._cache = Cache(settings.cache)
         self._handlers = handlers or Handlers(settings)
         self._custom: Dict[str, Callable[[Dict[str, Any]], Any]] = {}
+        if settings.extensions:
+            from ..rpc.extension import extensions_of
+            from .client_extensions import ClientExtensions  # for clients that have one
+
+            self._extensions = ClientExtensions(extensions_of(settings.extensions), self, self._custom)
+            self._adds_params = self._extensions.adds_params
         #: They see calls and questions; the sessions have the same list.
         self._observers: List[ClientObserver] = []
         #: The session that the observers know of; None before it is open and after its end.
@@ -83,7 +92,7 @@ class Client(Features):
             transport, self._connect,
             NegotiationOptions(settings.pinned, settings.era, settings.prior, settings.open_timeout, settings.probe_timeout),
             SessionOptions(info, settings.questions_per_minute, self._cache, self.list_tools, self._observers,
-                           settings.extensions, tuple(settings.result_types), settings.trace_context), self._on_restart)
+                           self._extensions, tuple(settings.result_types), settings.trace_context), self._on_restart)
         self._subscriptions = Subscriptions(self._handlers, self._open_session, self.subscribe_resource,
                                             self.unsubscribe_resource)
         self._last_error: Optional[Exception] = None
@@ -130,6 +139,12 @@ class Client(Features):
         for observer in self._observers:
             observer.opened(session)
         self._subscriptions.open_for_handlers(session, waiting.least(self._timeout))
+        if self._extensions is not None:
+            try:
+                self._extensions.start()
+            except Exception:
+                self.close()
+                raise
 
     def sibling(self, handlers: Any, cache: bool = True, client_info: Optional[types.Implementation] = None) -> "Client":
         """Return another client, which is not open, for the same server, with the same options and other handlers.
@@ -200,6 +215,8 @@ class Client(Features):
         if session is not None:
             for observer in self._observers:
                 observer.closed(session, error)
+            if self._extensions is not None:
+                self._extensions.stop()
 
     def _on_restart(self) -> None:
         self._cache.clear()
@@ -383,9 +400,13 @@ class Client(Features):
         that it raises; the handler runs on a worker thread. For notifications it runs on their own thread, in order.
 
         :raises TypeError: the handler cannot be called.
+        :raises RegistrationError: an extension of the client takes *method*.
         """
         if not callable(handler):
             raise TypeError(f"the handler of {method!r} must be a function, not {type(handler).__name__}")
+        owner = None if self._extensions is None else self._extensions.owners.get(method)
+        if owner is not None:
+            raise RegistrationError(f"choose another name than {method!r} for Client.on(): {owner} has it already")
         self._custom[method] = handler
 
     # --- telemetry ----------------------------------------------------------------------------------------
@@ -434,6 +455,29 @@ class Client(Features):
         from .subscription import Filter
 
         return self._listen(Filter(tools, prompts, resource_list, resources), callback, timeout).close
+
+    def follow(self, filter: Mapping[str, Any], callback: "Callable[[str, Dict[str, Any]], object]", *,
+               timeout: Optional[float] = DEFAULT) -> "Following":
+        """Hear of changes that an extension of the server adds, in revisions without a handshake (from July 2026 on).
+
+        Servers with a session send such notifications without being asked; :meth:`on` takes them.
+
+        :param filter: the members of the filter of ``subscriptions/listen`` that the extension adds, with their values.
+        :param callback: called with the method and the params of each notification, on the thread of notifications.
+        :param timeout: seconds for the server to acknowledge it; by default the client's.
+        :returns: an object whose ``close()``, or the end of a ``with`` block, ends it. It ends with the connection as well.
+        :raises NotSupported: the revision has no such streams, or the server does not tell of such changes.
+        :raises RequestTimeout: there is no acknowledgement in time.
+        """
+        from .client_extensions import Following  # for clients that follow one
+
+        session, options = self._session_for(RequestOptions(timeout))
+        if not session.change_streams:
+            raise NotSupported(f"use client.on(): {session.name} speaks {session.revision}, in which servers send notifications"
+                               " without a subscription")
+        following = Following(session, filter, callback)
+        following.open(self._left_of(options) or _FOLLOWED_SECONDS)
+        return following
 
     def _listen(self, filter: "Filter", callback: "Optional[Callable[[Event], object]]", timeout: Optional[float]
                 ) -> "Subscription":

@@ -6,7 +6,6 @@ Both are checked once, when they are made. The transport, the session and the ha
 import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Union
 
-from ..protocol.meta import check_extension
 from ..revisions import Revision, find_revision
 from ..types import Implementation
 from ..types.lazy_dataclass import Record, record
@@ -15,6 +14,7 @@ from .request_base import Middleware
 
 if TYPE_CHECKING:
     from ..net.settings import Cert, Verify
+    from ..rpc.extension import Extension
     from ..types import LogMessage
     from .handler_types import Elicitation, Roots, Sampling
     from .stdio.stderr import StderrTarget
@@ -139,7 +139,7 @@ class ClientSettings(ClientOptions):
     sampling_handler: "Optional[Sampling]" = None
     log_handler: "Optional[Callable[[LogMessage], object]]" = None
     middleware: Sequence[Middleware] = ()
-    extensions: Optional[Dict[str, Any]] = None
+    extensions: "Union[None, Mapping[str, Dict[str, Any]], Sequence[Extension]]" = None
     debug: Union[None, bool, str] = None
 
     def __post_init__(self) -> None:
@@ -147,8 +147,10 @@ class ClientSettings(ClientOptions):
         pinned = self.pinned
         if pinned is not None and self.era is not None and pinned.modern != (self.era == "modern"):
             raise ValueError(f"era={self.era!r} and revision={pinned.name!r} contradict each other")
-        for extension, settings in (self.extensions or {}).items():
-            check_extension(extension, settings)
+        if self.extensions:
+            from ..rpc.extension import extensions_of  # for clients that have one
+
+            extensions_of(self.extensions)
         for name in ("timeout", "open_timeout"):
             check_positive(name, getattr(self, name))
 

@@ -13,6 +13,7 @@ from .transport_choice import transport
 if TYPE_CHECKING:
     import os
 
+    from ..rpc.extension import Extension
     from ..types import LogMessage
     from .handler_types import Elicitation, Roots, Sampling
     from .request_base import Middleware
@@ -38,7 +39,7 @@ def connect(
     sampling_handler: Optional[Sampling] = None,
     log_handler: Optional[Callable[[LogMessage], object]] = None,
     middleware: Sequence[Middleware] = (),
-    extensions: Optional[Dict[str, Any]] = None,
+    extensions: "Union[None, Mapping[str, Dict[str, Any]], Sequence[Extension]]" = None,
     options: Optional[ClientOptions] = None,
     debug: Union[None, bool, str] = None,
 ) -> Client:
@@ -66,7 +67,8 @@ def connect(
         server supports: the client tries first without a handshake (from July 2026 on), then with one.
     :param middleware: callables ``(method, params, proceed)`` around every request, the first one
         outermost: the place for approval, audit and rate limits (LIFE-29). Raise to stop a request.
-    :param extensions: protocol extensions that this client supports, with their settings.
+    :param extensions: protocol extensions that this client supports: a list of objects, see
+        :class:`mcplite.extend.Extension`; or their settings, by identifier.
     :param options: what few programs set, such as ``cache``, ``max_timeout``, ``raise_for_error``, ``proxies`` or
         ``on_tools_changed``: a :class:`ClientOptions`.
     :param debug: True logs every message to the logger ``<package>.wire``, a string is a file to append to; None reads
@@ -104,7 +106,9 @@ def connect(
         from ..net.tokens import TokenProvider
 
         if isinstance(auth, TokenProvider) and auth.extension is not None:
-            extensions = {auth.extension: {}, **(extensions or {})}  # AUX-04
+            from ..rpc.extension import with_declared
+
+            extensions = with_declared(auth.extension, extensions)  # AUX-04
     settings = ClientSettings(
         **({} if options is None else vars(options)), timeout=timeout, open_timeout=open_timeout, headers=headers, auth=auth,
         session=session, env=env, cwd=cwd, stderr=stderr, revision=revision, roots=roots,

@@ -45,6 +45,7 @@ from .request_base import Middleware
 from .transport_choice import applicable
 
 if TYPE_CHECKING:
+    from ..rpc.extension import Extension
     from .stdio.stderr import StderrTarget
     from .tasks.task import Task
 
@@ -73,7 +74,7 @@ def connect_all(
     sampling_handler: Optional[Sampling] = None,
     log_handler: Optional[Callable[[LogMessage], object]] = None,
     middleware: Sequence[Middleware] = (),
-    extensions: Optional[Dict[str, Any]] = None,
+    extensions: "Union[None, Mapping[str, Dict[str, Any]], Sequence[Extension]]" = None,
     options: Optional[ClientOptions] = None,
     debug: Union[None, bool, str] = None,
 ) -> "Group":

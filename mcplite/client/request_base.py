@@ -7,7 +7,7 @@ items are skipped.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type, TypeVar
 
 from .. import types
 from ..errors import InvalidParams, NotSupported, ProtocolError, RequestTimeout
@@ -18,6 +18,9 @@ from ..rpc.cancel import CancelToken
 from ..rpc.tracing import get_logger
 from ..types import Model
 from .call import DEFAULT, Call, FeatureSession, OnProgress, RequestOptions, Waiting, progress_reader, time_limits
+
+if TYPE_CHECKING:
+    from .client_extensions import ClientExtensions
 
 __all__ = ["Middleware", "Requests", "read_page", "unreadable", "walk"]
 
@@ -124,6 +127,10 @@ class Requests(ABC):
         #: The two times of a call without times of its own.
         self._default_limits = time_limits(DEFAULT, DEFAULT, (timeout, max_timeout))
         self._middleware = tuple(middleware)
+        #: The extensions of the protocol; None without any.
+        self._extensions: "Optional[ClientExtensions]" = None
+        #: Whether they add to the params of requests.
+        self._adds_params = False
 
     @abstractmethod
     def _available_session(self) -> Optional[FeatureSession]:
@@ -189,6 +196,8 @@ class Requests(ABC):
     def _request(self, session: FeatureSession, method: str, params: Optional[Dict[str, Any]],
                  options: RequestOptions) -> Dict[str, Any]:
         timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state, spent = options
+        if self._adds_params and self._extensions is not None:
+            params = self._extensions.params(method, params, session.revision)
         if meta:
             check_meta(meta, session.revision, reserved=True)
             params = {**(params or {}), "_meta": {**(params or {}).get("_meta", {}), **meta}}

@@ -19,7 +19,7 @@ from .jsonio import encode_json, first_members, memory_size
 from .jsonrpc import Encoded
 
 __all__ = [
-    "AcceptedSenders", "Envelope", "LOG_LEVEL", "SERVER_INFO", "SUBSCRIPTION", "Stamped", "VERSION",
+    "AcceptedSenders", "CAPABILITIES", "Envelope", "LOG_LEVEL", "SERVER_INFO", "SUBSCRIPTION", "Stamped", "VERSION",
     "bounded_capabilities", "bounded_info", "check_extension", "check_meta", "checked_trace", "claims", "members",
     "read", "revision_of", "stamp", "unsupported",
 ]

@@ -35,6 +35,7 @@ from .catalog.options import (
     bearer_auth,
     check_hint,
     check_lifespan,
+    check_not_of_extension,
     checked_extensions,
     checked_function,
     checked_hints,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 
     from ..auth.verify.bearer_auth import BearerAuth, Verifier
     from ..backend.interface import Backend
+    from ..rpc.extension import Extension
     from .catalog.cache_hints import CacheHint
     from .http.endpoint import Route
     from .http.event_store import EventStore
@@ -77,6 +79,7 @@ Scopes = Union[str, Iterable[str]]
 Icons = Optional[Sequence[Union["types.Icon", Dict[str, Any]]]]
 Meta = Optional[Dict[str, Any]]
 PromptArguments = Optional[Sequence[Union["types.PromptArgument", Dict[str, Any]]]]
+Extensions = Union[None, Mapping[str, Dict[str, Any]], "Sequence[Extension]"]
 Middleware = Callable[[Context, Callable[[], Dict[str, Any]]], Dict[str, Any]]
 
 
@@ -106,8 +109,9 @@ class Server:
         :meth:`Context.once`), and without a backend it cannot ask clients that begin with a handshake.
     :param state_keys: secrets of at least 16 bytes that all processes share; the first signs, all verify, so that a
         key can be replaced without an interruption. By default those of MCPLITE_STATE_KEYS, with commas between them.
-    :param extensions: the extensions of the protocol that the server supports, with their settings, by identifiers such as
-        ``com.example/charts``; what they add is registered with :meth:`add_method`.
+    :param extensions: the extensions of the protocol that the server supports: a list of objects, see
+        :class:`mcplite.extend.Extension`; or their settings, by identifiers such as ``com.example/charts``, if what they add
+        is registered with :meth:`add_method`.
     :param cache: how long clients may keep lists and resources; by default not at all.
     :param on_duplicate: what becomes of a name that is registered again: "error" refuses it, "replace" puts the new entry in
         its place, "warn" as well, with a warning in the log. In an interactive session, "error" replaces functions as well.
@@ -124,7 +128,7 @@ class Server:
                  middleware: Sequence[Middleware] = (), limits: Optional[Limits] = None,
                  auth: "Union[None, BearerAuth, Verifier]" = None, backend: "Union[None, str, Backend]" = None,
                  fleet: bool = False, state_keys: Sequence[Union[str, bytes]] = (),
-                 extensions: Optional[Dict[str, Any]] = None, cache: "Optional[CacheHint]" = None,
+                 extensions: Extensions = None, cache: "Optional[CacheHint]" = None,
                  on_duplicate: str = "error", mask_errors: bool = False, debug: Union[None, bool, str] = None,
                  options: Optional[ServerOptions] = None) -> None:
         name = check_name("server", checked_text(name, "the server", "name"))
@@ -143,7 +147,7 @@ class Server:
                 title=checked_text(title, what, "title"), description=checked_text(description, what, "description"),
                 website_url=checked_text(website_url, what, "website_url"), icons=checked_icons(icons, what)),
             checked_text(instructions, what, "instructions"), checked_object(options.experimental, what, "experimental"),
-            checked_extensions(extensions, what), flags)
+            flags)
         spoken = [revision for revision in REVISIONS if options.era is None or revision.modern == (options.era == "modern")]
         catalog = Catalog(self.registry, described, spoken, options.page_size, limits.uri,
                           checked_middleware(middleware, what), cache, checked_hints(options.cache_lists or {}))
@@ -153,6 +157,9 @@ class Server:
             options.on_roots_changed, mask_errors, bearer_auth(auth),
             create_fleet(fleet, state_keys, options.state_store, backend), debug)
         self._trusted_patterns, self.runtime.task_runner = options.trusted_patterns, options.tasks
+        if extensions:
+            for extension in checked_extensions(extensions, what):
+                self.runtime.add_extension(extension)
         if options.on_subscribe is not None:
             self.runtime.count_subscriptions(options.on_subscribe)
         for kind in (*checked_list(options.declare, what, "declare", "['tools']"), *named):
@@ -513,22 +520,27 @@ class Server:
 
         :param method: of the protocol, or an extension's.
         :param handler: gets the params as JSON and the context; None as its result is sent as an empty object.
-        :raises RegistrationError: *method* is not a text, or part of the handshake, or the handler cannot be called.
+        :raises RegistrationError: *method* is not a text, part of the handshake, or one of an extension's, or the handler
+            cannot be called.
         """
         if not isinstance(method, str) or not method or method in ("initialize", "ping"):
             raise RegistrationError(f"{method!r} cannot be handled: 'initialize' and 'ping' belong to the library")
-        self.registry.add_method(method, checked_function(handler, f"the method {method!r}"))
+        handler = checked_function(handler, f"the method {method!r}")
+        check_not_of_extension(method, self.registry.method(method))
+        self.registry.add_method(method, handler)
 
     def add_notification(self, method: str, handler: Callable[[Dict[str, Any], Optional[LegacySession]], object]) -> None:
         """Call ``handler(params, session)`` on a worker thread for each notification *method*.
 
         :param method: of the notification.
         :param handler: gets the params as JSON, and the session; None for a notification outside of a session.
-        :raises RegistrationError: *method* is not a text, or the handler cannot be called.
+        :raises RegistrationError: *method* is not a text, or one of an extension's, or the handler cannot be called.
         """
         if not isinstance(method, str) or not method:
             raise RegistrationError(f"add_notification needs the name of a notification, a text, not {method!r}")
-        self.registry.add_notification(method, checked_function(handler, f"the notification {method!r}"))
+        handler = checked_function(handler, f"the notification {method!r}")
+        check_not_of_extension(method, self.registry.notification(method))
+        self.registry.add_notification(method, handler)
 
     def logging_handler(self, level: int = 0) -> "logging.Handler":
         """Return a ``logging.Handler`` that forwards Python log records to the client.

@@ -233,7 +233,7 @@ def fine(server):
     ({"title": 5}, "title="), ({"description": b"x"}, "description="), ({"instructions": 5}, "instructions="),
     ({"website_url": 5}, "website_url="), ({"icons": "https://x/i.png"}, "icons= takes a list"),
     ({"icons": {"src": "x"}}, "icons="),
-    ({"extensions": ["com.example/x"]}, "extensions= must be a dict"),
+    ({"extensions": ["com.example/x"]}, r"write extensions=\{'com.example/x': \{\}\}"),
     ({"extensions": {"com.example/x": {"a": object()}}}, "is not JSON"),
     ({"middleware": lambda context, proceed: proceed()}, r"middleware= takes a list: write middleware=\[function\]"),
     ({"middleware": [5]}, r"middleware\[0\] must be a function, not 5"),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ...types import Implementation, InitializeResult, Tool
     from ..cache import Cache
     from ..call import Call
+    from ..client_extensions import ClientExtensions
     from ..client_observer import ClientObserver
 
 __all__ = ["MODERN_ERRORS", "ClientSession", "SessionOptions", "Subscriber"]
@@ -40,8 +41,8 @@ class SessionOptions(Record):
     list_tools: Callable[..., List[Tool]]
     #: They see each request and each question; the client adds to the list.
     observers: List[ClientObserver]
-    #: Protocol extensions with their settings, declared with each request.
-    extensions: Optional[Dict[str, Any]] = None
+    #: The extensions of the protocol that the client supports; None without any.
+    extensions: Optional[ClientExtensions] = None
     #: Result types that extensions add to the protocol's own (STAT-09).
     result_types: Tuple[str, ...] = ()
     #: Returns the W3C trace context of a request (META-08).

@@ -196,8 +196,10 @@ class LegacySession(ClientSession):
         seconds = timeout if left is None else left
         end = self.peer.now() + seconds
         capabilities = self._handlers.capabilities()
-        capabilities.extensions = self._options.extensions or capabilities.extensions
-        params = {"protocolVersion": wanted.name, "capabilities": codec.encode(capabilities, wanted),
+        encoded, extensions = codec.encode(capabilities, wanted), self._options.extensions
+        if extensions is not None:
+            extensions.declare(encoded, wanted)
+        params = {"protocolVersion": wanted.name, "capabilities": encoded,
                   "clientInfo": codec.encode(self._options.info, wanted)}
 
         def send(call: Call) -> Any:

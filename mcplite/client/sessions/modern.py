@@ -46,6 +46,9 @@ class ModernSession(ClientSession):
     def __init__(self, connection: ServerConnection, revision: Revision, options: SessionOptions) -> None:
         super().__init__(connection, options)
         self._cache = options.cache
+        self._extensions = options.extensions
+        #: The members that ``Mcp-Name`` repeats, by methods of extensions.
+        self._names = {} if options.extensions is None else options.extensions.names
         self._trace_context = options.trace_context
         self.restartable = self._channel.restartable
         self._carries_headers = self._channel.carries_beside
@@ -68,9 +71,11 @@ class ModernSession(ClientSession):
         """Use a revision from now on."""
         self._revision = revision
         capabilities = self._handlers.capabilities()
-        capabilities.extensions = {TASKS_EXTENSION: {}, **(capabilities.extensions or {}), **(self._options.extensions or {})}
+        capabilities.extensions = {TASKS_EXTENSION: {}, **(capabilities.extensions or {})}
         #: The members of ``_meta`` in every request.
         self._envelope = envelopes.members(revision, capabilities, self._options.info, self.log_level)
+        if self._extensions is not None:
+            self._extensions.declare(self._envelope[envelopes.CAPABILITIES], revision)
         self._encoded_envelope = jsonrpc.Encoded(self._envelope)
 
     @property
@@ -227,7 +232,7 @@ class ModernSession(ClientSession):
             stamped["_meta"].update(envelopes.checked_trace(self._trace_context()))
         delivery = DIRECT
         if self._carries_headers:
-            headers = {**routing_headers.standard(method, stamped, self._revision.name), **call.headers}
+            headers = {**routing_headers.standard(method, stamped, self._revision.name, self._names), **call.headers}
             delivery = Delivery(None, headers, call.notice, call.lasting, call.spent)
         elif not call.notice or call.lasting or call.spent:
             delivery = Delivery(None, None, call.notice, call.lasting, call.spent)
@@ -244,13 +249,13 @@ class ModernSession(ClientSession):
             raise ProtocolError(f"{self.name} answered {method!r} with {type(result).__name__}, not an object", result)
         kind = result.get("resultType", "complete")  # STAT-07
         known = isinstance(kind, str) and (kind in self._result_types or kind == "task" and method == "tools/call")
-        if not known:  # STAT-08
+        if not known and (self._extensions is None or not self._extensions.may_answer(kind, method)):  # STAT-08
             raise ProtocolError(f"{self.name} answered {method!r} with a result of the unknown type {kind!r:.100}", result)
         return result
 
     def notify(self, method: str, params: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None) -> None:
         """Send a notification; see :meth:`Peer.notify`."""
-        headers = (routing_headers.standard(method, params or {}, self._revision.name) if self._carries_headers
+        headers = (routing_headers.standard(method, params or {}, self._revision.name, self._names) if self._carries_headers
                    else None)  # H26-15
         self.peer.notify(method, params, timeout=timeout, beside=headers)
 

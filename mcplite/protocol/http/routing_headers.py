@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set
 from ...errors import HeaderMismatch
 from .headers import TOKEN, Headers
 
-__all__ = ["MARK", "Mark", "check_parameters", "check_standard", "decode_value", "encode_value", "is_field_name",
+__all__ = ["MARK", "Mark", "check_name", "check_parameters", "check_standard", "decode_value", "encode_value", "is_field_name",
            "marks", "parameters", "standard"]
 
 #: The annotation of a parameter in a tool's input schema.
@@ -138,10 +138,13 @@ def _count(schema: Any) -> int:
 # --- what a client sends ----------------------------------------------------------------------------
 
 
-def standard(method: str, params: Mapping[str, Any], version: str) -> Dict[str, str]:
-    """Return the headers that every request carries (MHDR-01, MHDR-02, H26-15)."""
+def standard(method: str, params: Mapping[str, Any], version: str, names: Mapping[str, str] = {}) -> Dict[str, str]:
+    """Return the headers that every request carries (MHDR-01, MHDR-02, H26-15).
+
+    :param names: the member that ``Mcp-Name`` repeats, by methods that extensions add.
+    """
     out = {"MCP-Protocol-Version": version, "Mcp-Method": encode_value(method)}
-    member = _NAMED.get(method)
+    member = _NAMED.get(method) or names.get(method)
     name = None if member is None else params.get(member)
     if isinstance(name, str):
         out["Mcp-Name"] = encode_value(name)
@@ -217,6 +220,15 @@ def check_standard(headers: Headers, method: str, params: Mapping[str, Any], ver
         name = params.get(member)
         if isinstance(name, str) and plain.name != name:
             _compare(headers, "Mcp-Name", name)
+
+
+def check_name(headers: Headers, name: Any) -> None:
+    """Check that ``Mcp-Name`` repeats a member of the params, of a method that an extension adds.
+
+    :raises HeaderMismatch: as for :func:`check_standard`.
+    """
+    if isinstance(name, str):
+        _compare(headers, "Mcp-Name", name)
 
 
 def check_parameters(headers: Headers, arguments: Any, marked: Sequence[Mark]) -> None:

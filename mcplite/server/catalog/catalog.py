@@ -24,7 +24,9 @@ from .registry import Registry
 from .request_target import Scopes, Target, completed_entry, completion_scopes, listen_scopes
 
 if TYPE_CHECKING:
+    from ...rpc.extension import Extension
     from .cache_hints import CacheHint
+    from .server_extensions import ServerExtensions
 
 __all__ = ["CapabilityFlags", "Catalog", "Description", "read_capabilities"]
 
@@ -105,8 +107,6 @@ class Description(Record):
     instructions: Optional[str] = None
     #: Experimental capabilities, sent as they are.
     experimental: Optional[Dict[str, Any]] = None
-    #: Extensions of the protocol, with their settings.
-    extensions: Optional[Dict[str, Any]] = None
     #: What is declared of the capabilities.
     flags: CapabilityFlags = CapabilityFlags()
 
@@ -129,6 +129,8 @@ class Catalog:
                  cache: "Optional[CacheHint]" = None, cache_lists: "Optional[Mapping[str, CacheHint]]" = None) -> None:
         self.registry = registry
         self.description = description
+        #: The extensions of the protocol; None without any, as for most servers, which do not load what they need.
+        self.extensions: "Optional[ServerExtensions]" = None
         self.revisions: Tuple[Revision, ...] = tuple(revisions)
         self.speaks_legacy, self.speaks_modern = not self.revisions[0].modern, self.revisions[-1].modern
         #: Methods that only clients without a handshake use.
@@ -145,7 +147,7 @@ class Catalog:
         self._cache_lists: Dict[str, CacheHint] = dict(cache_lists or {})
         #: By kind of list, where it is not ``page_size``.
         self._page_sizes: Dict[str, int] = {}
-        self._pages: Dict[Tuple[str, Optional[str], str, int, bool], Any] = {}
+        self._pages: Dict[Tuple[Any, ...], Any] = {}
         self._identities: Dict[str, Dict[str, Any]] = {}
         #: Entries that cannot be listed, of which the log has a line.
         self._left_out: Set[Tuple[str, str]] = set()
@@ -184,25 +186,35 @@ class Catalog:
         :param persistent: whether the session outlives one message; otherwise there are no notifications and no log level.
         :param identified: whether the client is authenticated, so that it has a list of tasks.
         """
-        description, capabilities = self.description, self._capabilities(persistent)
+        description, capabilities = self.description, self._capabilities(revision, persistent)
         if self.registry.has_tasks:
             capabilities.tasks = {"cancel": {}, "requests": {"tools": {"call": {}}}, **({"list": {}} if identified else {})}
         result = InitializeResult(protocol_version=revision.name, capabilities=capabilities,
                                   server_info=description.info, instructions=description.instructions)
-        return codec.encode(result, revision)  # type: ignore[no-any-return]
+        return self._with_more(codec.encode(result, revision), revision, identified)
 
-    def discover(self, revision: Revision) -> Dict[str, Any]:
-        """Return the encoded result of ``server/discover`` (DISC-03)."""
-        capabilities = self._capabilities(True)
+    def _with_more(self, result: Dict[str, Any], revision: Revision, identified: bool) -> Dict[str, Any]:
+        """Change an encoded description in place: add the capabilities of extensions; return it."""
+        if self.extensions is not None:
+            result["capabilities"].update(self.extensions.capabilities(revision, identified))
+        return result
+
+    def discover(self, revision: Revision, identified: bool = False) -> Dict[str, Any]:
+        """Return the encoded result of ``server/discover`` (DISC-03).
+
+        :param identified: whether the client is authenticated.
+        """
+        capabilities = self._capabilities(revision, True)
         if self.registry.has_tasks:
             from ...types.tasks import TASKS_EXTENSION  # for servers that have tasks
 
             capabilities.extensions = {**(capabilities.extensions or {}), TASKS_EXTENSION: {}}
         result = DiscoverResult(supported_versions=[known.name for known in reversed(self.revisions)],
                                 capabilities=capabilities, instructions=self.description.instructions)
-        return self.stamp({**codec.encode(result, revision), **self._hint("discover")}, revision)
+        encoded = self._with_more(codec.encode(result, revision), revision, identified)
+        return self.stamp({**encoded, **self._hint("discover")}, revision)
 
-    def _capabilities(self, persistent: bool) -> ServerCapabilities:
+    def _capabilities(self, revision: Revision, persistent: bool) -> ServerCapabilities:
         flags = self.description.flags
 
         def listed(kind: str) -> Optional[Dict[str, Any]]:
@@ -214,7 +226,15 @@ class Catalog:
         return ServerCapabilities(
             experimental=self.description.experimental, logging={} if persistent and flags.logging else None,
             completions={} if self.completes else None, tools=listed("tools"), prompts=listed("prompts"),
-            resources=listed("resources"), extensions=self.description.extensions)
+            resources=listed("resources"), extensions=None if self.extensions is None else self.extensions.declared(revision))
+
+    def add_extension(self, extension: "Extension") -> None:
+        """Add an extension to those of the server; see :meth:`ServerExtensions.add`."""
+        from .server_extensions import ServerExtensions  # for servers that have one
+
+        extensions = self.extensions or ServerExtensions(self.registry)
+        extensions.add(extension)
+        self.extensions = extensions
 
     def change_description(self, **changes: Any) -> None:
         """Replace some fields of the server's description."""
@@ -265,23 +285,25 @@ class Catalog:
             self._cache_lists = others if hint is None else {**others, kind: hint}
             self._pages = {at: kept for at, kept in self._pages.items() if at[0] != kind}
 
-    def listing(self, kind: str, key: str, cursor: Optional[str], revision: Revision, tasks: bool = True) -> Any:
+    def listing(self, kind: str, key: str, cursor: Optional[str], revision: Revision, tasks: bool = True,
+                extensions: Tuple[bool, ...] = ()) -> Any:
         """Return one page of a list; encoded pages are cached until the registry changes.
 
         :param tasks: whether the client can be answered with a task; a tool that it cannot call is left out otherwise.
+        :param extensions: for each extension that changes lists: whether the client declares it.
         :raises InvalidParams: the cursor is not one of this list's (PAGE-09, PAGE-10).
         """
         if kind == "resources" and self.registry.has_special_resources:
             # Files come and go without the registry.
-            listed = self._page(self.registry.listed_resources(), kind, key, cursor, revision)
+            listed = self._page(self.registry.listed_resources(), kind, key, cursor, revision, extensions)
             return listed.value if self.middleware else listed
-        cache_key = (kind, cursor, revision.name, self.registry.version(kind), tasks)
+        cache_key = (kind, cursor, revision.name, self.registry.version(kind), tasks, extensions)
         page = self._pages.get(cache_key)
         if page is None:
             entries = self.registry.all(kind)
             if not tasks:
                 entries = {name: entry for name, entry in entries.items() if not _needs_task(entry, revision)}
-            page = self._page(entries, kind, key, cursor, revision)
+            page = self._page(entries, kind, key, cursor, revision, extensions)
             with self._lock:
                 # Pages of an old version are never requested again.
                 self._pages = {at: kept for at, kept in self._pages.items() if at[0] != kind or at[3] == cache_key[3]}
@@ -290,14 +312,19 @@ class Catalog:
         # Middleware reads and changes results, so it gets a copy that is not encoded.
         return copy.deepcopy(page.value) if self.middleware else page
 
-    def _page(self, entries: Mapping[str, Any], kind: str, key: str, cursor: Optional[str], revision: Revision
-              ) -> jsonrpc.Encoded:
+    def _page(self, entries: Mapping[str, Any], kind: str, key: str, cursor: Optional[str], revision: Revision,
+              extensions: Tuple[bool, ...]) -> jsonrpc.Encoded:
+        added: Dict[str, Dict[str, Any]] = {}
+        if extensions and self.extensions is not None:
+            entries, added = self.extensions.seen(kind, entries, revision, extensions)
         chosen, after = opaque.page(list(entries.items()), cursor, self._page_sizes.get(kind, self.page_size), kind,
                                     key=lambda item: str(item[0]))
         listed: Dict[str, Any] = {}
         for name, entry in chosen:
             try:
                 listed[name] = codec.encode(entry.listed(revision), revision)
+                if name in added:
+                    listed[name].update(added[name])
             except Exception as error:  # a provider, or an object that its author has changed, can raise anything
                 self._leave_out(kind, name, error)
         result = self._finished_page({key: list(listed.values())}, after, kind, revision)
@@ -366,7 +393,14 @@ class Catalog:
                 handler = None if provided is None else provided.handler
         elif registry.scoped and method == "subscriptions/listen":
             scopes = listen_scopes(self._find, params)
-        return Target(handler, entry, scopes, (), may_run_inline)
+        named = None if handler is None or self.extensions is None else self.extensions.names.get(method)
+        return Target(handler, entry, scopes, (), may_run_inline, named)
+
+    def has_method(self, method: str, revision: Revision, identified: bool) -> bool:
+        """Whether a method with a handler of its own exists for a client: one of an extension may depend on the client."""
+        handler = None if self.extensions is None else self.registry.method(method)
+        exists = getattr(handler, "exists", None)
+        return exists is None or bool(exists(revision, identified))
 
     def scopes(self, message: jsonrpc.Message) -> Scopes:
         """Return all scopes that a message needs, each once; a batch needs what all of its requests need (AUTH-12)."""

@@ -13,7 +13,7 @@ from ... import types
 from ...errors import ProtocolError, RegistrationError
 from ...protocol import codec
 from ...protocol.error_text import quoted
-from ...protocol.meta import check_extension, check_meta
+from ...protocol.meta import check_meta
 from ...rpc.tracing import get_logger
 from ...types.lazy_dataclass import fields_of, wire_name
 from ..functions.function import Function
@@ -23,11 +23,12 @@ from ..limits import Limits
 if TYPE_CHECKING:
     from ...auth.verify.bearer_auth import BearerAuth, Verifier
     from ...protocol.http.routing_headers import Mark
+    from ...rpc.extension import Extension
     from .cache_hints import CacheHint
 
 __all__ = [
-    "bearer_auth", "check_hint", "check_lifespan", "checked_extensions", "checked_function", "checked_hints",
-    "checked_icons", "checked_key", "checked_limits", "checked_list", "checked_meta", "checked_middleware",
+    "bearer_auth", "check_hint", "check_lifespan", "check_not_of_extension", "checked_extensions", "checked_function",
+    "checked_hints", "checked_icons", "checked_key", "checked_limits", "checked_list", "checked_meta", "checked_middleware",
     "checked_object", "checked_record", "checked_size", "checked_text", "checked_timeout", "checked_uri", "find_marks",
     "registered_scopes",
 ]
@@ -278,18 +279,29 @@ def check_hint(hint: Any, what: str) -> None:
         raise RegistrationError(f"{what} must be a CacheHint, not {quoted(hint)}")
 
 
-def checked_extensions(extensions: Any, what: str) -> Optional[Dict[str, Any]]:
-    """Return a copy of extensions that can be declared.
+def checked_extensions(extensions: Any, what: str) -> "Tuple[Extension, ...]":
+    """Return extensions as objects.
 
-    :raises RegistrationError: a name or its settings are not valid.
+    :raises RegistrationError: they are no list of extensions and no dict of settings, or one is not valid.
     """
-    made = checked_object(extensions, what, "extensions")
-    for name, settings in (made or {}).items():
-        try:
-            check_extension(name, settings)
-        except ValueError as error:
-            raise RegistrationError(str(error)) from error
-    return made
+    from ...rpc.extension import extensions_of  # for servers that have one
+
+    try:
+        return extensions_of(checked_object(dict(extensions), what, "extensions") if isinstance(extensions, Mapping)
+                             else extensions)
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(f"{what}: {error}") from error
+
+
+def check_not_of_extension(method: str, handler: Any) -> None:
+    """Return if the present handler of a method, or of a notification, is not an extension's.
+
+    :raises RegistrationError: it is.
+    """
+    extension = getattr(handler, "extension", None)
+    if extension is not None:
+        raise RegistrationError(f"choose another name than {method!r} for Server.add_method() or add_notification(): the"
+                                f" extension {extension.identifier!r} has it already")
 
 
 def checked_key(key: Union[str, bytes]) -> bytes:

@@ -29,6 +29,7 @@ class Target(NamedTuple):
     :param marks: the parameters of a tool that also travel in headers (MHDR-11).
     :param may_run_inline: whether the handler may run on the thread of an HTTP request: it can neither send nor ask
         anything before it returns.
+    :param named: the member of the params that ``Mcp-Name`` repeats, of a method that an extension adds.
     """
 
     custom_handler: Optional[Callable[..., Any]]
@@ -36,6 +37,7 @@ class Target(NamedTuple):
     scopes: Scopes
     marks: "Sequence[Mark]"
     may_run_inline: bool
+    named: Optional[str] = None
 
 
 def completion_scopes(registry: Registry, params: Mapping[str, Any]) -> Scopes:

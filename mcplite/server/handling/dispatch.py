@@ -121,7 +121,12 @@ def _handle(context: RequestContext, target: Target) -> Result:
 def _own(context: RequestContext, target: Target) -> Result:
     own = target.custom_handler
     assert own is not None
-    result = _guarded(context, context.method, functools.partial(_answered, own, context))
+    run = functools.partial(_answered, own, context)
+    if target.entry is not None and context.incoming.method == "tools/call" and context.runtime.tool_hooks:
+        from .tools import call_hooked
+
+        run = functools.partial(call_hooked, context, target.entry, run)
+    result = _guarded(context, context.method, run)
     if isinstance(getattr(own, "__self__", None), ProvidedEntry):
         size = _characters(result)
         if size >= COSTLY:
@@ -190,7 +195,8 @@ def _list(kind: str, key: str) -> Callable[[RequestContext, Target], Result]:
             raise InvalidParams("params.cursor must be a string")
         session, catalog = context.session, context.runtime.catalog
         tasks = kind != "tools" or not catalog.registry.has_tasks or session.can_have_tasks
-        page: Result = catalog.listing(kind, key, cursor, session.revision, tasks)
+        extensions = () if catalog.extensions is None else catalog.extensions.declared_by(session.client_capabilities)
+        page: Result = catalog.listing(kind, key, cursor, session.revision, tasks, extensions)
         return page
 
     return handle

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..principals import Principal
     from .http_request import HTTPRequest
 
-__all__ = ["KnownRoots", "RequestFacts", "Session", "Throttle", "check_own_notification"]
+__all__ = ["KnownRoots", "RequestFacts", "Session", "Throttle", "check_own_method", "check_own_notification"]
 
 
 class Throttle:
@@ -183,6 +183,22 @@ class Session:
         raise NotSupported(f"use ctx.notify() while a request is served: this client of revision {self.revision} cannot be"
                            " reached between two requests")
 
+    def request(self, method: str, params: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None) -> Dict[str, Any]:
+        """Send a request of your own, outside of any request of the client, and return its result.
+
+        ``client.on(method, ...)`` answers it at mcplite's client, or a method of an :class:`mcplite.extend.Extension`.
+
+        :param method: a name that the protocol does not have, such as ``"acme/confirm"``.
+        :param params: any JSON object; None for none.
+        :param timeout: seconds to wait for the answer; by default ``Limits.ask_seconds``.
+        :raises NotSupported: the revision has no requests of servers (July 2026), or the client has no session.
+        :raises RemoteError: the client has answered with an error.
+        :raises RequestTimeout, ConnectionClosed: there is no answer.
+        :raises TypeError, ValueError: the protocol has this name, or the params are no JSON object.
+        """
+        raise NotSupported(f"this client of revision {self.revision} cannot be sent requests: only one with a session, which"
+                           " begins with a handshake, can")
+
     def ping(self, timeout: Optional[float] = None) -> None:
         """Ask the client for a sign of life, outside of any request, and return when it has answered.
 
@@ -229,6 +245,20 @@ def check_own_notification(method: str, params: Any) -> None:
            or method == revision.task_notification for revision in REVISIONS):
         raise ValueError(f"choose another name than {method!r}, which is the protocol's own: ctx.report_progress(), ctx.log(),"
                          " Server.resource_updated() and the changes of entries send what the protocol has")
+    if params is not None and not isinstance(params, dict):
+        raise TypeError(f"the params of {method!r} are a dict, not {type(params).__name__}")
+
+
+def check_own_method(method: str, params: Any) -> None:
+    """Refuse a request that is the protocol's, or that has no object for its params.
+
+    :raises ValueError, TypeError: it is.
+    """
+    if not isinstance(method, str) or not method:
+        raise TypeError(f"the name of a request is a text such as 'acme/confirm', not {method!r}")
+    if any(method in revision.server_requests for revision in REVISIONS):
+        raise ValueError(f"choose another name than {method!r}, which is the protocol's own: ctx.elicit(), ctx.sample(),"
+                         " ctx.list_roots() and session.ping() send what the protocol has")
     if params is not None and not isinstance(params, dict):
         raise TypeError(f"the params of {method!r} are a dict, not {type(params).__name__}")
 

@@ -5,7 +5,7 @@ The dispatcher calls it for ``tools/call``. It also uses :func:`call_until_compl
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 from ...errors import (
     Cancelled,
@@ -18,10 +18,11 @@ from ...errors import (
     UrlElicitationRequired,
 )
 from ...protocol import codec
+from ...protocol.jsonrpc import Encoded
 from ...revisions import Revision
 from ...rpc.fair_queue import COSTLY
 from ...rpc.tracing import ERROR, INFO, WARNING, get_logger
-from ...types import CallToolResult, TextContent
+from ...types import CallToolResult, Model, TextContent
 from ..catalog.registry import ToolEntry, suggestions
 from ..catalog.request_target import Target
 from ..functions.function import BadArguments, Function
@@ -31,8 +32,8 @@ from .questions import Elicit, InputRequired
 from .request_context import RequestContext
 from .timeout import Timeout
 
-__all__ = ["Declined", "UNASKABLE", "ask_declared", "call_bound", "call_until_complete", "log_failure", "run_tool",
-           "tool_error"]
+__all__ = ["Declined", "UNASKABLE", "ask_declared", "call_bound", "call_hooked", "call_until_complete", "log_failure",
+           "run_tool", "tool_error"]
 
 _log = get_logger(__name__)
 _ROUNDS = 10
@@ -53,10 +54,39 @@ def run_tool(context: RequestContext, target: Target) -> Any:
         they break the schema in a revision where that is a protocol error (TOOL-32).
     :raises Cancelled: the request was cancelled.
     """
-    params = context.params
     entry: Optional[ToolEntry] = target.entry
     if entry is None:
-        raise _unknown(context, params.get("name"))
+        raise _unknown(context, context.params.get("name"))
+    if context.runtime.tool_hooks:
+        return call_hooked(context, entry, lambda: _run_found(context, entry))
+    return _run_found(context, entry)
+
+
+def call_hooked(context: RequestContext, entry: Any, run: Callable[[], Any]) -> Any:
+    """Return the encoded result of a call of a tool that runs within the hooks of extensions.
+
+    :param entry: the tool.
+    :param run: runs the call, and returns its encoded result.
+    :raises TypeError: a hook returns no result.
+    """
+    hooks = context.runtime.tool_hooks
+    if any(hook.reads_results for hook in hooks):
+        context.result_is_read = True
+
+    def proceed(index: int) -> Any:
+        return run() if index == len(hooks) else hooks[index].handle_tool(context, entry, lambda: proceed(index + 1))
+
+    result = proceed(0)
+    if isinstance(result, (dict, Encoded)):
+        return result
+    if not isinstance(result, Model):
+        raise TypeError(f"return an object, a result of mcplite.types or proceed() from handle_tool() of an extension, not"
+                        f" {type(result).__name__}")
+    return codec.encode(result, context.session.revision)
+
+
+def _run_found(context: RequestContext, entry: ToolEntry) -> Any:
+    params = context.params
     arguments = params.get("arguments")
     if not arguments and (arguments is None or arguments == []):
         arguments = {}

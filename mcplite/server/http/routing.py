@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, S
 from ...errors import INVALID_REQUEST, UNSUPPORTED_VERSION, RemoteError
 from ...protocol import jsonrpc, meta as envelopes
 from ...protocol.http.headers import Headers, accepts, media_type
-from ...protocol.http.routing_headers import check_parameters, check_standard
+from ...protocol.http.routing_headers import check_name, check_parameters, check_standard
 from ...protocol.meta import Envelope
 from ...revisions import DEFAULT_HTTP, Revision, find_revision
 from ...rpc.fair_queue import COSTLY, Turns
@@ -331,6 +331,8 @@ def _decide_sessionless(request: HTTPRequest, data: bytes, message: Any, rules: 
             return Rejection(406, "send 'Accept: application/json, text/event-stream': the answer to 'subscriptions/listen' is"
                                   " an event stream", id=message.id)
         target = rules.resolve(message.method, params)
+        if target.named is not None:
+            check_name(request.headers, params.get(target.named))
         if target.marks:
             check_parameters(request.headers, params.get("arguments"), target.marks)
     except RemoteError as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, Set, Union
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, Set, Tuple, Union
 
 from ...errors import BackendError
 from ...protocol import jsonrpc
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from ...auth.verify.bearer_auth import BearerAuth
     from ...backend.interface import Backend
     from ...revisions import Revision
+    from ...rpc.extension import Extension
     from ...rpc.peer import Peer
     from ..catalog.catalog import Catalog
     from ..catalog.provider import Service
     from ..limits import Limits
     from ..principals import Principal
+    from .extension_host import ServerHost
     from .fleet import Fleet
     from .leases import Leases
     from .letters import Letters
@@ -133,6 +135,10 @@ class Runtime:
         self.letters: "Optional[Letters]" = None
         #: One warning for each outage of the backend.
         self.outage: "Optional[Outage]" = None
+        #: The server as each of its extensions sees it, by identifier.
+        self._hosts: "Dict[str, ServerHost]" = {}
+        #: The extensions with a hook around ``tools/call``.
+        self.tool_hooks: "Tuple[Extension, ...]" = ()
         #: Passes calls on between processes; of the sessions' layer.
         self.handover: Any = None
         #: The tasks; None without a tool that may be called as one.
@@ -248,6 +254,30 @@ class Runtime:
             if self._users:
                 service.start()
 
+    def add_extension(self, extension: "Extension", known: bool = False) -> None:
+        """Register an extension; it is started at once if there are clients.
+
+        :param known: returns without an error if there is one of this identifier.
+        :raises RegistrationError: see :meth:`ServerExtensions.add`.
+        """
+        from ...rpc.extension import overrides
+        from .extension_host import ServerHost
+
+        with self._lock:
+            if known and extension.identifier in self._hosts:
+                return
+            host = ServerHost(self, extension)
+            self.catalog.add_extension(extension)
+            extension.attach(host)
+            if overrides(extension, "handle_tool"):
+                self.tool_hooks = (*self.tool_hooks, extension)
+            self._hosts = {**self._hosts, extension.identifier: host}
+            self.add_service(extension.identifier, host)
+
+    def extension(self, identifier: str) -> "Optional[Extension]":
+        """Return the extension of this identifier; None if it is not registered."""
+        return None if self.catalog.extensions is None else self.catalog.extensions.find(identifier)
+
     def use_tasks(self, create: Callable[[], TaskService]) -> None:
         """Have tasks from now on, if there are none yet: the first tool that may be called as one has come.
 
@@ -307,6 +337,8 @@ class Runtime:
         for session in self.sessions:
             self.subscriptions.end(session.peer)
             session.peer.close()
+        for host in self._hosts.values():
+            host.close()
         if self.tasks is not None:
             self.tasks.close()
         with self._lock:
@@ -394,7 +426,7 @@ class Runtime:
             return True
         if self.tasks is not None or self._on_roots_changed is not None:
             return True
-        return bool(self.followers or self.greeters or catalog.description.extensions or catalog.description.experimental)
+        return bool(self.followers or self.greeters or catalog.extensions or catalog.description.experimental)
 
     def roots_changed(self, session: OpenSession) -> None:
         """Pass a client's roots change on to the user's callback, on a worker."""

@@ -6,7 +6,7 @@ The runtime publishes changes here, besides to its open sessions.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
 
 from ...errors import InvalidParams, MCPError
 from ...protocol.jsonio import memory_size
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ListenRequests"]
 
+#: The subjects that a client follows of one kind of change (None for a kind without), and what describes a change.
+Followed = Tuple[Optional[FrozenSet[str]], Callable[[Optional[str], Revision], Optional[Dict[str, Any]]]]
+
 _log = get_logger(__name__)
 #: How long an acknowledgement waits at most until a mounted server knows of the subscription.
 _SUBSCRIBED_SECONDS = 10.0
@@ -40,14 +43,13 @@ class _ListenRequest:
 
     :param honoured: the part of the filter that the server supports.
     :param spawn: runs a task on a thread.
-    :param describe_task: returns the encoded state of a task, by its id; None if it is gone.
-    :param task_ids: of the tasks to tell of.
+    :param described: by the notification of a kind of change that an extension or the tasks add: the subjects to tell of
+        (None for a kind without), and a function that returns the params of the notification, or None for nothing.
     """
 
     def __init__(self, incoming: Incoming, revision: Revision, honoured: Dict[str, Any],
-                 spawn: Callable[[Callable[[], object]], None],
-                 describe_task: Callable[[str, Revision], Optional[Dict[str, Any]]], task_ids: List[str]) -> None:
-        self._describe_task = describe_task
+                 spawn: Callable[[Callable[[], object]], None], described: Mapping[str, "Followed"]) -> None:
+        self._described = described
         self.incoming = incoming
         self.revision = revision
         self._methods: Set[str] = {method for method, change in LIST_CHANGES.items() if change.filter in honoured}
@@ -57,7 +59,6 @@ class _ListenRequest:
             from ...protocol.uris import normal_uri  # for clients that follow resources
 
             self.uris = {normal_uri(uri): uri for uri in honoured[RESOURCE_SUBSCRIPTIONS]}
-        self._task_ids = frozenset(task_ids)
         self._spawn = spawn
         #: Guards the two fields below; held for dictionary operations only.
         self._lock = threading.Lock()
@@ -67,9 +68,11 @@ class _ListenRequest:
 
     def wants(self, method: str, uri: Optional[str]) -> bool:
         """Whether the filter asks for this (SUBS-02, SUBS-18)."""
-        if uri is None:
-            return method in self._methods
-        return uri in self.uris if method == RESOURCE_UPDATED else uri in self._task_ids
+        followed = self._described.get(method)
+        if followed is not None:
+            subjects, _ = followed
+            return uri is None if subjects is None else uri in subjects
+        return method in self._methods if uri is None else method == RESOURCE_UPDATED and uri in self.uris
 
     def notify(self, method: str, uri: Optional[str]) -> None:
         """Send a notification soon; never waits for the client (SUBS-20)."""
@@ -130,10 +133,11 @@ class _ListenRequest:
         return True
 
     def _describe(self, method: str, uri: Optional[str]) -> Optional[Dict[str, Any]]:
-        """Return the params of a notification; of a task its present state, or None if it is gone."""
-        if uri is None:
-            return {}
-        return {"uri": self.uris.get(uri, uri)} if method == RESOURCE_UPDATED else self._describe_task(uri, self.revision)
+        """Return the params of a notification; None if there is nothing to tell any more."""
+        followed = self._described.get(method)
+        if followed is not None:
+            return followed[1](uri, self.revision)
+        return {} if uri is None else {"uri": self.uris.get(uri, uri)}
 
 
 class ListenRequests:
@@ -174,12 +178,20 @@ class ListenRequests:
         :raises InvalidParams: its filter cannot be read.
         :raises MissingCapability: it names tasks, and the client did not declare their extension.
         """
-        wanted, tasks = incoming.params.get("notifications"), self._tasks()
+        wanted: Any = incoming.params.get("notifications")
+        tasks = self._tasks()
         honoured = self._honoured(wanted)
         followed = {} if tasks is None else tasks.listenable(wanted or {}, extensions or {}, owner)
         honoured.update(followed)
-        request = _ListenRequest(incoming, revision, honoured, self._spawn, _nothing if tasks is None else tasks.describe,
-                                 [task_id for named in followed.values() for task_id in named])
+        described: Dict[str, Followed] = {} if tasks is None else {revision.task_notification: (
+            frozenset(task_id for named in followed.values() for task_id in named), tasks.describe)}  # type: ignore[dict-item]
+        if self._catalog.extensions is not None:
+            for member, kind in self._catalog.extensions.listens.items():
+                value = None if wanted.get(member) is None else kind.honour(wanted[member], extensions or {}, owner)
+                if value is not None:
+                    honoured[member] = value
+                    described[kind.notification] = (None if value is True else frozenset(value), kind.describe)
+        request = _ListenRequest(incoming, revision, honoured, self._spawn, described)
         with self._lock:
             self._requests[request] = None
             if self._subscribers is not None:
@@ -289,7 +301,3 @@ class ListenRequests:
                     peer.notify("notifications/cancelled", {"requestId": incoming.id, "reason": why})
                 except MCPError as error:
                     _log.debug("the end of a subscription was not sent: %s", error)
-
-
-def _nothing(task_id: str, revision: Revision) -> Optional[Dict[str, Any]]:
-    return None

@@ -20,7 +20,7 @@ from ...types import ClientCapabilities, Implementation
 from ..handling.context import LEVELS, log_params, rank
 from ..handling.dispatch import answer_request
 from ..handling.request_context import RequestContext
-from ..handling.session import KnownRoots, RequestFacts, Session
+from ..handling.session import KnownRoots, RequestFacts, Session, check_own_method
 from ..runtime.runtime import OpenSession, Runtime
 
 if TYPE_CHECKING:
@@ -117,6 +117,13 @@ class LegacySession(Session, OpenSession, MessageHandler):
         if not self.persistent:
             super()._notify(method, params)
         self.peer.notify(method, params)
+
+    def request(self, method: str, params: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None) -> Dict[str, Any]:
+        if not self.persistent:
+            return super().request(method, params, timeout)
+        check_own_method(method, params)
+        result = self.peer.call(method, params, timeout=self.limits.ask_seconds if timeout is None else timeout)
+        return result  # type: ignore[no-any-return]
 
     def ping(self, timeout: Optional[float] = None) -> None:
         if not self.persistent:
@@ -258,8 +265,12 @@ class LegacySession(Session, OpenSession, MessageHandler):
         target = None if facts is None else facts.target
         if target is None:
             target = self._catalog.resolve(method, incoming.params)
-        if method not in self._served and target.custom_handler is None and not (
-                method in self.agreed.client_requests | self.agreed.task_requests and self._offers(method)):
+        if target.custom_handler is not None:
+            exists = self._catalog.has_method(method, self.agreed, self.principal is not None)
+        else:
+            exists = method in self._served or (method in self.agreed.client_requests | self.agreed.task_requests
+                                                and self._offers(method))
+        if not exists:
             incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
             return None
         context = RequestContext(self, incoming, self.create_asker)

@@ -136,13 +136,16 @@ class SessionlessHandler(MessageHandler):
                 incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
                 return None
             if method == "server/discover":
-                incoming.respond(catalog.discover(revision))
+                incoming.respond(catalog.discover(revision, client is not None and client.principal is not None))
                 return None
             if method == "subscriptions/listen":
                 principal = None if client is None else client.principal
                 self.runtime.subscriptions.open(incoming, revision, envelope.capabilities.extensions,
                                                 None if principal is None else principal.key)
                 return None
+        elif not catalog.has_method(method, revision, client is not None and client.principal is not None):
+            incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
+            return None
         session = ModernSession(self.runtime, self.peer, envelope, revision, client)
         context = RequestContext(session, incoming, session.create_asker)
         if method in revision.asking_methods:

@@ -1,0 +1,58 @@
+"""ServerHost: the server as its extension sees it."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Optional
+
+from ...backend.interface import Backend
+from ...backend.memory import MemoryBackend
+from ...rpc.extension import Extension, ListenKind
+from ..catalog.provider import Service
+
+__all__ = ["ServerHost"]
+
+
+class ServerHost(Service):
+    """One server, for one of its extensions: its name, its backend, its clients, and threads."""
+
+    def __init__(self, runtime: Any, extension: Extension) -> None:
+        #: The :class:`Runtime`, which is internal: it changes between versions of the package.
+        self.runtime = runtime
+        self._extension = extension
+        shared = None if runtime.fleet is None else runtime.fleet.backend
+        #: Whether other processes of the server reach what the backend holds.
+        self.shared = shared is not None
+        #: Values with a lifetime, and logs: of all processes of the server, or else in the memory of this one. The names of
+        #: keys and logs are shared by all that uses it, so that they begin with one of the extension's own.
+        self.backend: Backend = MemoryBackend() if shared is None else shared
+
+    @property
+    def name(self) -> str:
+        """The server's name."""
+        return str(self.runtime.catalog.name)
+
+    @property
+    def sessions(self) -> List[Any]:
+        """The sessions that are open now, in this process; each has ``notify`` and ``request``."""
+        return list(self.runtime.sessions)
+
+    def publish(self, kind: ListenKind, subject: Optional[str] = None) -> None:
+        """Tell the clients that listen to a kind of change in this process; never waits for one.
+
+        :param subject: what has changed; None for a kind without subjects.
+        """
+        self.runtime.subscriptions.publish(kind.notification, subject)
+
+    def spawn(self, task: Callable[[], object]) -> None:
+        """Run a function on a thread of the server."""
+        self.runtime.workers.spawn(task)
+
+    def start(self) -> None:
+        self._extension.start(self)
+
+    def stop(self) -> None:
+        self._extension.stop(self)
+
+    def close(self) -> None:
+        """Tell the extension that the server is closed."""
+        self._extension.close(self)
