@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from urllib.parse import quote, urlsplit
 
 from ..protocol.http.headers import DEFAULT_PORTS
-from ..protocol.http.responses import BadResponse
+from ..protocol.http.http1 import BadResponse
 from ..rpc.forks import on_fork, release_socket
 from .exchange import Exchange
 from .response import Body, Reply, ResponseReader, send_whole
