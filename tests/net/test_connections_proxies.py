@@ -166,8 +166,9 @@ def test_requests_go_through_a_proxy_and_its_connection_is_kept(server):
 def test_a_client_through_a_proxy(folder):
     answers = WebScript()
     with Secure(folder / "server.pem", folder / "server.key", on_request=answers.play) as server, ForwardProxy() as proxy:
-        with mcplite.connect(server.url, era="legacy", listen=False, timeout=LIMIT, verify=str(folder / "ca.pem"),
-                             proxies={"https": proxy.url}, auth="t0ken") as client:
+        options = mcplite.ClientOptions(era="legacy", listen=False, verify=str(folder / "ca.pem"),
+                                        proxies={"https": proxy.url})
+        with mcplite.connect(server.url, timeout=LIMIT, auth="t0ken", options=options) as client:
             client.ping()
         assert {request.headers["authorization"] for request in server.requests} == {"Bearer t0ken"}
         assert all("authorization" not in headers for _, _, headers in proxy.asked)
@@ -215,7 +216,8 @@ def test_a_proxy_that_does_not_connect(folder, answer, text):
 def test_what_a_proxy_answers_to_a_request_for_http_is_an_answer():
     with WebScript() as server, ForwardProxy(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 2\r\n\r\nno") as proxy:
         with pytest.raises(mcplite.errors.HTTPStatusError, match="502: no"):
-            with mcplite.connect(server.url, era="legacy", listen=False, timeout=LIMIT, proxies={"http": proxy.url}) as client:
+            with mcplite.connect(server.url, timeout=LIMIT,
+                                 options=mcplite.ClientOptions(era="legacy", listen=False, proxies={"http": proxy.url})) as client:
                 client.ping()
 
 
