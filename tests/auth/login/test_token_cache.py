@@ -48,7 +48,7 @@ def use(client):
 
 print("ready", flush=True)
 sys.stdin.readline()
-with mcplite.connect(url, auth=grant, era="legacy", listen=False, timeout=30) as client:
+with mcplite.connect(url, auth=grant, options=mcplite.ClientOptions(era="legacy", listen=False), timeout=30) as client:
     threads = [threading.Thread(target=use, args=(client,)) for _ in range(count)]
     for thread in threads: thread.start()
     for thread in threads: thread.join()
