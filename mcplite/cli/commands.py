@@ -102,7 +102,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 def wire(value: Any, client: Any) -> Any:
     """Return an object of the vocabulary as it is on the wire, in the revision of the client."""
-    from ..protocol import codec
+    from ..types import codec
 
     return codec.encode(value, client.revision)
 

@@ -13,11 +13,10 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from ..errors import Cancelled, MCPError, RequestTimeout
-from ..protocol import codec
 from ..protocol.error_text import Option, OptionText
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
-from ..types import Progress, ServerCapabilities, Tool
+from ..types import Progress, ServerCapabilities, Tool, codec
 
 if TYPE_CHECKING:
     from .tasks.task_state import TaskView

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 from .. import types
 from ..errors import InvalidParams, MethodNotFound, NotSupported, ProtocolError, ResourceNotFound
-from ..protocol import codec
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
 from ..rpc.tracing import INFO, get_logger
-from ..types import CallToolResult, ListToolsResult, Tool
+from ..types import CallToolResult, ListToolsResult, Tool, codec
 from .call import DEFAULT, Call, FeatureSession, OnProgress, RequestOptions
 from .output_schemas import OutputSchemas
 from .request_base import Middleware, unreadable

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, 
 
 from .. import types
 from ..errors import USER_REJECTED, Cancelled, InternalError, InvalidParams, MethodNotFound, ProtocolError, RemoteError
-from ..protocol import codec
 from ..protocol.error_text import quoted
 from ..protocol.methods import RESOURCE_UPDATED
 from ..revisions import Revision
 from ..rpc.forks import new_lock
 from ..rpc.tracing import ERROR, WARNING, PeerLog, get_logger
+from ..types import codec
 from ..types.content import as_block
 
 # What answers a question is loaded with the first one.

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 
 from .. import types
 from ..errors import InvalidParams, NotSupported, ProtocolError, RequestTimeout
-from ..protocol import codec
 from ..protocol.jsonio import memory_size
 from ..protocol.meta import check_meta
 from ..rpc.cancel import CancelToken
 from ..rpc.tracing import get_logger
-from ..types import Model
+from ..types import Model, codec
 from .call import DEFAULT, Call, FeatureSession, OnProgress, RequestOptions, Waiting, progress_reader, time_limits
 
 if TYPE_CHECKING:

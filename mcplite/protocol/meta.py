@@ -12,9 +12,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..errors import InvalidParams, ProtocolError, UnsupportedVersion
 from ..revisions import JUNE_2025, NOVEMBER_2025, TASKS_EXTENSION, Revision
-from ..types import ClientCapabilities, Implementation
+from ..types import ClientCapabilities, Implementation, codec
 from ..types.lazy_dataclass import fields_of
-from . import codec
 from .jsonio import encode_json, first_members, memory_size
 from .jsonrpc import Encoded
 

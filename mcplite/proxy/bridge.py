@@ -13,14 +13,13 @@ from ..client.call import Call
 from ..client.client import Client
 from ..client.client_observer import ClientObserver, ObservedSession
 from ..errors import ProtocolError, RegistrationError, TransportError
-from ..protocol import codec
 from ..protocol.meta import bounded_capabilities, bounded_info
 from ..server.app import Server
 from ..server.catalog.cache_hints import CacheHint
 from ..server.catalog.catalog import CapabilityFlags, Catalog
 from ..server.runtime.runtime import OpenSession, Runtime
 from ..server.sessions.legacy import LegacySession
-from ..types import ClientCapabilities, Implementation, ServerCapabilities
+from ..types import ClientCapabilities, Implementation, ServerCapabilities, codec
 from .base import Names
 from .client_connections import Link, Links, passed_on
 from .client_mount import ClientMount

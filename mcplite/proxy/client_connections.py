@@ -17,7 +17,6 @@ from ..client.client import Client
 from ..client.client_observer import ClientObserver
 from ..client.sessions.pacing import OpeningLock
 from ..errors import ConnectionClosed, MCPError, RemoteError
-from ..protocol import codec
 from ..protocol.meta import CAPABILITIES, CLIENT_INFO, LOG_LEVEL
 from ..revisions import NEWEST, TASKS_EXTENSION, Revision
 from ..rpc.forks import new_lock
@@ -25,7 +24,7 @@ from ..rpc.threads import start_thread
 from ..server.handling.request_context import RequestContext
 from ..server.runtime.runtime import OpenSession
 from ..server.sessions.legacy import LegacySession
-from ..types import ClientCapabilities, Implementation
+from ..types import ClientCapabilities, Implementation, codec
 from .question_relay import EVERYTHING, RelayedCall, RelayHandlers
 
 __all__ = ["Link", "Links", "OWN", "Senders", "passed_on"]

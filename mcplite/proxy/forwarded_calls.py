@@ -13,13 +13,13 @@ from ..errors import (
     ResourceNotFound,
     UrlElicitationRequired,
 )
-from ..protocol import codec
 from ..protocol.meta import SERVER_INFO
 from ..revisions import Revision
 from ..server.catalog.cache_hints import CacheHint
 from ..server.handling.questions import Elicit, Relayed
 from ..server.handling.request_context import RequestContext
-from ..types import NULL, CallToolResult, CompleteResult, GetPromptResult, ReadResourceResult, TextContent
+from ..types import NULL, CallToolResult, CompleteResult, GetPromptResult, ReadResourceResult, TextContent, codec
+from ..types.content import downgrade
 from ..types.tasks import RELATED_TASK
 from .client_connections import OWN, Link, Links
 from .question_relay import RelayedCall, adapted_answer, passed_on
@@ -173,7 +173,7 @@ def adapted_result(context: RequestContext, given: Dict[str, Any], revision: Rev
 def _translated(context: RequestContext, result: Dict[str, Any], own: Revision, wraps: bool) -> Dict[str, Any]:
     decoded: Any = codec.decode(_RESULTS[context.method], result)
     if isinstance(decoded, CallToolResult):
-        decoded.content = codec.downgrade(decoded.content, own)
+        decoded.content = downgrade(decoded.content, own)
         if "structuredContent" in result and result["structuredContent"] is None:
             decoded.structured_content = NULL
         if own.object_output_only and decoded.structured_content is not None and (
@@ -182,7 +182,7 @@ def _translated(context: RequestContext, result: Dict[str, Any], own: Revision, 
             decoded.structured_content = {"result": None if value is NULL else value}
     elif isinstance(decoded, GetPromptResult):
         for message in decoded.messages:
-            message.content = codec.downgrade([message.content], own)[0]
+            message.content = downgrade([message.content], own)[0]
     return codec.encode(decoded, own)  # type: ignore[no-any-return]
 
 

@@ -11,7 +11,6 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 from ..client.client_options import ClientSettings
 from ..client.handlers import Handlers
 from ..errors import InternalError, MCPError, RemoteError
-from ..protocol import codec
 from ..protocol.methods import LIST_CHANGES, RESOURCE_UPDATED
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
@@ -21,7 +20,7 @@ from ..server.handling.context import LEVELS
 from ..server.handling.questions import Relayed
 from ..server.handling.request_context import RequestContext
 from ..server.sessions.legacy import LegacySession
-from ..types import ClientCapabilities, CreateMessageResult, ElicitResult, ListRootsResult, Progress
+from ..types import ClientCapabilities, CreateMessageResult, ElicitResult, ListRootsResult, Progress, codec
 from ..types.tasks import RELATED_TASK
 
 __all__ = ["EVERYTHING", "RelayHandlers", "RelayedCall", "adapted_answer", "passed_on"]

@@ -2,7 +2,7 @@
 
 from typing import Any, Callable, Dict, List, Optional, Type, Union
 
-from ..revisions import JUNE_2025, NOVEMBER_2025
+from ..revisions import JUNE_2025, NOVEMBER_2025, Revision
 from .base import Displayed, Model
 from .codec import decoder, missing, wrong
 from .lazy_dataclass import record, wire
@@ -266,3 +266,24 @@ def as_block(value: Any) -> Any:
 
 
 _BLOCKS = (*_KINDS.values(), UnknownContent)
+
+
+def downgrade(content: List[Content], revision: Revision) -> List[Content]:
+    """Return *content* with text in place of the kinds that the revision lacks (TOOL-23).
+
+    For the content of tools and prompts. The list is never changed; it is returned itself if nothing is replaced.
+    """
+    kinds = revision.content_kinds
+    if all(item.wire_type in kinds for item in content):
+        return content
+    return [item if item.wire_type in kinds else TextContent(text=_as_text(item)) for item in content]
+
+
+def _as_text(item: Any) -> str:
+    if isinstance(item, AudioContent):
+        size = len(item.data) * 3 // 4 - item.data[-2:].count("=")
+        return f"[audio, {item.mime_type}, {size} bytes: this client cannot receive audio]"
+    if isinstance(item, ResourceLink):
+        about = f": {item.description}" if item.description else ""
+        return f"[resource {item.title or item.name}: {item.uri}{about}]"
+    return f"[content of the kind {item.wire_type!r}, which this client cannot receive]"

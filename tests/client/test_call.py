@@ -10,9 +10,8 @@ import pytest
 
 from mcplite.client.call import DEFAULT, Call, Waiting, check_positive, progress_reader, time_limits
 from mcplite.errors import Cancelled, ProtocolError, RequestTimeout
-from mcplite.protocol import codec
 from mcplite.rpc.cancel import CancelToken
-from mcplite.types import Progress
+from mcplite.types import Progress, codec
 
 
 @pytest.mark.parametrize("timeout, max_timeout, limits", [

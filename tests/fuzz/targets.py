@@ -20,11 +20,12 @@ from mcplite import types
 from mcplite.auth.login.web import is_public
 from mcplite.client import config
 from mcplite.errors import InvalidParams, ProtocolError, RegistrationError, TransportError, UnsupportedVersion
-from mcplite.protocol import codec, jsonio, jsonrpc, meta, opaque, uris, uritemplate
+from mcplite.protocol import jsonio, jsonrpc, meta, opaque, uris, uritemplate
 from mcplite.protocol.framing import KEPT_BYTES, LineBuffer
 from mcplite.protocol.http import challenges, headers, http1, routing_headers, sse, wellknown
 from mcplite.protocol.schema.validation import Validator, check_schema
 from mcplite.revisions import REVISIONS
+from mcplite.types import codec
 
 MODELS = [model for model in (getattr(types, name) for name in types.__all__)
           if isinstance(model, type) and dataclasses.is_dataclass(model)]

@@ -2,10 +2,9 @@
 
 import pytest
 
-from mcplite.protocol import codec
 from mcplite.protocol.jsonio import memory_size
 from mcplite.protocol.meta import Envelope, bounded_capabilities, bounded_info, read
-from mcplite.types import ClientCapabilities, Implementation
+from mcplite.types import ClientCapabilities, Implementation, codec
 from tests.support.stateless import meta
 
 LONG = "x" * 100_000

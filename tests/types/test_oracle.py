@@ -16,9 +16,11 @@ from mcplite.errors import (
     UnsupportedVersion,
     remote_error,
 )
-from mcplite.protocol import codec, elicitation_forms, jsonrpc, meta
+from mcplite.protocol import elicitation_forms, jsonrpc, meta
 from mcplite.revisions import JULY_2026, JUNE_2025, LEGACY, MARCH_2025, NOVEMBER_2024, NOVEMBER_2025, REVISIONS
 from mcplite.types import *  # noqa: F403
+from mcplite.types import codec
+from mcplite.types.content import downgrade
 from tests.support import schemas
 
 if schemas.FOLDER is None:
@@ -298,7 +300,7 @@ def test_the_least_that_a_constructor_takes_is_valid(cls, revision):
 def test_every_content_kind_is_valid_in_a_tool_result_after_downgrading(revision):
     content = [item for item in SAMPLES if isinstance(item, types.Model) and hasattr(item, "wire_type")]
     content.append(UnknownContent({"type": "video", "data": "x"}))
-    result = CallToolResult(content=codec.downgrade(content, revision), result_type="complete")
+    result = CallToolResult(content=downgrade(content, revision), result_type="complete")
     schemas.check(revision, "CallToolResult", json.loads(json.dumps(codec.encode(result, revision))))
 
 

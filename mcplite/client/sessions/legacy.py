@@ -20,7 +20,6 @@ from ...errors import (
     UnsupportedVersion,
     UrlElicitationRequired,
 )
-from ...protocol import codec
 from ...protocol.jsonio import memory_size
 from ...protocol.meta import checked_trace
 from ...protocol.methods import REPEATABLE
@@ -31,7 +30,7 @@ from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
 from ...rpc.peer import Peer
 from ...rpc.tracing import get_logger
-from ...types import InitializeResult
+from ...types import InitializeResult, codec
 from ..call import Call, Waiting
 from ..client_observer import observed_question
 from .base import ClientSession, SessionOptions

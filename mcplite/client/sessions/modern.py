@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ...errors import HeaderMismatch, HTTPStatusError, ProtocolError, RemoteError, TransportError, UnsupportedVersion
-from ...protocol import codec, jsonrpc, meta as envelopes
+from ...protocol import jsonrpc, meta as envelopes
 from ...protocol.http import routing_headers
 from ...protocol.methods import REPEATABLE
 from ...revisions import TASKS_EXTENSION, Revision, find_revision
@@ -14,7 +14,7 @@ from ...rpc.forks import new_lock
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import DIRECT, Delivery
 from ...rpc.tracing import WARNING, get_logger
-from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities, Tool
+from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities, Tool, codec
 from ..cache import CACHEABLE, Cache
 from ..call import Call, Waiting
 from ..client_observer import observed_question

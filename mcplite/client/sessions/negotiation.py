@@ -22,14 +22,13 @@ from ...errors import (
     RequestTimeout,
     UnsupportedVersion,
 )
-from ...protocol import codec
 from ...protocol.meta import SERVER_INFO
 from ...revisions import LEGACY, NEWEST_LEGACY, REVISIONS, Revision, find_revision
 from ...rpc.cancel import CancelToken
 from ...rpc.deadline import wait_interruptibly
 from ...rpc.threads import Workers
 from ...rpc.tracing import get_logger
-from ...types import Implementation, ServerCapabilities
+from ...types import Implementation, ServerCapabilities, codec
 from ...types.lazy_dataclass import Record, record
 from ...types.lifecycle import server_info
 from .base import MODERN_ERRORS, ClientSession, SessionOptions

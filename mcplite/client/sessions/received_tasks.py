@@ -8,13 +8,13 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from ...errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_BUSY, Cancelled, RemoteError
-from ...protocol import codec
 from ...revisions import Revision
 from ...rpc.cancel import CancelToken
 from ...rpc.forks import new_lock
 from ...rpc.incoming import Incoming
 from ...rpc.threads import Workers
 from ...rpc.tracing import get_logger
+from ...types import codec
 from ...types.tasks import CANCELLED, COMPLETED, FAILED, WORKING, CreateTaskResult, DetailedTask, ListTasksResult, related_task
 
 __all__ = ["ReceivedTasks"]

@@ -8,9 +8,9 @@ import weakref
 from typing import Any, Callable, Dict, List
 
 from ...errors import ProtocolError
-from ...protocol import codec
 from ...rpc.forks import new_lock
 from ...rpc.tracing import get_logger
+from ...types import codec
 from ...types.tasks import DetailedTask
 from ..tasks.task_state import TaskView
 

@@ -6,10 +6,10 @@ A modern session opens one for a task that a thread waits for, once the task has
 from typing import Any, Dict
 
 from ...errors import Cancelled, MCPError, ProtocolError, TransportError
-from ...protocol import codec
 from ...rpc.cancel import CancelToken
 from ...rpc.threads import start_thread
 from ...rpc.tracing import get_logger
+from ...types import codec
 from ...types.tasks import TASK_IDS, DetailedTask
 from ..tasks.task_state import TaskView
 from .base import ClientSession, Subscriber

@@ -20,12 +20,11 @@ from ...errors import (
     TransportError,
     remote_error,
 )
-from ...protocol import codec
 from ...rpc.cancel import CancelToken
 from ...rpc.forks import new_lock
 from ...rpc.threads import start_thread
 from ...rpc.tracing import PeerLog, get_logger
-from ...types import Progress
+from ...types import Progress, codec
 from ...types.tasks import CANCELLED, FAILED, INPUT_REQUIRED, DetailedTask
 from ..call import DEFAULT, FeatureSession, OnProgress
 from .task_state import TaskView

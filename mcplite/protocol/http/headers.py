@@ -19,10 +19,10 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 #: The fields of each POST of a message over Streamable HTTP (HTTP-02).
 POST_HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
-_TOKEN = re.compile(TOKEN)
-_MEDIA = re.compile(r"[!#$&\-^_.+0-9a-z]+/[!#$&\-^_.+0-9a-z]+")
-_HOST = re.compile(r"([a-z0-9_](?:[a-z0-9_.\-]*[a-z0-9_])?|\[[0-9a-f:.]+\])\.?(?::([0-9]{1,5}))?")
-_UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
+# As text: re compiles and keeps each on its first use; a client over stdio uses none.
+_MEDIA = r"[!#$&\-^_.+0-9a-z]+/[!#$&\-^_.+0-9a-z]+"
+_HOST = r"([a-z0-9_](?:[a-z0-9_.\-]*[a-z0-9_])?|\[[0-9a-f:.]+\])\.?(?::([0-9]{1,5}))?"
+_UNSAFE = "[\x00-\x08\x0a-\x1f\x7f]"
 
 _Read = TypeVar("_Read")
 #: Clients send the same few values with each request.
@@ -95,7 +95,7 @@ def media_type(value: Optional[str]) -> str:
     if value == "application/json":
         return value
     kind = (value or "").partition(";")[0].strip(" \t").lower()
-    return kind if _MEDIA.fullmatch(kind) else ""
+    return kind if re.fullmatch(_MEDIA, kind) else ""
 
 
 @_cached
@@ -122,7 +122,7 @@ def accepts(value: Optional[str], *types: str) -> bool:
 @_cached
 def parse_host(value: str) -> Optional[Tuple[str, Optional[int]]]:
     """Return name and port of a ``Host``; None if it is not ``name``, ``name:port`` or ``[address]:port``."""
-    match = _HOST.fullmatch(value.lower()) if value.isascii() else None
+    match = re.fullmatch(_HOST, value.lower()) if value.isascii() else None
     if match is None:
         return None
     port = int(match.group(2)) if match.group(2) else None
@@ -147,5 +147,5 @@ def check_header(name: str, value: str) -> None:
 
     :raises ValueError: the name is not a token, or the value has control characters.
     """
-    if not _TOKEN.fullmatch(name) or _UNSAFE.search(value):
+    if not re.fullmatch(TOKEN, name) or re.search(_UNSAFE, value):
         raise ValueError(f"the header {name!r} cannot be sent with the value {value!r}")

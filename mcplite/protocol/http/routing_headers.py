@@ -21,9 +21,9 @@ _PARAM = "Mcp-Param-"
 #: The member of the params that ``Mcp-Name`` repeats, by method.
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri", "tasks/get": "taskId", "tasks/update": "taskId",
           "tasks/cancel": "taskId"}
-_TOKEN = re.compile(TOKEN)
-_PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
-_INTEGER = re.compile(r"(-?[0-9]{1,30})(?:\.0+)?")
+# As text: re compiles and keeps each on its first use; a client over stdio uses none.
+_PLAIN = r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?"
+_INTEGER = r"(-?[0-9]{1,30})(?:\.0+)?"
 _BEGIN, _END = "=?base64?", "?="
 #: Larger integers are not exact for every peer (MHDR-16).
 _LARGEST_INTEGER = 2 ** 53 - 1
@@ -43,7 +43,7 @@ class Mark(NamedTuple):
 
 def is_field_name(name: str) -> bool:
     """Whether this is a valid name of a header field."""
-    return _TOKEN.fullmatch(name) is not None
+    return re.fullmatch(TOKEN, name) is not None
 
 
 # --- values -----------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ def is_field_name(name: str) -> bool:
 
 def encode_value(text: str) -> str:
     """Return a value in a form for a header: unchanged, or in Base64 between markers (MHDR-07, MHDR-08)."""
-    if not text or (_PLAIN.fullmatch(text) and not (text.startswith(_BEGIN) and text.endswith(_END))):
+    if not text or (re.fullmatch(_PLAIN, text) and not (text.startswith(_BEGIN) and text.endswith(_END))):
         return text
     return _BEGIN + base64.b64encode(text.encode("utf-8", "surrogatepass")).decode("ascii") + _END
 
@@ -80,7 +80,7 @@ def marks(schema: Any) -> List[Mark]:
         (MHDR-17).
     """
     found: List[Mark] = []
-    if not _mentions(schema):
+    if not _count(schema):
         return found
     _collect(schema, (), found)
     reached = {mark.path for mark in found}
@@ -112,10 +112,6 @@ def _collect(schema: Any, path: Tuple[str, ...], found: List[Mark]) -> None:
                                  f" not {kind!r:.100}")
             found.append(Mark(label, at, kind))
         _collect(inner, at, found)
-
-
-def _mentions(schema: Any) -> bool:
-    return _count(schema) > 0
 
 
 def _count(schema: Any) -> int:
@@ -273,7 +269,7 @@ def _compare(headers: Headers, name: str, wanted: str, number: bool = False, enc
     if not all(" " <= character <= "~" for character in value):
         raise HeaderMismatch(f"Header mismatch: {name} has characters that are not allowed in headers")
     try:
-        said = decode_value(value) if encoded or not _PLAIN.fullmatch(wanted) else value
+        said = decode_value(value) if encoded or not re.fullmatch(_PLAIN, wanted) else value
     except ValueError as error:
         raise HeaderMismatch(f"Header mismatch: {name}: {error}") from error
     if said != wanted and not (number and _same_number(said, wanted)):
@@ -281,5 +277,5 @@ def _compare(headers: Headers, name: str, wanted: str, number: bool = False, enc
 
 
 def _same_number(said: str, wanted: str) -> bool:
-    one, other = _INTEGER.fullmatch(said), _INTEGER.fullmatch(wanted)
+    one, other = re.fullmatch(_INTEGER, said), re.fullmatch(_INTEGER, wanted)
     return one is not None and other is not None and int(one.group(1)) == int(other.group(1))

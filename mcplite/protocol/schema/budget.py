@@ -6,7 +6,7 @@ made to be slow. A step takes about 15 microseconds.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List
 
 __all__ = ["Budget", "BudgetExceeded", "Extent", "check_names", "counted", "name_patterns"]
 
@@ -81,17 +81,8 @@ def counted(keyword: str, check: Callable[..., Any]) -> Callable[..., Any]:
 
 def name_patterns(schema: Any) -> List[str]:
     """Return the patterns for names in a schema and its subschemas."""
-    found: List[str] = []
-    waiting = [schema]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, dict):
-            patterns = item.get("patternProperties")
-            found.extend(patterns if isinstance(patterns, dict) else ())
-            waiting.extend(item.values())
-        elif isinstance(item, list):
-            waiting.extend(item)
-    return found
+    named = (item.get("patternProperties") for item in _objects(schema))
+    return [pattern for patterns in named if isinstance(patterns, dict) for pattern in patterns]
 
 
 def check_names(instance: Any, most: int) -> None:
@@ -101,12 +92,17 @@ def check_names(instance: Any, most: int) -> None:
     :raises BudgetExceeded: one is too long.
     """
     most = min(most, _MAX_NAME)
-    waiting = [instance]
+    if any(isinstance(name, str) and len(name) > most for item in _objects(instance) for name in item):
+        raise BudgetExceeded(f"names of more than {most} characters are not matched against patterns")
+
+
+def _objects(value: Any) -> Iterator[Dict[Any, Any]]:
+    """Yield all objects in a JSON value."""
+    waiting = [value]
     while waiting:
         item = waiting.pop()
         if isinstance(item, dict):
-            if any(isinstance(name, str) and len(name) > most for name in item):
-                raise BudgetExceeded(f"names of more than {most} characters are not matched against patterns")
+            yield item
             waiting.extend(item.values())
         elif isinstance(item, list):
             waiting.extend(item)

@@ -2,12 +2,11 @@
 
 A check answers True (certainly valid), False (certainly invalid) or None (ask jsonschema). It knows
 the keywords of ordinary argument schemas and says None whenever a schema says more.
-
-Quick checks for the JSON Schema keywords that look at one value and not into it.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
@@ -93,11 +92,7 @@ def _enum(argument: Any) -> Part:
     return check
 
 
-def _const(argument: Any) -> Part:
-    return _enum([argument])
-
-
-def _bound(test: Callable[[Any, Any], bool]) -> Callable[[Any], Part]:
+def _bound(test: Callable[[Any, Any], Any]) -> Callable[[Any], Part]:
     def make(argument: Any) -> Part:
         if type(argument) not in (int, float):
             return ask
@@ -105,7 +100,7 @@ def _bound(test: Callable[[Any, Any], bool]) -> Callable[[Any], Part]:
         def check(value: Any, left: List[int]) -> Optional[bool]:
             kind = type(value)
             if kind is int or kind is float:
-                return test(value, argument)
+                return test(value, argument)  # type: ignore[no-any-return]
             return True if kind in JSON else None
 
         return check
@@ -113,14 +108,14 @@ def _bound(test: Callable[[Any, Any], bool]) -> Callable[[Any], Part]:
     return make
 
 
-def _length(kind: Any, test: Callable[[int, int], bool]) -> Callable[[Any], Part]:
+def _length(kind: Any, test: Callable[[Any, Any], Any]) -> Callable[[Any], Part]:
     def make(argument: Any) -> Part:
         if type(argument) is not int:
             return ask
 
         def check(value: Any, left: List[int]) -> Optional[bool]:
             if type(value) is kind:
-                return test(len(value), argument)
+                return test(len(value), argument)  # type: ignore[no-any-return]
             return True if type(value) in JSON else None
 
         return check
@@ -198,17 +193,12 @@ def _pattern(argument: Any) -> Part:
 KEYWORDS: Dict[str, Callable[[Any], Part]] = {
     "type": _type,
     "enum": _enum,
-    "const": _const,
-    "minimum": _bound(lambda value, bound: bool(value >= bound)),
-    "maximum": _bound(lambda value, bound: bool(value <= bound)),
-    "exclusiveMinimum": _bound(lambda value, bound: bool(value > bound)),
-    "exclusiveMaximum": _bound(lambda value, bound: bool(value < bound)),
-    "minLength": _length(str, lambda length, bound: length >= bound),
-    "maxLength": _length(str, lambda length, bound: length <= bound),
-    "minItems": _length(list, lambda length, bound: length >= bound),
-    "maxItems": _length(list, lambda length, bound: length <= bound),
-    "minProperties": _length(dict, lambda length, bound: length >= bound),
-    "maxProperties": _length(dict, lambda length, bound: length <= bound),
+    "const": lambda argument: _enum([argument]),
+    "minimum": _bound(operator.ge), "maximum": _bound(operator.le),
+    "exclusiveMinimum": _bound(operator.gt), "exclusiveMaximum": _bound(operator.lt),
+    "minLength": _length(str, operator.ge), "maxLength": _length(str, operator.le),
+    "minItems": _length(list, operator.ge), "maxItems": _length(list, operator.le),
+    "minProperties": _length(dict, operator.ge), "maxProperties": _length(dict, operator.le),
     "pattern": _pattern,
     "multipleOf": _multiple,
     "uniqueItems": _unique,

@@ -156,11 +156,8 @@ class _Rules:
         for keyword in ("$ref",) if self._draft7 else ("$ref", "$dynamicRef"):
             if isinstance(node.get(keyword), str):
                 self._targets.setdefault(id(node), []).append(self._resolve(node[keyword], base))
-        if isinstance(node.get("pattern"), str):
-            self._check_pattern(node["pattern"])
-        if isinstance(node.get("patternProperties"), dict):
-            for pattern in node["patternProperties"]:
-                self._check_pattern(pattern)
+        for pattern in _own_patterns(node):
+            self._check_pattern(pattern)
 
     def target(self, reference: str) -> Tuple[Any, bool]:
         """Return what a reference at the top refers to, and whether references in it are relative to what those at the top are.
@@ -218,12 +215,16 @@ def patterns_in(schema: Any) -> List[str]:
     while waiting:
         node = waiting.pop()
         if isinstance(node, dict):
-            if isinstance(node.get("pattern"), str):
-                found.append(node["pattern"])
-            if isinstance(node.get("patternProperties"), dict):
-                found.extend(node["patternProperties"])
+            found.extend(_own_patterns(node))
             waiting.extend(below(node))
     return found
+
+
+def _own_patterns(node: Dict[str, Any]) -> Iterator[str]:
+    if isinstance(node.get("pattern"), str):
+        yield node["pattern"]
+    if isinstance(node.get("patternProperties"), dict):
+        yield from node["patternProperties"]
 
 
 def target_of(schema: Dict[str, Any], reference: Any) -> Tuple[Any, bool]:

@@ -1,11 +1,8 @@
 """Validation against JSON Schemas of untrusted authors: bounded, and without any network access.
 
-The only user of ``jsonschema``, which is imported on first use. Dialects: 2020-12, also when a schema
-names none (JSCH-01), and draft-07; any other is refused (JSCH-04). ``format`` is an annotation.
-
-A quick "yes" to whether a JSON Schema is valid under its dialect's own schema; jsonschema decides the rest.
-
-:mod:`.validation` asks here first, so that ordinary schemas are accepted without loading ``jsonschema``.
+The only user of ``jsonschema``, which is imported on first use: ordinary schemas and values are accepted without it.
+Dialects: 2020-12, also when a schema names none (JSCH-01), and draft-07; any other is refused (JSCH-04). ``format`` is an
+annotation.
 """
 
 from __future__ import annotations
@@ -45,20 +42,8 @@ def _anything(argument: Any) -> bool:
     return True
 
 
-def _text(argument: Any) -> bool:
-    return type(argument) is str
-
-
-def _flag(argument: Any) -> bool:
-    return type(argument) is bool
-
-
-def _list(argument: Any) -> bool:
-    return type(argument) is list
-
-
-def _number(argument: Any) -> bool:
-    return type(argument) in (int, float)
+def _of(*kinds: type) -> Callable[[Any], bool]:
+    return lambda argument: type(argument) in kinds
 
 
 def _positive(argument: Any) -> bool:
@@ -87,6 +72,7 @@ def _named_schemas(argument: Any) -> bool:
     return type(argument) is dict and all(map(is_wellformed, argument.values()))
 
 
+_text, _flag, _list, _number = _of(str), _of(bool), _of(list), _of(int, float)
 #: By keyword: whether its argument is one that both dialects allow. A keyword of which they say different things
 #: (``dependencies``), or with rules for its text (``$id``, ``patternProperties``), is not here.
 _KEYWORDS: Dict[str, Callable[[Any], bool]] = {

@@ -11,13 +11,13 @@ import copy
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ...errors import RegistrationError
-from ...protocol import codec, jsonrpc, opaque
+from ...protocol import jsonrpc, opaque
 from ...protocol.jsonio import encode_json
 from ...protocol.meta import SERVER_INFO
 from ...revisions import REVISIONS, Revision
 from ...rpc.forks import new_lock
 from ...rpc.tracing import get_logger
-from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
+from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities, codec
 from ...types.lazy_dataclass import Record, changed, record
 from .provider import Found, ProvidedEntry
 from .registry import Registry

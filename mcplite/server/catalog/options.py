@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, 
 
 from ... import types
 from ...errors import ProtocolError, RegistrationError
-from ...protocol import codec
 from ...protocol.error_text import quoted
 from ...protocol.meta import check_meta
 from ...rpc.tracing import get_logger
+from ...types import codec
 from ...types.lazy_dataclass import fields_of, wire_name
 from ..functions.function import Function
 from ..functions.signature import is_generator

@@ -276,7 +276,7 @@ def _read(item: Any) -> Any:
     """Return contents for their JSON object, and any other item itself."""
     if not isinstance(item, dict) or not item.keys() & {"text", "blob"}:
         return item
-    from ...protocol import codec
+    from ...types import codec
 
     try:
         return codec.decode_own(ReadResourceResult, {"contents": [item]}).contents[0]

@@ -189,7 +189,9 @@ class Schemas:
         alias = get_origin(annotation) or annotation
         # An alias has no module where the namespace that defines it has no name.
         if (alias.__module__ or "").partition(".")[0] == "pydantic":  # JsonValue, which has marks that only pydantic reads
-            node = self._foreign_alias(alias, name)
+            from .foreign.models import adapter_node
+
+            node = adapter_node(alias, name, self)
             if node is not None:
                 return node
         chosen = dict(zip(alias.__type_params__, get_args(annotation)))
@@ -225,9 +227,12 @@ class Schemas:
         if len(parts) > 2 or type(None) not in parts:
             # Models and structs have metaclasses of their own; their library knows best which of several a value is.
             tagged = [part for part in parts if type(part) is not type and any(hasattr(part, mark) for mark in _TAGGED)]
-            node = self._foreign_union(parts, name) if len(tagged) > 1 else None
-            if node is not None:
-                return node
+            if len(tagged) > 1:
+                from .foreign.models import foreign_union
+
+                node = foreign_union(parts, name, self)
+                if node is not None:
+                    return node
         nodes = [self.compile(part, name) for part in parts]
         converts = [node.convert for node in nodes]
         schemas: List[Dict[str, Any]] = []
@@ -519,16 +524,6 @@ class Schemas:
         from .foreign.models import foreign_node  # for classes that no rule here knows
 
         return foreign_node(annotation, name, self)
-
-    def _foreign_alias(self, alias: Any, name: str) -> Optional[Node]:
-        from .foreign.models import adapter_node  # for those that use an alias of pydantic
-
-        return adapter_node(alias, name, self)
-
-    def _foreign_union(self, parts: Tuple[Any, ...], name: str) -> Optional[Node]:
-        from .foreign.models import foreign_union  # for those that have several models or structs in a union
-
-        return foreign_union(parts, name, self)
 
     def free_label(self, wanted: str) -> str:
         """Return a name for ``definitions`` that is not taken, *wanted* if possible."""

@@ -12,14 +12,13 @@ import time
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ...errors import INVALID_REQUEST, Cancelled, MCPError, MissingCapability, ProtocolError, RemoteError, RequestTimeout
-from ...protocol import codec
 from ...protocol.jsonio import memory_size
 from ...revisions import Revision
 from ...rpc.cancel import CancelToken
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
 from ...rpc.tracing import get_logger
-from ...types import Progress, Root
+from ...types import Progress, Root, codec
 from ...types.tasks import CANCELLED, WORKING, CreateTaskResult, DetailedTask
 from ..runtime.observer import observed_question
 from ..runtime.waiting import WaitingCall

@@ -7,7 +7,7 @@ import copy
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
 from ...errors import InternalError, InvalidParams, MethodNotFound, MissingCapability, ProtocolError
-from ...protocol import codec, elicitation_forms
+from ...protocol import elicitation_forms
 from ...revisions import Revision
 from ...rpc.cancel import CancelToken
 from ...rpc.tracing import ERROR, WARNING, PeerLog, get_logger
@@ -20,6 +20,7 @@ from ...types import (
     PromptMessage,
     Root,
     SamplingMessage,
+    codec,
 )
 from ..functions.converters import Mismatch
 from ..functions.forms import form_type

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
 from ... import types
 from ...errors import Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ResourceNotFound
-from ...protocol import codec
 from ...protocol.jsonio import object_of
 from ...protocol.jsonrpc import Encoded
 from ...rpc.fair_queue import COSTLY
 from ...rpc.tracing import INFO, get_logger
+from ...types import codec
+from ...types.content import downgrade
 from ..catalog.provider import ProvidedEntry
 from ..catalog.registry import suggestions
 from ..functions.function import BadArguments
@@ -309,7 +310,7 @@ def _get_prompt(context: RequestContext, target: Target) -> Result:
     # Copies, since a handler may return the same object again, and a downgrade for an older client must not change it.
     result.messages = [copy.copy(message) for message in result.messages]
     for message in result.messages:
-        message.content = codec.downgrade([message.content], revision)[0]
+        message.content = downgrade([message.content], revision)[0]
     return codec.encode(result, revision)  # type: ignore[no-any-return]
 
 

@@ -17,12 +17,12 @@ from ...errors import (
     ToolError,
     UrlElicitationRequired,
 )
-from ...protocol import codec
 from ...protocol.jsonrpc import Encoded
 from ...revisions import Revision
 from ...rpc.fair_queue import COSTLY
 from ...rpc.tracing import ERROR, INFO, WARNING, get_logger
-from ...types import CallToolResult, Model, TextContent
+from ...types import CallToolResult, Model, TextContent, codec
+from ...types.content import downgrade
 from ..catalog.registry import ToolEntry, suggestions
 from ..catalog.request_target import Target
 from ..functions.function import BadArguments, Function
@@ -166,7 +166,7 @@ def _run(context: RequestContext, name: str, function: Function, kwargs: Dict[st
                 return encoded
         result = tool_result(value, function)
         result.structured_content = function.output.value_for(result.structured_content, revision)
-        result.content = codec.downgrade(result.content, revision)
+        result.content = downgrade(result.content, revision)
         return codec.encode(result, revision)
     except Cancelled:
         if context.cancelled:
@@ -215,7 +215,7 @@ def _raised(context: RequestContext, name: str, error: ToolError) -> Dict[str, A
     revision = context.session.revision
     items = ([error.message] if error.message or not error.content else []) + error.content
     try:
-        content = codec.downgrade(content_items(items), revision)
+        content = downgrade(content_items(items), revision)
     except (TypeError, ValueError) as problem:
         context.session.runtime.log.failure(_log, "tool %r raised a ToolError whose content cannot be sent", name)
         return _failed(context, name, problem)

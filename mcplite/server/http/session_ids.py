@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import Callable, Optional, Sequence
 
 from ...errors import ProtocolError
-from ...protocol import codec
 from ...protocol.opaque import open_sealed, seal
 from ...revisions import Revision, find_revision
-from ...types import ClientCapabilities, Implementation
+from ...types import ClientCapabilities, Implementation, codec
 
 __all__ = ["ClientDescription", "SessionIds"]
 

@@ -9,14 +9,14 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterable, Optional, Set
 
 from ...errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError, ProtocolError, RemoteError
-from ...protocol import codec, jsonrpc
+from ...protocol import jsonrpc
 from ...protocol.jsonio import memory_size, object_of
 from ...protocol.meta import bounded_capabilities, bounded_info
 from ...revisions import NEWEST_LEGACY, Revision, find_revision
 from ...rpc.incoming import MessageHandler
 from ...rpc.interfaces import Delivery
 from ...rpc.tracing import INFO, get_logger
-from ...types import ClientCapabilities, Implementation
+from ...types import ClientCapabilities, Implementation, codec
 from ..handling.context import LEVELS, log_params, rank
 from ..handling.dispatch import answer_request
 from ..handling.request_context import RequestContext

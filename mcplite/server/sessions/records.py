@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Optional, Tuple
 
 from ...backend.interface import Backend
-from ...protocol import codec
 from ...revisions import Revision, find_revision
-from ...types import ClientCapabilities, Implementation
+from ...types import ClientCapabilities, Implementation, codec
 from ...types.lazy_dataclass import from_members
 from ..limits import Limits
 

@@ -5,12 +5,12 @@ import json
 from typing import Any, Callable, ContextManager, Dict, Optional
 
 from ...errors import MCPError
-from ...protocol import codec, jsonrpc
+from ...protocol import jsonrpc
 from ...revisions import Revision
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import MessageSink
 from ...rpc.tracing import PeerLog
-from ...types import ClientCapabilities, Implementation
+from ...types import ClientCapabilities, Implementation, codec
 from ...types.lazy_dataclass import from_members
 from ...types.tasks import related_task
 from ..handling.client_questions import Asker

@@ -13,12 +13,12 @@ from ...errors import (
     RemoteError,
     remote_error,
 )
-from ...protocol import codec, opaque
+from ...protocol import opaque
 from ...revisions import Revision
 from ...rpc.cancel import CancelToken
 from ...rpc.interfaces import Delivery
 from ...rpc.tracing import INFO, get_logger
-from ...types import CallToolResult
+from ...types import CallToolResult, codec
 from ...types.tasks import CANCELLED, COMPLETED, FAILED, WORKING, ListTasksResult, related_task
 from ..handling.back_channel import send_question
 from ..handling.client_questions import EncodedQuestion

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, Optional, Union
 
 from ...errors import InvalidParams
-from ...protocol import codec
 from ...protocol.jsonio import encode_json, object_of
 from ...revisions import Revision
+from ...types import codec
 from ...types.lazy_dataclass import from_members
 from ...types.tasks import COMPLETED, FAILED, TERMINAL, WORKING, DetailedTask
 from ..catalog.provider import ProvidedEntry

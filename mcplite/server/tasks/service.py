@@ -18,11 +18,11 @@ from ...errors import (
     RemoteError,
     TransportError,
 )
-from ...protocol import codec
 from ...revisions import NEWEST, Revision
 from ...rpc.forks import new_lock, on_fork
 from ...rpc.threads import start_thread
 from ...rpc.tracing import INFO, WARNING, FaultLog, get_logger
+from ...types import codec
 from ...types.tasks import TASK_IDS, TASKS_EXTENSION, WORKING, CreateTaskResult
 from ..handling.request_context import RequestContext
 from ..handling.session import Session

@@ -8,8 +8,8 @@ import pytest
 from mcplite.client.tasks.task_poller import TaskFollower
 from mcplite.client.tasks.task_state import TaskView
 from mcplite.errors import Cancelled, RequestTimeout
-from mcplite.protocol import codec
 from mcplite.rpc.cancel import CancelToken
+from mcplite.types import codec
 from mcplite.types.tasks import DetailedTask
 from tests.support.fakes import LIMIT, start
 

@@ -9,12 +9,14 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Set
 
 from ....errors import RegistrationError
 from ....protocol.schema.ecma import problem_of
+from ....protocol.schema.references import rebuilt
 from ....protocol.schema.rules import check_rules, patterns_in
 from ....protocol.schema.validation import Validator
 from ..converters import Convert, Mismatch, Node
 
 __all__ = [
-    "Compiler", "Inliner", "adapted", "cut", "first_line", "libraries_of", "loaded", "without_own_title", "without_patterns",
+    "Compiler", "Inliner", "adapted", "cut", "first_line", "libraries_of", "loaded", "no_schema", "without_own_title",
+    "without_patterns",
 ]
 
 #: Characters of another library's error that are sent on; some of them repeat the value.
@@ -60,6 +62,12 @@ def first_line(error: Exception) -> str:
     """Return the first line of an error of another library, without the full stop."""
     lines = str(error).strip().splitlines()
     return (lines[0] if lines else type(error).__name__).rstrip(".:")[:300]
+
+
+def no_schema(name: str, what: str, library: str, error: Exception, compiler: Compiler) -> RegistrationError:
+    """Return the error for a parameter of a type of which its library makes no schema."""
+    return compiler.refuse(name, f"is {what}, of which {library} makes no JSON Schema ({first_line(error)}); change the"
+                                 " field, or give the schema as input_schema=")
 
 
 #: Keywords whose values are data, and not schemas.
@@ -175,28 +183,18 @@ def _named(name: str, schema: Any) -> Dict[str, Any]:
 
 def without_patterns(schema: Any, drop: Callable[[str], bool]) -> Any:
     """Return a copy of *schema* without the patterns for which *drop* returns True."""
-    if isinstance(schema, list):
-        return [without_patterns(item, drop) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    result: Dict[str, Any] = {}
-    open_names = False
-    for keyword, value in schema.items():
-        if keyword in _DATA:
-            result[keyword] = value
-        elif keyword == "patternProperties" and isinstance(value, dict):
-            kept = {pattern: without_patterns(item, drop) for pattern, item in value.items() if not drop(pattern)}
-            if kept:
-                result[keyword] = kept
-            if len(kept) < len(value):
-                open_names = True
-        elif keyword in ("properties", "$defs", "dependentSchemas") and isinstance(value, dict):
-            result[keyword] = {name: without_patterns(item, drop) for name, item in value.items()}
-        elif keyword != "pattern" or not isinstance(value, str) or not drop(value):
-            result[keyword] = without_patterns(value, drop)
-    if open_names:
-        result.pop("additionalProperties", None)  # it would refuse the names that the patterns allowed
-    return result
+    def change(node: Dict[str, Any]) -> Dict[str, Any]:
+        if isinstance(node.get("pattern"), str) and drop(node["pattern"]):
+            del node["pattern"]
+        named = node.get("patternProperties")
+        if isinstance(named, dict) and any(map(drop, named)):
+            node["patternProperties"] = {pattern: part for pattern, part in named.items() if not drop(pattern)}
+            node.pop("additionalProperties", None)  # it would refuse the names that the patterns allowed
+            if not node["patternProperties"]:
+                del node["patternProperties"]
+        return node
+
+    return rebuilt(schema, change)
 
 
 #: One step of the place in a validator's sentence: a name, an index, or a quoted name.

@@ -1,7 +1,4 @@
-"""numpy: arrays and scalars as JSON lists and values, and the other way round.
-
-pandas: frames as lists of records, series as lists, and the other way round.
-"""
+"""Arrays and scalars of numpy, and frames and series of pandas: as JSON lists, values and records, and the other way round."""
 
 from typing import Any, Dict, List, Optional, get_args, get_origin
 

@@ -1,8 +1,7 @@
 """The metadata of other libraries in ``Annotated``: annotated_types, pydantic's Field and msgspec's Meta.
 
-What JSON Schema can say becomes a keyword, which the binder checks; the rest is checked on the Python value.
-
-pydantic's ``Field(...)`` at a parameter: as its default, or in ``Annotated``.
+What JSON Schema can say becomes a keyword, which the binder checks; the rest is checked on the Python value. A ``Field(...)``
+of pydantic may also be the default of a parameter.
 """
 
 import collections.abc
@@ -214,10 +213,7 @@ def _read_meta(meta: Any, found: _Found) -> None:
 def _read_field(field: Any, found: _Found) -> None:
     metadata = getattr(field, "metadata", None)
     if metadata is None:  # pydantic 1
-        for attribute, keyword in _BOUNDS.values():
-            if getattr(field, attribute, None) is not None:
-                found.bounds.append((keyword, getattr(field, attribute)))
-        for attribute, keyword in (("min_items", "minLength"), ("max_items", "maxLength")):
+        for attribute, keyword in (*_BOUNDS.values(), ("min_items", "minLength"), ("max_items", "maxLength")):
             if getattr(field, attribute, None) is not None:
                 found.bounds.append((keyword, getattr(field, attribute)))
         if getattr(field, "regex", None) is not None:

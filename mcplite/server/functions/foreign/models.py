@@ -12,7 +12,7 @@ from ....errors import RegistrationError
 from ....protocol.jsonio import encode_json
 from ..class_fields import attrs_value
 from ..converters import Mismatch, Node, reason_of
-from .adapters import Compiler, adapted, cut, first_line, libraries_of, loaded, without_own_title
+from .adapters import Compiler, adapted, cut, libraries_of, loaded, no_schema, without_own_title
 from .arrays import array_node, array_value, frame_node, frame_value, is_numpy, is_pandas
 
 __all__ = [
@@ -48,8 +48,7 @@ def adapter_node(annotation: Any, name: str, compiler: Compiler) -> Optional[Nod
         adapter = make(annotation)
         schema: Dict[str, Any] = adapter.json_schema(by_alias=True, mode=mode)
     except Exception as error:  # pydantic runs the hooks of the type, which can raise anything
-        raise compiler.refuse(name, f"is annotated with {_shown(annotation)}, of which pydantic makes no JSON Schema"
-                                    f" ({first_line(error)}); change the field, or give the schema as input_schema=") from error
+        raise no_schema(name, f"annotated with {_shown(annotation)}", "pydantic", error, compiler) from error
 
     def load(value: Any) -> Any:
         try:
@@ -69,8 +68,7 @@ def old_model_node(cls: Any, name: str, compiler: Compiler) -> Node:
     try:
         schema = dict(cls.schema(by_alias=True, ref_template="#/$defs/{model}"))
     except Exception as error:  # as above
-        raise compiler.refuse(name, f"is of the class {cls.__name__}, of which pydantic makes no JSON Schema"
-                                    f" ({first_line(error)}); change the field, or give the schema as input_schema=") from error
+        raise no_schema(name, f"of the class {cls.__name__}", "pydantic", error, compiler) from error
     if "definitions" in schema:
         schema["$defs"] = schema.pop("definitions")
 
@@ -157,12 +155,11 @@ def struct_node(annotation: Any, name: str, compiler: Compiler) -> Optional[Node
     msgspec = loaded("msgspec")
     if msgspec is None:
         return None
-    label = getattr(annotation, "__name__", None) or repr(annotation)[:200]
+    label = _shown(annotation)
     try:
         schema: Dict[str, Any] = msgspec.json.schema(annotation)
     except Exception as error:  # msgspec evaluates annotations, which can raise anything
-        raise compiler.refuse(name, f"is annotated with {label}, of which msgspec makes no JSON Schema"
-                                    f" ({first_line(error)}); change the field, or give the schema as input_schema=") from error
+        raise no_schema(name, f"annotated with {label}", "msgspec", error, compiler) from error
 
     def load(value: Any) -> Any:
         try:

@@ -1,7 +1,5 @@
 import pytest
 
-from mcplite.protocol import codec
-from mcplite.protocol.codec import downgrade
 from mcplite.revisions import JUNE_2025, MARCH_2025, NOVEMBER_2024, REVISIONS
 from mcplite.types import (
     AudioContent,
@@ -13,12 +11,8 @@ from mcplite.types import (
     ToolResultContent,
     ToolUseContent,
     UnknownContent,
-    codec as lower,
 )
-
-
-def test_encoding_and_decoding_are_those_of_the_vocabulary():
-    assert codec.encode is lower.encode and codec.decode is lower.decode
+from mcplite.types.content import downgrade
 
 
 def test_content_of_every_revision_is_left_alone():
