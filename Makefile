@@ -8,7 +8,7 @@ SECONDS ?= 60
 
 # What most changes touch, in a minute. "test" is what README and CONTRIBUTING give a time for; ARGUMENTS=--all runs every test.
 quick:
-	$(PYTHON) -m pytest -q $(addprefix tests/,types protocol rpc server/catalog server/functions server/handling net)
+	$(PYTHON) -m pytest -q -n 3 --dist worksteal $(addprefix tests/,types protocol rpc server/catalog server/functions server/handling net)
 
 test:
 	$(PYTHON) -m pytest $(ARGUMENTS)

@@ -6,7 +6,8 @@
 - ``no_settings``: the library's environment variables are not set.
 
 ``pytest`` alone runs what is quick: ``left_out`` says which tests it leaves out, and by which rule. With ``--all``, and
-where the command line has files, tests, ``-k``, ``-m`` or ``--lf``, all that was asked for runs.
+where the command line has files, tests, ``-k``, ``-m`` or ``--lf``, all that was asked for runs. Without any of these
+and without folders, several processes (pytest-xdist) run the tests, which wait more than they compute.
 
 A test that hangs is ended by pytest-timeout, which prints the stacks of all threads (REL-68).
 """
@@ -36,6 +37,8 @@ TEST_SETTINGS = {"MCPLITE_CHAOS", "MCPLITE_CHAOS_SEED", "MCPLITE_FLEET", "MCPLIT
 PATIENCE = 5 if os.name == "posix" else 30
 #: The folders of tests that are slow as a whole: processes that are started, killed or starved of something.
 SLOW_FOLDERS = {"browser", "chaos", "conformance", "fleet", "frameworks", "torture"}
+#: Processes that run the tests of ``pytest`` alone, on POSIX, where pytest-xdist is installed.
+PROCESSES = 3
 #: What ``pytest`` alone left out.
 LEFT_OUT = pytest.StashKey()
 
@@ -53,9 +56,24 @@ def pytest_addoption(parser):
     parser.addoption("--all", action="store_true", help="run every test: slow ones, and all rows of each matrix")
 
 
+def _named(config):
+    """Return whether the command line names tests, by more than their folders."""
+    return (config.option.keyword or config.option.markexpr or config.getoption("lf", False)
+            or not all(os.path.isdir(name) for name in config.args))
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist, which reads the number here
+def pytest_cmdline_main(config):
+    option = config.option
+    if os.name != "posix" or hasattr(config, "workerinput") or getattr(option, "numprocesses", 0) is not None:
+        return  # a worker of pytest-xdist starts none of its own
+    whole = config.args_source is config.ArgsSource.TESTPATHS and not _named(config)
+    if whole and not option.collectonly and not option.usepdb and option.capture != "no":  # workers show no output
+        option.numprocesses, option.dist = PROCESSES, "worksteal"
+
+
 def pytest_configure(config):
-    named = config.option.keyword or config.option.markexpr or config.getoption("lf", False)
-    if named or not all(os.path.isdir(name) for name in config.args):
+    if _named(config):
         config.option.all = True  # xdist passes the options on to its workers
     config.addinivalue_line("markers", "bad_wire: makes our side send what the schemas forbid, on purpose")
     # No limits in wall-clock time: the machine may be busy.
@@ -119,9 +137,20 @@ def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if id(item) not in left]
 
 
-def pytest_report_collectionfinish(config):
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left out"] = session.config.stash.get(LEFT_OUT, "")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left out", "")  # each worker collects them all
+
+
+def pytest_terminal_summary(terminalreporter, config):
     left = config.stash.get(LEFT_OUT, "")
-    return f"left out: {left}; --all runs them" if left else []
+    if left:
+        terminalreporter.line(f"left out: {left}; --all runs them")
 
 
 def pytest_collection_finish(session):

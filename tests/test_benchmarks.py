@@ -107,6 +107,7 @@ def test_the_arithmetic_of_capacity():
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no checkout")
+@pytest.mark.slow
 def test_an_older_commit_takes_turns_with_this_one():
     report = json.loads(run("--json", "--only", "newest", "--against", "HEAD"))
     assert report["peers"]["before"].startswith("mcplite ")

@@ -150,6 +150,7 @@ def collected(folder, *arguments):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("place", [
     "tests/behaviour", pytest.param("tests", marks=[pytest.mark.slow, pytest.mark.one_python])])
+@pytest.mark.slow
 def test_nothing_is_lost_between_the_quick_tests_and_all(tmp_path, place):
     quick, said = collected(tmp_path, place)
     everything, _ = collected(tmp_path, "--all", place)
@@ -174,8 +175,9 @@ def test_each_transport_and_each_revision_is_among_the_quick_tests(tmp_path):
     assert hosts == every_host - {"fleet-redis", "fleet-postgres"} and "stdio" in hosts
 
 
-@pytest.mark.parametrize("arguments", [["tests/behaviour/test_behaviour.py"], ["tests/behaviour", "-k", "test_errors"],
-                                       ["tests/behaviour", "-m", "not slow"]])
+@pytest.mark.parametrize("arguments", [
+    ["tests/behaviour/test_behaviour.py"], pytest.param(["tests/behaviour", "-k", "test_errors"], marks=pytest.mark.slow),
+    pytest.param(["tests/behaviour", "-m", "not slow"], marks=pytest.mark.slow)])
 def test_what_the_command_line_names_runs_whole(tmp_path, arguments):
     noted, said = collected(tmp_path, *arguments)
     assert "left out" not in said and noted["rows"]

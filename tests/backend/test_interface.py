@@ -40,6 +40,7 @@ def test_close_ends_a_wait(backends, group):
 
 
 @shared_kinds
+@pytest.mark.slow
 def test_a_closed_backend_says_so(backends, group):
     backend = backends()
     backend.put(f"{group}/a", b"1", 60)

@@ -104,6 +104,7 @@ def test_a_group_is_in_one_slot_and_groups_are_on_all_nodes(servers, backend, gr
     assert all(held), held
 
 
+@pytest.mark.slow
 def test_a_wait_names_logs_of_several_nodes(servers, backend, group):
     logs = [f"{group}-{number}/log" for number in range(40)]
     assert len({servers.owner(f"{{{group}-{number}}}")[0].port for number in range(8)}) > 1

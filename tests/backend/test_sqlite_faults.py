@@ -50,6 +50,7 @@ def test_changes_are_noticed_after_a_fault(backends, monkeypatch, caplog, method
 
 
 @every_fault
+@pytest.mark.slow
 def test_changes_are_noticed_after_a_fault_in_the_pause_of_an_outage(backends, monkeypatch, fault):
     one, other = backends
     assert notices(one, other)

@@ -48,6 +48,7 @@ def answer(request):
     return {"city": "Rome", "nights": 2} if "Where" in request.message else True
 
 
+@pytest.mark.slow
 def test_two_hundred_questions_reach_any_worker_and_none_is_lost(fleet, folder):
     keys = [uuid.uuid4().hex for _ in range(100)]
     with mcplite.connect(fleet, elicitation_handler=answer, timeout=LIMIT) as client:

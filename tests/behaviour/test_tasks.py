@@ -101,6 +101,7 @@ def four_workers():
 
 @pytest.mark.skipif("gunicorn" not in HOSTS, reason="gunicorn needs a POSIX system")
 @pytest.mark.timeout(240)
+@pytest.mark.slow
 def test_a_worker_that_is_killed(key):
     with four_workers() as workers, task_client(workers.url, JULY_2026) as client:
         lost, kept = client.start("work", steps=1, key=key), client.start("work_anyway", key=key)

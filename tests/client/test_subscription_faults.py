@@ -26,6 +26,7 @@ def test_a_subscription_is_resumed_after_a_fault(monkeypatch, caplog, method, fa
 
 
 @every_fault
+@pytest.mark.slow
 def test_a_session_that_cannot_be_had_for_a_moment_is_asked_for_again(monkeypatch, fault):
     with ChangeServer() as fake, fake.connect() as client:
         ending = threading.Event()

@@ -243,6 +243,7 @@ def instance(draw, schema):
 
 
 @given(st.data())
+@pytest.mark.slow
 def test_what_fits_the_strict_form_fits_the_tool_without_its_nulls(data):
     schema = portable({"type": "object", "additionalProperties": False, "properties": {
         name: data.draw(schemas()) for name in "xy"}, "required": data.draw(st.sampled_from([[], ["x"], ["x", "y"]]))})
@@ -269,6 +270,7 @@ def check(schema):
 
 
 @given(SCHEMAS, REFERENCES, TYPES)
+@pytest.mark.slow
 def test_whatever_comes_keeps_the_rules_or_is_not_strict(schema, reference, type):
     found = strict_schema(portable({"properties": {"a": {**schema, "$ref": reference}, "b": {**schema, "type": type}},
                                     "$defs": {"a": schema}, **schema}))

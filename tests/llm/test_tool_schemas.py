@@ -220,6 +220,7 @@ def wide(step, last, width=20, levels=9):
     lambda refs: {"type": "object", "anyOf": [{**ref, "required": ["a"]} for ref in refs]},
     lambda refs: {"type": "array", "maxItems": 1, "prefixItems": [{"type": "array", "maxItems": 1, "prefixItems": refs[:1]}]},
 ])
+@pytest.mark.slow
 def test_references_that_multiply_are_bounded(step):
     last = {"type": "object", "properties": {"z": {"type": "string"}}}
     first = {"$ref": "#/$defs/a0"}

@@ -164,6 +164,7 @@ def test_the_digit_limit_is_exact_wherever_the_number_is(digits, before, count, 
     b"[" * 60 + b"]" * 60 + b"]" * 1_000_000, b"[" + (b"[" * 60 + b"]" * 60 + b",") * 700 + b"[]]",
     b'[["' + b'\\"[' * 300_000 + b'"]]', b"[" + b",".join([b'["[,",' * 10 + b"0" + b"]" * 10] * 9000) + b"]",
 ], ids=["runs of digits", "long runs", "long numbers", "base64", "closers", "deep", "escapes", "strings"])
+@pytest.mark.slow
 def test_the_bounds_cost_little_beside_parsing(data):
     # SEC-27: in C, and without going back; the first two took a thousand times as long when they were not
     def seconds(function):

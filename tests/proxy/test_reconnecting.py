@@ -102,6 +102,7 @@ def test_a_list_of_a_mounted_client_changes(mounted):
 
 
 @every_fault
+@pytest.mark.slow
 def test_a_mount_comes_back_after_a_fault_of_the_thread_that_keeps_it(mounted, monkeypatch, caplog, fault):
     hub, upstream = mounted
     changes = queue.Queue()
@@ -122,6 +123,7 @@ def test_a_mount_comes_back_after_a_fault_of_the_thread_that_keeps_it(mounted, m
 
 @every_fault
 @pytest.mark.parametrize("name", ["_fault", "_look_after", "_close"])
+@pytest.mark.slow
 def test_what_a_fault_has_interrupted_is_done_again(mounted, monkeypatch, fault, name):
     hub, upstream = mounted
     changes, pinged = queue.Queue(), threading.Event()

@@ -113,6 +113,7 @@ def test_a_lock_that_another_thread_holds_is_free_in_a_fork(make):
         thread.join()
 
 
+@pytest.mark.slow
 def test_an_event_keeps_its_state_in_a_fork():
     event, other = forks.new_event(), forks.new_event()
     event.set()

@@ -161,6 +161,7 @@ def test_a_channel_that_fails_again_and_again_is_over_and_says_why(make, monkeyp
 
 @every_fault
 @pytest.mark.parametrize("name", ["begin", "end"])
+@pytest.mark.slow
 def test_a_fault_between_two_messages_leaves_one_leader(make, monkeypatch, name, fault):
     talk = make(serving=True)
     talk.handler.task = lambda incoming: incoming.respond({"n": incoming.id})

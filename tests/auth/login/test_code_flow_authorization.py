@@ -234,6 +234,7 @@ def test_an_answer_with_neither_a_code_nor_an_error(pairs):
 
 
 @given(st.text(max_size=60))
+@pytest.mark.slow
 def test_no_answer_is_another_error(text):
     assume("code" not in text)
     request = begin()

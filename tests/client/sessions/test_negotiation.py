@@ -225,6 +225,7 @@ run(react)"""
 
 
 @pytest.mark.parametrize("pause, probe_timeout", [(0, 0.2), (0.5, 0.2), (0, 1)])
+@pytest.mark.slow
 def test_the_answer_to_the_handshake_decides_for_a_slow_server_of_both_eras(child, pause, probe_timeout):
     # As one of the official TypeScript SDK, for which the connection is of the handshake era once it has accepted that.
     body = """

@@ -243,6 +243,7 @@ class Shared(MemoryBackend):
         return super().take(key)
 
 
+@pytest.mark.slow
 def test_the_answer_of_a_user_outlives_an_outage_of_the_servers_store():
     backend = Shared()
     server = mcplite.Server("shop", backend=backend, state_keys=[secrets.token_hex(16)])

@@ -74,6 +74,7 @@ def test_a_task_is_polled_when_the_stream_is_refused_or_ends(server, answer):
 
 
 @every_fault
+@pytest.mark.slow
 def test_a_task_is_polled_after_a_fault_of_the_thread_that_reads_its_stream(server, monkeypatch, fault, caplog):
     with server.connect() as client:
         struck = strike(monkeypatch, ModernSession, "listen", fault)

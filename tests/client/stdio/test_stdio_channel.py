@@ -272,6 +272,7 @@ def test_stdin_closed_by_a_living_child(start, impatient):
 
 
 @posix_only
+@pytest.mark.slow
 def test_a_dead_child_whose_grandchild_holds_the_pipes(start, notice):
     channel = start("""
 other = spawn("time.sleep(600)", start_new_session=True)

@@ -132,6 +132,7 @@ def test_an_exception_of_a_handler_is_the_error_that_the_client_gets(make_pair):
         assert span["status"] == {"status_code": "ERROR", "description": "Internal error"}
 
 
+@pytest.mark.slow
 def test_the_duration_of_sessions_is_recorded(pair):
     if pair.is_apart:
         return  # its metrics are not seen here

@@ -146,6 +146,7 @@ def test_a_system_without_threads_is_a_warning(folder, monkeypatch, caplog):
 
 
 @every_fault
+@pytest.mark.slow
 def test_what_a_fault_has_kept_from_being_told_is_told_after_the_next_look(folder, monkeypatch, fault):
     told = Told()
     watcher = told.watch(folder)

@@ -804,6 +804,7 @@ def test_arguments_are_accepted_if_and_only_if_they_fit_the_schema(call):
 
 @given(calls(EITHER))
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.slow
 def test_valid_arguments_are_refused_only_when_they_cannot_be_converted(call):
     for arguments, found, fits in verdicts(*call):
         assert fits or found, (call[0].input_schema, arguments)

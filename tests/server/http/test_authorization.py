@@ -1008,6 +1008,7 @@ def test_a_stream_ends_with_its_token(kind):
     endpoint.close(0.1)
 
 
+@pytest.mark.slow
 def test_a_busy_stream_ends_with_its_token_too():
     mcp = make(mcplite.BearerAuth({"short": issued("ada", expires=time.time() + 0.5)}.get))
     endpoint = make_endpoint(mcp.runtime)

@@ -85,6 +85,7 @@ def test_the_session_ends_with_its_stream_for_all_processes(fleet):
     assert [client.send(call("ping"), process).status for process in fleet] == [404] * 3
 
 
+@pytest.mark.slow
 def test_the_session_ends_with_the_process_of_its_stream(store):
     with running(store, 2) as others, running(store, 1) as first:
         client = OldClient(first + others)

@@ -37,6 +37,7 @@ def test_the_ends_of_streams_are_stored_after_a_fault(caplog, fault):
     backlog.close()
 
 
+@pytest.mark.slow
 def test_the_ends_of_streams_are_stored_once_the_system_has_a_thread(monkeypatch):
     backlog, logs = Backlog(), [Log(), Log()]
     there = no_threads(monkeypatch, "mcplite streams")

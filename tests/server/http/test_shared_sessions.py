@@ -97,6 +97,7 @@ class Away(Shared):
         return super().get(key)
 
 
+@pytest.mark.slow
 def test_without_the_store_requests_are_refused_until_it_is_back():
     backend = Away()
     with running(lambda: backend, 2) as fleet:

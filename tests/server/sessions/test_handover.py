@@ -155,6 +155,7 @@ def test_an_answer_that_comes_back_to_the_same_process(fleet):
     assert fleet.done == {"entered": 1, "charged": 1, "paid": 1}
 
 
+@pytest.mark.slow
 def test_many_questions_at_once_to_two_processes(fleet):
     one, other = fleet.create(), fleet.create()
     said = queue.Queue()
@@ -192,6 +193,7 @@ def test_a_handler_that_asks_by_returning(fleet):
     assert fleet.done == {"entered": 2}
 
 
+@pytest.mark.slow
 def test_messages_of_the_handler_go_to_the_request_that_brought_the_answer(fleet):
     one, other = fleet.create(), fleet.create()
     request = call("report", level="info", **CAN)
@@ -276,6 +278,7 @@ def test_a_process_that_stops_leaves_its_handlers_to_the_others(fleet):
     assert fleet.done == {"entered": 2, "charged": 2, "paid": 1}
 
 
+@pytest.mark.slow
 def test_a_handler_that_has_lost_its_room_is_replayed(fleet):
     one, other = fleet.create(waiting_calls=1), fleet.create()
     first = one.web.result(book("Ada"))
@@ -286,6 +289,7 @@ def test_a_handler_that_has_lost_its_room_is_replayed(fleet):
     assert fleet.done == {"entered": 3, "charged": 2, "paid": 2}
 
 
+@pytest.mark.slow
 def test_arguments_without_room_are_replayed(fleet):
     one, other = fleet.create(waiting_bytes=1000), fleet.create()
     request = book("Ada" + "x" * 2000)
@@ -295,6 +299,7 @@ def test_arguments_without_room_are_replayed(fleet):
     assert fleet.done["paid"] == 1
 
 
+@pytest.mark.slow
 def test_results_of_once_count_to_the_bytes_of_waiting_calls(fleet):
     one, other = fleet.create(waiting_bytes=100_000), fleet.create()
     request = call("keep", {"size": 40_000}, **CAN)
@@ -306,6 +311,7 @@ def test_results_of_once_count_to_the_bytes_of_waiting_calls(fleet):
     assert text(other.web.result(again(request, one.web.result(request)))) == "200000 accept"
 
 
+@pytest.mark.slow
 def test_states_are_bounded_and_their_handlers_end_with_them(fleet):
     one, other = fleet.create(fleet_states=2, fleet_state_bytes=100_000), fleet.create()
     results = [one.web.result(book()) for _ in range(3)]

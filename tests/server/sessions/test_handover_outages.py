@@ -154,6 +154,7 @@ def test_a_restart_while_the_handler_runs_for_another_process(fleet, redis_serve
     assert text(answers[0]["result"]) == "slept"
 
 
+@pytest.mark.slow
 def test_a_store_that_comes_back_empty(fleet, redis_server):
     import redis
 

@@ -83,6 +83,7 @@ def until(condition):
 
 @pytest.mark.parametrize("shared", [False, True])
 @both
+@pytest.mark.slow
 def test_tasks_that_wait_for_answers_are_bounded(jobs, revision, shared):
     server = jobs(shared=shared, waiting_calls=3)
     before = threading.active_count()

@@ -34,6 +34,7 @@ def test_the_tasks_of_an_ended_process_are_found_after_a_fault(two, monkeypatch,
     assert lines(caplog, "tasks could not be looked after") == 1
 
 
+@pytest.mark.slow
 def test_tasks_are_looked_after_once_the_system_has_a_thread(two, monkeypatch, caplog):  # noqa: F811
     one, other = two
     there = no_threads(monkeypatch, "mcplite tasks")

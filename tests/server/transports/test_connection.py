@@ -434,6 +434,7 @@ def test_an_idle_client_is_disconnected_after_a_while(host):
 @pytest.mark.parametrize("headers, body", [({"Content-Length": "50"}, b"x"), ({"Content-Length": "50"}, b""),
                                            ({"Transfer-Encoding": "chunked"}, b"32\r\nx"),
                                            ({"Transfer-Encoding": "chunked"}, b"")])
+@pytest.mark.slow
 def test_a_body_that_stalls(host, headers, body):
     made = host(body_seconds=0.3)
     with made.open() as wire:
@@ -443,6 +444,7 @@ def test_a_body_that_stalls(host, headers, body):
     assert made.over()
 
 
+@pytest.mark.slow
 def test_a_body_that_comes_too_slowly(host, monkeypatch):
     monkeypatch.setattr(request_body, "_RATE_AFTER_SECONDS", 0.2)
     made = host(body_rate=1000)

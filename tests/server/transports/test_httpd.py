@@ -977,6 +977,7 @@ def test_late_requests_are_refused(served, cut, message):
         assert not closer.is_alive() and left.is_set()
 
 
+@pytest.mark.slow
 def test_a_stalled_client_does_not_delay_the_end(served):
     made = served(grace=0.2)
     with made.wire() as head, made.wire() as body, made.wire(small=True) as reader:

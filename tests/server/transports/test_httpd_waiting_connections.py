@@ -154,6 +154,7 @@ def test_a_silent_connection_makes_room_for_one_that_has_sent_something(served, 
         assert silent[0].ended()
 
 
+@pytest.mark.slow
 def test_what_waits_for_too_long_is_refused(served):
     made, go = served(connections=2, queue_seconds=0.2)
     with contextlib.ExitStack() as stack:

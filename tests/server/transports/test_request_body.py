@@ -75,6 +75,7 @@ def test_a_body_has_a_time_limit(ends):
     assert caught.value.status == 408
 
 
+@pytest.mark.slow
 def test_a_body_has_a_minimal_rate(ends, monkeypatch):
     monkeypatch.setattr(request_body, "_RATE_AFTER_SECONDS", 0.05)
     ends[1].sendall(b"x")
