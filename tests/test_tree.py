@@ -59,7 +59,6 @@ TESTED_ELSEWHERE = {
     "contrib/django/connections": "tests/frameworks/test_django.py, with a database",
     "contrib/django/management/commands/mcp": "tests/frameworks/test_django.py, through manage.py",
     "contrib/django/views": "tests/frameworks/test_django.py, under real servers and Django's test client",
-    "net/exchange": "tests/net/test_origin_client.py, through the client",
     "proxy/forwarded_calls": "tests/behaviour, over mounted clients, and tests/proxy/test_question_relay.py",
     "proxy/client_mount": "tests/proxy/test_mount.py and test_reconnecting.py, through Server.mount",
     "rpc/interfaces": "abstract classes: test_channels.py and test_reading.py",

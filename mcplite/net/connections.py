@@ -17,8 +17,7 @@ from urllib.parse import quote, urlsplit
 from ..protocol.http.headers import DEFAULT_PORTS
 from ..protocol.http.http1 import BadResponse
 from ..rpc.forks import on_fork, release_socket
-from .exchange import Exchange
-from .response import Body, Reply, ResponseReader, send_whole
+from .exchange import Body, Exchange, Reply, ResponseReader, send_whole
 from .settings import TLS, Guard, Proxy
 
 __all__ = ["DirectSender", "is_plain", "written_by_requests"]
@@ -157,7 +156,7 @@ class DirectSender:
         exchange.reused = connection is not None
         if connection is None:
             connection = self._connect(exchange, connect_seconds)
-        sock = connection.sock
+        sock, begun = connection.sock, None
         try:
             exchange.attach(sock)
             # A server may respond before it has read all, and close.
@@ -165,13 +164,14 @@ class DirectSender:
                 send_whole(sock, exchange, head, body or b"")
             reader = ResponseReader(sock, exchange, method)
             begun = reader.begin()
-            if begun.status == 407 and self._proxy is not None and self._base:
-                exchange.detach()  # the request has not reached the server
-                raise ConnectionError(self._proxy.refusal())
-            connection.note_kept(begun.headers.get("keep-alive"))
-        except BaseException:
-            _close(sock)  # it stays attached: the exchange says how far it came
-            raise
+        finally:
+            if begun is None:
+                _close(sock)  # it stays attached: the exchange says how far it came
+        if begun.status == 407 and self._proxy is not None and self._base:
+            exchange.detach()  # the request has not reached the server
+            _close(sock)
+            raise ConnectionError(self._proxy.refusal())
+        connection.note_kept(begun.headers.get("keep-alive"))
         return Reply(begun.status, begun.headers, _DirectBody(self, connection, reader), exchange, url)
 
     def _head(self, method: str, target: str, headers: Mapping[str, str], body: Optional[bytes]) -> bytes:
@@ -236,6 +236,7 @@ class DirectSender:
             if self._proxy is None:
                 raise
             raise ConnectionError(f"the proxy {self._proxy.name} cannot be reached: {error}") from None
+        connection = None
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
@@ -244,10 +245,11 @@ class DirectSender:
                     sock.settimeout(seconds)
                 sock = self._tls.begin(sock, self._host)
             on_fork(sock, release_socket)  # a forked process must not read the answers of this one
-            return _Connection(sock)
-        except BaseException:
-            sock.close()
-            raise
+            connection = _Connection(sock)
+            return connection
+        finally:
+            if connection is None:
+                sock.close()
 
     def _open_tunnel(self, proxy: Proxy, sock: socket.socket, exchange: Exchange) -> None:
         """Ask a proxy for a connection to the server, whose bytes it then passes on (RFC 9110, section 9.3.6).

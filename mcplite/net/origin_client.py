@@ -26,8 +26,7 @@ from ..protocol.http.http1 import BadResponse
 from ..protocol.http.wellknown import covers
 from ..version import __version__
 from .connections import DirectSender, is_plain, written_by_requests
-from .exchange import Exchange, Stopped
-from .response import Reply
+from .exchange import Exchange, Reply, Stopped
 from .settings import TLS, Guard, HTTPSettings, basic, http_proxy, merged_settings, proxy_for
 from .tokens import Bearer, TokenProvider, TokenSource
 

@@ -33,8 +33,7 @@ from ..protocol.http.headers import DEFAULT_PORTS
 from ..protocol.http.wellknown import is_loopback
 from ..rpc.deadline import WAKE_SECONDS, WakeSignal
 from ..rpc.threads import Workers
-from .exchange import Exchange, Stopped
-from .response import Body, Reply
+from .exchange import Body, Exchange, Reply, Stopped
 from .settings import Guard, HTTPSettings, Verify, merged_settings, proxy_for
 
 __all__ = ["SessionBody", "SessionSender", "ThreadedCall"]
@@ -385,6 +384,7 @@ class SessionSender:
                 options["auth"] = auth
             if self._proxies:
                 options["proxies"] = self._proxies.copy()  # requests adds those of the environment
+            response: Any = None
             try:
                 response = self._session.request(method, url, data=body, headers=self._headers_with(headers),
                                                  hooks=self._hooks_between(note, keep_redirect), **options)
@@ -392,12 +392,11 @@ class SessionSender:
                 if error.response is None:
                     raise
                 response = error.response
-            except BaseException:
-                for response in received:
-                    response.close()
-                raise
             finally:
-                received.clear()
+                while received:
+                    last = received.pop()
+                    if response is None:  # it has raised an error
+                        last.close()
             if not isinstance(response, requests.Response):
                 raise TypeError(f"request() of the session returned {type(response).__name__}, not a response")
             bodies.append(SessionBody(response, self._workers, exchange))

@@ -7,8 +7,7 @@ source of a token that the caller has obtained.
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple, Union
 
 from ..protocol.http.headers import check_header
-from .exchange import Exchange
-from .response import Reply
+from .exchange import Exchange, Reply
 from .settings import HTTPSettings
 
 __all__ = ["Bearer", "RequestRecovery", "TokenProvider", "TokenSource"]

@@ -216,9 +216,8 @@ def test_a_proxy_that_does_not_connect(folder, answer, text):
 def test_what_a_proxy_answers_to_a_request_for_http_is_an_answer():
     with WebScript() as server, ForwardProxy(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 2\r\n\r\nno") as proxy:
         with pytest.raises(mcplite.errors.HTTPStatusError, match="502: no"):
-            with mcplite.connect(server.url, timeout=LIMIT,
-                                 options=mcplite.ClientOptions(era="legacy", listen=False, proxies={"http": proxy.url})) as client:
-                client.ping()
+            options = mcplite.ClientOptions(era="legacy", listen=False, proxies={"http": proxy.url})
+            mcplite.connect(server.url, timeout=LIMIT, options=options).open()
 
 
 def test_a_proxy_that_is_not_there(server):

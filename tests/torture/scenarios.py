@@ -265,7 +265,7 @@ def loopback(url):
             if found is not None:
                 break
         assert found is not None and found.endswith("code=1&state=s")
-        listener.send_page(b"HTTP/1.1 200 OK\r\n\r\n")
+        listener.send_page(200, "You are logged in")
     finally:
         listener.close()
 

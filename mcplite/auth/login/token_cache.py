@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ...errors import AuthError
-from ...net.exchange import Exchange, Stopped
-from ...net.response import Reply
+from ...net.exchange import Exchange, Reply, Stopped
 from ...net.settings import HTTPSettings
 from ...net.tokens import RequestRecovery, TokenSource
 from ...protocol.error_text import OptionText, shown

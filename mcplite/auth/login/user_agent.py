@@ -20,7 +20,7 @@ from ...errors import AuthError
 from ...protocol.error_text import one_line, printable
 from ...protocol.http.wellknown import base_of, check_url
 from ...rpc.stdio.terminals import is_terminal
-from .loopback import HOSTS, LoopbackListener, completed_page, failed_page, has_state, unfinished_page, wait_ready
+from .loopback import HOSTS, LoopbackListener, has_state, wait_ready
 
 __all__ = [
     "BackgroundCall", "Browser", "Callback", "LONGEST_ANSWER", "NoUserAgent", "Terminal", "UserAgent", "Visit",
@@ -291,13 +291,16 @@ class ListeningVisit(Visit):
             print(text, end=end, file=self._out, flush=True)
 
     def succeeded(self) -> None:
-        self.listener.send_page(completed_page(self.server))
+        self.listener.send_page(200, "You are logged in", f"The login for {self.server} is complete.",
+                                "You can close this page and go back to the program.")
 
     def failed(self, text: str) -> None:
-        self.listener.send_page(failed_page(self.server, text))
+        self.listener.send_page(400, "The login has failed", f"Logging in to {self.server} did not work:", text,
+                                "The program that asked you to log in can tell more.")
 
     def close(self) -> None:
-        self.listener.send_page(unfinished_page(self.server))
+        self.listener.send_page(400, "The login was not completed",
+                                f"The program has stopped logging in to {self.server}.", "To log in, start again from there.")
         self.listener.close()
 
 
@@ -459,7 +462,7 @@ class _TerminalInput:
         if self.descriptor is None:
             return self._line_by_thread(self._source)
         # Not through the file's buffer: a line in it would not make the descriptor readable.
-        if b"\n" not in self._buffer and not self._ended and wait_ready([self.descriptor], [], 0):
+        if b"\n" not in self._buffer and not self._ended and wait_ready([self.descriptor], 0):
             self._receive(self.descriptor)
         if b"\n" in self._buffer or len(self._buffer) > LONGEST_ANSWER or (self._ended and self._buffer):
             line, _, self._buffer = self._buffer.partition(b"\n")

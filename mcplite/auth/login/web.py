@@ -15,9 +15,8 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from urllib.parse import urlencode, urlsplit
 
 from ...errors import AuthError, MCPError, ProtocolError, TransportError
-from ...net.exchange import Exchange, Stopped
+from ...net.exchange import Exchange, Reply, Stopped
 from ...net.origin_client import OriginClient
-from ...net.response import Reply
 from ...net.settings import HTTPSettings
 from ...protocol.error_text import one_line, shown
 from ...protocol.http.wellknown import base_of, check_url, is_loopback, origin_of

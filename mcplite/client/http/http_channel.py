@@ -10,8 +10,7 @@ import time
 from typing import Any, Callable, Iterator, Mapping, Optional, Set
 
 from ...errors import AuthError, ConnectionClosed, HTTPStatusError, MCPError, RequestTimeout, SessionLost, TransportError
-from ...net.exchange import Exchange, Stopped
-from ...net.response import Reply
+from ...net.exchange import Exchange, Reply, Stopped
 from ...net.settings import HTTPSettings
 from ...protocol import jsonrpc
 from ...rpc.deadline import Deadline

@@ -9,9 +9,8 @@ from typing import Callable, Dict, Mapping, Optional
 from urllib.parse import urlsplit
 
 from ...errors import HTTPStatusError, ProtocolError, SessionLost, remote_error
-from ...net.exchange import Exchange
+from ...net.exchange import Exchange, Reply
 from ...net.origin_client import OriginClient
-from ...net.response import Reply
 from ...net.settings import HTTPSettings
 from ...protocol import jsonrpc
 from ...protocol.error_text import shown

@@ -12,8 +12,7 @@ import time
 from typing import Callable, Dict, Optional
 
 from ...errors import AuthError, HTTPStatusError, ProtocolError, SessionLost, TransportError
-from ...net.exchange import Exchange, Stopped
-from ...net.response import Reply
+from ...net.exchange import Exchange, Reply, Stopped
 from ...protocol.http.sse import EventParser
 from ...protocol.methods import REPEATABLE
 from ...rpc.deadline import Sleepers

@@ -8,9 +8,8 @@ from collections import deque
 from typing import Any, Callable, Deque, Mapping, Optional
 
 from ...errors import ConnectionClosed, HTTPStatusError, RequestTimeout, TransportError
-from ...net.exchange import Exchange, Stopped
+from ...net.exchange import Exchange, Reply, Stopped
 from ...net.origin_client import OriginClient
-from ...net.response import Reply
 from ...net.settings import HTTPSettings
 from ...protocol.error_text import shown
 from ...protocol.http.sse import EventParser

@@ -754,7 +754,7 @@ def test_input_that_cannot_be_read_ends_the_login(tmp_path):
 @posix_only
 def test_input_that_another_reader_has_taken_is_waited_for_again(monkeypatch, pipe):
     source, into = pipe
-    monkeypatch.setattr(user_agent, "wait_ready", lambda reading, writing, seconds: set(reading))
+    monkeypatch.setattr(user_agent, "wait_ready", lambda files, seconds: set(files))
     os.set_blocking(source.fileno(), False)
     asking = Asking(Terminal(source, io.StringIO()))
     into.write(answer(asking.visit).encode() + b"\n")

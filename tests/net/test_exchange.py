@@ -5,8 +5,7 @@ import threading
 
 import pytest
 
-from mcplite.net.exchange import Exchange, Stopped
-from mcplite.net.response import ResponseReader, receive, send_whole
+from mcplite.net.exchange import Exchange, ResponseReader, Stopped, receive, send_whole
 from mcplite.protocol.http.http1 import BadResponse
 
 LIMIT = 30
