@@ -11,7 +11,7 @@ import sys
 from typing import Any, Callable, Dict, List, Optional
 
 from ..errors import NotSupported
-from ..protocol.schema.budget import Extent
+from ..protocol.schema.references import Extent
 from ..protocol.schema.type_signature import arguments_of, result_of
 from ..rpc.stdio.terminals import is_terminal
 from .arguments import UsageError, parse_arguments, parse_strings

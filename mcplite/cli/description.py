@@ -12,8 +12,7 @@ import shlex
 import shutil
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ..protocol.schema.budget import Extent
-from ..protocol.schema.references import LenientReferences, References
+from ..protocol.schema.references import Extent, LenientReferences, References
 from ..protocol.schema.type_signature import arguments_of, result_of
 from ..protocol.uritemplate import Template
 from .arguments import UsageError

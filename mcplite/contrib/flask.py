@@ -4,7 +4,7 @@ import re
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Sequence, Union
 
-from ..protocol.http.wellknown import PROTECTED_RESOURCE
+from ..protocol.http.oauth import PROTECTED_RESOURCE
 from ..server.app import Server
 from ..server.handling.http_request import Around
 from ..server.http.event_store import EventStore

@@ -5,7 +5,7 @@ A framework routes the request, runs its own hooks, and sends the response; the 
 
 from typing import Any, Dict, Optional, Sequence, Tuple
 
-from ..protocol.http.wellknown import PROTECTED_RESOURCE
+from ..protocol.http.oauth import PROTECTED_RESOURCE
 from ..server.principals import ISSUED_HERE, Principal
 
 __all__ = ["METHODS", "mounted", "principal_of"]

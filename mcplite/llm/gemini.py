@@ -7,7 +7,7 @@ description, so that the model reads it; the server checks it anyway.
 import json
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Pattern, Tuple
 
-from ..protocol.schema.budget import Extent
+from ..protocol.schema.references import Extent
 from .result_content import FAILED, Part, split
 from .tool_names import PARAMETERS_OF_GEMINI, TOOLS_OF_GEMINI
 from .tool_schemas import Schema, described, resolve

@@ -12,8 +12,7 @@ import re
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from ..protocol.error_text import well_formed
-from ..protocol.schema.budget import Extent
-from ..protocol.schema.references import LenientReferences
+from ..protocol.schema.references import Extent, LenientReferences
 from .tool_names import PARAMETERS, NameMap
 
 __all__ = ["Schema", "described", "is_portable", "nullable", "portable", "resolve", "types_of"]

@@ -20,10 +20,9 @@ from urllib.parse import urljoin, urlsplit
 
 from ..errors import AuthError, ProtocolError, TransportError
 from ..protocol.error_text import shown
-from ..protocol.http.challenges import find_challenge, parse_challenges
 from ..protocol.http.headers import DEFAULT_PORTS, check_header
 from ..protocol.http.http1 import BadResponse
-from ..protocol.http.wellknown import covers
+from ..protocol.http.oauth import covers, find_challenge, parse_challenges
 from ..version import __version__
 from .connections import DirectSender, is_plain, written_by_requests
 from .exchange import Exchange, Reply, Stopped

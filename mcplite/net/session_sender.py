@@ -30,7 +30,7 @@ from urllib3.util import Timeout
 from ..errors import MCPError, TransportError
 from ..protocol.error_text import shown
 from ..protocol.http.headers import DEFAULT_PORTS
-from ..protocol.http.wellknown import is_loopback
+from ..protocol.http.oauth import is_loopback
 from ..rpc.deadline import WAKE_SECONDS, WakeSignal
 from ..rpc.threads import Workers
 from .exchange import Body, Exchange, Reply, Stopped

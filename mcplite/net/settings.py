@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequen
 from urllib.parse import unquote, urlsplit
 
 from ..protocol.error_text import shown
-from ..protocol.http.wellknown import is_loopback
+from ..protocol.http.oauth import is_loopback
 
 if TYPE_CHECKING:
     import ssl

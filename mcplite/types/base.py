@@ -13,7 +13,7 @@ from ..revisions import NEWEST, Revision, find_revision
 from .codec import decode, encode
 from .lazy_dataclass import Marked, fields_of
 
-__all__ = ["Displayed", "Model", "bundle_of", "plain_text", "short"]
+__all__ = ["Displayed", "Model", "Titled", "bundle_of", "plain_text", "short"]
 
 #: The types of images that a notebook shows as they are; the others can carry scripts or are not shown by browsers.
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -33,6 +33,18 @@ class Displayed:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Dict[str, Any]:
         # The caller filters, too.
         return self._bundle()
+
+
+class Titled:
+    """The base of what has a name for programs, and may have a title for people."""
+
+    name: str
+    title: Optional[str]
+
+    @property
+    def display_name(self) -> str:
+        """The name to display."""
+        return self.title or self.name
 
 
 def short(value: Any) -> str:

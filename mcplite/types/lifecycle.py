@@ -3,7 +3,7 @@
 from typing import Any, Dict, List, Optional
 
 from ..revisions import JULY_2026, JUNE_2025, MARCH_2025, NOVEMBER_2025, Revision
-from .base import Model
+from .base import Model, Titled
 from .content import Icon
 from .lazy_dataclass import record, wire
 
@@ -30,7 +30,7 @@ def _finish_capabilities(revision: Revision, state: Dict[str, Any], out: Dict[st
 
 
 @record
-class Implementation(Model):
+class Implementation(Titled, Model):
     """The name and version of a program."""
 
     name: str
@@ -39,11 +39,6 @@ class Implementation(Model):
     description: Optional[str] = wire(since=NOVEMBER_2025)
     website_url: Optional[str] = wire(since=NOVEMBER_2025)
     icons: Optional[List[Icon]] = wire(since=NOVEMBER_2025)
-
-    @property
-    def display_name(self) -> str:
-        """The name to display."""
-        return self.title or self.name
 
 
 @record

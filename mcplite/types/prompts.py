@@ -3,7 +3,7 @@
 from typing import Any, Dict, List, Optional, Protocol, Sequence, Union
 
 from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
-from .base import Displayed, Model, plain_text
+from .base import Displayed, Model, Titled, plain_text
 from .content import AudioContent, Content, Icon, ImageContent, as_block
 from .lazy_dataclass import record, wire
 
@@ -24,7 +24,7 @@ class PromptArgument(Model):
 
 
 @record
-class Prompt(Model):
+class Prompt(Titled, Model):
     """A prompt's definition."""
 
     name: str
@@ -33,11 +33,6 @@ class Prompt(Model):
     title: Optional[str] = wire(since=JUNE_2025)
     icons: Optional[List[Icon]] = wire(since=NOVEMBER_2025)
     meta: Optional[Dict[str, Any]] = wire("_meta")
-
-    @property
-    def display_name(self) -> str:
-        """The name to display."""
-        return self.title or self.name
 
 
 @record

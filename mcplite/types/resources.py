@@ -3,7 +3,7 @@
 from typing import Any, Dict, List, Optional
 
 from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
-from .base import Displayed, Model, bundle_of
+from .base import Displayed, Model, Titled, bundle_of
 from .content import Annotations, BlobResourceContents, Icon, ResourceContents, TextResourceContents
 from .lazy_dataclass import record, wire
 
@@ -13,7 +13,7 @@ __all__ = [
 
 
 @record
-class Resource(Model):
+class Resource(Titled, Model):
     """A resource at one URI."""
 
     uri: str
@@ -27,14 +27,9 @@ class Resource(Model):
     icons: Optional[List[Icon]] = wire(since=NOVEMBER_2025)
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
-    @property
-    def display_name(self) -> str:
-        """The name to display."""
-        return self.title or self.name
-
 
 @record
-class ResourceTemplate(Model):
+class ResourceTemplate(Titled, Model):
     """Resources at every URI that a template (RFC 6570) expands to."""
 
     uri_template: str
@@ -46,11 +41,6 @@ class ResourceTemplate(Model):
     title: Optional[str] = wire(since=JUNE_2025)
     icons: Optional[List[Icon]] = wire(since=NOVEMBER_2025)
     meta: Optional[Dict[str, Any]] = wire("_meta")
-
-    @property
-    def display_name(self) -> str:
-        """The name to display."""
-        return self.title or self.name
 
 
 @record

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import mcplite
-from mcplite.protocol.http.challenges import parse_challenges
+from mcplite.protocol.http.oauth import parse_challenges
 from mcplite.revisions import REVISIONS
 from tests.support import stateless
 from tests.support.authserver import REDIRECT, AuthServer, User

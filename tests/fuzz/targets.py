@@ -22,7 +22,7 @@ from mcplite.client import config
 from mcplite.errors import InvalidParams, ProtocolError, RegistrationError, TransportError, UnsupportedVersion
 from mcplite.protocol import jsonio, jsonrpc, meta, opaque, uris, uritemplate
 from mcplite.protocol.framing import KEPT_BYTES, LineBuffer
-from mcplite.protocol.http import challenges, headers, http1, routing_headers, sse, wellknown
+from mcplite.protocol.http import headers, http1, oauth, routing_headers, sse
 from mcplite.protocol.schema.validation import Validator, check_schema
 from mcplite.revisions import REVISIONS
 from mcplite.types import codec
@@ -247,7 +247,7 @@ def stdio_lines(data):
 def header_value(data):
     """Values of headers are read or refused: hosts and origins as urllib reads them, marked values reversibly."""
     text = data.decode("latin-1")
-    for challenge in challenges.parse_challenges(text):
+    for challenge in oauth.parse_challenges(text):
         assert challenge.scheme == challenge.scheme.lower()
     headers.accepts(text, "application/json", "text/event-stream")
     headers.media_type(text)
@@ -271,15 +271,15 @@ def url(data):
     """A URL that is accepted has the origin that urllib finds, and stands for itself."""
     text = text_of(data)
     try:
-        origin = wellknown.origin_of(text)
-        plain = wellknown.canonical(text)
+        origin = oauth.origin_of(text)
+        plain = oauth.canonical(text)
     except ValueError:
         return
     parts = urllib.parse.urlsplit(text)
     assert origin[:2] == (parts.scheme, parts.hostname) and "@" not in parts.netloc
     assert origin[2] == (parts.port or {"http": 80, "https": 443}[origin[0]])
-    assert wellknown.origin_of(plain) == origin and wellknown.canonical(plain) == plain
-    assert wellknown.covers(plain, plain) or set(plain) & set("?#")
+    assert oauth.origin_of(plain) == origin and oauth.canonical(plain) == plain
+    assert oauth.covers(plain, plain) or set(plain) & set("?#")
 
 
 def address(data):

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from ...errors import AuthError
 from ...protocol.error_text import Option, OptionText, one_line
-from ...protocol.http.wellknown import check_url, is_loopback
+from ...protocol.http.oauth import check_url, is_loopback
 from ...protocol.opaque import base64url_encode
 from ...rpc.tracing import get_logger
 from .discovery import OFFLINE_ACCESS, AuthorizationServer

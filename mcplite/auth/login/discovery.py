@@ -11,8 +11,15 @@ from urllib.parse import urlsplit
 
 from ...errors import AuthError
 from ...protocol.error_text import Option, OptionText, shown
-from ...protocol.http.challenges import Challenge
-from ...protocol.http.wellknown import base_of, canonical, check_url, covers, issuer_metadata_urls, resource_metadata_urls
+from ...protocol.http.oauth import (
+    Challenge,
+    base_of,
+    canonical,
+    check_url,
+    covers,
+    issuer_metadata_urls,
+    resource_metadata_urls,
+)
 from ...rpc.tracing import get_logger
 from .web import Web
 

@@ -12,9 +12,8 @@ from ...net.origin_client import OriginClient
 from ...net.settings import HTTPSettings, Verify
 from ...net.tokens import TokenProvider
 from ...protocol.error_text import shown
-from ...protocol.http.challenges import Challenge, find_challenge, parse_challenges
 from ...protocol.http.headers import POST_HEADERS
-from ...protocol.http.wellknown import canonical
+from ...protocol.http.oauth import Challenge, canonical, find_challenge, parse_challenges
 from ...rpc.deadline import Deadline
 from ...rpc.forks import new_lock
 from .discovery import AuthorizationServer, ProtectedResource, find_resource, same_issuer

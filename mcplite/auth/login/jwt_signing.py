@@ -13,7 +13,7 @@ from collections import OrderedDict
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from ...errors import AuthError
-from ...protocol.http.wellknown import base_of, origin_of, path_of
+from ...protocol.http.oauth import base_of, origin_of, path_of
 from ...protocol.opaque import base64url_encode
 from ...rpc.forks import new_lock
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from ...errors import AuthError
 from ...protocol.error_text import Option, OptionText
-from ...protocol.http.wellknown import check_url, is_loopback
+from ...protocol.http.oauth import check_url, is_loopback
 from .discovery import AuthorizationServer
 from .stores import Store
 from .token_endpoint import ClientIdentity

@@ -8,7 +8,7 @@ import time
 from typing import Dict, FrozenSet, List, Optional, Sequence
 
 from ...errors import AuthError
-from ...protocol.http.challenges import Challenge
+from ...protocol.http.oauth import Challenge
 from .discovery import OFFLINE_ACCESS, AuthorizationServer, ProtectedResource
 
 __all__ = ["LoginHistory", "choose_scopes"]

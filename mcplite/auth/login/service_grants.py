@@ -6,7 +6,7 @@ No user sees where they send their secrets, so each requires the one authorizati
 from typing import Callable, Optional, Sequence, Union
 
 from ...errors import AuthError
-from ...protocol.http.wellknown import check_url
+from ...protocol.http.oauth import check_url
 from .discovery import AuthorizationServer
 from .grant_base import Grant
 from .jwt_signing import Proofs, SigningKey

@@ -17,8 +17,7 @@ from ...net.exchange import Exchange, Reply, Stopped
 from ...net.settings import HTTPSettings
 from ...net.tokens import RequestRecovery, TokenSource
 from ...protocol.error_text import OptionText, shown
-from ...protocol.http.challenges import Challenge, find_challenge, parse_challenges
-from ...protocol.http.wellknown import canonical, check_url
+from ...protocol.http.oauth import Challenge, canonical, check_url, find_challenge, parse_challenges
 from ...revisions import NEWEST_LEGACY
 from ...rpc.forks import on_fork
 from ...rpc.tracing import get_logger

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 
 from ...errors import AuthError
 from ...protocol.error_text import one_line, printable
-from ...protocol.http.wellknown import base_of, check_url
+from ...protocol.http.oauth import base_of, check_url
 from ...rpc.stdio.terminals import is_terminal
 from .loopback import HOSTS, LoopbackListener, has_state, wait_ready
 

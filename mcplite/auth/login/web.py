@@ -19,7 +19,7 @@ from ...net.exchange import Exchange, Reply, Stopped
 from ...net.origin_client import OriginClient
 from ...net.settings import HTTPSettings
 from ...protocol.error_text import one_line, shown
-from ...protocol.http.wellknown import base_of, check_url, is_loopback, origin_of
+from ...protocol.http.oauth import base_of, check_url, is_loopback, origin_of
 
 __all__ = ["AddressGuard", "Answer", "Web", "is_address", "is_public"]
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 from urllib.parse import quote, urlsplit
 
-from ...protocol.http.wellknown import canonical, check_url
+from ...protocol.http.oauth import canonical, check_url
 from ...rpc.tracing import INFO, WARNING, PeerLog, RateLog, get_logger
 from ...server.principals import ISSUED_HERE, Principal, all_scopes, checked_scopes
 

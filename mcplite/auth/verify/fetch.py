@@ -13,7 +13,7 @@ from typing import Any, Mapping, Optional, Tuple, Union
 from urllib.parse import urlencode
 
 from ...protocol.error_text import shown
-from ...protocol.http.wellknown import check_url
+from ...protocol.http.oauth import check_url
 
 __all__ = ["FetchError", "deadline", "fetch_json"]
 

@@ -5,7 +5,7 @@ from typing import Any, Callable, Mapping, Optional
 from urllib.parse import quote_plus
 
 from ...protocol.error_text import shown
-from ...protocol.http.wellknown import check_url
+from ...protocol.http.oauth import check_url
 from ...rpc.tracing import INFO, WARNING, PeerLog, get_logger
 from ...server.principals import Principal, VerifiedTokens
 from .fetch import FetchError, fetch_json

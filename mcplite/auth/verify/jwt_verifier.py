@@ -9,7 +9,7 @@ import time
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ...protocol.error_text import shown
-from ...protocol.http.wellknown import check_url, issuer_metadata_urls
+from ...protocol.http.oauth import check_url, issuer_metadata_urls
 from ...rpc.forks import new_condition, on_fork
 from ...rpc.tracing import INFO, PeerLog, get_logger
 from ...server.principals import Principal, VerifiedTokens

@@ -1,10 +1,13 @@
-"""The parts of a JSON Schema, and what its references refer to: by pointer, anchor or ``$id``. Nothing is ever fetched."""
+"""The parts of a JSON Schema, and what its references refer to: by pointer, anchor or ``$id``. Nothing is ever fetched.
+
+An extent bounds what is built of a schema whose references multiply its parts.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
-__all__ = ["MAPS", "BadURI", "LenientReferences", "Outside", "References", "below", "rebuilt"]
+__all__ = ["MAPS", "BadURI", "Extent", "LenientReferences", "Outside", "References", "below", "rebuilt"]
 
 #: Keywords with subschemas: as their value, in a list, or in an object.
 _ONE = frozenset({"additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",
@@ -155,3 +158,32 @@ def rebuilt(schema: Any, change: Callable[[Dict[str, Any]], Dict[str, Any]]) -> 
             value = rebuilt(value, change)
         made[keyword] = value
     return change(made)
+
+
+class Extent:
+    """How much may still be built from a foreign schema or text: nodes, and characters of texts.
+
+    References multiply what they refer to with each level, so that a schema of a few kilobytes could describe more than any
+    memory holds. A schema that a person or a model can use is far below both limits.
+
+    :param nodes: subschemas, values, rows.
+    :param characters: of names, values and texts.
+    """
+
+    __slots__ = ("_characters", "_nodes")
+
+    def __init__(self, nodes: int = 5000, characters: int = 200_000) -> None:
+        self._nodes = nodes
+        self._characters = characters
+
+    def take(self, nodes: int = 1, characters: int = 0) -> bool:
+        """Count what is about to be built; return whether it still may be."""
+        self._nodes -= nodes
+        self._characters -= characters
+        return (not nodes or self._nodes >= 0) and (not characters or self._characters >= 0)
+
+    def cut(self, text: str) -> str:
+        """Count a text, and return it; what is too much of it is replaced by "..."."""
+        left = max(0, self._characters)
+        self._characters -= len(text)
+        return text if len(text) <= left else text[:left] + "..."

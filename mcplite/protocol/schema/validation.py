@@ -3,6 +3,9 @@
 The only user of ``jsonschema``, which is imported on first use: ordinary schemas and values are accepted without it.
 Dialects: 2020-12, also when a schema names none (JSCH-01), and draft-07; any other is refused (JSCH-04). ``format`` is an
 annotation.
+
+A schema of a few hundred bytes can double the work with each level, and an ordinary one can meet a value that was made to be
+slow. So one validation has a budget of steps, of about 15 microseconds each (SEC-76).
 """
 
 from __future__ import annotations
@@ -13,13 +16,12 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ...errors import RegistrationError
 from ..error_text import json_words
-from .budget import Budget, BudgetExceeded, check_names, counted, name_patterns
 from .ecma import python_pattern
 from .patterns import MAX_SUBJECT, longest_own_subject, longest_subject, unsafe_repeat
 from .quickcheck import Check, compile_check, is_multiple
 from .rules import check_rules, is_draft7, patterns_in, with_names
 
-__all__ = ["Validator", "check_schema", "is_wellformed"]
+__all__ = ["Budget", "BudgetExceeded", "Validator", "check_names", "check_schema", "counted", "is_wellformed", "name_patterns"]
 
 _TYPES = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
 
@@ -93,6 +95,10 @@ _KEYWORDS: Dict[str, Callable[[Any], bool]] = {
 
 
 _MAX_PROBLEMS = 10
+_MAX_STEPS = 50_000
+_MAX_LEVELS = 200
+#: Characters of a member's name that is matched against patterns.
+_MAX_NAME = 256
 #: What it costs to match the longest text that a pattern may get, which takes about a tenth of a second.
 _PATTERN_STEPS = 6_000
 
@@ -347,3 +353,95 @@ def _error(message: str) -> Any:
     from jsonschema import ValidationError
 
     return ValidationError(message)
+
+
+class BudgetExceeded(Exception):
+    """A validation reached one of its limits; the text is for the user."""
+
+
+class Budget:
+    """The remaining steps of one validation.
+
+    :param patterns: how many patterns for names the schema has; each may be tried with each name.
+    """
+
+    __slots__ = ("left", "levels", "patterns")
+
+    def __init__(self, patterns: int) -> None:
+        self.left = _MAX_STEPS
+        self.levels = 0
+        self.patterns = patterns
+
+    def spend(self, steps: int) -> None:
+        """Count steps.
+
+        :raises BudgetExceeded: no steps are left.
+        """
+        self.left -= steps
+        if self.left < 0:
+            raise BudgetExceeded(f"validation was stopped after {_MAX_STEPS} steps: the schema or the value is too complex")
+
+
+def counted(keyword: str, check: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap jsonschema's function for a keyword, so that it spends steps of the budget.
+
+    The budget travels as the validator's ``format_checker``, the only member that jsonschema hands down.
+    """
+    names = keyword in ("patternProperties", "additionalProperties", "unevaluatedProperties")
+    square = keyword in ("unevaluatedItems", "unevaluatedProperties")
+
+    def run(validator: Any, argument: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        budget: Budget = validator.format_checker
+        steps = 1
+        # A keyword walks a long list or object within one step.
+        if isinstance(argument, (list, dict)):
+            steps += len(argument) >> 4
+        if isinstance(instance, (list, dict)):
+            size = len(instance)
+            steps += size >> 8
+            if names:
+                steps += size * budget.patterns >> 4
+            if square:
+                steps += size * size >> 10
+        budget.spend(steps)
+        budget.levels += 1
+        try:
+            if budget.levels > _MAX_LEVELS:
+                raise BudgetExceeded(f"validation was stopped at {_MAX_LEVELS} levels: the schema or the value is too complex")
+            for error in check(validator, argument, instance, schema) or ():
+                # The message quotes the value, which takes time for a large one.
+                budget.spend(len(error.message) >> 10)
+                yield error
+        finally:
+            budget.levels -= 1
+
+    return run
+
+
+def name_patterns(schema: Any) -> List[str]:
+    """Return the patterns for names in a schema and its subschemas."""
+    named = (item.get("patternProperties") for item in _objects(schema))
+    return [pattern for patterns in named if isinstance(patterns, dict) for pattern in patterns]
+
+
+def check_names(instance: Any, most: int) -> None:
+    """Check that all names of members are short enough for patterns.
+
+    :param most: characters that the patterns may be matched against; 256 if they may be more.
+    :raises BudgetExceeded: one is too long.
+    """
+    most = min(most, _MAX_NAME)
+    if any(isinstance(name, str) and len(name) > most for item in _objects(instance) for name in item):
+        raise BudgetExceeded(f"names of more than {most} characters are not matched against patterns")
+
+
+def _objects(value: Any) -> Iterator[Dict[Any, Any]]:
+    """Yield all objects in a JSON value."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            yield item
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)

@@ -10,9 +10,8 @@ from urllib.parse import urlsplit
 
 from ...errors import INTERNAL_ERROR, INVALID_REQUEST, SERVER_BUSY
 from ...protocol import jsonrpc
-from ...protocol.http.challenges import write_challenge
 from ...protocol.http.headers import parse_host
-from ...protocol.http.wellknown import PROTECTED_RESOURCE, base_of
+from ...protocol.http.oauth import PROTECTED_RESOURCE, base_of, write_challenge
 from ...protocol.uris import decoded_path, url_path
 from ...rpc.tracing import INFO, RateLog, get_logger
 from ..catalog.request_target import Target

@@ -10,7 +10,7 @@ from typing import List, Optional, Sequence, Tuple
 
 from ...protocol.error_text import Option, OptionText
 from ...protocol.http.headers import DEFAULT_PORTS, Headers, parse_host, parse_origin
-from ...protocol.http.wellknown import is_loopback
+from ...protocol.http.oauth import is_loopback
 from ..handling.http_request import HTTPRequest
 from .messages import Rejection
 

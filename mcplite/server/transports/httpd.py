@@ -44,7 +44,7 @@ from typing import Any, Callable, Container, List, Mapping, Optional, Sequence, 
 
 from ...protocol.error_text import Option, OptionText
 from ...protocol.http.http1 import HeadLimits
-from ...protocol.http.wellknown import is_loopback
+from ...protocol.http.oauth import is_loopback
 from ...rpc.forks import close_socket, on_fork, release_socket
 from ...rpc.tracing import get_logger
 from ..eviction import Shares

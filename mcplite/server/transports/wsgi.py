@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...protocol.http.headers import Headers
-from ...protocol.http.wellknown import PROTECTED_RESOURCE
+from ...protocol.http.oauth import PROTECTED_RESOURCE
 from ...protocol.uris import decoded_path
 from ...rpc.forks import catch_up_with_fork, new_lock, on_fork
 from ..eviction import sender_at

@@ -5,7 +5,7 @@ import pytest
 import mcplite
 from mcplite.auth.login.discovery import AuthorizationServer, ProtectedResource, choose_issuer, find_resource, find_server
 from mcplite.auth.login.web import Web
-from mcplite.protocol.http.challenges import Challenge
+from mcplite.protocol.http.oauth import Challenge
 from tests.support.webscript import WebScript
 
 RESOURCE = "/.well-known/oauth-protected-resource"

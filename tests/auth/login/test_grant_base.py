@@ -14,7 +14,7 @@ import mcplite
 from mcplite.auth.login import grant_base as grant_module
 from mcplite.auth.login.grant_base import Grant
 from mcplite.net.settings import HTTPSettings
-from mcplite.protocol.http.challenges import Challenge
+from mcplite.protocol.http.oauth import Challenge
 from tests.support.authserver import REDIRECT, User, follow, refuse
 from tests.support.webscript import WebScript
 

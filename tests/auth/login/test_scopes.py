@@ -2,7 +2,7 @@ import pytest
 
 from mcplite.auth.login.discovery import AuthorizationServer, ProtectedResource
 from mcplite.auth.login.scopes import choose_scopes
-from mcplite.protocol.http.challenges import Challenge
+from mcplite.protocol.http.oauth import Challenge
 
 
 @pytest.mark.parametrize("challenged, given, described, supported, before, expected", [

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mcplite.errors import RegistrationError
-from mcplite.protocol.schema import budget as stepcount
+from mcplite.protocol.schema import validation as stepcount
 from mcplite.protocol.schema.validation import Validator, check_schema
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"

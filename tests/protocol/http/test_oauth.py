@@ -2,7 +2,7 @@ import pytest
 import requests
 from hypothesis import example, given, strategies as st
 
-from mcplite.protocol.http.wellknown import (
+from mcplite.protocol.http.oauth import (
     PROTECTED_RESOURCE,
     base_of,
     canonical,

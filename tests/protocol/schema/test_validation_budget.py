@@ -1,6 +1,6 @@
 import pytest
 
-from mcplite.protocol.schema.budget import Budget, BudgetExceeded, check_names, counted, name_patterns
+from mcplite.protocol.schema.validation import Budget, BudgetExceeded, check_names, counted, name_patterns
 
 
 class Error:

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from mcplite.protocol.http.challenges import Challenge, find_challenge, parse_challenges, write_challenge
+from mcplite.protocol.http.oauth import Challenge, find_challenge, parse_challenges, write_challenge
 from tests.support.cost import fastest
 
 TOKEN = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
