@@ -178,6 +178,13 @@ def test_a_server_loads_what_belongs_to_http_authentication_hints_and_questions_
     assert "mcplite.types.client_requests" not in loaded
 
 
+def test_only_a_server_of_our_own_over_http_loads_http_server():
+    made = "import mcplite; mcp = mcplite.Server('small'); "
+    assert "http.server" not in modules(made + "mcp.wsgi(); mcplite.connect")
+    served = modules(made + "mcplite.serve(mcp).close()")
+    assert "http.server" in served and "logging" not in served
+
+
 def test_a_client_loads_subscriptions_with_the_first_one():
     loaded = modules("import mcplite.client")
     assert not loaded & {"mcplite.client.subscription", "mcplite.client.subscription"}

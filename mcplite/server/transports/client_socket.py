@@ -1,28 +1,28 @@
-"""A client socket for threads that may block and for threads that may not.
+"""A client's socket, for threads that may block and for threads that may not, and the request bodies that are read from it.
 
-:mod:`.connection` writes responses to it, and :mod:`.request_body` reads from it.
-
-The reverse proxies that a server believes: behind them, the client's address is in ``X-Forwarded-For``.
+:mod:`.connection` reads heads from the socket, writes responses to it, and makes a :class:`RequestBody` for each request. The
+endpoint reads the body only when the headers were accepted, within limits of size and time. The bodies of all connections
+share one budget, since unfinished ones would otherwise fill the memory.
 """
 
 import contextlib
+import io
 import select
 import socket
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Callable, List, Optional, Sequence, Union
+from typing import Callable, Hashable, List, Optional, Union
 
-from ...protocol.error_text import Option, OptionText
-from ...protocol.http.headers import Headers
+from ...protocol.http.http1 import BadRequest, ChunkedDecoder, RequestHead
+from ...protocol.jsonio import count_elements
 from ...rpc.forks import close_socket
 from ...rpc.tracing import get_logger
-from ..http.messages import do_nothing
+from ..eviction import Shares
+from ..http.messages import UnreadableBody, do_nothing
+from ..limits import Limits
 
-if TYPE_CHECKING:
-    from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-
-__all__ = ["ClientGone", "ClientSocket", "SMALL_BYTES", "TrustedProxies"]
+__all__ = ["BodyBudget", "ClientGone", "ClientSocket", "PlannedAnswer", "RequestBody", "SMALL_BODY", "SMALL_BYTES"]
 
 _log = get_logger(__name__)
 #: Bytes that every socket takes at once when its send buffer is empty.
@@ -228,72 +228,252 @@ def _readable(sock: socket.socket) -> bool:
     return bool(select.select([sock], [], [], 0)[0])
 
 
-#: The name of all proxies that reach the server over a Unix socket, where a connection has no address.
-_UNIX = "unix"
+_PIECE = 1 << 18
+#: Seconds after which the rate of a body is checked.
+_RATE_AFTER_SECONDS = 5.0
+#: Bytes of a body that arrived whole and counts to no budget; as many of all connections are little.
+SMALL_BODY = 4096
+#: Bytes that an object, an array or one of their members takes when it is decoded, roughly.
+_ELEMENT_BYTES = 64
+#: Seconds that an answer waits for room, and between two looks for it. One answer waits at a time: it has a turn.
+_ROOM_SECONDS = 0.5
+_LOOK_SECONDS = 0.01
+_REFUSED = "the request bodies of all clients together are too large; try again later"
 
 
-class TrustedProxies:
-    """Tells the address of a request's client.
+class BodyBudget:
+    """The bodies that are read and served at once, bounded in bytes, and so the heads that have not arrived whole.
 
-    :param networks: addresses and networks, such as ``"127.0.0.1"`` and ``"10.0.0.0/8"``, and ``"unix"`` for Unix sockets.
-    :raises ValueError: one of them is neither.
+    At the limit the oldest unfinished one of the client with the most is refused. An answer whose client does not read it as
+    fast as it is sent counts like an unfinished body, and a large one from before it is made.
+
+    :param limits: of the server.
     """
 
-    def __init__(self, networks: Sequence[str]) -> None:
-        from ipaddress import ip_network  # for servers behind a proxy
+    def __init__(self, limits: Limits) -> None:
+        self.shares: Shares[Union[RequestBody, PlannedAnswer]] = Shares(sys.maxsize, limits.body_bytes_at_once,
+                                                                        busy=lambda counted: counted.complete)
+        #: The connections on which such a head arrives.
+        self.heads: Shares[Hashable] = Shares(sys.maxsize, limits.head_bytes_at_once)
 
-        if isinstance(networks, str):
-            networks = (networks,)
-        self._unix = _UNIX in networks
-        self._networks: "List[Union[IPv4Network, IPv6Network]]" = []
-        for network in networks:
-            if network == _UNIX:
-                continue
-            try:
-                self._networks.append(ip_network(network))
-            except ValueError:
-                raise ValueError(OptionText(
-                    f"{network!r} in ", Option("trusted_proxies", "trusted_proxies"),
-                    " is not an address, a network such as '10.0.0.0/8', or 'unix'")) from None
 
-    def client(self, address: str, headers: Headers) -> str:
-        """Return the address that sent a request.
+class PlannedAnswer:
+    """A large answer that is being made, and then sent, as it counts to the budget.
 
-        Each proxy adds the address that it was reached from, so the addresses count from the last one on: the first that is
-        not a proxy's is the client's. What the client itself wrote into the header stands before it, and is not looked at.
+    :param body: of its request.
+    """
 
-        :param address: of the connection; empty for a Unix socket.
+    __slots__ = ("_body",)
+
+    #: As of an unfinished body: it can be cut off.
+    complete = False
+
+    def __init__(self, body: "RequestBody") -> None:
+        self._body = body
+
+    def refuse(self) -> None:
+        """Make room for another one, from any thread: the request loses its client."""
+        self._body.refuse()
+
+
+class RequestBody:
+    """The unread body of a request.
+
+    :param plan: its length in bytes; None if it is chunked.
+    :param budget: of all connections.
+    :param sender: whose share the body counts to.
+    """
+
+    __slots__ = ("_client", "_head", "_plan", "_limits", "_shares", "sender", "counted", "_refused", "_started", "_bytes",
+                 "_answered", "complete", "unread", "planned", "over")
+
+    def __init__(self, client: ClientSocket, head: RequestHead, plan: Optional[int], limits: Limits, budget: BodyBudget,
+                 sender: str) -> None:
+        self._client = client
+        self._head = head
+        self._plan = plan
+        self._limits = limits
+        self._shares = budget.shares
+        #: Whose share the body counts to.
+        self.sender = sender
+        #: Whether the body counts to the budget, until :meth:`close`.
+        self.counted = False
+        #: Whether the budget had no more room for it.
+        self._refused = False
+        self._started = 0.0
+        self._bytes = 0
+        #: Whether the answer waits for the client.
+        self._answered = False
+        #: Whether the body was read, and its request is being served.
+        self.complete = False
+        #: Whether part of the body may still follow on the socket, so that it cannot be reused.
+        self.unread = plan != 0
+        #: The large answer that :meth:`reserve` counts.
+        self.planned: Optional[PlannedAnswer] = None
+        #: Whether the request was answered, or its client has left; set before :meth:`close`.
+        self.over = False
+
+    def read(self, limit: int) -> bytes:
+        """Return the whole body.
+
+        :raises UnreadableBody: it has more than *limit* bytes, comes too slowly, does not match the headers, or there is
+            no memory for it.
         """
-        forwarded = headers.get("x-forwarded-for")
-        if forwarded is None or not self._trusts(address):
-            return address
-        for text in reversed(forwarded.split(",")):
-            found = _parse(text)
-            if found is None:
-                break  # such as "unknown"
-            address = str(found)
-            if not self._trusts(address):
-                break
-        return address
+        plan, client, head = self._plan, self._client, self._head
+        if plan is not None and plan > limit:
+            raise UnreadableBody(413, "send less in one message, or raise Limits.message_bytes of the server: the body has"
+                                      f" {plan} bytes, and the limit is {limit}")
+        buffer = client.buffer
+        whole = plan is not None and len(buffer) >= plan
+        if plan is not None and whole and plan <= SMALL_BODY:
+            body = bytes(buffer[:plan])
+            del buffer[:plan]
+            self.unread = False
+            return body
+        try:
+            if not whole:
+                self._count(0)
+                if (head.version == (1, 1) and (head.headers.get("expect") or "").lower() == "100-continue"
+                        and not buffer):
+                    client.send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
+                self._started = client.owes_since = time.monotonic()
+                client.busy = False
+            body = self._read_chunks(limit) if plan is None else self._read_length(plan)
+            client.busy = self.complete = True
+            client.owes_since = None
+            self._count(2 * len(body) + _ELEMENT_BYTES * min(count_elements(body), self._limits.json_elements))
+        except MemoryError:
+            raise UnreadableBody(503, "the server has no memory for the body; try again later") from None
+        except (OSError, ClientGone) as error:
+            raise UnreadableBody(400, f"the client left in the middle of the body: {error}") from error
+        self.unread = False
+        return body
 
-    def _trusts(self, address: str) -> bool:
-        if not address:
-            return self._unix
-        parsed = _parse(address)
-        return parsed is not None and any(parsed in network for network in self._networks)
+    def close(self) -> None:
+        """Note that the request was answered."""
+        if self.counted:
+            self._shares.remove(self)
+        if self.planned is not None:
+            self._shares.remove(self.planned)
 
+    def refuse(self) -> None:
+        """Make room for another body, from any thread: stop reading this one; a request in progress loses its client."""
+        self._refused = True
+        self._client.shut(socket.SHUT_RDWR if self.complete or self._answered else socket.SHUT_RD)
 
-def _parse(text: str) -> "Union[None, IPv4Address, IPv6Address]":
-    """Return an address, with or without a port; None if it is none."""
-    from ipaddress import ip_address
+    def reserve(self, size: int) -> bool:
+        """Count an answer that is about to be made, until :meth:`close`; return whether there is room for it.
 
-    text = text.strip(" \t\"")
-    if text.startswith("["):
-        text = text[1:].partition("]")[0]
-    elif text.count(":") == 1:
-        text = text.partition(":")[0]
-    try:
-        found = ip_address(text.partition("%")[0])
-    except ValueError:
-        return None
-    return getattr(found, "ipv4_mapped", None) or found
+        Another answer may be cut off for it, but not before its client had a moment to read it. On the thread of the handler,
+        while that of the connection may send what comes before the answer.
+
+        :param size: its bytes.
+        """
+        most = self._limits.body_bytes_at_once
+        size = min(size, most)
+        if self._shares.bytes + size > most:
+            end = time.monotonic() + _ROOM_SECONDS
+            while self._shares.bytes + size > most and time.monotonic() < end:
+                time.sleep(_LOOK_SECONDS)
+        planned = PlannedAnswer(self)
+        going = self._shares.add(planned, self.sender, size)
+        if going is None:
+            return False
+        self.planned, self._answered, self.complete = planned, True, False
+        for other in going:
+            other.refuse()
+        if self.over:
+            self._shares.remove(planned)  # close() was called before there was something to remove
+        return True
+
+    def count_answer(self, size: int) -> None:
+        """Note that the client has not read the answer yet, which takes so many bytes until :meth:`close`.
+
+        :raises ClientGone: there is no room for it.
+        """
+        if self._answered:
+            return
+        self._answered, self.complete = True, False
+        try:
+            self._count(min(size, self._limits.body_bytes_at_once))
+        except UnreadableBody:
+            raise ClientGone("there was no room for an answer that it did not read") from None
+
+    def answer_read(self) -> None:
+        """Note that the client has read what counted."""
+        if self._answered:
+            self._answered = self.counted = False
+            self._shares.remove(self)
+
+    def _count(self, size: int) -> None:
+        """Set the bytes that count to the budget.
+
+        :raises UnreadableBody: there is no room for them.
+        """
+        going: Optional[List[Union[RequestBody, PlannedAnswer]]]
+        if self.counted:
+            going = self._shares.resize(self, size)
+        else:
+            going = self._shares.add(self, self.sender, size)
+            self.counted = True
+        for body in going or ():
+            if body is not self:
+                body.refuse()
+        if going is None or self in going:
+            raise UnreadableBody(503, _REFUSED)
+
+    def _read_length(self, plan: int) -> bytes:
+        buffer = self._client.buffer
+        if len(buffer) > plan:
+            body = bytes(buffer[:plan])
+            del buffer[:plan]
+            return body
+        self._client.buffer = bytearray()
+        whole = io.BytesIO()  # which returns its bytes without another copy
+        whole.write(buffer)
+        received = len(buffer)
+        while received < plan:
+            received += whole.write(self._receive(min(plan - received, _PIECE)))
+            self._count(received)
+        return whole.getvalue()
+
+    def _read_chunks(self, limit: int) -> bytes:
+        decoder = ChunkedDecoder(limit)
+        body = io.BytesIO()
+        data = bytes(self._client.buffer)
+        try:
+            while True:
+                body.write(decoder.feed(data))
+                if decoder.done:
+                    break
+                self._count(body.tell())
+                data = self._receive(_PIECE)
+        except BadRequest as error:
+            raise UnreadableBody(error.status, str(error)) from error
+        self._client.buffer = bytearray(decoder.rest)
+        return body.getvalue()
+
+    def _receive(self, size: int) -> bytes:
+        try:
+            data = self._client.recv(size, self._left())
+        except socket.timeout:
+            return b""  # the next call of _left() checks the time
+        if self._refused:
+            raise UnreadableBody(503, _REFUSED)
+        if not data:
+            raise UnreadableBody(400, "the body ended early")
+        self._bytes += len(data)
+        return data
+
+    def _left(self) -> float:
+        """Return the seconds until the time and the rate must be checked again.
+
+        :raises UnreadableBody: the body is too slow (SEC-08).
+        """
+        limits = self._limits
+        passed = time.monotonic() - self._started
+        if passed >= limits.body_seconds:
+            raise UnreadableBody(408, f"the body did not arrive within {limits.body_seconds:g} s")
+        if passed > _RATE_AFTER_SECONDS and self._bytes < limits.body_rate * passed:
+            raise UnreadableBody(408, f"the body arrives at less than {limits.body_rate} bytes a second")
+        return min(limits.body_seconds - passed, 1.0)

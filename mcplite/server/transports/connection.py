@@ -10,8 +10,8 @@ The docstring of :mod:`.httpd` lists what differs from a handler of the standard
 
 import functools
 import io
-import logging
 import socket
+import sys
 import time
 from http.client import HTTPMessage
 from http.server import BaseHTTPRequestHandler
@@ -23,11 +23,12 @@ from ...rpc.tracing import get_logger
 from ..eviction import sender_at
 from ..handling.http_request import HTTPRequest
 from ..http.messages import HTTPResponse, StreamingBody, do_nothing
+from ..http.origins import TrustedProxies
 from ..limits import Limits
-from .client_socket import SMALL_BYTES, ClientGone, ClientSocket, TrustedProxies
-from .request_body import SMALL_BODY, BodyBudget, RequestBody
+from .client_socket import SMALL_BODY, SMALL_BYTES, BodyBudget, ClientGone, ClientSocket, RequestBody
 
 if TYPE_CHECKING:
+    import logging
     from typing import Protocol
 
     class ConnectionServer(Protocol):
@@ -60,8 +61,10 @@ if TYPE_CHECKING:
 __all__ = ["Connection"]
 
 _log = get_logger(__name__)
-#: The access log: one line for each request, at INFO. Asked for each of them, so it is the library's own.
-_access = logging.getLogger(__name__.rpartition(".server.")[0] + ".access")
+#: The name of the access log: one line for each request, at INFO.
+_ACCESS = __name__.rpartition(".server.")[0] + ".access"
+_INFO = 20
+_access: "Optional[logging.Logger]" = None
 _PIECE = 65_536
 #: Lingering close: what the client still sends is read for so long, since the kernel would otherwise reset the
 #: connection and drop our last response.
@@ -90,6 +93,17 @@ class Parked(Exception):
 
 def _never() -> bool:
     return False
+
+
+def _access_log_enabled() -> bool:
+    global _access
+    if _access is None:
+        if "logging" not in sys.modules:
+            return False  # no program has asked for a line at INFO, and the library is a twentieth of what a server imports
+        import logging
+
+        _access = logging.getLogger(_ACCESS)
+    return _access.isEnabledFor(_INFO)
 
 
 class Connection(BaseHTTPRequestHandler):
@@ -231,7 +245,7 @@ class Connection(BaseHTTPRequestHandler):
 
     def log_request(self, code: "int | str" = "-", size: "int | str" = "-") -> None:
         """Log one request: without its query, which may hold secrets."""
-        if not _access.isEnabledFor(logging.INFO) and type(self).log_message is Connection.log_message:
+        if type(self).log_message is Connection.log_message and not _access_log_enabled():
             return
         if self._head is None:
             self.log_message("- %s", getattr(code, "value", code))
@@ -244,7 +258,9 @@ class Connection(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Write one line of the access log, with the client's address."""
-        _access.info("%s " + format, self.address_string(), *args)
+        import logging
+
+        logging.getLogger(_ACCESS).info("%s " + format, self.address_string(), *args)
 
     def do_POST(self) -> None:
         """Have the endpoint answer the request, or the function of ``routes`` for its path; so do all methods."""

@@ -51,13 +51,12 @@ from ..eviction import Shares
 from ..http import make_endpoint
 from ..http.endpoint import Route
 from ..http.event_store import EventStore
-from ..http.origins import LOOPBACK
+from ..http.origins import LOOPBACK, TrustedProxies
 from ..limits import Limits
 from ..runtime.runtime import Runtime
-from .client_socket import TrustedProxies
+from .client_socket import BodyBudget
 from .connection import Connection
 from .poller import Poller
-from .request_body import BodyBudget
 from .signals import StopRequest, stop_signals
 
 __all__ = ["FreedMemory", "HTTPServer", "WaitingConnections", "most_connections", "warning_of"]

@@ -20,10 +20,10 @@ from ..http.endpoint import Route
 from ..http.event_store import EventStore
 from ..http.messages import HTTPResponse, UnreadableBody
 from ..http.open_streams import OpenStreams
+from ..http.origins import TrustedProxies
 from ..limits import Limits
 from ..principals import ISSUED_HERE, Principal
 from ..runtime.runtime import Runtime
-from .client_socket import TrustedProxies, at_end
 
 __all__ = ["WSGIApp", "mount_wsgi"]
 
@@ -263,6 +263,8 @@ def _disconnected(environ: Environ) -> Callable[[], bool]:
 
 
 def _closed(sock: Any) -> bool:
+    from .client_socket import at_end  # for hosts that tell the socket
+
     try:
         return at_end(sock)
     except (OSError, ValueError):

@@ -10,7 +10,7 @@ from mcplite.client.sessions import pacing
 from mcplite.errors import SERVER_BUSY, RemoteError
 from mcplite.rpc.fair_queue import COSTLY
 from mcplite.server.handling.request_context import RequestContext
-from mcplite.server.transports.request_body import RequestBody
+from mcplite.server.transports.client_socket import RequestBody
 from tests.support.children import wait_until
 
 CONTEXT = """

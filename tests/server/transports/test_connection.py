@@ -20,9 +20,9 @@ from mcplite.protocol.http.headers import Headers
 from mcplite.protocol.http.http1 import HeadLimits
 from mcplite.server.http.messages import HTTPResponse, StreamingBody, UnreadableBody
 from mcplite.server.limits import Limits
-from mcplite.server.transports import request_body
+from mcplite.server.transports import client_socket
+from mcplite.server.transports.client_socket import BodyBudget
 from mcplite.server.transports.connection import Connection
-from mcplite.server.transports.request_body import BodyBudget
 from tests.support.children import wait_until
 from tests.support.rawhttp import LIMIT, Wire, chunked, request
 from tests.support.tight import tight
@@ -446,7 +446,7 @@ def test_a_body_that_stalls(host, headers, body):
 
 @pytest.mark.slow
 def test_a_body_that_comes_too_slowly(host, monkeypatch):
-    monkeypatch.setattr(request_body, "_RATE_AFTER_SECONDS", 0.2)
+    monkeypatch.setattr(client_socket, "_RATE_AFTER_SECONDS", 0.2)
     made = host(body_rate=1000)
     with made.open() as wire:
         dribble(wire, request(headers={"Content-Length": "4000"}) + b"x" * 4000)

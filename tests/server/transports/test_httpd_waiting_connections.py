@@ -13,9 +13,9 @@ import pytest
 import mcplite
 from mcplite.server import Limits, Server
 from mcplite.server.transports import connection as connection_module, httpd
+from mcplite.server.transports.client_socket import BodyBudget
 from mcplite.server.transports.connection import Connection
 from mcplite.server.transports.httpd import WaitingConnections, most_connections
-from mcplite.server.transports.request_body import BodyBudget
 from tests.support.children import wait_until
 from tests.support.rawhttp import LIMIT, Wire, begin, call, initialize, listen, post
 from tests.support.systems import posix_only

@@ -14,9 +14,9 @@ from mcplite.errors import TransportError
 from mcplite.protocol.http.http1 import HeadLimits
 from mcplite.server.http.messages import HTTPResponse, UnreadableBody
 from mcplite.server.transports import poller as poller_module
+from mcplite.server.transports.client_socket import BodyBudget
 from mcplite.server.transports.connection import Connection
 from mcplite.server.transports.poller import Poller
-from mcplite.server.transports.request_body import BodyBudget
 from tests.support.children import LIMIT, wait_until
 from tests.support.rawhttp import Wire, request
 from tests.support.tight import tight

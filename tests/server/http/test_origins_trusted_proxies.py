@@ -3,7 +3,7 @@
 import pytest
 
 from mcplite.protocol.http.headers import Headers
-from mcplite.server.transports.client_socket import TrustedProxies
+from mcplite.server.http.origins import TrustedProxies
 
 
 @pytest.mark.parametrize("trusted, address, forwarded, client", [

@@ -9,9 +9,8 @@ import mcplite
 from mcplite.protocol.http.headers import Headers
 from mcplite.protocol.http.http1 import RequestHead
 from mcplite.server.http.messages import UnreadableBody
-from mcplite.server.transports import request_body
-from mcplite.server.transports.client_socket import ClientSocket
-from mcplite.server.transports.request_body import BodyBudget, RequestBody
+from mcplite.server.transports import client_socket
+from mcplite.server.transports.client_socket import BodyBudget, ClientSocket, RequestBody
 from tests.support.children import wait_until
 from tests.support.tight import tight
 
@@ -77,7 +76,7 @@ def test_a_body_has_a_time_limit(ends):
 
 @pytest.mark.slow
 def test_a_body_has_a_minimal_rate(ends, monkeypatch):
-    monkeypatch.setattr(request_body, "_RATE_AFTER_SECONDS", 0.05)
+    monkeypatch.setattr(client_socket, "_RATE_AFTER_SECONDS", 0.05)
     ends[1].sendall(b"x")
     body, _ = body_of(ends[0], 900, body_rate=100_000)
     with pytest.raises(UnreadableBody) as caught:
@@ -196,7 +195,7 @@ def test_a_client_that_leaves_or_a_lack_of_memory_is_no_fault(ends, monkeypatch,
 
 
 def test_room_for_an_answer_is_taken_from_the_oldest_one_after_a_moment(ends, monkeypatch):
-    monkeypatch.setattr(request_body, "_ROOM_SECONDS", 0.02)
+    monkeypatch.setattr(client_socket, "_ROOM_SECONDS", 0.02)
     budget = BodyBudget(tight(body_bytes_at_once=100))
     first, other = socket.socketpair()
     with first, other:
@@ -213,7 +212,7 @@ def test_room_for_an_answer_is_taken_from_the_oldest_one_after_a_moment(ends, mo
 
 
 def test_an_answer_waits_for_one_that_is_read(ends, monkeypatch):
-    monkeypatch.setattr(request_body, "_ROOM_SECONDS", 60)
+    monkeypatch.setattr(client_socket, "_ROOM_SECONDS", 60)
     budget = BodyBudget(tight(body_bytes_at_once=100))
     old, _ = body_of(ends[1], 0, budget=budget, body_bytes_at_once=100)
     new, _ = body_of(ends[0], 0, budget=budget, body_bytes_at_once=100)
@@ -229,7 +228,7 @@ def test_an_answer_waits_for_one_that_is_read(ends, monkeypatch):
 
 
 def test_there_is_no_room_beside_bodies_that_are_served(ends, monkeypatch):
-    monkeypatch.setattr(request_body, "_ROOM_SECONDS", 0.02)
+    monkeypatch.setattr(client_socket, "_ROOM_SECONDS", 0.02)
     budget = BodyBudget(tight(body_bytes_at_once=100_000))
     served, _ = body_of(ends[1], 40_000, buffered=b"x" * 40_000, budget=budget, body_bytes_at_once=100_000)
     served.read(50_000)
