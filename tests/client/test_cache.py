@@ -118,6 +118,7 @@ def test_a_result_is_for_the_same_request_only(cache):
 
 
 def test_all_params_are_part_of_the_key(cache):
+    # CACHE-15
     # CACHE-06: the result may depend on the _meta of a request.
     keep(cache, "resources/read", {"uri": "x:1", "own": [1], "_meta": {"a": 1}})
     assert cache.find("resources/read", {"_meta": {"a": 1}, "own": [1], "uri": "x:1"}) is not None
@@ -273,13 +274,6 @@ def test_fresh_results_are_not_requested_again(served, use, messages):
         assert (first, second) == (messages, 0) and repr(fetched) == repr(known)
 
 
-def test_each_page_is_cached_separately(served):
-    with mcplite.connect(served[1], timeout=LIMIT) as client:
-        _, page = sent(client, client.list_tools_page)
-        assert sent(client, lambda: client.list_tools_page(page.next_cursor))[0] == 1
-        assert sent(client, client.list_tools)[0] == 0  # CACHE-15
-
-
 def test_a_change_notification_makes_the_list_stale(served):
     server, url = served
     with mcplite.connect(url, timeout=LIMIT) as client, client.listen(tools=True) as events:
@@ -289,16 +283,6 @@ def test_a_change_notification_makes_the_list_stale(served):
         messages, tools = sent(client, client.list_tools)
         assert messages == 2 and [tool.name for tool in tools] == ["a", "b", "c", "d"]  # CACHE-14
         assert sent(client, client.list_tools)[0] == 0
-
-
-def test_an_updated_resource_is_read_again(served):
-    server, url = served
-    with mcplite.connect(url, timeout=LIMIT) as client, client.listen(resources=["x:1"]) as events:
-        client.read_resource("x:1")
-        server.resource_updated("x:1")
-        assert events.get(LIMIT) == mcplite.ResourceUpdated(uri="x:1")
-        assert sent(client, lambda: client.read_resource("x:1"))[0] == 1
-        assert sent(client, lambda: client.read_resource("x:1"))[0] == 0
 
 
 def test_a_client_without_cache_caches_nothing(served):
@@ -317,40 +301,12 @@ def test_legacy_sessions_cache_nothing(served):
         assert sent(client, client.list_tools)[0] == sent(client, client.list_tools)[0] == 2
 
 
-def test_a_caller_may_change_what_it_gets(served):
-    with mcplite.connect(served[1], timeout=LIMIT) as client:
-        for tool in client.list_tools():
-            tool.name = "mine"
-            tool.input_schema["mine"] = True
-        assert [tool.name for tool in client.list_tools()] == ["a", "b", "c"]
-        assert all("mine" not in tool.input_schema for tool in client.list_tools())
-
-
 DISCOVERED = {"resultType": "complete", "supportedVersions": [revisions.NEWEST.name],
               "ttlMs": 0, "cacheScope": "private", "capabilities": {"tools": {}, "resources": {}}}
 
 
 def fake(**answers):
     return Fake({"server/discover": DISCOVERED, **{name.replace("_", "/"): answer for name, answer in answers.items()}})
-
-
-def test_a_change_before_the_answer_counts():
-    def tools(params):
-        if len(script.sent) == 2:
-            script.tell(TOOLS)
-        return result(10_000, tools=[])
-
-    with fake(tools_list=tools) as script, script.connect(era="modern") as client:
-        assert [sent(client, client.list_tools)[0] for _ in range(3)] == [1, 1, 0]
-
-
-def test_log_messages_are_not_changes():
-    def tools(params):
-        script.tell("notifications/message", {"level": "info", "data": "listing"})
-        return result(10_000, tools=[])
-
-    with fake(tools_list=tools) as script, script.connect(era="modern") as client:
-        assert [sent(client, client.list_tools)[0] for _ in range(2)] == [1, 0]
 
 
 def test_results_after_questions_are_requested_again():
@@ -365,16 +321,6 @@ def test_results_after_questions_are_requested_again():
     with fake(resources_read=read) as script:
         with script.connect(era="modern", elicitation_handler=lambda request: {}) as client:
             assert [sent(client, lambda: client.read_resource("x:1"))[0] for _ in range(2)] == [2, 2]  # CACHE-07
-
-
-def test_results_after_a_state_are_requested_again():
-    def read(params):
-        if "requestState" in params:
-            return result(10_000, contents=[])
-        return {"resultType": "input_required", "requestState": "s"}
-
-    with fake(resources_read=read) as script, script.connect(era="modern") as client:
-        assert [sent(client, lambda: client.read_resource("x:1"))[0] for _ in range(2)] == [2, 2]
 
 
 def test_errors_are_not_cached():

@@ -1,8 +1,5 @@
-import os
 import socket
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -212,26 +209,12 @@ def test_a_channel_is_closed_when_there_can_be_no_session(monkeypatch):
 # --- children ----------------------------------------------------------------------------------------------
 
 
-def test_a_child_that_exits_at_once_is_explained():
-    command = children.script("complain('ImportError: no module named weather\\n'); sys.exit(3)")
-    client = mcplite.connect(command, timeout=LIMIT)
-    with pytest.raises(ConnectionClosed) as caught:
-        client.open()
-    assert caught.value.returncode == 3 and "ImportError: no module" in str(caught.value)
-    assert "ImportError" in client.stderr_tail and client.state == "closed"
-
-
 @pytest.mark.slow
 def test_a_silent_child_is_ended_and_the_error_has_its_stderr():
     client = mcplite.connect(children.script("complain('downloading\\n'); sleep()"), open_timeout=1.5,
                              options=mcplite.ClientOptions(grace=0.1))
     with pytest.raises(mcplite.RequestTimeout, match="downloading"):
         client.open()
-
-
-def test_a_missing_command_is_named():
-    with pytest.raises(TransportError, match="no-such-program-anywhere"):
-        mcplite.connect(["no-such-program-anywhere", "x"]).open()
 
 
 def test_a_flooding_child_is_killed():
@@ -252,16 +235,6 @@ while True:
     assert client.state == "closed" and client.last_error is errors[0]
     with pytest.raises(ConnectionClosed):
         client.ping()
-
-
-def test_our_server_as_a_child(tmp_path):
-    script = tmp_path / "adder.py"
-    script.write_text("import mcplite\nmcp = mcplite.Server('adder')\n\n@mcp.tool()\ndef add(a: int, b: int) -> int:\n"
-                      "    return a + b\n\nif __name__ == '__main__':\n    mcp.run()\n")
-    root = str(Path(mcplite.__file__).resolve().parent.parent)
-    with mcplite.connect([sys.executable, str(script)], env={"PYTHONPATH": root}, timeout=LIMIT) as client:
-        assert client.call_tool("add", {"a": 2, "b": 3}).structured_content == {"result": 5}
-        assert os.path.basename(sys.executable) in repr(client)
 
 
 # --- transports of one's own --------------------------------------------------------------------------------
@@ -290,19 +263,6 @@ def test_a_socket_pair_is_a_transport(adder):
                 thread.join(LIMIT)
                 assert outcome[0].text == str(2 * number)
         assert conversation.wait_closed(LIMIT)
-    finally:
-        conversation.close()
-
-
-def test_closing_does_not_wait_for_a_blocked_reader(adder):
-    here, there = socket.socketpair()
-    conversation = adder.serve_channel(StreamChannel(there, there))
-    try:
-        client = mcplite.connect(StreamChannel(here, here), timeout=LIMIT).open()
-        closer, _ = start(client._opener.session.peer.close, timeout=3 * LIMIT)
-        closer.join(LIMIT)
-        assert not closer.is_alive()
-        client.close()
     finally:
         conversation.close()
 
@@ -375,14 +335,6 @@ def test_impossible_options_are_refused_at_once(options, error, text):
         connecting.connect(["never-started"], **options)
 
 
-def test_times_of_a_single_call_are_checked():
-    with Fake() as fake, fake.connect() as client:
-        for options in ({"timeout": 0}, {"timeout": -1}, {"max_timeout": 0}):
-            with pytest.raises(ValueError, match="must be positive"):
-                client.request("x", **options)
-        assert "x" not in fake.methods()
-
-
 def test_without_a_timeout_a_call_waits_without_a_limit():
     gate = threading.Event()
 
@@ -402,24 +354,6 @@ def test_without_a_timeout_a_call_waits_without_a_limit():
         assert outcome == [{"at": "last"}]
 
 
-def test_a_call_may_have_more_time_than_the_client_allows_by_default():
-    gate = threading.Event()
-
-    def slow(params):
-        gate.wait(0.5)
-        return {"ok": 1}
-
-    with Fake({"slow": slow}) as fake, fake.connect(timeout=0.1, max_timeout=0.2) as client:
-        assert client.request("slow", timeout=LIMIT) == {"ok": 1}
-
-
-@pytest.mark.parametrize("times", [{"max_timeout": 0.1}, {"max_timeout": 0.1, "timeout": 20}])
-def test_a_call_may_have_less_time_than_the_client_gives_by_default(times):
-    with Fake({"slow": lambda params: SILENCE}) as fake, fake.connect() as client:
-        with pytest.raises(mcplite.RequestTimeout, match=r"within 0[.]1 s in all \(max_timeout\)"):
-            client.request("slow", **times)
-
-
 # --- the generic layer ----------------------------------------------------------------------------------------
 
 
@@ -430,14 +364,6 @@ def test_any_request_and_notification():
         client.notify("com.example/note", {"x": 1})
         assert fake.got("com.example/note")["params"] == {"x": 1}
         assert "id" not in fake.got("com.example/note")
-
-
-def test_errors_keep_code_message_and_data():
-    with Fake({"x": Refusal(-30001, "odd", {"why": [1]})}) as fake, fake.connect() as client:
-        with pytest.raises(mcplite.RemoteError) as caught:
-            client.request("x")
-        error = caught.value
-        assert (error.code, error.message, error.data, error.received) == (-30001, "odd", {"why": [1]}, True)
 
 
 def test_custom_methods_of_the_server():
@@ -516,14 +442,6 @@ def test_every_message_can_be_seen(tmp_path):
     assert len(text.splitlines()) == 5
     assert "the fake server -> " in text and "the fake server <- " in text and '"ada"' in text
     assert "hunter2" not in text and "t0ps3cret" not in text
-
-
-def test_the_environment_turns_the_trace_on(tmp_path, monkeypatch):
-    path = tmp_path / "wire.log"
-    monkeypatch.setenv("MCPLITE_DEBUG", str(path))
-    with Fake() as fake, fake.connect():
-        pass
-    assert "initialize" in path.read_text("utf-8")
 
 
 def test_set_roots_notifies_an_open_server_only():

@@ -1,6 +1,5 @@
 """Subscriptions: the events, what happens when the connection breaks, and how they end, in both eras."""
 
-import contextlib
 import logging
 import threading
 import time
@@ -606,30 +605,6 @@ def test_a_real_server_that_stops_for_good(impatient):
 
 
 # --- both eras -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-@pytest.mark.parametrize("over", ["http", "memory"])
-def test_a_real_server_announces_changes_in_both_eras(era, over):
-    server, running = served()
-    server.add_resource("a:b", text)
-    seen, come = [], threading.Event()
-    with running, contextlib.closing(server), mcplite.connect(
-            running.url if over == "http" else server, timeout=LIMIT, options=mcplite.ClientOptions(era=era)) as client:
-        with client.listen(tools=True, resource_list=True, resources=["a:b"]) as events:
-            end = client.subscribe(lambda event: seen.append(event) or come.set(), prompts=True)
-            server.add_tool(text)
-            assert events.get(LIMIT) == ToolsChanged()
-            server.resource_updated("a:b")
-            assert events.get(LIMIT) == ResourceUpdated(uri="a:b")
-            server.add_resource("c:d", text)
-            assert events.get(LIMIT) == ResourcesChanged()
-            server.resource_updated("c:d")
-            server.add_prompt(text)
-            assert come.wait(LIMIT) and seen == [PromptsChanged()]
-            assert events.get(0.01) is None
-            end()
-        assert list(events) == []
 
 
 def test_a_legacy_session_unsubscribes_with_the_last_subscription():

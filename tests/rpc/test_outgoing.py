@@ -54,6 +54,7 @@ def test_an_error_code_that_is_not_a_number_becomes_an_internal_error(talk):
 
 
 def test_responses_in_any_order_reach_their_callers(talk):
+    # RPC-32, STAT-18
     outcomes = {}
     for number in range(20):
         outcomes[number] = talk.call("x", {"n": number})
@@ -109,6 +110,7 @@ def test_the_other_side_may_send_ids_back_as_text(talk):
 
 
 def test_a_timeout_sends_a_cancel_notice_and_a_late_response_is_dropped(talk):
+    # TIME-06
     outcome = talk.call("slow", timeout=0.05)
     request = talk.hear()
     error = outcome()
@@ -167,6 +169,7 @@ def test_a_delivery_without_cancel_notice_sends_none(talk):
 
 @pytest.mark.slow
 def test_progress_extends_the_timeout_up_to_the_maximum(talk):
+    # TIME-05
     seen = []
     id = talk.peer.new_id()
     outcome = talk.call("slow", id=id, timeout=1.0, max_timeout=2.0, on_progress=seen.append)

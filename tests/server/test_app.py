@@ -2,16 +2,14 @@
 
 import contextlib
 import http.client
-import os
 import threading
 
 import pytest
 
 import mcplite
 from mcplite.errors import RegistrationError
-from mcplite.server import Limits, Server, ServerOptions
+from mcplite.server import Server, ServerOptions
 from mcplite.server.transports import httpd
-from tests.support.systems import LINKS
 
 
 def test_decorators_return_the_function():
@@ -129,59 +127,9 @@ def test_completers_take_one_or_two_parameters_and_are_unique():
         server.completion(prompt="p", argument="b")(three)
 
 
-def test_names_are_unique_and_odd_ones_warned_about(caplog):
-    server = Server("Weather of Europe")
-    server.add_resource("file:///logs/app.log", lambda: "", name="Application Logs")
-    server.add_prompt(lambda: "x", name="Plan a trip")
-    server.add_tool(lambda: None, name="get-alerts")
-    assert not caplog.records
-    server.add_tool(lambda: None, name="two words")
-    assert "should have 1 to 128 characters" in caplog.text  # TOOL-12
-    with pytest.raises(RegistrationError, match="registered already"):
-        server.add_tool(lambda: None, name="two words")
-    server.remove_tool("two words")
-    server.add_tool(lambda: None, name="two words")
-    for remove in (server.remove_tool, server.remove_prompt, server.remove_resource):
-        with pytest.raises(KeyError, match="nope"):
-            remove("nope")
-    server.add_resource("a://{x}", lambda x: x, name="t")
-    server.remove_resource("a://{x}")
-
-
-def test_limits_must_be_positive():
-    with pytest.raises(ValueError, match="grace"):
-        Limits(grace=0)
-    assert Limits(messages_per_second=None).messages_per_second is None
-
-
 def test_an_unknown_transport_is_refused():
     with pytest.raises(ValueError, match="carrier pigeon"):
         Server("x").run("carrier pigeon")
-
-
-def test_a_directory_serves_its_files(connect, server, tmp_path):
-    (tmp_path / "maps").mkdir()
-    (tmp_path / "maps" / "rome.txt").write_text("Rome é", "utf-8")
-    (tmp_path / "maps" / "photo.bin").write_bytes(b"\xff\x00")
-    (tmp_path / "maps" / "sub").mkdir()
-    (tmp_path / "secret.txt").write_text("secret")
-    if LINKS:
-        os.symlink(tmp_path / "secret.txt", tmp_path / "maps" / "link.txt")
-    server.add_directory("file:///srv/maps", str(tmp_path / "maps"))
-    client = connect(server)
-    (template,) = client.result("resources/templates/list")["resourceTemplates"]
-    assert template["uriTemplate"] == "file:///srv/maps/{+path}" and template["name"] == "maps"
-
-    def read(path):
-        return client.ask("resources/read", {"uri": "file:///srv/maps/" + path})
-
-    assert read("rome.txt")["result"]["contents"][0]["text"] == "Rome é"
-    assert read("photo.bin")["result"]["contents"][0]["blob"] == "/wA="
-    listing = read("./")["result"]["contents"][0]
-    assert listing["mimeType"] == "inode/directory" and "sub/" in listing["text"].splitlines()
-    for path in ("../secret.txt", "%2e%2e/secret.txt", "sub/../../secret.txt", "link.txt", "/etc/passwd", "nothing.txt",
-                 "..%2fsecret.txt", "rome.txt%00", "con", "rome.txt."):
-        assert read(path)["error"]["code"] == -32002, path
 
 
 def test_two_servers_in_one_process_share_nothing(connect):

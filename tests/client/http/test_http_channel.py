@@ -17,7 +17,6 @@ import mcplite
 from mcplite.client.http import http_channel, response_reading
 from mcplite.client.http.http_channel import HTTPChannel
 from tests.support import connecting
-from tests.support.children import wait_until
 from tests.support.webscript import WebScript
 
 LIMIT = 30
@@ -715,14 +714,6 @@ def test_a_notification_notices_a_lost_session():
         assert [r.headers["mcp-session-id"] for r in script.wait_for("notifications/roots/list_changed", 2)] == ["s1", "s2"]
 
 
-def test_a_server_that_forgets_at_once_is_not_asked_for_ever():
-    with WebScript() as script:
-        script.on_ping = lambda request, answer: answer.status(404)
-        with connect(script) as client, pytest.raises(mcplite.errors.SessionLost):
-            client.ping()
-        assert len(script.wait_for("initialize")) == 2
-
-
 def test_a_server_that_forgets_every_session_is_given_up():
     # REL-47: no more than three new sessions a minute, for all callers together.
     with WebScript() as script:
@@ -743,17 +734,6 @@ def test_a_server_without_a_get_stream_that_says_404(script):
 
 
 # --- the GET stream ---------------------------------------------------------------------------------------------------
-
-
-def test_notifications_come_on_the_get_stream(script):
-    def listen(request, answer):
-        answer.events({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-        answer.hold()
-
-    script.on_GET = listen
-    changed = threading.Event()
-    with connect(script, on_tools_changed=changed.set):
-        assert changed.wait(LIMIT)
 
 
 def cut_once(request, answer):
@@ -978,20 +958,6 @@ def test_a_restart_of_the_server_under_a_client_that_calls():
         client.call_tool("add", {"a": 1, "b": 2})
     with mcplite.serve(mcp, port=port), client:
         assert client.call_tool("add", {"a": 1, "b": 3}).text == "4"
-
-
-def test_one_client_for_32_threads():
-    mcp = mcplite.Server("busy")
-
-    @mcp.tool()
-    def double(number: int, ctx: mcplite.Context) -> int:
-        ctx.report_progress(1)
-        return 2 * number
-
-    with mcplite.serve(mcp) as server, connect(server) as client, ThreadPoolExecutor(32) as pool:
-        answers = list(pool.map(lambda n: int(client.call_tool("double", {"number": n}, on_progress=print).text), range(640)))
-        assert answers == [2 * number for number in range(640)]
-        assert wait_until(lambda: len(server._open_connections()) <= 33)  # one for each thread, and the GET stream
 
 
 # --- requests' own ways ------------------------------------------------------------------------------------------------

@@ -185,37 +185,6 @@ def test_a_question_without_a_handshake_is_refused():
 # --- requests --------------------------------------------------------------------------------------
 
 
-def test_late_answers_are_dropped_and_the_next_call_works():
-    ids = []
-
-    def slow(params):
-        ids.append(fake.sent[-1]["id"])
-        return SILENCE
-
-    with Fake({"slow": slow}) as fake, fake.connect() as client:
-        with pytest.raises(RequestTimeout) as caught:
-            client.request("slow", timeout=0.1)
-        assert "'slow'" in str(caught.value) and "the fake server" in str(caught.value)
-        notice = fake.got("notifications/cancelled")  # TIME-02
-        assert notice["params"]["requestId"] == ids[0]
-        fake.send({"id": ids[0], "result": {}})  # TIME-06
-        client.ping()
-
-
-def test_a_token_cancels_and_the_server_gets_the_reason():
-    token = mcplite.CancelToken()
-    with Fake({"slow": lambda params: SILENCE}) as fake, fake.connect() as client:
-        thread, outcome = start(client.request, "slow", cancel=token)
-        sent = fake.got("slow")
-        token.cancel("lost interest")
-        thread.join(LIMIT)
-        assert isinstance(outcome[0], mcplite.Cancelled) and outcome[0].reason == "lost interest"
-        assert fake.got("notifications/cancelled")["params"] == {"requestId": sent["id"], "reason": "lost interest"}
-        with pytest.raises(mcplite.Cancelled):
-            client.request("never", cancel=token)
-        assert "never" not in fake.methods()
-
-
 def test_progress_comes_on_the_calling_thread_and_extends_the_time():
     seen, threads = [], set()
     step = threading.Event()
@@ -240,26 +209,6 @@ def test_progress_comes_on_the_calling_thread_and_extends_the_time():
         assert threads == {threading.get_ident()}
 
 
-def test_endless_progress_ends_at_the_maximum():
-    stop = threading.Event()
-
-    def work(params):
-        number = 0
-        while not stop.wait(0.02):
-            number += 1
-            fake.tell("notifications/progress", {"progressToken": params["_meta"]["progressToken"], "progress": number})
-        return SILENCE
-
-    with Fake({"work": work}) as fake, fake.connect() as client:
-        reports = []
-        try:
-            with pytest.raises(RequestTimeout):  # TIME-05
-                client.request("work", on_progress=reports.append, timeout=0.3, max_timeout=0.9)
-        finally:
-            stop.set()
-        assert len(reports) > 3  # TIME-04: it went on beyond the first timeout
-
-
 @pytest.mark.parametrize("params", [
     {"progressToken": 999, "progress": 1}, {"progressToken": "a", "progress": 1}, {"progress": 1}, {},
     {"progressToken": 1.5, "progress": 1}, {"progressToken": True, "progress": 1}, {"progressToken": [], "progress": 1},
@@ -282,16 +231,6 @@ def test_invalid_progress_is_dropped(value):
         assert reports == []
 
 
-def test_a_failing_progress_callback_is_logged(caplog):
-    def work(params):
-        fake.tell("notifications/progress", {"progressToken": params["_meta"]["progressToken"], "progress": 1})
-        return {"fine": 1}
-
-    with Fake({"work": work}) as fake, fake.connect() as client:
-        assert client.request("work", on_progress=lambda progress: 1 / 0) == {"fine": 1}
-    assert "ZeroDivisionError" in caplog.text
-
-
 def test_the_members_of_meta_stay_beside_the_progress_token():
     with Fake({"work": {}}) as fake, fake.connect() as client:
         client.request("work", {"a": 1, "_meta": {"com.example/x": 1}}, on_progress=print, meta={"com.example/y": 2})
@@ -299,42 +238,6 @@ def test_the_members_of_meta_stay_beside_the_progress_token():
         meta = sent["params"]["_meta"]
         assert meta.pop("progressToken") == sent["id"]
         assert meta == {"com.example/x": 1, "com.example/y": 2} and sent["params"]["a"] == 1
-
-
-@pytest.mark.parametrize("value", [object(), float("nan"), {1, 2}, b"x"])
-def test_params_that_are_not_json_are_not_sent(value):
-    with Fake() as fake, fake.connect() as client:
-        with pytest.raises((TypeError, ValueError), match="'odd' was not sent to the fake server"):
-            client.request("odd", {"value": value})
-        client.ping()
-        assert "odd" not in fake.methods()
-
-
-def test_answers_in_any_order_find_their_callers():
-    waiting = threading.Barrier(8)
-
-    def echo(params):
-        waiting.wait(LIMIT)
-        return {"echo": params["n"]}
-
-    with Fake({"echo": echo}) as fake, fake.connect() as client:
-        calls = [start(client.request, "echo", {"n": n}) for n in range(8)]
-        for number, (thread, outcome) in enumerate(calls):
-            thread.join(LIMIT)
-            assert outcome == [{"echo": number}]  # RPC-32
-        ids = [message["id"] for message in fake.sent if message.get("method") == "echo"]
-        assert len(set(ids)) == 8  # RPC-05
-
-
-def test_a_result_that_is_not_an_object_fails_its_call_only():
-    def answer(params):
-        fake.send({"id": fake.got("odd")["id"], "result": None})
-        return SILENCE
-
-    with Fake({"odd": answer}) as fake, fake.connect() as client:
-        with pytest.raises(ProtocolError):
-            client.request("odd")  # RPC-09
-        client.ping()
 
 
 def test_duplicate_keys_in_an_answer_are_accepted():
@@ -586,25 +489,3 @@ def test_closing_is_not_a_disconnect():
         with fake.connect(on_disconnect=ended.append):
             pass
         assert ended == []
-
-
-def test_the_client_may_be_closed_by_its_own_callbacks():
-    closed = threading.Event()
-
-    def changed():
-        client.close()
-        closed.set()
-
-    def ask(request):
-        client.close()
-        closed.set()
-
-    for options, poke in (({"on_tools_changed": changed}, lambda: fake.tell("notifications/tools/list_changed")),
-                          ({"elicitation_handler": ask}, lambda: fake.ask("elicitation/create", {
-                              "message": "?", "requestedSchema": {"type": "object", "properties": {}}}))):
-        with Fake() as fake:
-            client = fake.connect(**options).open()
-            closed.clear()
-            poke()
-            assert closed.wait(LIMIT)
-            assert client.state == "closed"

@@ -141,17 +141,3 @@ def test_no_descriptors_left(monkeypatch):
 
 def test_a_bad_stderr_file_is_named_before_anything_starts(tmp_path):
     assert f"cannot write to {tmp_path / 'no' / 'log'}" in refusal([sys.executable], stderr=tmp_path / "no" / "log")
-
-
-def test_no_shell_ever(monkeypatch):
-    seen = {}
-
-    def record(arguments, **options):
-        seen.update(options, arguments=arguments)
-        raise OSError(errno.ENOENT, "stop here")
-
-    monkeypatch.setattr(subprocess, "Popen", record)
-    refusal(["; touch x", "$(id)", "*"])
-    assert list(seen["arguments"]) == ["; touch x", "$(id)", "*"]
-    assert not seen.get("shell")
-    assert child.spawn.__module__.endswith("client.stdio.child")

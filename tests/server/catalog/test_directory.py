@@ -73,13 +73,6 @@ def test_links_out_of_the_directory_are_not_followed(maps, tmp_path):
     assert [file.path for file in maps.files()] == ["a.txt", "c.bin", "empty", "in", "north/b.txt"]
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
-def test_special_files_do_not_exist(maps, tmp_path):
-    os.mkfifo(str(tmp_path / "maps" / "pipe"))
-    with pytest.raises(ResourceNotFound):
-        maps.read("pipe")
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere names are text")
 def test_only_names_that_a_request_can_name_are_listed_and_each_can_be_read(maps, tmp_path, connect, server):
     north = os.fsencode(str(tmp_path / "maps" / "north")) + b"/"

@@ -1,7 +1,6 @@
 """The registry: names, snapshots, versions, and changes from many threads at once."""
 
 import logging
-import threading
 
 import pytest
 
@@ -180,29 +179,6 @@ def test_custom_methods(registry):
     assert registry.notification("x/done") is print and registry.notification("x/do") is None
     registry.add_method("x/do", print)
     assert registry.method("x/do") is print, "the last one counts"
-
-
-def test_many_threads_at_once(changes):
-    registry = Registry(changes.append)
-    start = threading.Barrier(8)
-
-    def work(number):
-        start.wait(20)
-        for count in range(50):
-            registry.add("tools", f"{number}-{count}", ENTRY)
-            registry.add_completion("prompt", str(number), str(count), FUNCTION)
-            registry.add_method(f"{number}/{count}", add)
-            if count % 2:
-                registry.remove("tools", f"{number}-{count}")
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert len(registry.all("tools")) == 8 * 25 and registry.version("tools") == len(changes) == 8 * 75
-    assert all(registry.completion("prompt", str(n), str(c)) and registry.method(f"{n}/{c}")
-               for n in range(8) for c in range(50))
 
 
 def test_a_tool_is_listed_with_schemas_that_are_compiled_on_first_use():

@@ -376,22 +376,6 @@ def test_other_objects_are_refused_as_questions(connect):
     assert "not a question" in Asking(connect, ask).text()
 
 
-def test_other_requests_are_served_while_a_question_waits(connect):
-    def ask(ctx: Context) -> str:
-        return ctx.elicit("?", str).action
-
-    asking = Asking(connect, ask)
-    question = asking.question()
-    assert asking.client.result("ping") == {}
-    second = asking.client.start("tools/call", {"name": "ask"})
-    other = asking.question()
-    assert other["id"] != question["id"]
-    asking.client.respond(other, {"action": "cancel"})
-    assert asking.client.answer(second)["result"]["content"][0]["text"] == "cancel"
-    asking.client.respond(question, {"action": "decline"})
-    assert asking.text() == "decline"
-
-
 def test_cancelling_the_call_ends_the_question(connect):
     ended = threading.Event()
 
