@@ -4,6 +4,7 @@
 - ``sends_nothing_wrong``: what our side sent fits the official schemas; ``@pytest.mark.bad_wire`` is for
   tests that make it send wrong things on purpose.
 - ``no_settings``: the library's environment variables are not set.
+- ``logs_afresh``: no line of the log is held back because of those of the tests before.
 
 ``pytest`` alone runs what is quick: ``left_out`` says which tests it leaves out, and by which rule. With ``--all``, and
 where the command line has files, tests, ``-k``, ``-m`` or ``--lf``, all that was asked for runs. Without any of these
@@ -26,6 +27,7 @@ import psutil
 import pytest
 from hypothesis import settings
 
+from mcplite.rpc import tracing
 from tests.support import wire
 from tests.support.systems import open_descriptors
 
@@ -246,3 +248,8 @@ def no_settings(monkeypatch):
     for name in list(os.environ):
         if name.startswith("MCPLITE_") and name not in TEST_SETTINGS:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def logs_afresh():
+    tracing.bounded.clear()

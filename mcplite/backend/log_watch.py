@@ -150,15 +150,15 @@ class LogWatch:
     def _add(self, new: List[str]) -> None:
         try:
             self.report(self._follow(new), only_new=True)
-        except BaseException as error:
+        except BackendError:
+            if not self._closed:  # which ends a wait without an error
+                raise
+        finally:
             with self._changed:
                 for log in new:
                     watched = self._watched.get(log)
                     if watched is not None and watched.number is None:
-                        del self._watched[log]  # the next wait asks again
-                if self._closed and isinstance(error, BackendError):
-                    return  # closed meanwhile, which ends a wait without an error
-            raise
+                        del self._watched[log]  # after an error: the next wait asks again
 
     def _leave(self, logs: Mapping[str, int]) -> None:
         with self._changed:

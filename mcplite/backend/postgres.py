@@ -4,7 +4,6 @@ Each operation is one statement, so it takes one round trip and is atomic. New e
 """
 
 import contextlib
-import functools
 import os
 import select
 import socket
@@ -13,9 +12,10 @@ import time
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Type
 
 from ..errors import BackendError, RegistrationError, TransportError
+from ..rpc.deadline import Deadline
 from ..rpc.forks import new_lock, on_fork, release_socket
-from ..rpc.threads import start_thread
-from ..rpc.tracing import FaultLog, get_logger
+from ..rpc.threads import Loop
+from ..rpc.tracing import get_logger
 from .interface import NUMBERS_SECONDS, Backend, Entry, without_password
 from .log_watch import LogWatch
 
@@ -111,7 +111,7 @@ class PostgresBackend(Backend):
         self._foreign: List[Any] = []
         self._made = False
         self._swept = time.monotonic()
-        self._thread: Optional[threading.Thread] = None
+        self._loop: Optional[Loop] = None
         self._listening: Any = None
         #: The socket of the listening connection, with a descriptor of our own: that of the connection may be closed at any
         #: moment, by libpq as well, and its number be another socket's.
@@ -131,7 +131,7 @@ class PostgresBackend(Backend):
         self._free = threading.BoundedSemaphore(self._most)
         if self._socket is not None:
             release_socket(self._socket)
-        self._thread, self._listening, self._socket = None, None, None
+        self._loop, self._listening, self._socket = None, None, None
         self._ready, self._ended = threading.Event(), threading.Event()
 
     # --- values -------------------------------------------------------------------------------------
@@ -248,14 +248,13 @@ class PostgresBackend(Backend):
         with self._lock:
             if self._ended.is_set():
                 return
-            if self._thread is None:
+            if self._loop is None:
                 ended, ready = self._ended, self._ready
-                faults = FaultLog(_log, ended.wait)
-                run = functools.partial(faults.keep_running, lambda: self._run_listener(ended, ready),
-                                        "changes in %s could not be read, which is tried again", self._name)
+                loop = Loop(f"listener of {self._name}", lambda: self._run_listener(ended, ready), ended.wait)
                 # It ends in close(). It blocks on a connection of its own, for five seconds at most.
                 try:
-                    self._thread = start_thread(run, "mcplite-postgres-changes")
+                    loop.start()
+                    self._loop = loop
                 except TransportError as error:  # the next wait tries again
                     raise BackendError(f"changes in {self._name} cannot be read: {error}") from error
         self._ready.wait(self._timeout)
@@ -305,9 +304,8 @@ class PostgresBackend(Backend):
             if self._socket is not None:
                 with contextlib.suppress(OSError):  # it is not connected any more
                     self._socket.shutdown(socket.SHUT_RDWR)  # ends the thread's wait
-        thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+        if self._loop is not None:
+            self._loop.join(Deadline(None))
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:

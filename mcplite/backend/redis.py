@@ -6,9 +6,7 @@ as a script needs them. redis-py's client, of one Redis or of a cluster, is made
 """
 
 import contextlib
-import functools
 import secrets
-import threading
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -16,8 +14,8 @@ from urllib.parse import urlsplit, urlunsplit
 from ..errors import BackendError, RegistrationError, TransportError
 from ..rpc.deadline import Deadline
 from ..rpc.forks import new_condition, new_lock, on_fork
-from ..rpc.threads import start_thread
-from ..rpc.tracing import FaultLog, get_logger
+from ..rpc.threads import Loop
+from ..rpc.tracing import get_logger
 from .interface import NUMBERS_SECONDS, Backend, Entry, take_option, without_password
 from .log_watch import LogWatch, grouped
 
@@ -165,8 +163,7 @@ class RedisChanges:
         self._target: Dict[str, Any] = {}
         #: Whether the thread has missed no message as far as it knows.
         self._connected = True
-        self._faults = FaultLog(_log)
-        self._thread: Optional[threading.Thread] = None
+        self._loop: Optional[Loop] = None
         on_fork(self, RedisChanges._forked)
 
     def _forked(self, owner: int) -> None:
@@ -176,13 +173,13 @@ class RedisChanges:
         self._connected = True
         self._target = {}
         self._own = f"mcplite-wake:{secrets.token_hex(8)}"
-        self._thread = None
+        self._loop = None
 
     def _start(self) -> None:
-        run = functools.partial(self._faults.keep_running, self._run, "changes in %s could not be read, which is tried again",
-                                self._redis.name)
+        loop = Loop(f"listener of {self._redis.name}", self._run)
         try:
-            self._thread = start_thread(run, "mcplite-redis-changes")
+            loop.start()
+            self._loop = loop
         except TransportError as error:  # the next wait tries again
             raise BackendError(f"changes in {self._redis.name} cannot be read: {error}") from error
 
@@ -292,11 +289,11 @@ class RedisChanges:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+            loop = self._loop
+        if loop is not None and not loop.runs_here:
             with contextlib.suppress(*self._errors):  # without a server it ends after its present wait
                 self._wake()
-            thread.join()
+            loop.join(Deadline(None))
 
 
 T = TypeVar("T")

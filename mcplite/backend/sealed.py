@@ -3,7 +3,7 @@
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ..protocol.opaque import open_bytes, seal_bytes
-from ..rpc.tracing import WARNING, PeerLog, get_logger
+from ..rpc.tracing import get_logger
 from .interface import Backend, Entry
 
 __all__ = ["SealedBackend"]
@@ -27,7 +27,6 @@ class SealedBackend(Backend):
         self._backend = backend
         self._keys = list(keys)
         self.shared = backend.shared
-        self._peer_log = PeerLog()
         #: Values whose seal was found valid, as they are stored and what they contain, by key: the record of a session is read
         #: with each of its requests and seldom changes. Threads only get, set and clear.
         self._verified: Dict[str, Tuple[bytes, bytes]] = {}
@@ -87,6 +86,6 @@ class SealedBackend(Backend):
             return None
         opened = open_bytes(value, self._keys, f"{kind} {name}")
         if opened is None:
-            self._peer_log.log(_log, WARNING, "%r holds a %s at %.100r that was not sealed with one of the"
+            _log.warning("%r holds a %s at %.100r that was not sealed with one of the"
                                " state_keys; it is ignored", self._backend, kind, name)
         return opened

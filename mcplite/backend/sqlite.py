@@ -14,7 +14,7 @@ import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, TypeVar
 
 from ..errors import BackendError
-from ..rpc.deadline import Deadline
+from ..rpc.deadline import Deadline, undo
 from ..rpc.forks import new_awaited_lock, on_fork
 from .interface import NUMBERS_SECONDS, Backend, Entry
 from .log_watch import LogWatch, grouped
@@ -319,16 +319,13 @@ class SQLiteBackend(Backend):
                                " use a folder of your own on a local disk, or a backend such as redis://")
         self._check_file()
         connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
-        try:
+        with undo(connection.close):
             self._identity = _identity(self._path)
             connection.execute("PRAGMA journal_mode = WAL")
             # A crash of the system may lose the last transactions, and never damages the file.
             connection.execute("PRAGMA synchronous = NORMAL")
             if connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'stored_by_end'").fetchone()[0] == 0:
                 connection.executescript("BEGIN IMMEDIATE;" + _TABLES + "COMMIT;")
-        except BaseException:
-            connection.close()
-            raise
         return connection
 
     def _check_file(self) -> None:

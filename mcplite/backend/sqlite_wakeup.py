@@ -5,7 +5,6 @@ each of them. Where there are no such sockets (Windows, a path that is too long)
 """
 
 import contextlib
-import functools
 import os
 import secrets
 import socket
@@ -14,9 +13,10 @@ import time
 from typing import Callable, List, Optional
 
 from ..errors import BackendError, TransportError
+from ..rpc.deadline import Deadline
 from ..rpc.forks import new_lock, on_fork, release_socket
-from ..rpc.threads import start_thread
-from ..rpc.tracing import FaultLog, get_logger
+from ..rpc.threads import Loop
+from ..rpc.tracing import get_logger
 
 __all__ = ["Wakeup"]
 
@@ -48,7 +48,7 @@ class Wakeup:
         self._look = look
         #: Guards the start of the thread and the fields below; held for short work only.
         self._lock = new_lock()
-        self._thread: Optional[threading.Thread] = None
+        self._loop: Optional[Loop] = None
         self._socket: Optional[socket.socket] = None
         self._own = ""
         self._sender: Optional[socket.socket] = None
@@ -63,7 +63,7 @@ class Wakeup:
         for sock in (self._socket, self._sender):
             if sock is not None:
                 release_socket(sock)
-        self._thread = self._socket = self._sender = None
+        self._loop = self._socket = self._sender = None
         self._own = ""
         self._ended = threading.Event()
 
@@ -71,18 +71,17 @@ class Wakeup:
 
     def listen(self) -> None:
         """Start the listening thread, if this process has none yet; returns once changes are noticed."""
-        if self._thread is not None:
+        if self._loop is not None:
             return
         with self._lock:
-            if self._thread is not None or self._ended.is_set():
+            if self._loop is not None or self._ended.is_set():
                 return
             sock = self._socket = self._socket or self._bind()
-            faults = FaultLog(_log, self._ended.wait)
             # It ends in close(). It blocks on its socket for at most a second at a time.
-            run = functools.partial(faults.keep_running, lambda: self._run(sock), "changes in %s could not be read, which is"
-                                    " tried again", self._path)
+            loop = Loop(f"listener of {self._path}", lambda: self._run(sock), self._ended.wait)
             try:
-                self._thread = start_thread(run, "mcplite-sqlite-changes")
+                loop.start()
+                self._loop = loop
             except TransportError as error:  # the next wait tries again
                 raise BackendError(f"changes in {self._path} cannot be read: {error}") from error
 
@@ -176,9 +175,8 @@ class Wakeup:
             self._ended.set()
             if self._own:
                 self._wake(self._own)
-        thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+        if self._loop is not None:
+            self._loop.join(Deadline(None))
         with self._lock:
             for sock in (self._socket, self._sender):
                 if sock is not None:

@@ -116,11 +116,15 @@ class Client(Features):
             if self._state != "new":
                 raise RuntimeError(f"this client is {self._state}; a client is opened once, so make a new one")
             self._state, self._opening_thread = "connecting", threading.get_ident()
+        session, failure = None, None
         try:
             session = self._opener.open()
-        except BaseException as error:
-            self._end("closed", error if isinstance(error, Exception) else None)
+        except Exception as error:
+            failure = error
             raise
+        finally:
+            if session is None:
+                self._end("closed", failure)
         self._set_revision(session.revision)
         if not self._end("open", None):
             self._opener.close()

@@ -30,7 +30,7 @@ from ..protocol.uris import normal_uri
 from ..protocol.uritemplate import Template
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
-from ..rpc.deadline import wait_interruptibly
+from ..rpc.deadline import undo, wait_interruptibly
 from ..rpc.forks import new_lock
 from ..rpc.tracing import get_logger
 from ..types import CallToolResult, GetPromptResult, LogMessage, Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool
@@ -175,11 +175,8 @@ class Group:
 
     def open(self) -> "Group":
         """Open all servers at the same time; return when each is open or has failed."""
-        try:
+        with undo(self.close):
             _, failures = self._each(lambda client: client.open(), self._clients)
-        except BaseException:
-            self.close()
-            raise
         for name, error in failures.items():
             _log.warning("server %r could not be opened: %.200r", name, str(error))
         with self._lock:

@@ -16,7 +16,7 @@ from ..protocol.error_text import quoted
 from ..protocol.methods import RESOURCE_UPDATED
 from ..revisions import Revision
 from ..rpc.forks import new_lock
-from ..rpc.tracing import ERROR, WARNING, PeerLog, get_logger
+from ..rpc.tracing import get_logger
 from ..types import codec
 from ..types.content import as_block
 
@@ -72,7 +72,6 @@ class Handlers:
         roots = settings.roots
         self._roots = roots if roots is None or callable(roots) else checked_roots(roots)
         self._log = settings.log_handler
-        self._failures = PeerLog()
         self._changed = {
             "notifications/tools/list_changed": settings.on_tools_changed,
             "notifications/resources/list_changed": settings.on_resources_changed,
@@ -152,7 +151,7 @@ class Handlers:
         content = {name: value for name, value in filled.items() if value is not None}
         problems = elicitation_forms.check_answer(self._checkable(schema), content)
         if problems:
-            self._failures.log(_log, ERROR, "the elicitation handler's answer does not fit the form: %s", "; ".join(problems))
+            _log.error("the elicitation handler's answer does not fit the form: %s", "; ".join(problems))
             raise InternalError("the client's elicitation handler gave an answer that does not fit the form")
         return codec.encode(types.ElicitResult("accept", content), revision)  # type: ignore[no-any-return]
 
@@ -197,7 +196,7 @@ class Handlers:
         try:
             return codec.encode(_sampled(answer), revision)  # type: ignore[no-any-return]
         except (ProtocolError, TypeError) as error:
-            self._failures.log(_log, ERROR, "the sampling handler returned %s: %s; use CreateMessageResult, content or a str",
+            _log.error("the sampling handler returned %s: %s; use CreateMessageResult, content or a str",
                                type(answer).__name__, error)
             raise InternalError("the client's sampling handler failed") from error
 
@@ -306,7 +305,7 @@ class Handlers:
                 elicitation_forms.check_form({"type": "object", "properties": {name: field}})
                 fields[name] = field
             except ValueError as error:
-                self._failures.log(_log, WARNING, "the answer is not checked in full: %.200s", error)
+                _log.warning("the answer is not checked in full: %.200s", error)
         required = schema.get("required")
         return {"type": "object", "properties": fields,
                 "required": [name for name in required if isinstance(name, str)] if isinstance(required, list) else []}
@@ -319,7 +318,7 @@ class Handlers:
         except Cancelled as error:
             raise RemoteError(f"User rejected {what} request", code=USER_REJECTED) from error  # SAMP-16
         except Exception as error:
-            self._failures.failure(_log, "the %s handler failed", what)
+            _log.exception("the %s handler failed", what)
             raise InternalError(f"the client's {what} handler failed") from error
 
 

@@ -12,10 +12,10 @@ from ..errors import SERVER_BUSY, AuthError, Cancelled, ConnectionClosed, MCPErr
 from ..protocol.methods import LIST_CHANGES, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED
 from ..protocol.uris import normal_uri
 from ..rpc.cancel import CancelToken
-from ..rpc.deadline import Deadline, Sleepers
+from ..rpc.deadline import Deadline, Sleepers, undo
 from ..rpc.forks import new_rlock
-from ..rpc.threads import start_thread
-from ..rpc.tracing import FaultLog, get_logger
+from ..rpc.threads import Loop
+from ..rpc.tracing import get_logger
 from .sessions.base import ClientSession, Subscriber
 from .sessions.server_connection import ServerConnection
 
@@ -277,13 +277,8 @@ class Subscription(Subscriber):
         :raises RequestTimeout: the server did not acknowledge it in time.
         """
         self._streamed = True
-        try:
-            faults = FaultLog(_log, self._pause)
-            start_thread(lambda: faults.keep_running(lambda: self._run(current), "listening to %s failed, which is tried again",
-                                                     self._connection.name), "mcplite listener")
-        except BaseException:
-            self.close()
-            raise
+        with undo(self.close):
+            Loop(f"listener of {self._connection.name}", lambda: self._run(current), self._pause).start()
         acknowledged = self._changed.wait_for(lambda: self.honoured is not None or self._closed, timeout)
         error = self._error
         if error is not None:
@@ -322,7 +317,7 @@ class Subscription(Subscriber):
             except MCPError as reason:
                 error = reason
             except Exception as reason:
-                self._connection.peer.log.failure(_log, "the subscription to %s failed", self._connection.name)
+                _log.exception("the subscription to %s failed", self._connection.name)
                 error = reason
             finally:
                 self._acknowledge()

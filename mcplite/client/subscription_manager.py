@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from ..errors import ConnectionClosed, MCPError
+from ..rpc.deadline import undo
 from ..rpc.forks import new_lock
 from ..rpc.tracing import get_logger
 from .handlers import Handlers
@@ -55,16 +56,13 @@ class Subscriptions:
         with self._lock:
             self._open.append(subscription)
         subscription.on_close(lambda: self._closed(session, subscription))
-        try:
+        with undo(subscription.close):
             if session.change_streams:
                 subscription.begin(self._current, timeout)
             else:
                 for uri in filter.uris:
                     self._subscribe(uri, timeout=timeout)
                 subscription.acknowledged(filter.wire)
-        except BaseException:
-            subscription.close()
-            raise
         return subscription
 
     def _closed(self, session: ClientSession, subscription: "Subscription") -> None:

@@ -10,6 +10,7 @@ client without a session has a connection for itself while it runs, if the clien
 
 import contextlib
 import json
+from functools import partial
 from typing import Any, ContextManager, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ..client.call import Waiting
@@ -19,6 +20,7 @@ from ..client.sessions.pacing import OpeningLock
 from ..errors import ConnectionClosed, MCPError, RemoteError
 from ..protocol.meta import CAPABILITIES, CLIENT_INFO, LOG_LEVEL
 from ..revisions import NEWEST, TASKS_EXTENSION, Revision
+from ..rpc.deadline import undo
 from ..rpc.forks import new_lock
 from ..rpc.threads import start_thread
 from ..server.handling.request_context import RequestContext
@@ -214,12 +216,8 @@ class Links:
                 raise failure
             link = self.create(ClientCapabilities())
             link.hold()
-            try:
+            with undo(lambda: self._opening.pop(owner, None)):
                 self._open(link, call)
-            except BaseException:
-                with self._lock:
-                    self._opening.pop(owner, None)
-                raise
             with self._lock:
                 # The owner has one already, if it lost its place while this one was opened.
                 surplus = [self._plain.pop(owner, None)]
@@ -277,11 +275,8 @@ class Links:
                     raise failure
                 link = self.create(declared_by(call.context), session, session.client_info)
                 link.handlers.add(call)  # a server may ask as soon as the connection is open
-                try:
+                with undo(partial(link.handlers.remove, call)):
                     self._open(link, call)
-                except BaseException:
-                    link.handlers.remove(call)
-                    raise
                 with self._lock:
                     self._own[session] = link
         if session.peer.closed:
@@ -305,18 +300,18 @@ class Links:
                     break
         opened = link is not None
         link = link or self.create(declared, info=info)
+        answered = False  # else it is not certain what the server still does for this call
         try:
             with _Noted(link, call):
                 if not opened:
                     self._open(link, call)
                 yield link
+            answered = True
         except RemoteError:
-            self._give_back(key, link, True)
+            answered = True
             raise
-        except BaseException:
-            self._give_back(key, link, False)  # it is not certain what the server still does for this call
-            raise
-        self._give_back(key, link, True)
+        finally:
+            self._give_back(key, link, answered)
 
     def _give_back(self, key: Key, link: Link, usable: bool) -> None:
         """Keep a connection for the next call, or close it."""

@@ -7,9 +7,10 @@ with growing pauses, and reads a list again when that has changed.
 from typing import Callable, Optional, Set
 
 from ..errors import MCPError, TransportError
+from ..rpc.deadline import undo
 from ..rpc.forks import new_condition, on_fork
-from ..rpc.threads import start_thread
-from ..rpc.tracing import INFO, WARNING, FaultLog, PeerLog, get_logger
+from ..rpc.threads import Loop
+from ..rpc.tracing import INFO, WARNING, get_logger
 from .client_connections import Link, Links
 
 __all__ = ["Keeper"]
@@ -21,11 +22,13 @@ _LONGEST_PAUSE = 30.0
 
 
 class _Run:
-    """One run of the thread, from start to stop, and what outlives a fault in it."""
+    """One run of the thread, from start to stop, and what it remembers from one fault to the next."""
 
     def __init__(self) -> None:
         #: Whether the connection is open.
         self.opened = False
+        #: Whether the thread has begun to look after it.
+        self.begun = False
         #: Whether there is a thread, or is about to be one.
         self.threaded = True
 
@@ -59,8 +62,6 @@ class Keeper:
         self._stale: Set[str] = set()
         self._lost: Optional[Exception] = None
         self._doubted = False
-        self._faults = FaultLog(_log)
-        self._failures = PeerLog()
         on_fork(self, Keeper._let_go)
 
     def _let_go(self, owner: int) -> None:
@@ -77,22 +78,19 @@ class Keeper:
                 return
             self._running = True
             self._run = run = _Run()
-        try:
+        with undo(self._forget_start):
             run.opened = self._open(self.quiet_start)
             self._start_thread(run)
-        except BaseException:
-            self._running = False
-            raise
+
+    def _forget_start(self) -> None:
+        self._running = False
 
     def _start_thread(self, run: _Run) -> None:
         try:
-            start_thread(lambda: self._faults.keep_running(lambda: self._keep(run), "keeping the connection to %s failed",
-                                                           self._name), "mcplite mount")
-        except BaseException as error:
+            Loop(f"mount of {self._name}", lambda: self._keep(run)).start()
+        except TransportError:
             run.threaded = False  # the next call that fails tries again
-            if not isinstance(error, TransportError):
-                raise
-            self._faults.note("%s is not reached again if it is lost", self._name)
+            _log.exception("%s is not reached again if it is lost", self._name)
 
     def stop(self) -> None:
         """Close all connections; the thread ends soon."""
@@ -129,6 +127,10 @@ class Keeper:
     def _keep(self, run: _Run) -> None:
         # Blocks on the condition, and on requests to the mounted server.
         pause = _FIRST_PAUSE
+        if run.begun:
+            # A fault costs the connection: the lists are read when another one is open.
+            self._note_lost(self._links.main, TransportError("keeping the connection failed"))
+        run.begun = True
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: run is not self._run or not self._running or (
@@ -143,14 +145,7 @@ class Keeper:
                 pause = _FIRST_PAUSE if run.opened else min(2 * pause, _LONGEST_PAUSE)
                 continue
             pause = _FIRST_PAUSE
-            try:
-                self._look_after(run, stale, lost, doubted)
-            except BaseException:
-                with self._changed:  # it is done again after the fault
-                    self._stale |= stale
-                    self._lost = self._lost or lost
-                    self._doubted = self._doubted or doubted
-                raise
+            self._look_after(run, stale, lost, doubted)
 
     def _look_after(self, run: _Run, stale: Set[str], lost: Optional[Exception], doubted: bool) -> None:
         if doubted and lost is None:
@@ -181,8 +176,8 @@ class Keeper:
             _log.warning("a list of %s could not be read: %s", self._name, error)
             if isinstance(error, TransportError):
                 self.doubt()
-        except BaseException:
-            self._failures.failure(_log, "a change of %s failed", self._name)
+        except Exception:
+            _log.exception("a change of %s failed", self._name)
 
     def _close(self, error: Exception) -> None:
         main, self._links.main = self._links.main, None

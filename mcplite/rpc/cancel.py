@@ -6,12 +6,12 @@ Callers pass one to a call; handlers find theirs in the context.
 from __future__ import annotations
 
 import threading
-from typing import Callable, Dict, Optional
+from typing import Callable, Dict, List, Optional
 
 from ..errors import Cancelled
 from .deadline import wait_interruptibly
 from .forks import new_event, new_rlock
-from .tracing import PeerLog, get_logger
+from .tracing import get_logger
 
 __all__ = ["CancelToken"]
 
@@ -21,14 +21,11 @@ _log = get_logger(__name__)
 class CancelToken:
     """Tells any number of threads, once, that they should stop.
 
-    The callbacks run on the thread that cancels. One that raises is logged, and the others still run; what it raises ends
-    no thread, but for the KeyboardInterrupt of a Ctrl-C.
-
-    :param log: bounds the rate of these lines, where a peer can cause them; by default they are all written.
+    The callbacks run on the thread that cancels. One that raises an Exception is logged; whatever it raises, the others still
+    run.
     """
 
-    def __init__(self, log: Optional[PeerLog] = None) -> None:
-        self._log = log
+    def __init__(self) -> None:
         #: Guards ``_callbacks`` and the one transition of ``_cancelled``; held for dictionary work only.
         self._lock = new_rlock()
         self._cancelled = False
@@ -63,19 +60,7 @@ class CancelToken:
                 event.set()
             callbacks = list(self._callbacks.values())
             self._callbacks.clear()
-        interrupt: Optional[KeyboardInterrupt] = None
-        for callback in callbacks:
-            try:
-                callback()
-            except BaseException as error:
-                if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-                    interrupt = error
-                elif self._log is not None:
-                    self._log.failure(_log, "a cancel callback failed")
-                else:
-                    _log.exception("a cancel callback failed")
-        if interrupt is not None:
-            raise interrupt
+        _run_all(callbacks)
         return True
 
     def add_callback(self, callback: Callable[[], object]) -> Callable[[], None]:
@@ -110,3 +95,16 @@ class CancelToken:
         """
         if self._cancelled:
             raise Cancelled(self._reason)
+
+
+def _run_all(callbacks: List[Callable[[], object]]) -> None:
+    """Run callbacks, and remove them from the list; also those behind one that a Ctrl-C ends."""
+    try:
+        while callbacks:
+            try:
+                callbacks.pop(0)()
+            except Exception:
+                _log.exception("a cancel callback failed")
+    finally:
+        if callbacks:
+            _run_all(callbacks)

@@ -12,12 +12,30 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterator, Optional
 
-__all__ = ["WAKE_SECONDS", "Sleepers", "Deadline", "WakeSignal", "end_at_interrupt", "wait_interruptibly"]
+__all__ = ["WAKE_SECONDS", "Sleepers", "Deadline", "WakeSignal", "end_at_interrupt", "undo", "wait_interruptibly"]
 
 #: Seconds that a thread of the user sleeps at a time. A signal can come between Python's last check and the system call, or
 #: on another thread that is just started; it does not end the sleep then. Python runs its handler, which may raise, on the
 #: main thread when the sleep is over.
 WAKE_SECONDS = 0.5
+
+
+class undo:
+    """A block that calls *action* when an exception ends it, Ctrl-C and SystemExit included, and raises the exception further.
+
+    A signal handler may raise between the line before the block and the block. Where that would cost more than the call, the
+    code has a ``finally`` instead.
+    """
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        self._action = action
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is not None:
+            self._action()
 
 
 class Deadline:

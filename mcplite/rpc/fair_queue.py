@@ -15,7 +15,7 @@ from collections import Counter, deque
 from typing import Callable, Collection, Deque, Dict, Hashable, Iterator, List, Optional, Tuple, cast
 
 from ..errors import SERVER_BUSY, RemoteError
-from .deadline import Deadline
+from .deadline import Deadline, undo
 from .forks import new_lock, on_fork
 
 __all__ = ["COSTLY", "EVERYONE", "FairQueue", "IDLE_CONNECTIONS", "IDLE_SENDERS", "QueuedTask", "Turn", "Turns"]
@@ -266,7 +266,7 @@ class Turns:
         :raises RemoteError: as for :meth:`turn`.
         """
         turn = Turn(self, sender)
-        try:
+        with undo(lambda: self.end(turn)):
             with self._lock:
                 at_once = self._current is None
                 if at_once:
@@ -279,9 +279,6 @@ class Turns:
                     time.sleep(_PAUSE_SECONDS)
                     turn.since = time.monotonic()
             return turn
-        except BaseException:
-            self.end(turn)
-            raise
 
     def _wait(self, turn: Turn, left: Callable[[], bool]) -> None:
         deadline = Deadline(self._seconds)

@@ -17,7 +17,7 @@ from .fair_queue import QueuedTask
 from .forks import end_process, new_rlock
 from .interfaces import MessageSink, Outlet, too_long
 from .threads import Workers
-from .tracing import ERROR, INFO, FaultLog, get_logger
+from .tracing import get_logger
 
 __all__ = ["AnswerQueue", "BatchResponses", "Incoming", "MessageFacts", "MessageHandler"]
 
@@ -155,7 +155,7 @@ class Incoming(QueuedTask):
             return token  # without the lock: a handler that reports progress asks each time
         with self._lock:
             if self._token is None:
-                self._token = CancelToken(self.peer.log)
+                self._token = CancelToken()
                 if self._cancelled:
                     self._token.cancel(self._reason)
             return self._token
@@ -190,7 +190,7 @@ class Incoming(QueuedTask):
                 return
             self._cancelled, self._reason = True, reason
             token = self._token
-        self.peer.log.log(_log, INFO, "request %r (id %r) was cancelled: %.200r", self.method, self.id, reason)
+        _log.info("request %r (id %r) was cancelled: %.200r", self.method, self.id, reason)
         if token is not None:
             token.cancel(reason)
 
@@ -244,7 +244,7 @@ class Incoming(QueuedTask):
         try:
             data = jsonrpc.dump_result(self.id, result)
         except (TypeError, ValueError) as error:
-            self.peer.log.log(_log, ERROR, "the result of %r cannot be sent: %s", self.method, error)
+            _log.error("the result of %r cannot be sent: %s", self.method, error)
             self.fail(INTERNAL_ERROR, "Internal error: the result is not valid JSON")
             return
         self._answer(data, None)
@@ -255,7 +255,7 @@ class Incoming(QueuedTask):
         try:
             answer = jsonrpc.dump(jsonrpc.Failure(self.id, code, message, data))
         except (TypeError, ValueError) as error:
-            self.peer.log.log(_log, ERROR, "the error data of %r cannot be sent: %s", self.method, error)
+            _log.error("the error data of %r cannot be sent: %s", self.method, error)
             answer = jsonrpc.dump(jsonrpc.Failure(self.id, code, message, None))
         self._answer(answer, code)
 
@@ -292,7 +292,7 @@ class Incoming(QueuedTask):
 
     def _too_long(self, size: int) -> bytes:
         text = f"Internal error: {too_long(f'the answer to {self.method!r}', size, self.peer.most_bytes)}"
-        self.peer.log.log(_log, ERROR, "%s", text)
+        _log.error("%s", text)
         return jsonrpc.dump(jsonrpc.Failure(self.id, INTERNAL_ERROR, text))
 
     def run(self, task: Callable[[], object]) -> None:
@@ -314,7 +314,7 @@ class Incoming(QueuedTask):
             if self.peer.foreign:
                 end_process(f"the handler of {self.method!r}", error)
             # SystemExit and KeyboardInterrupt too: a handler must not end the thread or the server.
-            self.peer.log.failure(_log, "the handler of %r failed", self.method)
+            _log.exception("the handler of %r failed", self.method)
             self._latest.fail(INTERNAL_ERROR, "Internal error")
         if self.peer.foreign:
             end_process(f"the handler of {self.method!r}", None)
@@ -349,7 +349,6 @@ class AnswerQueue:
         self._waiting: Deque[bytes] = deque()
         self._bytes = 0
         self._sending = False
-        self._faults = FaultLog(_log)
 
     def add(self, data: bytes) -> bool:
         """Send an answer after those before it; return False, without it, when too many wait."""
@@ -360,15 +359,15 @@ class AnswerQueue:
             self._bytes += len(data)
             if self._sending:
                 return True
+            started = False
             try:
                 self._sending = True
                 self._workers.spawn(self._run)
+                started = True
             except TransportError:
-                self._sending = False
-                self._faults.note("answers wait for a thread, until the next one")
-            except BaseException:
-                self._sending = False  # Ctrl-C: if the thread has started all the same, a second one does no harm
-                raise
+                _log.exception("answers wait for a thread, until the next one")
+            finally:
+                self._sending = started  # after Ctrl-C a second thread may be started, which does no harm
         return True
 
     def _run(self) -> None:

@@ -217,7 +217,7 @@ class Caller:
         pending.delivering = threading.get_ident()
         try:
             if not self._silenced:
-                pending.deliver_progress(self.log)
+                pending.deliver_progress()
             return not self._silenced
         finally:
             pending.delivering = 0

@@ -30,7 +30,7 @@ from .interfaces import Channel, MessageSink, Outlet, Reading
 from .outgoing import Caller
 from .reading import TICK_SECONDS, CallerReading, LeaderFollowerReading
 from .threads import Workers
-from .tracing import WARNING, PeerLog, Trace, get_logger
+from .tracing import PeerLog, Trace, get_logger
 
 __all__ = ["Peer"]
 
@@ -90,7 +90,7 @@ class Peer(Caller, MessageSink):
             reading = LeaderFollowerReading(channel, self._parse_and_route, self._answer_unreadable, self._end_input, workers,
                                             self._note_late)
         if reading is None:
-            reading = CallerReading(channel, self._parse_and_route, self._fail, "mcplite reader")
+            reading = CallerReading(channel, self._parse_and_route, self._fail)
         super().__init__(channel, handler, reading, trace, most_bytes)
         on_fork(self, Peer._let_go)
 
@@ -238,7 +238,7 @@ class Peer(Caller, MessageSink):
         try:
             self._handler.on_notification(message)
         except Exception:
-            self.log.failure(_log, "notification %s of %s failed", jsonrpc.describe(message), self.name)
+            _log.exception("notification %s of %s failed", jsonrpc.describe(message), self.name)
 
     def _on_response(self, message: Union[jsonrpc.Response, jsonrpc.Failure]) -> None:
         id = message.id if type(message.id) is int else jsonrpc.own_id(message.id)
@@ -251,7 +251,7 @@ class Peer(Caller, MessageSink):
             _log.debug("%s sent a response to a call that was given up: %s", self.name, jsonrpc.describe(message))
         else:
             self.counters.refused += 1
-            self.log.log(_log, WARNING, "%s sent a response to no pending call: %s", self.name,
+            _log.warning("%s sent a response to no pending call: %s", self.name,
                          jsonrpc.describe(message))
 
     def _on_request(self, request: jsonrpc.Request, batch: Optional[BatchResponses], outlet: Optional[Outlet],
@@ -265,7 +265,7 @@ class Peer(Caller, MessageSink):
         try:
             task = self._handler.on_request(incoming)
         except Exception:
-            self.log.failure(_log, "request %r of %s failed", request.method, self.name)
+            _log.exception("request %r of %s failed", request.method, self.name)
             incoming.fail(INTERNAL_ERROR, "Internal error")
             return
         if task is None:
@@ -316,7 +316,7 @@ class Peer(Caller, MessageSink):
                 kind = "too large a message" if invalid.oversized else "something that is not a JSON-RPC response"
                 pending.complete(ProtocolError(f"{self.name} answered {pending.method!r} with {kind}: {invalid.message}"))
                 return
-        self.log.log(_log, WARNING, "%s sent something that is not a message: %s", self.name, invalid.message)
+        _log.warning("%s sent something that is not a message: %s", self.name, invalid.message)
         # A client does not answer noise on a server's stdout (STD-25); a server says what was wrong.
         if invalid.answers or (invalid.code == PARSE_ERROR and not self._serving) or not self._handler.answers_invalid_input():
             return
@@ -380,7 +380,7 @@ class Peer(Caller, MessageSink):
         """Have an answer of a client sent by another thread, since this one may be that of a call, which reads."""
         if self._answers is not None and not self._answers.add(data):
             self.counters.refused += 1
-            self.log.log(_log, WARNING, "%s asks faster than it takes the answers, and one was dropped", self.name)
+            _log.warning("%s asks faster than it takes the answers, and one was dropped", self.name)
 
     def _send_answer(self, data: bytes) -> None:
         try:
@@ -388,7 +388,7 @@ class Peer(Caller, MessageSink):
         except (RequestTimeout, TransportError) as error:
             _log.debug("an answer was not sent: %s", error)
         except Exception:
-            self.log.failure(_log, "an answer to %s was not sent", self.name)
+            _log.exception("an answer to %s was not sent", self.name)
 
     def _write_answer(self, data: bytes) -> None:
         """Send an answer of a client, on a thread that reads for no call.
@@ -421,7 +421,7 @@ class Peer(Caller, MessageSink):
             self._handler.on_input_end()
             while self._owes_answers() and self._channel.still_read():
                 if deadline.expired:
-                    self.log.log(_log, WARNING, "%d requests of %s were not answered within %g s after its last message"
+                    _log.warning("%d requests of %s were not answered within %g s after its last message"
                                  " (Limits.grace)", len(self._in_flight), self.name, self._grace)
                     break
                 time.sleep(_ANSWER_POLL_SECONDS)
@@ -462,8 +462,6 @@ class Peer(Caller, MessageSink):
         try:
             if not self._reading.stop(timeout) and self._channel.interruptible:
                 _log.warning("the reading thread of %s did not stop within %g s", self.name, timeout)
-        except MemoryError:
-            _log.warning("the reading thread of %s was not waited for: no memory", self.name)
         finally:
             self._channel.close()
         self._reading.join(timeout)

@@ -12,7 +12,7 @@ from typing import Any, Callable, Deque, Dict, Optional, Tuple
 
 from .deadline import WakeSignal
 from .forks import new_rlock
-from .tracing import PeerLog, get_logger
+from .tracing import get_logger
 
 __all__ = ["Clock", "Pending"]
 
@@ -181,13 +181,11 @@ class Pending:
             time.sleep(_ROOM_SECONDS)
         return True
 
-    def deliver_progress(self, log: PeerLog) -> None:
+    def deliver_progress(self) -> None:
         """Call the progress callback, on the calling thread, for each notification that is kept, the oldest first.
 
         It ends before the next one when the call is interrupted or out of time, since a callback may be slow. Then the timeout
         starts over (TIME-04): it is about the silence of the other side, and the time of the callbacks does not count.
-
-        :param log: takes the failures of the callback.
         """
         progress, on_progress, limit, now = self.progress, self.on_progress, self.limit, self.clock.now
         if not progress or on_progress is None:
@@ -201,7 +199,7 @@ class Pending:
             try:
                 on_progress(params)
             except Exception:
-                log.failure(_log, "the progress callback of %r failed", self.method)
+                _log.exception("the progress callback of %r failed", self.method)
         kept = self._kept_bytes
         if not progress:
             self._taken_bytes, self.crowded = kept, False

@@ -12,27 +12,23 @@ import threading
 from typing import Callable, ContextManager, Dict, Optional, Set, Tuple, TypeVar
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError, nested_call
-from .deadline import WAKE_SECONDS, Deadline, Sleepers, WakeSignal
+from .deadline import WAKE_SECONDS, Deadline, Sleepers, WakeSignal, undo
 from .fair_queue import QueuedTask
 from .forks import new_event, new_lock
 from .interfaces import Channel, Reading
 from .pending import Pending
-from .threads import Workers, start_thread, wait_for_end
-from .tracing import FaultLog, get_logger
+from .threads import Loop, Workers
 from .watchdog import Watchdog
 
 __all__ = ["TICK_SECONDS", "CallerReading", "LeaderFollowerReading", "PushedReading"]
 
 T = TypeVar("T")
-_log = get_logger(__name__)
 #: Seconds for which no caller must have read before the daemon reads.
 _PAUSE_SECONDS = 0.02
 #: Seconds that a handler may run on the leader's thread before another thread leads.
 TICK_SECONDS = 0.002
 #: The key of the holder of a role.
 _HOLDER = "holder"
-#: Faults in a row after which a channel counts as broken.
-_MOST_FAULTS = 10
 
 
 def _end_of(channel: Channel, error: BaseException) -> Exception:
@@ -62,15 +58,13 @@ class CallerReading(Reading):
 
     :param receive: called with each message on the reading thread; it must not block.
     :param failed: called once with the error that ended reading.
-    :param name: the daemon thread's name.
     """
 
     def __init__(self, channel: Channel, receive: Callable[[bytes], None],
-                 failed: Callable[[Exception], None], name: str) -> None:
+                 failed: Callable[[Exception], None]) -> None:
         super().__init__(channel)
         self._receive = receive
         self._failed = failed
-        self._name = name
         #: The role: under the one key the holder, with its thread. ``setdefault`` is one step in C, so that the role is never
         #: taken without a holder, and that needs no lock.
         self._role: Dict[str, Tuple[int]] = {}
@@ -80,15 +74,16 @@ class CallerReading(Reading):
         self._waiting: Dict[Pending, None] = {}
         #: Changes with each call that is sent, and with each that begins to wait.
         self._calls = 0
-        self._thread: Optional[threading.Thread] = None
         #: Set when reading has been stopped. The flag says the same: each call looks at it, and an event takes longer to ask.
         self._stop = new_event()
         self._stopped = False
-        self._faults = FaultLog(_log, self._stop.wait)
+        # A fault of the system may pass: the message, which was not consumed, is read again.
+        self._loop = Loop(f"reader of {channel.name}", self._run_daemon, self._stop.wait,
+                          lambda error: self._end(_end_of(channel, error)))
 
     def start(self) -> None:
         """Start the daemon thread. :meth:`stop` ends it; it blocks on the channel, or on its 20 ms tick."""
-        self._thread = start_thread(self._run_daemon, self._name)
+        self._loop.start()
 
     def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
         if self._role and self._reads_here():
@@ -244,13 +239,7 @@ class CallerReading(Reading):
         # The daemon reads while no call waits, so that notifications, pings and the end of the connection are
         # noticed, and releases the role as soon as a call waits.
         while not self._stopped:
-            try:
-                self._read_while_idle()
-            except BaseException as error:
-                # A fault of the system may pass: the message, which was not consumed, is read again.
-                if self._faults.survive("reading from %s failed", self._channel.name) >= _MOST_FAULTS:
-                    self._end(_end_of(self._channel, error))
-                    return
+            self._read_while_idle()
 
     def _read_while_idle(self) -> None:
         """Read until a call is made; return at once if one is."""
@@ -288,8 +277,7 @@ class CallerReading(Reading):
         return self._reads_here() or self._released.wait_for(lambda: not self._role, timeout)
 
     def join(self, timeout: float) -> None:
-        if self._thread is not None:
-            wait_for_end(self._thread, Deadline(timeout))
+        self._loop.join(Deadline(timeout))
 
     def let_go(self) -> None:
         self._set_stopped()
@@ -360,16 +348,14 @@ class LeaderFollowerReading(_PooledReading):
         self._watchdog = Watchdog(TICK_SECONDS, self._on_late)
         self._stop = new_event()
         self._ended = new_event()
-        self._faults = FaultLog(_log, self._stop.wait)
+        self._loop = Loop(f"reader of {channel.name}", self._lead_on, self._stop.wait,
+                          lambda error: self._finish(_end_of(channel, error)))
 
     def start(self) -> None:
         """Start the first leader and the watchdog; both end with :meth:`stop` or with the channel."""
-        try:
+        with undo(self._end):
             self._watchdog.start()
             self._workers.spawn(self._lead)
-        except BaseException:
-            self._end()
-            raise
 
     def suspended(self) -> ContextManager[None]:
         with self._lock:
@@ -384,7 +370,7 @@ class LeaderFollowerReading(_PooledReading):
         # finds that it was replaced, or when reading ends.
         with self._lock:
             self._leader = threading.get_ident()
-        self._faults.keep_running(self._lead_on, "reading from %s failed", self._channel.name)
+        self._loop.run()
 
     def _lead_on(self) -> None:
         channel, receive, watchdog = self._channel, self._receive, self._watchdog
@@ -402,20 +388,11 @@ class LeaderFollowerReading(_PooledReading):
             except ConnectionClosed as error:
                 self._finish(error)
                 return
-            except BaseException as error:
-                if self._faults.survive("reading from %s failed", channel.name) >= _MOST_FAULTS:
-                    self._finish(_end_of(channel, error))
-                    return
-                continue
             if message is None:
                 continue
             channel.consume()
             task = watchdog.begin()
-            try:
-                receive(message)
-            except BaseException:
-                # The message is lost, but not those behind it.
-                self._faults.note("a message of %s could not be processed", channel.name)
+            receive(message)  # after a fault here the message is lost, but not those behind it
             message = None  # not kept while the next one is awaited
             if not watchdog.end(task):
                 with self._lock:

@@ -1,7 +1,7 @@
-"""Daemon threads that run tasks: a bounded pool, and a mailbox that runs callbacks in order.
+"""Daemon threads: loops that serve others, a bounded pool for handlers, and a mailbox that runs callbacks in order.
 
-The pool (:class:`Workers`) runs handlers; the mailbox (:class:`Mailbox`) runs a client's notification callbacks.
-All their threads are daemons, so a handler that hangs never delays the end of the process (REL-66).
+A loop (:class:`Loop`) outlives a fault. The pool (:class:`Workers`) runs handlers; the mailbox (:class:`Mailbox`) runs a
+client's notification callbacks. All their threads are daemons, so a handler that hangs never delays the end of the process.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ..errors import TransportError
 from .deadline import Deadline, Sleepers
 from .fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, QueuedTask
 from .forks import new_condition, new_rlock, on_fork
-from .tracing import FaultLog, PeerLog, get_logger
+from .tracing import get_logger
 
 if TYPE_CHECKING:
     import logging
 
-__all__ = ["Mailbox", "Workers", "start_thread", "wait_for_end"]
+__all__ = ["Loop", "Mailbox", "Workers", "start_thread", "wait_for_end"]
 
 _Run = Callable[[], object]
 _log = get_logger(__name__)
@@ -31,6 +31,12 @@ _log = get_logger(__name__)
 _PER_SPARE_PLACE = 8
 #: Seconds for which an idle thread of a pool is kept.
 _IDLE_SECONDS = 30.0
+#: Seconds of the pause after the first fault of a loop; doubled while faults follow one another, up to the longest.
+_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 1.0
+#: Seconds without a fault after which the next one counts as the first, and faults in a row that a loop outlives at most if
+#: something ends with it.
+_CALM_SECONDS = 5.0
+_MOST_FAULTS = 10
 #: Seconds between two looks at a thread that is ending.
 _END_POLL_SECONDS = 0.001
 
@@ -61,10 +67,10 @@ def start_thread(run: _Run, name: str) -> threading.Thread:
     try:
         thread.start()
         started = True
-    except (RuntimeError, MemoryError) as error:
+    except RuntimeError as error:
         # start() also waits until the thread runs, and may fail in that when there is one.
         if thread.ident is None and thread not in threading.enumerate():
-            raise TransportError(f"the thread {name!r} cannot be started: {str(error) or 'no memory'}") from error
+            raise TransportError(f"the thread {name!r} cannot be started: {error}") from error
         started = True
     finally:
         go.put(started)
@@ -79,6 +85,73 @@ def wait_for_end(thread: threading.Thread, deadline: Deadline) -> bool:
             return False
         time.sleep(_END_POLL_SECONDS)
     return True
+
+
+class Loop:
+    """A background thread that others depend on, and that outlives a fault.
+
+    It reads, accepts, listens or watches as long as its connection or its server is open. One failed system call, one moment
+    without memory, a defect, or SystemExit of a user's hook must not end it, and a fault that stays must cost neither the
+    processor nor the disk: the fault is logged, at a bounded rate, and after a pause the body is called again. No other code
+    of the package survives a fault: elsewhere it costs the call, the connection or the session that it strikes.
+
+    :param name: of the thread, and of what it does, for the log: "reading from shop".
+    :param body: runs on the thread until it returns. It looks at first whether it shall end, and what it has to remember from
+        one fault to the next is not in its own variables.
+    :param pause: waits for so many seconds; the ``wait`` of the event that ends the body ends the pause as well.
+    :param failed: called with the last exception after ten in a row, and the loop ends then; None for a loop that goes on.
+    """
+
+    def __init__(self, name: str, body: Callable[[], object], pause: Callable[[float], object] = time.sleep,
+                 failed: Optional[Callable[[BaseException], object]] = None) -> None:
+        self._name = name
+        self._body = body
+        self._pause = pause
+        self._failed = failed
+        self._thread: Optional[threading.Thread] = None
+        self._last_fault = float("-inf")
+        self._in_a_row = 0
+
+    def start(self) -> None:
+        """Start the thread, a daemon, which ends when the body returns.
+
+        :raises TransportError: the system has no thread for it.
+        """
+        self._thread = start_thread(self.run, f"mcplite {self._name}")
+
+    def run(self) -> None:
+        """Run the loop on the current thread, until the body returns."""
+        while True:
+            try:
+                self._body()
+                return
+            except BaseException as error:
+                if self._fault() >= _MOST_FAULTS and self._failed is not None:
+                    self._failed(error)
+                    return
+            seconds = min(_PAUSE_SECONDS * 2 ** min(self._in_a_row - 1, 10), _LONGEST_PAUSE_SECONDS)
+            try:
+                self._pause(seconds)
+            except Exception:
+                time.sleep(seconds)  # the wait for an event takes memory, too
+
+    def _fault(self) -> int:
+        """Log the exception that is being handled; return how many came in a row."""
+        now = time.monotonic()
+        self._in_a_row = 1 if now - self._last_fault > _CALM_SECONDS + _LONGEST_PAUSE_SECONDS else self._in_a_row + 1
+        self._last_fault = now
+        with contextlib.suppress(Exception):  # a logger that fails must not end the loop either
+            _log.error("%s failed, and is tried again", self._name, exc_info=True)
+        return self._in_a_row
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait until the thread has ended, unless it is the current one or was not started; return whether it has."""
+        return self._thread is None or wait_for_end(self._thread, deadline)
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether the current thread is that of the loop."""
+        return self._thread is not None and self._thread.ident == threading.get_ident()
 
 
 class Workers:
@@ -129,8 +202,6 @@ class Workers:
         self._handoff: "SimpleQueue[Optional[_Run]]" = SimpleQueue()
         #: The threads that have not ended.
         self._threads: Set[threading.Thread] = set()
-        self._faults = FaultLog(_log)
-        self._failures = PeerLog()
         on_fork(self, Workers._let_go)
 
     def _let_go(self, owner: int) -> None:
@@ -300,7 +371,7 @@ class Workers:
             return True
         except TransportError:
             # The next thread that releases a place tries again (REL-39).
-            self._faults.note("a task of %s waits for a thread", self._name)
+            _log.exception("a task of %s waits for a thread", self._name)
             self._running -= 1
             self._bytes -= self._busy.pop(task).size
             return False
@@ -361,9 +432,8 @@ class Workers:
     def _run_logged(self, task: _Run) -> None:
         try:
             task()
-        except BaseException:
-            # SystemExit and KeyboardInterrupt too: a task must not end the thread (REL-58).
-            self._failures.failure(_log, "a task of %s failed", self._name)
+        except Exception:
+            _log.exception("a task of %s failed", self._name)
 
     def _work(self, first: List[_Run]) -> None:
         try:
@@ -385,9 +455,7 @@ class Workers:
                 self._idle += 1
             try:
                 task = self._handoff.get(timeout=_IDLE_SECONDS)
-            except Exception as error:
-                if not isinstance(error, Empty):
-                    self._faults.note("an idle thread of %s could not wait", self._name)
+            except Empty:
                 with self._lock:
                     if self._idle > 0:
                         self._idle -= 1
@@ -422,13 +490,12 @@ class Mailbox:
         #: The callbacks that wait, each with the bytes that it holds, and their sum.
         self._queue: Deque[Tuple[_Run, int]] = deque()
         self._bytes = 0
-        self._thread: Optional[threading.Thread] = None
+        #: Ended by stop(); blocks on the condition and on the callbacks themselves.
+        self._loop: Optional[Loop] = None
         self._stopped = False
         self._running = False
         #: How many callbacks were dropped because the queue was full.
         self.dropped = 0
-        self._faults = FaultLog(_log)
-        self._failures = PeerLog()
         on_fork(self, Mailbox._let_go)
 
     def _let_go(self, owner: int) -> None:
@@ -452,12 +519,13 @@ class Mailbox:
                                  " oldest are dropped", self._source, self._limit, self.byte_limit)
             self._queue.append((task, size))
             self._bytes += size
-            if self._thread is None:
-                # Ended by stop(); blocks on the condition and on the callbacks themselves.
+            if self._loop is None:
+                loop = Loop(self._name, self._run)
                 try:
-                    self._thread = start_thread(self._run, self._name)
+                    loop.start()
+                    self._loop = loop
                 except TransportError:
-                    self._faults.note("the callbacks of %s wait for a thread, until the next one", self._name)
+                    _log.exception("the callbacks of %s wait for a thread, until the next one", self._name)
             else:
                 self._changed.notify_all()
 
@@ -478,18 +546,15 @@ class Mailbox:
     def join(self, deadline: Deadline) -> bool:
         """Wait until the thread of a stopped mailbox has ended, unless it is the current one; return whether it has."""
         with self._lock:
-            thread = self._thread
-        return thread is None or wait_for_end(thread, deadline)
+            loop = self._loop
+        return loop is None or loop.join(deadline)
 
     def owns_current_thread(self) -> bool:
         """Whether the current thread is that of the mailbox."""
-        thread = self._thread
-        return thread is not None and thread.ident == threading.get_ident()
+        loop = self._loop
+        return loop is not None and loop.runs_here
 
     def _run(self) -> None:
-        self._faults.keep_running(self._run_posted, "waiting for callbacks of %s failed", self._name)
-
-    def _run_posted(self) -> None:
         while True:
             with self._lock:
                 self._running = False
@@ -503,6 +568,6 @@ class Mailbox:
                 self._bytes -= size
             try:
                 task()
-            except BaseException:
-                self._failures.failure(_log, "a notification handler failed")
+            except Exception:
+                _log.exception("a notification handler failed")
             del task  # so that the waiting thread keeps nothing of the callback alive

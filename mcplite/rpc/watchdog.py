@@ -10,12 +10,9 @@ import time
 from typing import Callable, Dict
 
 from .forks import new_event
-from .threads import start_thread
-from .tracing import FaultLog, get_logger
+from .threads import Loop
 
 __all__ = ["Watchdog"]
-
-_log = get_logger(__name__)
 
 #: Seconds without a task after which the watchdog sleeps until the next one.
 _QUIET_SECONDS = 0.1
@@ -45,14 +42,13 @@ class Watchdog:
         self._asleep = False
         self._stopped = False
         self._awake = new_event()
-        self._faults = FaultLog(_log)
 
     def start(self) -> None:
         """Start the thread. :meth:`stop` ends it; it blocks on its tick, or sleeps until the next task.
 
         :raises TransportError: the system has no thread for it.
         """
-        start_thread(self._watch, "mcplite watchdog")
+        Loop("watchdog", self._watch).start()
 
     def stop(self) -> None:
         """End the thread, within one tick."""
@@ -78,9 +74,6 @@ class Watchdog:
         return self._current.pop(task, False)
 
     def _watch(self) -> None:
-        self._faults.keep_running(self._watch_tasks, "watching for tasks that take long failed")
-
-    def _watch_tasks(self) -> None:
         count = late = 0
         quiet = again = 0.0
         while not self._stopped:
@@ -88,10 +81,7 @@ class Watchdog:
             time.sleep(self._tick)
             if task and self.task == task and (task != late or time.monotonic() > again):
                 late, again = task, time.monotonic() + _AGAIN_SECONDS
-                try:
-                    self._late(task)
-                except Exception:
-                    self._faults.note("no thread could take over from one whose task takes long")
+                self._late(task)
             if self._count != count:
                 quiet, count = 0.0, self._count
                 continue

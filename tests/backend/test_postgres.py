@@ -76,7 +76,7 @@ def test_changes_are_noticed_after_a_fault(backends, group, monkeypatch, caplog,
     assert struck.wait(PATIENCE)
     assert notices(one, other, f"{group}/log") and notices(one, other, f"{group}/log")
     # An OSError is what a server that is away raises as well.
-    assert lines(caplog, "changes in ") + lines(caplog, "the backend ") == 1
+    assert lines(caplog, "listener of ") + lines(caplog, "the backend ") == 1
 
 
 def test_a_notification_of_another_program_is_survived(backends, group, postgres_server):
@@ -89,7 +89,7 @@ def test_a_notification_of_another_program_is_survived(backends, group, postgres
 
 def test_changes_are_noticed_once_the_system_has_a_thread(backends, group, monkeypatch):
     one, other = backends
-    there = no_threads(monkeypatch, "mcplite-postgres-changes")
+    there = no_threads(monkeypatch, "mcplite listener of postgres")
     for _ in range(2):
         with pytest.raises(BackendError, match="new thread"):
             one.wait({f"{group}/log": 0}, PATIENCE)
@@ -102,7 +102,7 @@ def test_closing_touches_no_descriptor_of_libpq(backends, group, monkeypatch):
     # its number: at no moment can another thread use that.
     one, other = backends
     assert notices(one, other, f"{group}/log")
-    thread, listening, made = one._thread, one._listening, []
+    thread, listening, made = one._loop._thread, one._listening, []
 
     class Listening:
         """The connection; its socket is closed when another thread has asked for the number."""

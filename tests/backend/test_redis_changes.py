@@ -164,7 +164,7 @@ def test_another_node_confirms_the_channels_itself(create):
 
 def test_a_thread_that_could_not_be_started_is_started_by_the_next_wait(create, monkeypatch):
     changes = create(Client())
-    there = no_threads(monkeypatch, "mcplite-redis-changes")
+    there = no_threads(monkeypatch, "mcplite listener of redis")
     with pytest.raises(BackendError, match="new thread"):
         changes.add(["a"], PATIENCE)
     there()

@@ -46,7 +46,7 @@ def test_changes_are_noticed_after_a_fault(backends, monkeypatch, caplog, method
         pytest.skip("there are no Unix sockets")
     assert strike(monkeypatch, one._wakeup, method, fault).wait(PATIENCE)
     assert notices(one, other) and notices(one, other)
-    assert lines(caplog, "changes in ") == 1
+    assert lines(caplog, "listener of ") == 1
 
 
 @every_fault
@@ -94,7 +94,7 @@ def test_a_socket_that_was_left_without_blocking_blocks_again(backends, monkeypa
 
 def test_changes_are_noticed_once_the_system_has_a_thread(backends, monkeypatch):
     one, other = backends
-    there = no_threads(monkeypatch, "mcplite-sqlite-changes")
+    there = no_threads(monkeypatch, "mcplite listener of ")
     for _ in range(2):
         with pytest.raises(BackendError, match="new thread"):
             one.wait({"log": 0}, PATIENCE)
@@ -144,12 +144,13 @@ def test_a_thread_that_runs_although_its_start_failed_is_the_only_one_and_ends(b
 
     def start(thread):
         real(thread)
-        if thread.name == "mcplite-sqlite-changes" and not failed.is_set():
+        if thread.name.startswith("mcplite listener of ") and not failed.is_set():
             failed.set()
-            raise MemoryError  # in the wait for the thread, which runs already
+            raise RuntimeError  # in the wait for the thread, which runs already
 
     monkeypatch.setattr(threading.Thread, "start", start)
     assert notices(one, other) and failed.is_set()
-    assert [thread.name for thread in threading.enumerate()].count("mcplite-sqlite-changes") == 1
+    listening = [thread for thread in threading.enumerate() if thread.name.startswith("mcplite listener of ")]
+    assert len(listening) == 1
     one.close()
-    assert "mcplite-sqlite-changes" not in [thread.name for thread in threading.enumerate()]
+    assert not listening[0].is_alive()

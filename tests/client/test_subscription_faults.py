@@ -22,7 +22,7 @@ def test_a_subscription_is_resumed_after_a_fault(monkeypatch, caplog, method, fa
         assert struck.is_set()
         fake.say(TOOLS, 2)
         assert events.get(LIMIT) == ToolsChanged() and events.error is None
-    assert lines(caplog, "listening to ") == 1
+    assert lines(caplog, "listener of ") == 1
 
 
 @every_fault

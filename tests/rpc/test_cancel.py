@@ -49,21 +49,13 @@ def test_a_callback_that_raises_anything_keeps_nothing_from_the_others(caplog, f
         raise fault()
 
     token.add_callback(fail)
+    token.add_callback(lambda: seen.append("second"))
+    token.add_callback(fail)
     token.add_callback(lambda: seen.append("last"))
-    thread = threading.Thread(target=lambda: seen.append(token.cancel()))
-    thread.start()
-    thread.join(20)
-    assert seen == ["last", True] and lines(caplog, "a cancel callback failed") == 1
-
-
-def test_a_ctrl_c_during_a_callback_is_raised_after_the_others():
-    token, seen = CancelToken(), []
-
-    def interrupt():
-        raise KeyboardInterrupt
-
-    token.add_callback(interrupt)
-    token.add_callback(lambda: seen.append("last"))
-    with pytest.raises(KeyboardInterrupt):
-        token.cancel()
-    assert seen == ["last"] and token.cancelled
+    if issubclass(type(fault()), Exception):
+        assert token.cancel()
+        assert lines(caplog, "a cancel callback failed") == 2
+    else:  # Ctrl-C, or a callback that exits
+        with pytest.raises(type(fault())):
+            token.cancel()
+    assert seen == ["second", "last"] and token.cancelled and not token.cancel()

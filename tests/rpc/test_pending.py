@@ -7,7 +7,6 @@ import time
 import pytest
 
 from mcplite.rpc.pending import Clock, Pending
-from mcplite.rpc.tracing import PeerLog
 
 
 def test_a_paused_clock_does_not_advance(monkeypatch):
@@ -33,11 +32,11 @@ def test_progress_restarts_the_timeout_but_not_the_maximum(monkeypatch):
     assert pending.remaining() == 2.0
     now[0] = 1.5
     pending.add_progress({"progress": 1})
-    pending.deliver_progress(PeerLog())
+    pending.deliver_progress()
     assert pending.remaining() == 2.0
     now[0] = 3.4
     pending.add_progress({"progress": 2})
-    pending.deliver_progress(PeerLog())
+    pending.deliver_progress()
     assert pending.remaining() == pytest.approx(1.6)  # the maximum is reached first
 
 
@@ -75,7 +74,7 @@ def test_the_time_of_callbacks_does_not_count_for_the_timeout(monkeypatch):
     pending = Pending(1, "x", Clock(), 2.0, None, slow)
     pending.add_progress({"progress": 1})
     pending.add_progress({"progress": 2})
-    pending.deliver_progress(PeerLog())
+    pending.deliver_progress()
     assert not pending.progress and pending.remaining() == 2.0
 
 
@@ -92,7 +91,7 @@ def test_an_interruption_and_the_maximum_end_the_callbacks(monkeypatch, limit):
     pending = Pending(1, "x", Clock(), 2.0, limit, slow)
     for number in range(5):
         pending.add_progress({"n": number})
-    pending.deliver_progress(PeerLog())
+    pending.deliver_progress()
     assert seen == [0, 1] and len(pending.progress) == 3
 
 
@@ -101,7 +100,7 @@ def test_reports_beyond_a_thousand_are_folded_into_the_latest():
     pending = Pending(1, "x", Clock(), None, None, seen.append)
     for number in range(5000):
         pending.add_progress({"n": number})
-    pending.deliver_progress(PeerLog())
+    pending.deliver_progress()
     assert [params["n"] for params in seen] == [*range(999), 4999]
 
 
@@ -122,7 +121,7 @@ def test_no_report_is_dropped_while_the_callbacks_keep_up(size):
             event = pending.prepare_sleep()
             if not pending.progress:
                 event.wait(0.05)
-            pending.deliver_progress(PeerLog())
+            pending.deliver_progress()
         reader.join()
     finally:
         sys.setswitchinterval(before)
@@ -138,7 +137,7 @@ def test_a_callback_that_is_slower_than_the_reports_holds_up_the_reading_thread_
         for number in range(5000):
             pending.add_progress({"n": number})
         assert 0 < sum(slept) < 0.2
-        pending.deliver_progress(PeerLog())
+        pending.deliver_progress()
 
 
 def test_a_thread_that_reads_for_itself_does_not_wait_for_its_own_callbacks(monkeypatch):
@@ -150,7 +149,7 @@ def test_a_thread_that_reads_for_itself_does_not_wait_for_its_own_callbacks(monk
         assert pending.crowded == (number >= 256)
     pending.add_progress({"n": 1000})
     assert len(pending.progress) == 1000
-    pending.deliver_progress(PeerLog())
+    pending.deliver_progress()
     assert not pending.crowded
 
 
@@ -161,10 +160,10 @@ def test_reports_beyond_the_bytes_are_folded_into_the_latest():
         seen.clear()
         for number in range(50):
             pending.add_progress({"n": number}, 300_000)
-        pending.deliver_progress(PeerLog())
+        pending.deliver_progress()
         assert [params["n"] for params in seen] == [0, 1, 49]
     pending.add_progress({"n": 50}, 50 << 20)
-    pending.deliver_progress(PeerLog())
+    pending.deliver_progress()
     assert seen[2:] == [{"n": 49}, {"n": 50}]
 
 
@@ -177,9 +176,9 @@ def test_the_bytes_of_reports_that_were_delivered_are_free_for_others():
     pending = Pending(1, "x", Clock(), None, None, interrupts)
     for number in range(3):
         pending.add_progress({"n": number}, 300_000)
-    pending.deliver_progress(PeerLog())
+    pending.deliver_progress()
     for number in range(3, 6):
         pending.add_progress({"n": number}, 300_000)
     pending.interrupted = False
-    pending.deliver_progress(PeerLog())
+    pending.deliver_progress()
     assert seen == [0, 1, 2, 3, 5]

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from mcplite.errors import ConnectionClosed
-from mcplite.rpc import peer, reading
+from mcplite.rpc import peer, reading, threads
 from mcplite.rpc.channels import MemoryChannel
 from mcplite.rpc.reading import LeaderFollowerReading
 from mcplite.rpc.threads import Workers
@@ -142,11 +142,11 @@ def test_a_fault_costs_one_message_at_most(caplog):
     assert made.stop(20)
     channel.close()
     workers.stop()
-    assert "reading from the server failed" in caplog.text
+    assert "reader of the server failed" in caplog.text
 
 
 def test_a_channel_that_fails_again_and_again_is_over_and_says_why(make, monkeypatch):
-    monkeypatch.setattr(reading, "_MOST_FAULTS", 3)
+    monkeypatch.setattr(threads, "_MOST_FAULTS", 3)
     talk = make(serving=True)
 
     def fail(*arguments):

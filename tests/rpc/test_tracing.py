@@ -67,7 +67,7 @@ def test_a_line_that_cannot_be_written_does_not_keep_the_message(caplog):
     trace = Trace("it", fail)
     trace("->", b"{}")
     trace("<-", b"{}")
-    assert caplog.text.count("a message of it could not be traced") == 1
+    assert caplog.text.count("a message of it could not be traced") == 2
 
 
 def test_a_path_names_a_file_that_is_appended_to(tmp_path):

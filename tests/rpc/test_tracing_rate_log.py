@@ -1,21 +1,11 @@
-"""Warnings at a bounded rate, and a count of those held back."""
+"""Lines of the log at a bounded rate, and a count of those held back."""
 
 import logging
 import time
 
-from mcplite.rpc.tracing import PeerLog, RateLog
+import pytest
 
-
-def test_warnings_over_the_rate_are_held_back_and_counted(caplog, monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    log = RateLog(logging.getLogger("test.rate"), 2)
-    for number in range(5):
-        log.warning("line %d", number)
-    now[0] += 1
-    log.warning("again")
-    lines = [record.getMessage() for record in caplog.records]
-    assert lines == ["line 0", "line 1", "3 more warnings like these were held back", "again"]
+from mcplite.rpc.tracing import RateFilter, bounded, get_logger
 
 
 class Clock:
@@ -24,62 +14,98 @@ class Clock:
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
 
 
-LOGGER = logging.getLogger("test.peers")
+@pytest.fixture
+def clock(monkeypatch):
+    return Clock(monkeypatch)
 
 
-def fail(log, name, error=ValueError):
+LOGGER = get_logger("test.peers")
+
+
+def said(caplog):
+    return [record.getMessage() for record in caplog.records]
+
+
+def fail(name, error=ValueError):
     try:
         raise error(name)
     except error:
-        log.failure(LOGGER, "tool %r failed", name)
+        LOGGER.exception("tool %r failed", name)
 
 
-def test_each_cause_has_a_rate_of_its_own(caplog, monkeypatch):
-    clock, log = Clock(monkeypatch), PeerLog()
+def test_each_cause_has_a_rate_of_its_own(caplog, clock):
     for number in range(1000):
-        log.log(LOGGER, logging.WARNING, "flood %d", number)
-    log.log(LOGGER, logging.ERROR, "another cause")
-    log.log(LOGGER, logging.DEBUG, "not enabled")
-    assert [record.getMessage() for record in caplog.records] == [f"flood {number}" for number in range(10)] + ["another cause"]
+        LOGGER.warning("flood %d", number)
+    LOGGER.error("another cause")
+    get_logger("test.others").warning("flood %d", 7)
+    assert said(caplog) == [f"flood {number}" for number in range(10)] + ["another cause", "flood 7"]
     clock.now += 10
-    log.log(LOGGER, logging.WARNING, "flood %d", 1000)
-    assert [record.getMessage() for record in caplog.records[11:]] == [
-        "990 more lines like the next were held back", "flood 1000"]
+    LOGGER.warning("flood %d", 1000)
+    LOGGER.warning("flood %d", 1001)
+    assert said(caplog)[12:] == ["flood 1000 (990 more lines like this one were held back)", "flood 1001"]
 
 
-def test_few_tracebacks_of_one_place_are_written_and_then_single_lines(caplog, monkeypatch):
-    clock, log = Clock(monkeypatch), PeerLog()
+@pytest.mark.parametrize(("level", "passed"), [(logging.DEBUG, 100), (logging.INFO, 10), (logging.WARNING, 10),
+                                               (logging.ERROR, 10), (logging.CRITICAL, 10)])
+def test_lines_for_debugging_are_not_bounded(level, passed, caplog, clock):
+    caplog.set_level(logging.DEBUG, "test.peers")
+    for number in range(100):
+        LOGGER.log(level, "line %d", number)
+    assert len(caplog.records) == passed
+
+
+def test_few_tracebacks_of_one_place_are_written_and_then_single_lines(caplog, clock):
     for number in range(1000):
-        fail(log, f"t{number}")
-    fail(log, "other", KeyError)
+        fail(f"t{number}")
+    fail("other", KeyError)
     traced = [record.getMessage() for record in caplog.records if record.exc_info]
     assert traced == [f"tool 't{number}' failed" for number in range(5)] + ["tool 'other' failed"]
     lines = [record.getMessage() for record in caplog.records if not record.exc_info]
     assert lines == [f"tool 't{number}' failed: ValueError: t{number}" for number in range(5, 15)]
     assert len(caplog.text) < 10_000
     clock.now += 60
-    fail(log, "later")
+    fail("later")
     assert caplog.records[-1].exc_info and caplog.records[-1].getMessage() == "tool 'later' failed"
 
 
-def test_an_exception_without_a_text_is_logged(caplog, monkeypatch):
+def test_an_exception_without_a_text_is_logged(caplog, clock):
     class Odd(Exception):
         def __str__(self):
             raise RuntimeError("no text")
 
-    Clock(monkeypatch)
-    log = PeerLog()
     for _ in range(6):
         try:
             raise Odd
         except Odd:
-            log.failure(logging.getLogger("test.odd"), "it failed")
+            LOGGER.exception("it failed")
     assert caplog.records[-1].getMessage() == "it failed: Odd"
 
 
-def test_the_number_of_causes_is_bounded(monkeypatch):
-    Clock(monkeypatch)
-    log = PeerLog()
+@pytest.mark.parametrize("text", ["100 % sure", "%s", "%(name)s", ""])
+def test_a_text_without_arguments_is_not_filled_in(text, caplog, clock):
+    for _ in range(11):
+        LOGGER.warning(text)
+    clock.now += 10
+    LOGGER.warning(text)
+    assert said(caplog) == [text] * 10 + [f"{text} (1 more lines like this one were held back)"]
+
+
+def test_a_line_without_an_exception_that_asks_for_a_traceback_is_a_line(caplog, clock):
+    for _ in range(20):
+        LOGGER.error("it failed", exc_info=True)
+    assert len(caplog.records) == 10
+
+
+def test_the_number_of_causes_is_bounded(clock):
+    rates = RateFilter()
     for number in range(3000):
-        log.log(logging.getLogger("test.many"), logging.CRITICAL, f"text {number}")
-    assert len(log._rates) <= 1000
+        rates.filter(logging.makeLogRecord({"msg": f"text {number}", "levelno": logging.WARNING}))
+    assert 0 < len(rates._causes) <= 1000
+    rates.clear()
+    assert not rates._causes
+
+
+def test_all_loggers_of_the_package_share_one_filter():
+    logger = get_logger("test.shared")
+    logger.warning("loaded now")
+    assert logging.getLogger("test.shared").filters == [bounded]

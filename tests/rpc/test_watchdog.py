@@ -81,7 +81,7 @@ def test_a_failing_callback_does_not_end_the_watchdog_and_is_called_again(work, 
         assert wait_until(lambda: made.seen.count(task) >= 3)
         made.end(task)
     assert sorted(set(made.seen)) == [1, 2]
-    assert caplog.text.count("can't start new thread") <= 2, "one line for many faults"
+    assert "watchdog failed, and is tried again" in caplog.text
 
 
 def test_a_fault_of_its_own_does_not_end_the_watchdog(work, monkeypatch):

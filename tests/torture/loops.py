@@ -213,7 +213,7 @@ def watch(url):
                     return events.get(SECONDS)
 
         with _entered(server):
-            watched = any(thread.name == "mcplite directory" for thread in threading.enumerate())
+            watched = any(thread.name .startswith("mcplite look at ") for thread in threading.enumerate())
             for _ in range(2 if watched else 0):
                 _until(told, "a change of a file is not told")
         with _entered(server):  # if the system had no thread for it, the next first client starts it

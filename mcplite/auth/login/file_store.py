@@ -5,6 +5,7 @@ import sys
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Union
 
 from ...errors import AuthError
+from ...rpc.deadline import undo
 from .private_files import (
     VARIABLE,
     FileLocks,
@@ -137,12 +138,9 @@ class FileStore(Store):
         data = dump_record({"version": _VERSION, "records": records}).encode("ascii")
         try:
             remove(self._temporary)  # of a process that was killed at this point
-            try:
+            with undo(lambda: remove(self._temporary)):
                 self._write_temporary(data)
                 replace(self._temporary, self._path)
-            except BaseException:
-                remove(self._temporary)
-                raise
             flush(self._folder)
         except OSError as error:
             raise system_error("write", self._path, error) from error

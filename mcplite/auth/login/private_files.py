@@ -15,6 +15,7 @@ import time
 from typing import Callable, Iterator, Mapping, Optional
 
 from ...errors import AuthError
+from ...rpc.deadline import undo
 from . import windows_files
 from .stores import ThreadLocks
 
@@ -130,12 +131,9 @@ def open_file(path: str, flags: int) -> int:
     if sys.platform == "win32":
         return windows_files.open_own_file(path, flags)
     descriptor = os.open(path, flags | _PLAIN, 0o600)
-    try:
+    with undo(lambda: os.close(descriptor)):
         if flags & os.O_CREAT:
             os.fchmod(descriptor, 0o600)  # a umask may have removed rights that our other processes need
-    except BaseException:
-        os.close(descriptor)
-        raise
     return descriptor
 
 
@@ -250,13 +248,14 @@ class FileLocks:
         while True:
             descriptor = self._open(path)
             if descriptor is not None:
+                locked = False
                 try:
-                    if self._try_lock(path, descriptor):
-                        return descriptor
-                except BaseException:
-                    os.close(descriptor)
-                    raise
-                os.close(descriptor)
+                    locked = self._try_lock(path, descriptor)
+                finally:
+                    if not locked:
+                        os.close(descriptor)
+                if locked:
+                    return descriptor
             wait()
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

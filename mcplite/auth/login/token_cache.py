@@ -411,13 +411,18 @@ class ServerTokens(TokenSource):
         if step_up:
             self.history.on_step_up(scopes, refusal.challenge)
         request = TokenRequest(web, resource, server, scopes, proofs, exchange.next_timeout)
+        counts = False  # whether the step up is one that was granted or refused
         try:
             with exchange.paused() if flow.interactive else contextlib.nullcontext():
-                return "obtained", flow.obtain(request)
-        except BaseException as error:
-            if request.user_agreed or not isinstance(error, AuthError):
-                self.history.forget_step_up(scopes)
+                obtained = flow.obtain(request)
+            counts = True
+        except AuthError:
+            counts = not request.user_agreed
             raise
+        finally:
+            if not counts:
+                self.history.forget_step_up(scopes)
+        return "obtained", obtained
 
     def _check_login(self, exchange: Exchange, resource: str, issuer: str, step_up: bool) -> None:
         """Return when a user may be asked to log in.

@@ -177,11 +177,13 @@ def open_own_file(path: str, flags: int) -> int:
             handle = _kernel().CreateFileW(path, access, _SHARE, attributes, made, _NO_FOLLOW, None)
         if handle == _INVALID:
             raise _failed()
+        descriptor = -1
         try:
-            return msvcrt.open_osfhandle(handle, flags & 3)
-        except BaseException:
-            _kernel().CloseHandle(handle)
-            raise
+            descriptor = msvcrt.open_osfhandle(handle, flags & 3)
+        finally:
+            if descriptor < 0:
+                _kernel().CloseHandle(handle)
+        return descriptor
     raise NotImplementedError
 
 

@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 from urllib.parse import quote, urlsplit
 
 from ...protocol.http.oauth import canonical, check_url
-from ...rpc.tracing import INFO, WARNING, PeerLog, RateLog, get_logger
+from ...rpc.tracing import get_logger
 from ...server.principals import ISSUED_HERE, Principal, all_scopes, checked_scopes
 
 __all__ = ["BearerAuth", "Refused", "StaticTokens", "Verifier", "bearer_token", "is_token"]
@@ -28,8 +28,6 @@ _TOKEN = re.compile(r" +([A-Za-z0-9\-._~+/]+=*)")
 _MAX_HEADER_CHARACTERS = 8000
 #: Shorter pieces of a token are not masked in logs: they are of no use to an attacker.
 _SHORTEST_MASKED = 12
-#: Seconds between two lines of the log, with a traceback, about a verifier that fails.
-_FAILURE_SECONDS = 10.0
 
 
 class Refused(Exception):
@@ -125,8 +123,6 @@ class BearerAuth:
         self.repeat_granted = repeat_granted
         self._clock = clock
         #: Of the tokens that were refused, which anyone can send.
-        self._log = PeerLog()
-        self._failures = RateLog(_log, 1, _FAILURE_SECONDS)
 
     def __repr__(self) -> str:
         return f"<BearerAuth of {type(self._verify).__name__}, issuers {list(self.issuers)}, resource {self.resource!r}>"
@@ -140,7 +136,7 @@ class BearerAuth:
         principal = self._verified(token)
         self._check_audience(principal, resource)
         if self.issuers and principal.issuer and principal.issuer not in self.issuers:
-            self._log.log(_log, INFO, "a token of the issuer %.200r was refused; known are %s", principal.issuer,
+            _log.info("a token of the issuer %.200r was refused; known are %s", principal.issuer,
                           list(self.issuers))
             raise _invalid("the token was issued by another authorization server")
         if principal.expires_at is not None and principal.expires_at <= self._clock():
@@ -157,15 +153,15 @@ class BearerAuth:
         except Exception as error:
             # A failing verifier admits no request (AUTH-17), and its error can quote the token (AUTH-19).
             if isinstance(error, OSError):
-                self._log.log(_log, WARNING, "a token could not be verified: %s",
+                _log.warning("a token could not be verified: %s",
                               _masked(token, f"{type(error).__name__}: {error}"))
                 raise Refused(503, "", "the token cannot be verified at present; try again later") from None
-            self._failures.error("a token could not be verified:\n%s", _masked(token, traceback.format_exc()))
+            _log.error("a token could not be verified:\n%s", _masked(token, traceback.format_exc()))
             raise Refused(500, "", "Internal error") from None
         if found is None:
             raise _invalid("the token is not valid")
         if not isinstance(found, Principal):
-            self._failures.error("the verifier %s returned %s instead of a Principal or None", type(self._verify).__name__,
+            _log.error("the verifier %s returned %s instead of a Principal or None", type(self._verify).__name__,
                                  type(found).__name__)
             raise Refused(500, "", "Internal error")
         return found
@@ -174,7 +170,7 @@ class BearerAuth:
         if principal.audience is ISSUED_HERE:
             return
         if not principal.audience:
-            self._log.log(_log, WARNING, "a token without an audience was refused, since it may be meant for any"
+            _log.warning("a token without an audience was refused, since it may be meant for any"
                           " server; have the authorization server issue tokens for %s, or use ISSUED_HERE as the audience of"
                           " tokens that this server issues itself", resource or self._audiences or "this server")
             raise _invalid("the token has no audience")
@@ -184,10 +180,10 @@ class BearerAuth:
         if ours is not None and any(_canonical(one) == ours for one in principal.audience):
             return
         if ours is None and not self._audiences:
-            self._log.log(_log, WARNING, "a token for %.300s was refused, since this server does not know its own"
+            _log.warning("a token for %.300s was refused, since this server does not know its own"
                           " URL; give BearerAuth(..., resource='https://...') or audience=", list(principal.audience))
         else:
-            self._log.log(_log, INFO, "a token for %.300s was refused; this server is %s", list(principal.audience),
+            _log.info("a token for %.300s was refused; this server is %s", list(principal.audience),
                           [*self._audiences, *filter(None, [resource])])
         raise _invalid("the token is for another server")
 

@@ -6,7 +6,7 @@ from urllib.parse import quote_plus
 
 from ...protocol.error_text import shown
 from ...protocol.http.oauth import check_url
-from ...rpc.tracing import INFO, WARNING, PeerLog, get_logger
+from ...rpc.tracing import get_logger
 from ...server.principals import Principal, VerifiedTokens
 from .fetch import FetchError, fetch_json
 
@@ -44,7 +44,6 @@ class Introspection:
             raise ValueError(f"cache_seconds must be 0 to {_MOST_SECONDS:g}, not {cache_seconds!r}")
         self._cache = VerifiedTokens(cache_seconds, _MOST_CACHED, clock)
         #: Of the tokens that were refused, which anyone can send.
-        self._log = PeerLog()
 
     def __repr__(self) -> str:
         return f"<Introspection at {shown(self._url)}>"
@@ -69,7 +68,7 @@ class Introspection:
                              f" client_secret (status {status})")
         if status == 400:
             # RFC 7662 names no error for a token that the server cannot look up, such as a self-contained one.
-            self._log.log(_log, WARNING, "a token was refused, since the introspection endpoint at %s answered 400",
+            _log.warning("a token was refused, since the introspection endpoint at %s answered 400",
                           shown(self._url))
             return {"active": False}
         if status != 200 or not isinstance(answer, dict):
@@ -81,7 +80,7 @@ class Introspection:
         if answer.get("active") is not True:
             return None
         if "cnf" in answer or isinstance(kind, str) and kind.lower() not in ("bearer", "access_token"):
-            self._log.log(_log, INFO, "a token was refused: it is bound to a key, or of the type %.50r, and not a"
+            _log.info("a token was refused: it is bound to a key, or of the type %.50r, and not a"
                           " bearer token", kind)
             return None
         subject = next((answer[name] for name in ("sub", "username", "client_id") if answer.get(name)), "")
@@ -93,6 +92,6 @@ class Introspection:
                              scopes=scopes if isinstance(scopes, (str, list)) else (), expires_at=answer.get("exp"),
                              claims=answer)
         except (TypeError, ValueError) as error:
-            self._log.log(_log, WARNING, "a token was refused, since the introspection endpoint's answer is not valid:"
+            _log.warning("a token was refused, since the introspection endpoint's answer is not valid:"
                           " %s", error)
             return None

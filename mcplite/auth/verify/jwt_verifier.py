@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, Name
 from ...protocol.error_text import shown
 from ...protocol.http.oauth import check_url, issuer_metadata_urls
 from ...rpc.forks import new_condition, on_fork
-from ...rpc.tracing import INFO, PeerLog, get_logger
+from ...rpc.tracing import get_logger
 from ...server.principals import Principal, VerifiedTokens
 from .fetch import FetchError, deadline, fetch_json
 
@@ -341,7 +341,6 @@ class JWTVerifier:
         self._required = tuple(required)
         self._clock = clock
         #: Of the tokens that were refused, which anyone can send.
-        self._log = PeerLog()
         if keys is not None and jwks_url is not None:
             raise ValueError("give keys= or jwks_url=, not both")
         self._cache = VerifiedTokens(_CACHE_SECONDS, _MOST_CACHED, clock)
@@ -374,7 +373,7 @@ class JWTVerifier:
             claims, key = self._claims(token)
             principal = self._principal(claims)
         except _Invalid as error:
-            self._log.log(_log, INFO, "a token was refused: " + error.why, *error.values)
+            _log.info("a token was refused: " + error.why, *error.values)
             return None
         fresh = self._fresh_keys()
         if fresh is not None and any(one is key for one in fresh):  # another thread may have fetched others meanwhile

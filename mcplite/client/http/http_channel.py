@@ -16,8 +16,8 @@ from ...protocol import jsonrpc
 from ...rpc.deadline import Deadline
 from ...rpc.forks import new_lock, on_fork
 from ...rpc.interfaces import Channel, Network
-from ...rpc.threads import Workers, start_thread
-from ...rpc.tracing import FaultLog, RateLog, get_logger
+from ...rpc.threads import Loop, Workers
+from ...rpc.tracing import get_logger
 from .http_endpoint import HTTPEndpoint, network_of, says_no_session
 from .response_reading import HTTPReading, ResumableStream
 
@@ -67,8 +67,7 @@ class GetStream:
         self._offered = False
         #: Set when the server has answered for the first time, in whatever way.
         self._answered = threading.Event()
-        self._thread: Optional[threading.Thread] = None
-        self._faults = FaultLog(_log, self._stop.wait)
+        self._loop = Loop(f"listener of {endpoint.name}", self._run, self._stop.wait)
 
     def start(self, timeout: float) -> None:
         """Start to listen; return when the stream is there, or the server takes long to answer.
@@ -78,8 +77,7 @@ class GetStream:
         :param timeout: seconds after which it returns as well.
         :raises TransportError: the system has no thread for it.
         """
-        self._thread = start_thread(lambda: self._faults.keep_running(self._run, "listening to %s failed",
-                                                                     self._endpoint.name), "mcplite listener")
+        self._loop.start()
         self._answered.wait(max(0.0, min(_START_SECONDS, timeout)))
 
     def stop(self) -> None:
@@ -88,8 +86,7 @@ class GetStream:
         exchange = self._exchange
         if exchange is not None:
             exchange.interrupt()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(2 * _SLICE_SECONDS)
+        self._loop.join(Deadline(2 * _SLICE_SECONDS))
 
     def _next_timeout(self) -> float:
         if self._stop.is_set():
@@ -119,9 +116,6 @@ class GetStream:
             except MCPError as error:
                 self._stream.failures += 1
                 _log.debug("the GET stream of %s broke: %s", self._endpoint.name, error)
-            except Exception:
-                self._stream.failures += 1
-                self._faults.note("listening to %s failed", self._endpoint.name)
             self._stop.wait(self._delay())
 
     def _delay(self) -> float:
@@ -243,7 +237,6 @@ class HTTPChannel(Channel):
         self._closed = False
         #: How many answers are being sent again: a server that breaks the connection of each must not cost a thread for each.
         self._again = 0
-        self._again_log = RateLog(_log)
         on_fork(self, HTTPChannel._let_go)
 
     def _let_go(self, owner: int) -> None:
@@ -309,7 +302,7 @@ class HTTPChannel(Channel):
                 if self._closed:
                     return
                 if not _may_arrive_later(error) or time.monotonic() + pause > until:
-                    self._again_log.warning("an answer did not reach %s: %s", self.name, error)
+                    _log.warning("an answer did not reach %s: %s", self.name, error)
                     return
 
     def _pause(self, seconds: float) -> bool:

@@ -13,7 +13,7 @@ from ...net.origin_client import OriginClient
 from ...net.settings import HTTPSettings
 from ...protocol.error_text import shown
 from ...protocol.http.sse import EventParser
-from ...rpc.deadline import Deadline
+from ...rpc.deadline import Deadline, undo
 from ...rpc.forks import foreign_error, new_event, on_fork
 from ...rpc.interfaces import Channel, Network
 from ...rpc.pending import Pending
@@ -79,18 +79,15 @@ class SSEChannel(Channel):
         deadline = self._open_deadline = Deadline(seconds)
         # The deadline is the server's; it is paused while a user logs in.
         self._stream = Exchange(self._next_timeout, clock=deadline)
-        try:
-            reply = self._reply = self._client.send_authorized(self._stream, "GET", None, {"Accept": "text/event-stream"},
-                                                  connect_seconds=seconds)
-            self._await_endpoint(reply)
-        except Stopped:
-            if self._closed.is_set():
-                raise ConnectionClosed(self._end_reason) from None
-            self.close()
-            raise TransportError(f"{self.name} did not name the URL to post to within {seconds:g} s") from None
-        except BaseException:
-            self.close()
-            raise
+        with undo(self.close):
+            try:
+                reply = self._reply = self._client.send_authorized(self._stream, "GET", None, {"Accept": "text/event-stream"},
+                                                                   connect_seconds=seconds)
+                self._await_endpoint(reply)
+            except Stopped:
+                if self._closed.is_set():
+                    raise ConnectionClosed(self._end_reason) from None
+                raise TransportError(f"{self.name} did not name the URL to post to within {seconds:g} s") from None
         self.open_seconds = seconds - (deadline.remaining() or 0.0)
         self._open_deadline = None
 

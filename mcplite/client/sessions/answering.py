@@ -57,7 +57,6 @@ class InputRounds:
         self._name = connection.name
         self._now = connection.peer.now
         self._handlers = connection.handlers
-        self._log = connection.peer.log
         self._workers = connection.workers
         self._max_handlers = connection.max_handlers
         self._rate = rate
@@ -173,8 +172,8 @@ class InputRounds:
             except Exception as error:
                 outcomes[key] = error
                 token.cancel("another answer is missing")
-            except BaseException:
-                self._log.failure(_log, "the handler of %.100r failed", request["method"])
+            except (SystemExit, KeyboardInterrupt):
+                _log.exception("the handler of %.100r failed", request["method"])
                 outcomes[key] = InternalError(f"the handler of {request['method'][:100]!r} failed")
                 token.cancel("another answer is missing")
             if len(outcomes) == len(requests):
@@ -190,6 +189,7 @@ class InputRounds:
                 answer(key)
 
         uncancels.append(token.add_callback(lambda: done.put(None)))
+        left = True
         try:
             for _ in range(min(len(requests), self._max_handlers)):
                 self._workers.spawn(work)
@@ -198,13 +198,13 @@ class InputRounds:
             while True:
                 try:
                     done.get(timeout=_SIGNAL_CHECK_SECONDS)
+                    left = False
                     break
                 except queue.Empty:
                     continue
-        except BaseException:
-            token.cancel("the caller has left")
-            raise
         finally:
+            if left:
+                token.cancel("the caller has left")
             for uncancel in uncancels:
                 uncancel()
         if cancel is not None:

@@ -10,6 +10,7 @@ import time
 from typing import Callable, Optional, Tuple
 
 from ...errors import AuthError, ConnectionClosed, TransportError
+from ...rpc.deadline import undo
 from ...rpc.interfaces import Channel
 from ...rpc.threads import start_thread
 from ...rpc.tracing import get_logger
@@ -157,13 +158,10 @@ class SessionOpener:
         finally:
             if uncancel is not None:
                 uncancel()
-        try:
+        with undo(session.connection.close):
             if waiting.cancel is not None:
                 waiting.cancel.check()
             session.take_over(lost, waiting)
-        except BaseException:
-            session.connection.close()
-            raise
         return session
 
     def _abandon(self) -> None:

@@ -262,15 +262,18 @@ class LegacySession(ClientSession):
                 raise SessionLost(f"{self.peer.name} has lost our session {_RENEWALS} times within a minute",
                                   session=lost, unserved=False)
             _log.info("%s has lost our session; a new one is opened", self.peer.name)
+            decided = False
             try:
                 with waiting.counting(now):
                     self._handshake(waiting)
                 self._restore(waiting)
+                decided = True
             except RemoteError:
+                decided = True
                 raise
-            except BaseException:
-                self._channel.restore_session_id(lost)
-                raise
+            finally:
+                if not decided:
+                    self._channel.restore_session_id(lost)
         self.connection.note_change("notifications/tools/list_changed", {})  # the server may be another version now
 
     def take_over(self, lost: ClientSession, waiting: Waiting) -> None:

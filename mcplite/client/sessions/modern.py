@@ -13,7 +13,7 @@ from ...rpc.cancel import CancelToken
 from ...rpc.forks import new_lock
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import DIRECT, Delivery
-from ...rpc.tracing import WARNING, get_logger
+from ...rpc.tracing import get_logger
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities, Tool, codec
 from ..cache import CACHEABLE, Cache
 from ..call import Call, Waiting
@@ -339,7 +339,7 @@ class ModernSession(ClientSession):
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
         # STAT-21, STAT-22: servers of this era send no requests, and clients do not answer them.
-        incoming.peer.log.log(_log, WARNING, "%s sent the request %.100r, which is not part of %s; it is not answered",
+        _log.warning("%s sent the request %.100r, which is not part of %s; it is not answered",
                               self.name, incoming.method, self._revision)
         incoming.cancel(None)
         incoming.respond({})

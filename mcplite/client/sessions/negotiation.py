@@ -289,7 +289,7 @@ class _Probe:
         begun = time.monotonic()
         try:
             self._outcome.put(self._ask(self._over))
-        except BaseException as error:  # SystemExit of a user's hook as well: the caller waits for it
+        except (Exception, SystemExit) as error:  # of a user's hook as well: the caller waits for it
             self._outcome.put(error)
             return
         # A server of both eras that was slow finds the handshake behind the probe, and once it accepts that, the connection is

@@ -92,26 +92,23 @@ class OpeningLock:
         waiting.wait(lambda seconds: self._lock.acquire(timeout=seconds), name, now)
         try:
             shared = None if self._failure is None or self._failures == failures else _copy(self._failure)
-            self._admitted = False
+            self._admitted = given_up = False
             try:
+                given_up = True  # if Ctrl-C ends the block
                 yield shared
+                given_up = False
             except Exception as error:
-                if error is shared:
-                    raise
-                if waiting.over:
-                    self._retract()
+                given_up = error is not shared and waiting.over
+                if given_up:
                     raise waiting.error(name) from error
-                self._failures, self._failure = self._failures + 1, error
+                if error is not shared:
+                    self._failures, self._failure = self._failures + 1, error
                 raise
-            except BaseException:
-                self._retract()
-                raise
+            finally:
+                if given_up and self._admitted:
+                    self._rate.retract()
         finally:
             self._lock.release()
-
-    def _retract(self) -> None:
-        if self._admitted:
-            self._rate.retract()
 
     def admit(self) -> bool:
         """Count a session that is opened now, or return False if there were too many; only while the lock is held.

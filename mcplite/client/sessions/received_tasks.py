@@ -103,7 +103,7 @@ class ReceivedTasks:
             self._end(task, FAILED, error=error)
         except BaseException:
             # SystemExit and KeyboardInterrupt too: the server waits for an outcome.
-            incoming.peer.log.failure(_log, "the handler of %.100r failed", incoming.method)
+            _log.exception("the handler of %.100r failed", incoming.method)
             self._end(task, FAILED, error=RemoteError("Internal error", code=INTERNAL_ERROR))
         else:
             self._end(task, COMPLETED, result=result or {})

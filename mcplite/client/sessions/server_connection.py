@@ -17,8 +17,8 @@ from ...rpc.deadline import Deadline
 from ...rpc.incoming import Incoming, MessageHandler
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
-from ...rpc.threads import Mailbox, Workers, start_thread, wait_for_end
-from ...rpc.tracing import FaultLog, Trace, get_logger
+from ...rpc.threads import Loop, Mailbox, Workers, start_thread, wait_for_end
+from ...rpc.tracing import Trace, get_logger
 from ..handlers import Handlers
 
 __all__ = ["ConnectionHandler", "KeepAlive", "ServerConnection"]
@@ -47,24 +47,20 @@ class KeepAlive:
         self._interval = interval
         self._timeout = timeout
         self._stop = threading.Event()
-        self._thread: Optional[threading.Thread] = None
-        self._faults = FaultLog(_log, self._stop.wait)
+        self._loop = Loop("keep-alive", self._run, self._stop.wait)
 
     def start(self) -> None:
         """Start the thread.
 
         :raises TransportError: the system has no thread for it.
         """
-        self._thread = start_thread(self._run, "mcplite keep-alive")
+        self._loop.start()
 
     def stop(self) -> None:
         """End the thread."""
         self._stop.set()
 
     def _run(self) -> None:
-        self._faults.keep_running(self._ping_while_idle, "a ping could not be sent")
-
-    def _ping_while_idle(self) -> None:
         received = self._received()
         while not self._stop.wait(self._interval):
             now = self._received()
@@ -156,7 +152,7 @@ class ServerConnection(MessageHandler):
         self._on_close = on_close
         self.max_handlers = max_handlers
         self.workers = Workers(max_handlers, 1024, "mcplite handler")
-        self._mailbox = Mailbox("mcplite notifications", source=channel.name)
+        self._mailbox = Mailbox("notifications", source=channel.name)
         self._closing = False
         self._closer: Optional[threading.Thread] = None
         self.session = ConnectionHandler()
@@ -217,7 +213,7 @@ class ServerConnection(MessageHandler):
             if lost and error is not None:
                 self._disconnected(error)
             # Notifications from before the end are still delivered, unless a callback hangs or is itself closing.
-            self._flush()
+            self._mailbox.flush(_FLUSH_SECONDS)
         finally:
             self._mailbox.stop()
             self.workers.stop()
@@ -229,12 +225,6 @@ class ServerConnection(MessageHandler):
             wait_for_end(self._closer, Deadline(_CALLBACK_SECONDS))
         if not all(ended):
             _log.warning("%s was closed, but a callback still runs %g s later", self.name, _CALLBACK_SECONDS)
-
-    def _flush(self) -> None:
-        try:
-            self._mailbox.flush(_FLUSH_SECONDS)
-        except MemoryError:
-            _log.warning("the last notifications of %s were not waited for: no memory", self.name)
 
     # --- MessageHandler: on the reader's thread --------------------------------------------------------------
 

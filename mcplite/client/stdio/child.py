@@ -23,7 +23,7 @@ from ...protocol.error_text import Option, OptionText
 from ...rpc.forks import new_event
 from ...rpc.stdio.descriptors import PIPE_CLOSED, make_pipe
 from ...rpc.threads import start_thread
-from ...rpc.tracing import FaultLog, get_logger
+from ...rpc.tracing import get_logger
 from .stderr import StderrPump, StderrTarget, open_sink
 
 __all__ = ["Child", "DEFAULT_ENVIRONMENT", "UNKNOWN", "child_arguments", "child_environment", "describe_exit", "label"]
@@ -319,9 +319,9 @@ class Child:
         return read_end
 
     def _watch(self, write_end: int) -> None:
-        faults = FaultLog(_log, self._stop_watching.wait)
-        while not self._stop_watching.is_set():
-            try:
+        # Also after a fault, which costs the connection: it ends then as if the process had.
+        try:
+            while not self._stop_watching.is_set():
                 if sys.platform == "win32":
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         self._process.wait(_POLL_SECONDS)
@@ -330,8 +330,10 @@ class Child:
                         break
                 elif self._stop_watching.wait(_POLL_SECONDS) or self.returncode is not None:
                     break
-            except Exception:
-                faults.survive("watching %s failed", self.name)
+        finally:
+            self._tell_exit(write_end)
+
+    def _tell_exit(self, write_end: int) -> None:
         try:
             os.write(write_end, b"\0")  # closing is not enough: a process that was forked meanwhile has the pipe open, too
         except OSError as error:
@@ -420,7 +422,7 @@ class Child:
         if sys.platform != "win32" and hasattr(select, "poll"):
             try:
                 return self._wait_polling(deadline)
-            except (OSError, MemoryError) as error:
+            except OSError as error:
                 _log.debug("waiting for %s in small steps: %s", self.name, error)
         return self._wait_blocking(deadline)
 

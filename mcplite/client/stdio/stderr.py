@@ -18,8 +18,8 @@ from ...protocol.error_text import printable
 from ...rpc.deadline import Deadline
 from ...rpc.forks import new_event, new_lock, release
 from ...rpc.stdio.descriptors import cancel_read, has_input
-from ...rpc.threads import start_thread, wait_for_end
-from ...rpc.tracing import FaultLog, get_logger
+from ...rpc.threads import Loop, start_thread, wait_for_end
+from ...rpc.tracing import get_logger
 from ...types.lazy_dataclass import Record, record
 
 if TYPE_CHECKING:
@@ -62,8 +62,6 @@ _LONGEST_LINE = 64 << 10
 _CHUNK = 65536
 #: How many chunks are still read when the pump is stopped; a pipe holds one, or sixteen when it was enlarged.
 _MOST_CHUNKS_AFTER_STOP = 17
-#: Faults in a row after which stderr counts as broken.
-_MOST_FAULTS = 10
 #: Seconds that closing waits for the sink that takes a line.
 _SINK_SECONDS = 2.0
 
@@ -166,7 +164,6 @@ class StderrPump:
         except OSError as error:
             raise TransportError(f"cannot make a pipe to read the stderr of {name}: {error.strerror}") from error
         self._thread: Optional[threading.Thread] = None
-        self._faults = FaultLog(_log)
 
     def start(self) -> None:
         """Start the thread.
@@ -185,10 +182,7 @@ class StderrPump:
 
     def wait(self, timeout: float) -> bool:
         """Wait for the end of stderr; return whether it came."""
-        try:
-            return self._finished.wait(timeout)
-        except MemoryError:  # waiting takes memory as well; the thread ends all the same
-            return self._finished.is_set()
+        return self._finished.wait(timeout)
 
     def stop(self, timeout: float) -> None:
         """Make the thread read what has arrived, and end; wait for it up to *timeout* seconds."""
@@ -224,37 +218,31 @@ class StderrPump:
 
     def _run(self) -> None:
         try:
-            while True:
-                try:
-                    if not self._pump():
-                        break
-                except Exception:
-                    # If it ended here, the child would block once its pipe is full. What was read is lost at most.
-                    if self._faults.survive("reading the stderr of %s failed", self._name) >= _MOST_FAULTS:
-                        break
+            # If it ended with a fault, the child would block once its pipe is full. What was read is lost at most.
+            Loop(f"stderr of {self._name}", self._pump, failed=lambda error: None).run()
             self._guard(self._pass_rest)
         finally:
-            self._guard(self._sink.close)
-            self._finished.set()
-            os.close(self._fd)
-            if self._stop_read >= 0:
-                os.close(self._stop_read)
+            try:
+                self._guard(self._sink.close)
+            finally:
+                self._finished.set()
+                os.close(self._fd)
+                if self._stop_read >= 0:
+                    os.close(self._stop_read)
 
-    def _pump(self) -> bool:
-        """Read one chunk and pass its lines on; return False at the end."""
-        if not self._ready():
-            return False
-        try:
-            chunk = os.read(self._fd, _CHUNK)
-        except OSError:
-            if sys.platform == "win32" and self._stopping:
-                return True  # the read was cancelled
-            raise
-        if not chunk:
-            return False
-        self._keep(chunk)
-        self._pass_lines(self._decoder.decode(chunk))
-        return True
+    def _pump(self) -> None:
+        """Read chunks and pass their lines on, until the end."""
+        while self._ready():
+            try:
+                chunk = os.read(self._fd, _CHUNK)
+            except OSError:
+                if sys.platform == "win32" and self._stopping:
+                    continue  # the read was cancelled
+                raise
+            if not chunk:
+                return
+            self._keep(chunk)
+            self._pass_lines(self._decoder.decode(chunk))
 
     def _pass_rest(self) -> None:
         self._pass_lines(self._decoder.decode(b"", final=True))
@@ -303,7 +291,7 @@ class StderrPump:
         """Run *step* of the sink; its first error is logged, since the child's stderr has to be read all the same."""
         try:
             step()
-        except BaseException:
+        except Exception:
             if not self._failed:
                 self._failed = True
                 _log.exception("the stderr sink of %s failed; further failures are not logged", self._name)

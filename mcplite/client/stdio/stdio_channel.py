@@ -17,6 +17,7 @@ from typing import Callable, List, Mapping, Optional, Sequence, Union
 
 from ...errors import ConnectionClosed, TransportError
 from ...protocol.error_text import printable
+from ...rpc.deadline import undo
 from ...rpc.forks import new_event, new_lock
 from ...rpc.stdio.descriptors import PIPE_CLOSED, set_nonblocking
 from ...rpc.stdio.pipes import PipeChannel
@@ -68,16 +69,12 @@ class ChildChannel(PipeChannel):
         self._finalizer: "Optional[weakref.finalize[..., ChildChannel]]" = None
         self._exit_hook = functools.partial(_end_at_exit, weakref.ref(self))
         try:
-            set_nonblocking(child.stdin)
-            super().__init__(child.stdout, child.stdin, name=child.name, line_limit=line_limit,
-                             watch_fd=child.exit_fd)
-        except BaseException as error:
-            child.kill()
-            for fd in (child.stdin, child.stdout, child.exit_fd):
-                os.close(fd)
-            if isinstance(error, OSError):
-                raise TransportError(f"cannot talk to {child.name}: {error.strerror}") from error
-            raise
+            with undo(lambda: _discard(child)):
+                set_nonblocking(child.stdin)
+                super().__init__(child.stdout, child.stdin, name=child.name, line_limit=line_limit,
+                                 watch_fd=child.exit_fd)
+        except OSError as error:
+            raise TransportError(f"cannot talk to {child.name}: {error.strerror}") from error
         atexit.register(self._exit_hook)
         # Where a thread reads the child's stdout, it also closes it.
         descriptors = [fd for fd in self._descriptors() if self._reader is None or fd != self._read_fd]
@@ -165,15 +162,16 @@ class ChildChannel(PipeChannel):
                 self._done.wait(self._grace + 3 * _SIGNAL_SECONDS)
             return
         self._detach_hooks()
+        ended = False
         try:
             if self._reader is not None:
                 self._reader.discard()
             self.close_input(_WRITE_SECONDS)
             self._child.end(self._grace, _SIGNAL_SECONDS)
-        except BaseException:
-            self._child.kill()  # Ctrl-C during the wait for a child that does not exit
-            raise
+            ended = True
         finally:
+            if not ended:
+                self._child.kill()  # Ctrl-C during the wait for a child that does not exit
             super().close()
             self._done.set()
 
@@ -209,6 +207,12 @@ class ChildChannel(PipeChannel):
             self._done.set()
             self._detach_hooks()
             self._child.let_go()
+
+
+def _discard(child: Child) -> None:
+    child.kill()
+    for fd in (child.stdin, child.stdout, child.exit_fd):
+        os.close(fd)
 
 
 def _end_at_exit(reference: "weakref.ref[ChildChannel]") -> None:

@@ -23,7 +23,7 @@ from ...errors import (
 from ...rpc.cancel import CancelToken
 from ...rpc.forks import new_lock
 from ...rpc.threads import start_thread
-from ...rpc.tracing import PeerLog, get_logger
+from ...rpc.tracing import get_logger
 from ...types import Progress, codec
 from ...types.tasks import CANCELLED, FAILED, INPUT_REQUIRED, DetailedTask
 from ..call import DEFAULT, FeatureSession, OnProgress
@@ -91,7 +91,6 @@ class TaskFollower:
         self._fetched: Optional[Dict[str, Any]] = None
         self._reports = 0
         self._latest = Progress(0)
-        self._failures = PeerLog()
         self._message: Optional[str] = None
 
     @property
@@ -176,7 +175,7 @@ class TaskFollower:
         try:
             self._on_progress(progress)
         except Exception:
-            self._failures.failure(_log, "the progress callback of the task %.100r failed", self.id)
+            _log.exception("the progress callback of the task %.100r failed", self.id)
 
     # --- questions --------------------------------------------------------------------------------------------
 

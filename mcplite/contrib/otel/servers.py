@@ -46,7 +46,7 @@ class ServerTelemetry(ServerObserver):
         with operation.running(parent):
             try:
                 result = proceed()
-            except BaseException as error:
+            except Exception as error:
                 _fail(operation, context, error)
                 raise
             operation.finish(result)

@@ -23,16 +23,17 @@ import os
 import queue
 import select
 import sys
-import threading
 import time
 from typing import Any, List, Optional, Tuple
 
 from ...errors import ConnectionClosed, RequestTimeout, TransportError, nested_call
 from ...protocol.framing import LineBuffer
+from ..deadline import undo
 from ..forks import foreign_error, new_event, new_rlock, on_fork, ownership, release
 from ..interfaces import Channel, Network
 from ..pending import Pending
-from ..tracing import FaultLog, get_logger
+from ..threads import Loop, start_thread
+from ..tracing import get_logger
 from .descriptors import cancel_read, has_reader, write_piece
 
 __all__ = ["PipeChannel", "PipeReader"]
@@ -118,20 +119,17 @@ class PipeChannel(Channel):
         except OSError as error:
             raise TransportError(f"cannot make a pipe to wake the reader of {self.name}: {error.strerror}") from error
         try:
-            os.set_blocking(self._wake_read, False)
-            os.set_blocking(self._wake_write, False)
-            poll = select.poll()
-            for fd in (read_fd, self._wake_read, watch_fd):
-                if fd is not None:
-                    poll.register(fd, select.POLLIN)
-            if self._end_unread and self._write_fd != read_fd:
-                poll.register(self._write_fd, 0)  # which tells when it has no reader any more
-        except BaseException as error:
-            for fd in ends:
-                os.close(fd)
-            if isinstance(error, OSError):
-                raise TransportError(f"cannot wait for {self.name}: {error.strerror}") from error
-            raise
+            with undo(lambda: list(map(os.close, ends))):
+                os.set_blocking(self._wake_read, False)
+                os.set_blocking(self._wake_write, False)
+                poll = select.poll()
+                for fd in (read_fd, self._wake_read, watch_fd):
+                    if fd is not None:
+                        poll.register(fd, select.POLLIN)
+                if self._end_unread and self._write_fd != read_fd:
+                    poll.register(self._write_fd, 0)  # which tells when it has no reader any more
+        except OSError as error:
+            raise TransportError(f"cannot wait for {self.name}: {error.strerror}") from error
         self._poll, self._input_only = poll, [(read_fd, select.POLLIN)]
         self._read_side.append(self._wake_read)
 
@@ -404,6 +402,7 @@ class PipeReader:
 
     def __init__(self, fd: int, name: str) -> None:
         self._fd = fd
+        self._name = name
         #: What was read and not taken yet; an empty chunk is the end. Only the thread appends, only the channel removes.
         self.chunks: List[bytes] = []
         #: An item for each chunk, and one for each call of wake().
@@ -411,8 +410,7 @@ class PipeReader:
         self._room = new_event()
         self._stopped = self._discarding = False
         # Started here; ended by the end of the pipe or by stop(); blocks in os.read, or until the channel takes chunks.
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._thread = start_thread(self._run, name)
 
     def wait(self, timeout: Optional[float]) -> bool:
         """Wait until there may be chunks; return False after *timeout* seconds, or when it was woken."""
@@ -442,7 +440,7 @@ class PipeReader:
 
     def _run(self) -> None:
         try:
-            FaultLog(_log).keep_running(self._read, "reading a pipe failed")
+            Loop(self._name, self._read).run()
         finally:
             os.close(self._fd)
 

@@ -18,8 +18,8 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tu
 from ...errors import InvalidParams, RegistrationError, ResourceNotFound, TransportError
 from ...protocol.uris import check_relative, normal_uri, safe_join, uri_problem
 from ...rpc.forks import new_lock, on_fork
-from ...rpc.threads import start_thread
-from ...rpc.tracing import FaultLog, get_logger
+from ...rpc.threads import Loop
+from ...rpc.tracing import get_logger
 from ...types import BlobResourceContents, Resource, TextResourceContents
 from .provider import Service
 
@@ -438,15 +438,11 @@ class Watcher(Service):
         with self._lock:
             if self._end is not None:
                 return
-            end = self._end = threading.Event()
+            end = threading.Event()
             try:
-                faults = FaultLog(_log, end.wait)
-                start_thread(lambda: faults.keep_running(lambda: self._run(end), "the directory of %s could not be looked at",
-                                                         self._directory.uri), "mcplite directory")
-            except BaseException as error:
-                self._end = None
-                if not isinstance(error, TransportError):
-                    raise
+                Loop(f"look at {self._directory.uri}", lambda: self._run(end), end.wait).start()
+                self._end = end
+            except TransportError as error:
                 _log.warning("changes below %s are not told: %s", self._directory.uri, error)
 
     def stop(self) -> None:

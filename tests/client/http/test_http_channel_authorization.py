@@ -492,7 +492,7 @@ def test_a_refused_get_stream_costs_one_login(auth, script, user, grant, monkeyp
     script.on_request = lambda request, token: (401, script.challenge()) if request.method == "GET" else None
     with legacy(script, grant, listen=True) as client:
         for thread in threading.enumerate():
-            if thread.name == "mcplite listener":
+            if thread.name.startswith("mcplite listener of "):
                 thread.join(LIMIT)
                 assert not thread.is_alive()
         client.ping()

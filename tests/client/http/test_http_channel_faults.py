@@ -19,4 +19,4 @@ def test_the_get_stream_is_opened_again_after_a_fault(script, monkeypatch, caplo
     struck = strike(monkeypatch, owner, method, fault)
     with connect(script, on_tools_changed=changed.set):
         assert changed.wait(LIMIT) and struck.is_set()
-    assert lines(caplog, "listening to ") == 1
+    assert lines(caplog, "listener of ") == 1

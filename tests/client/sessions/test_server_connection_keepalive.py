@@ -5,6 +5,7 @@ import pytest
 
 import mcplite
 from mcplite.errors import ConnectionClosed
+from mcplite.rpc.deadline import Deadline
 from tests.support.fakes import LIMIT, SILENCE, Fake, Refusal
 
 
@@ -63,8 +64,7 @@ def test_another_cause_of_the_end_is_kept():
         client = fake.connect(ping_interval=0.05, on_disconnect=lambda error: notified.set()).open()
         fake.leave()
         assert notified.wait(LIMIT)
-        client._keepalive._thread.join(LIMIT)
-        assert not client._keepalive._thread.is_alive()
+        assert client._keepalive._loop.join(Deadline(LIMIT))
         assert "ping" not in str(client.last_error)
         client.close()
 

@@ -10,7 +10,7 @@ import mcplite
 from mcplite import PromptsChanged, ResourcesChanged, ResourceUpdated
 from mcplite.revisions import REVISIONS
 from mcplite.server.catalog.directory import Directory, Watcher
-from tests.support.faults import every_fault, strike
+from tests.support.faults import every_fault, no_threads, strike
 
 LIMIT = 60
 OFTEN = 0.05
@@ -109,7 +109,7 @@ def test_a_look_that_fails_is_logged_and_another_follows(folder, monkeypatch, ca
         told.until("file:///d/a.txt")
     finally:
         watcher.stop()
-    assert "could not be looked at" in caplog.text
+    assert "look at file:" in caplog.text
 
 
 def test_a_directory_that_is_added_later_is_watched_until_it_is_removed(folder):
@@ -125,20 +125,14 @@ def test_a_directory_that_is_added_later_is_watched_until_it_is_removed(folder):
         stop()
         for uri in ("file:///d", "file:///e/"):
             mcp.remove_directory(uri)
-        watching = [thread for thread in threading.enumerate() if thread.name == "mcplite directory"]
+        watching = [thread for thread in threading.enumerate() if thread.name.startswith("mcplite look at ")]
         for thread in watching:
             thread.join(LIMIT)
         assert not any(thread.is_alive() for thread in watching)
 
 
 def test_a_system_without_threads_is_a_warning(folder, monkeypatch, caplog):
-    from mcplite.errors import TransportError
-    from mcplite.server.catalog import directory as module
-
-    def no_thread(run, name):
-        raise TransportError("the thread cannot be started")
-
-    monkeypatch.setattr(module, "start_thread", no_thread)
+    no_threads(monkeypatch, "mcplite look at ")
     watcher = Told().watch(folder)
     watcher.start()
     watcher.stop()
