@@ -6,9 +6,8 @@ from .protocol.framing import LineBuffer
 from .rpc.channels import StreamChannel
 from .rpc.extension import Extension, ListenKind
 from .rpc.interfaces import Channel
-from .server.http.event_store import EventStore
 from .server.runtime.extension_host import ServerHost
 from .server.runtime.states import StoredState
 
-__all__ = ["Backend", "Channel", "EventStore", "Extension", "LineBuffer", "ListenKind", "ServerHost", "StoredState",
+__all__ = ["Backend", "Channel", "Extension", "LineBuffer", "ListenKind", "ServerHost", "StoredState",
            "StreamChannel", "open_backend"]

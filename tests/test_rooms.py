@@ -31,10 +31,11 @@ SERVER = {
     "handling": "limits eviction functions principals catalog runtime",
     "tasks": "limits eviction functions principals catalog runtime handling",
     "sessions": "limits eviction functions principals catalog runtime handling",
-    "http": "limits eviction functions principals catalog runtime handling sessions",
-    "transports": "limits eviction functions principals catalog runtime handling sessions http",
+    "state": "limits eviction functions principals catalog runtime handling sessions",
+    "http": "limits eviction functions principals catalog runtime handling sessions state",
+    "transports": "limits eviction functions principals catalog runtime handling sessions state http",
     "server_options": "limits catalog runtime tasks sessions",
-    "app": "limits eviction functions principals catalog runtime handling tasks sessions http transports server_options",
+    "app": "limits eviction functions principals catalog runtime handling tasks sessions state http transports server_options",
     "serving": "http transports app",
 }
 #: The calls of a client, and the parts of one: they stand in files of the folder itself, and in the order of their imports.
@@ -61,7 +62,8 @@ CLIENT = {
 #: What some of these rooms may import besides: the door to HTTP, and the version of the package.
 BESIDES = {
     "server.catalog": "version auth.verify", "server.runtime": "backend auth.verify", "server.tasks": "backend",
-    "server.sessions": "backend", "server.http": "backend auth.verify", "server.transports": "version",
+    "server.sessions": "backend", "server.state": "backend",
+    "server.http": "backend auth.verify", "server.transports": "version",
     "server.app": "version backend auth.verify",
     "client.config": "net", "client.http": "net", "client.sessions": "version",
     "client.transport_choice": "net", "client.client_options": "net",

@@ -88,6 +88,12 @@ class Backend:
         """
         raise NotImplementedError
 
+    def forget(self, log: str) -> None:
+        """Drop a log whose name is not used again.
+
+        The server calls it for what only one process can reach, that is in memory. By default the entries expire.
+        """
+
     # --- life ---------------------------------------------------------------------------------------
 
     def close(self) -> None:

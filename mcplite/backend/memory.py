@@ -1,12 +1,13 @@
 """The backend in the memory of one process: the default, and the shortest implementation of the interface."""
 
+import threading
 import time
 from collections import deque
 from typing import Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
+from ..rpc.deadline import wait_interruptibly
 from ..rpc.forks import new_lock, on_fork
 from .interface import NUMBERS_SECONDS, Backend, Entry
-from .log_watch import LogWatch
 
 __all__ = ["MemoryBackend"]
 
@@ -47,12 +48,15 @@ class MemoryBackend(Backend):
         self._values: Dict[str, _Kept] = {}
         self._logs: Dict[str, _NumberedLog] = {}
         self._swept = clock()
-        self._watch = LogWatch(lambda logs: {log: self.last(log) for log in logs})
+        #: The threads that wait for a log, each as the event that wakes it.
+        self._waiting: Dict[str, List[threading.Event]] = {}
+        self._closed = False
         on_fork(self, MemoryBackend._forked)
 
     def _forked(self, owner: int) -> None:
         self._values.clear()
         self._logs.clear()
+        self._waiting.clear()
 
     def put(self, key: str, value: bytes, seconds: float) -> None:
         now = self._clock()
@@ -93,10 +97,8 @@ class MemoryBackend(Backend):
             found.entries.append((found.last, value, now + seconds))
             while len(found.entries) > keep:
                 found.entries.popleft()
-            number = found.last
-            # Under the lock, so that reports come in the order of the numbers.
-            self._watch.report({log: number})
-        return number
+            self._wake(log)
+            return found.last
 
     def since(self, log: str, number: int) -> Optional[List[Entry]]:
         now = self._clock()
@@ -105,19 +107,56 @@ class MemoryBackend(Backend):
             last = 0 if found is None or found.until <= now else found.last
             if found is None or number >= last:
                 return [] if number == last else None
-            entries = [(at, value) for at, value, until in found.entries if at > number and until > now]
+            # From the newest entry backward: a reader follows closely, and has read all but the last few.
+            entries: List[Entry] = []
+            for at, value, until in reversed(found.entries):
+                if at <= number or until <= now:
+                    break
+                entries.append((at, value))
+        entries.reverse()
         return entries if len(entries) == last - number else None
 
     def last(self, log: str) -> int:
-        with self._lock:
-            found = self._logs.get(log)
-            return 0 if found is None or found.until <= self._clock() else found.last
+        found = self._logs.get(log)
+        return 0 if found is None or found.until <= self._clock() else found.last
 
     def wait(self, logs: Mapping[str, int], timeout: float) -> Set[str]:
-        return self._watch.wait(logs, timeout)
+        woken = threading.Event()
+        with self._lock:
+            grown = self._grown(logs)
+            if grown or self._closed:
+                return grown
+            for log in logs:
+                self._waiting.setdefault(log, []).append(woken)
+        try:
+            wait_interruptibly(woken.wait, timeout)
+        finally:
+            with self._lock:
+                for log in logs:
+                    waiting = [other for other in self._waiting.get(log, ()) if other is not woken]
+                    if waiting:
+                        self._waiting[log] = waiting
+                    else:
+                        self._waiting.pop(log, None)
+        return self._grown(logs)
+
+    def _grown(self, logs: Mapping[str, int]) -> Set[str]:
+        return {log for log, number in logs.items() if self.last(log) != number}
+
+    def _wake(self, log: str) -> None:
+        for woken in self._waiting.get(log, ()):
+            woken.set()
+
+    def forget(self, log: str) -> None:
+        with self._lock:
+            self._logs.pop(log, None)
+            self._wake(log)
 
     def close(self) -> None:
-        self._watch.close()
+        with self._lock:
+            self._closed = True
+            for log in self._waiting:
+                self._wake(log)
 
     def _sweep(self, now: float) -> None:
         if now - self._swept < _SWEEP_SECONDS:

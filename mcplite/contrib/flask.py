@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Sequence, U
 from ..protocol.http.oauth import PROTECTED_RESOURCE
 from ..server.app import Server
 from ..server.handling.http_request import Around
-from ..server.http.event_store import EventStore
 from ..server.http.messages import HTTPResponse
 from ..server.transports.wsgi import WSGIApp
 from .hosted import METHODS, mounted, principal_of
@@ -20,8 +19,8 @@ __all__ = ["mount_mcp"]
 
 def mount_mcp(app: "Union[Flask, Blueprint]", mcp: Server, path: str = "/mcp", *,
               principal: Optional[Callable[[], Any]] = None, allowed_hosts: Optional[Sequence[str]] = None,
-              allowed_origins: Sequence[str] = (), trusted_proxies: Sequence[str] = (), stateless: bool = False,
-              event_store: Optional[EventStore] = None) -> "Callable[..., Response]":
+              allowed_origins: Sequence[str] = (), trusted_proxies: Sequence[str] = (),
+              stateless: bool = False) -> "Callable[..., Response]":
     """Serve an MCP server at a path of a Flask application, as a view of it.
 
     The hooks of the application run around each HTTP request, and can refuse it. A handler without a ``Context`` parameter
@@ -40,7 +39,6 @@ def mount_mcp(app: "Union[Flask, Blueprint]", mcp: Server, path: str = "/mcp", *
     :param trusted_proxies: addresses and networks of reverse proxies, which tell the client's address in ``X-Forwarded-For``;
         see :class:`TrustedProxies`.
     :param stateless: serves every message on its own, without session ids; see :class:`Endpoint`.
-    :param event_store: keeps events for resumption; in memory by default.
     :returns: the view, for Flask-WTF's ``csrf.exempt``.
     :raises ValueError: an option is not valid.
     """
@@ -49,7 +47,7 @@ def mount_mcp(app: "Union[Flask, Blueprint]", mcp: Server, path: str = "/mcp", *
     ask = principal
     served = WSGIApp(mcp.runtime, principal=None if ask is None else lambda environ: principal_of(ask()),
                      allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, trusted_proxies=trusted_proxies,
-                     stateless=stateless, event_store=event_store)
+                     stateless=stateless)
 
     def view(**values: Any) -> "Response":
         return _respond(served, check_host=allowed_hosts is None)

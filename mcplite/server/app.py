@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from ..rpc.extension import Extension
     from .catalog.cache_hints import CacheHint
     from .http.endpoint import Route
-    from .http.event_store import EventStore
     from .principals import Principal
     from .runtime.observer import ServerObserver
     from .sessions.legacy import LegacySession
@@ -566,7 +565,7 @@ class Server:
     def run(self, transport: str = "stdio", *, host: Optional[str] = None, port: Optional[int] = None,
             path: Optional[str] = None, allowed_hosts: Optional[Sequence[str]] = None,
             allowed_origins: Optional[Sequence[str]] = None, trusted_proxies: Optional[Sequence[str]] = None,
-            stateless: Optional[bool] = None, event_store: "Optional[EventStore]" = None,
+            stateless: Optional[bool] = None,
             routes: "Optional[Mapping[str, Route]]" = None, legacy_sse: Optional[bool] = None) -> None:
         """Serve until the client disconnects (stdio) or the process is told to stop.
 
@@ -578,7 +577,6 @@ class Server:
         :param allowed_origins: the origins whose web pages may use the endpoint.
         :param trusted_proxies: the reverse proxies that tell the client's address.
         :param stateless: serves every message on its own, without session ids.
-        :param event_store: keeps events for resumption; in memory by default.
         :param routes: handlers of other paths.
         :param legacy_sse: also serves the oldest revision's HTTP+SSE, at ``/sse`` and ``/messages``.
         :raises ValueError: the transport is unknown, or an option is not valid or not for stdio.
@@ -587,12 +585,12 @@ class Server:
         """
         options: Dict[str, Any] = dict(host=host, port=port, path=path, allowed_hosts=allowed_hosts, stateless=stateless,
                                        allowed_origins=allowed_origins, trusted_proxies=trusted_proxies, routes=routes,
-                                       event_store=event_store, legacy_sse=legacy_sse or transport == "sse" or None)
+                                       legacy_sse=legacy_sse or transport == "sse" or None)
         serve_forever(self.runtime, transport, {name: value for name, value in options.items() if value is not None})
 
     def wsgi(self, path: str = "", *, principal: "Optional[Callable[[Dict[str, Any]], Union[None, str, Principal]]]" = None,
              allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (),
-             trusted_proxies: Sequence[str] = (), stateless: bool = False, event_store: "Optional[EventStore]" = None,
+             trusted_proxies: Sequence[str] = (), stateless: bool = False,
              routes: "Optional[Mapping[str, Route]]" = None, legacy_sse: bool = False) -> "WSGIApp":
         """Return a WSGI callable that serves this server; the parameters are explained at :class:`WSGIApp`.
 
@@ -602,7 +600,7 @@ class Server:
 
         return WSGIApp(self.runtime, path=path, principal=principal, allowed_hosts=allowed_hosts,
                        allowed_origins=allowed_origins, trusted_proxies=trusted_proxies, stateless=stateless,
-                       event_store=event_store, routes=routes, legacy_sse=legacy_sse)
+                       routes=routes, legacy_sse=legacy_sse)
 
     def serve_channel(self, channel: Channel, on_close: Optional[Callable[[], object]] = None) -> Peer:
         """Start to serve one client on a channel, and return.

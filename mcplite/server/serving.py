@@ -9,7 +9,6 @@ from .app import Server
 
 if TYPE_CHECKING:
     from .http.endpoint import Route
-    from .http.event_store import EventStore
     from .transports.connection import Connection
     from .transports.httpd import HTTPServer
 
@@ -18,7 +17,7 @@ __all__ = ["serve"]
 
 def serve(server: Server, *, host: str = "127.0.0.1", port: int = 0, path: str = "/mcp",
           allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (),
-          trusted_proxies: Sequence[str] = (), stateless: bool = False, event_store: "Optional[EventStore]" = None,
+          trusted_proxies: Sequence[str] = (), stateless: bool = False,
           routes: "Optional[Mapping[str, Route]]" = None, legacy_sse: bool = False,
           handler: "Optional[Type[Connection]]" = None) -> "HTTPServer":
     """Serve over HTTP on background threads, from now on, and return the HTTP server.
@@ -34,7 +33,6 @@ def serve(server: Server, *, host: str = "127.0.0.1", port: int = 0, path: str =
     :param allowed_origins: the origins whose web pages may use the endpoint.
     :param trusted_proxies: the reverse proxies that tell the client's address.
     :param stateless: serves every message on its own, without session ids.
-    :param event_store: keeps events for resumption; in memory by default.
     :param routes: handlers of other paths.
     :param legacy_sse: also serves the oldest revision's HTTP+SSE, at ``/sse`` and ``/messages``.
     :param handler: the class of the connections, for a ``log_message`` or a ``do_GET`` of your own.
@@ -45,5 +43,5 @@ def serve(server: Server, *, host: str = "127.0.0.1", port: int = 0, path: str =
 
     served = HTTPServer(server.runtime, host=host, port=port, path=path, allowed_hosts=allowed_hosts,
                         allowed_origins=allowed_origins, trusted_proxies=trusted_proxies, stateless=stateless,
-                        event_store=event_store, routes=routes, legacy_sse=legacy_sse, handler=handler)
+                        routes=routes, legacy_sse=legacy_sse, handler=handler)
     return served.start()

@@ -31,7 +31,7 @@ def test_close_ends_a_wait(backends, group):
     found = []
     waiting = threading.Thread(target=lambda: found.append(backend.wait({f"{group}/log": 0}, 60)))
     waiting.start()
-    while not backend._watch.logs:
+    while not (backend._watch.logs if hasattr(backend, "_watch") else backend._waiting):
         waiting.join(0.01)
     backend.close()
     waiting.join(30)

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Sequence
 
 from ...server.app import Server
 from ...server.handling.context import Context
-from ...server.http.event_store import EventStore
 from ...server.http.messages import HTTPResponse
 from ...server.transports.wsgi import WSGIApp
 from ..hosted import METHODS, mounted, principal_of
@@ -26,8 +25,7 @@ def _user_of(request: "HttpRequest") -> Any:
 
 
 def mcp_view(mcp: Server, *, principal: "Optional[Callable[[HttpRequest], Any]]" = None, allowed_origins: Sequence[str] = (),
-             trusted_proxies: Sequence[str] = (), stateless: bool = False,
-             event_store: Optional[EventStore] = None) -> "Callable[..., HttpResponseBase]":
+             trusted_proxies: Sequence[str] = (), stateless: bool = False) -> "Callable[..., HttpResponseBase]":
     """Return a view of Django that serves an MCP server: ``path("mcp", mcp_view(mcp))``.
 
     The view is exempt from CSRF protection, since it checks the origin itself, and from ATOMIC_REQUESTS: a handler that
@@ -42,7 +40,6 @@ def mcp_view(mcp: Server, *, principal: "Optional[Callable[[HttpRequest], Any]]"
     :param trusted_proxies: addresses and networks of reverse proxies, which tell the client's address in ``X-Forwarded-For``;
         see :class:`TrustedProxies`.
     :param stateless: serves every message on its own, without session ids; see :class:`Endpoint`.
-    :param event_store: keeps events for resumption; in memory by default.
     :raises ValueError: an option is not valid.
     """
     from django.db import connections, transaction
@@ -50,8 +47,7 @@ def mcp_view(mcp: Server, *, principal: "Optional[Callable[[HttpRequest], Any]]"
 
     ask = principal or _user_of
     served = WSGIApp(mcp.runtime, principal=lambda environ: principal_of(ask(environ[_REQUEST])),
-                     allowed_origins=allowed_origins, trusted_proxies=trusted_proxies, stateless=stateless,
-                     event_store=event_store)
+                     allowed_origins=allowed_origins, trusted_proxies=trusted_proxies, stateless=stateless)
 
     def view(request: "HttpRequest", **values: Any) -> "HttpResponseBase":
         return _respond(served, request)

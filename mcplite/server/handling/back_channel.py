@@ -81,8 +81,8 @@ class BackChannelAsker(Asker):
         if not self.reachable:
             raise MissingCapability(
                 f"this needs a client that can {ABILITIES[method]}, which takes a session in revision {self._revision}:"
-                " this server keeps none, as it is stateless, or a fleet without a backend; give it a backend, or serve it from"
-                " one process",
+                " this server keeps none, as it is stateless, or a fleet without a backend; give it one, Server(backend=...),"
+                " or serve it from one process",
                 data={"requiredCapabilities": capability})
         super()._require(method, capability, mode)
 

@@ -8,15 +8,14 @@ from typing import Mapping, Optional, Sequence
 
 from ..handling.dispatch import load_tools
 from ..runtime.runtime import Runtime
+from ..state.open_streams import OpenStreams
 from .endpoint import Endpoint, Route
-from .event_store import EventStore
-from .open_streams import OpenStreams
 
 __all__ = ["make_endpoint"]
 
 
 def make_endpoint(runtime: Runtime, *, path: str = "/mcp", allowed_hosts: Optional[Sequence[str]] = None,
-                  allowed_origins: Sequence[str] = (), stateless: bool = False, event_store: Optional[EventStore] = None,
+                  allowed_origins: Sequence[str] = (), stateless: bool = False,
                   routes: Optional[Mapping[str, Route]] = None, legacy_sse: bool = False,
                   held: Optional[OpenStreams] = None) -> Endpoint:
     """Return the endpoint of a server; the other parameters are those of :class:`Endpoint`.
@@ -28,7 +27,7 @@ def make_endpoint(runtime: Runtime, *, path: str = "/mcp", allowed_hosts: Option
     """
     load_tools()
     endpoint = Endpoint(runtime, path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins,
-                        stateless=stateless, event_store=event_store, routes=routes, held=held)
+                        stateless=stateless, routes=routes, held=held)
     if legacy_sse:
         from .legacy_sse import LegacySSE  # loaded only by servers that have such clients
 

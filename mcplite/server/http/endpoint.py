@@ -4,7 +4,7 @@ A request passes four steps: the origin policy, authentication, the decision wha
 scopes). The transports, our own HTTP server and WSGI, call :meth:`Endpoint.handle` for each request.
 """
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...errors import INTERNAL_ERROR, MISSING_CAPABILITY, SERVER_BUSY, BackendError, RegistrationError, RemoteError
 from ...protocol import jsonrpc
@@ -20,11 +20,13 @@ from ..handling.session import RequestFacts
 from ..runtime.runtime import Runtime
 from ..sessions.modern import SessionlessClient
 from ..sessions.opening import create_sessionless_peer
+from ..state.logs import StreamLogs
+from ..state.open_streams import OpenStreams
+from ..state.sessions import HTTPSession, Sessions, StoredSession, create_session_for_one_message
+from ..state.streams import EventBody, EventStream, RequestStreams, StreamsChannel
 from .authorization import Authorization
-from .event_store import EventStore, MemoryEventStore
 from .get_streams import GetStreams, end_at_expiry
 from .messages import EVENTS, HTTPResponse, Rejection, UnreadableBody, names_modern
-from .open_streams import OpenStreams
 from .origins import OriginPolicy
 from .routing import (
     AcceptMessage,
@@ -40,12 +42,6 @@ from .routing import (
     decide,
     reads_streams,
 )
-from .session_ids import ClientDescription, SessionIds
-from .sessions import HTTPSession, SessionTable, StreamsChannel, create_session_for_one_message, open_session
-from .streams import EventBody, EventStream, StreamSet
-
-if TYPE_CHECKING:
-    from .shared_sessions import SharedSessions
 
 __all__ = ["Endpoint", "Route"]
 
@@ -75,7 +71,6 @@ class Endpoint:
     :param allowed_origins: the origins whose web pages may use the endpoint.
     :param stateless: serves every message on its own, without session ids: any number of processes can share the work,
         and handlers cannot ask the client questions. Also serves clients that skip the handshake.
-    :param event_store: keeps events for resumption; in memory by default. With a shared backend they are kept there.
     :param routes: handlers of other paths, by path; each is called with the request and returns status, media type and
         body, and may return further headers as well, as a mapping or as pairs. They are public, even if the endpoint requires
         tokens: for example the health checks of a load balancer. Web pages of any origin may use a function whose attribute
@@ -83,13 +78,12 @@ class Endpoint:
     :param held: the open streams of a host that has few threads, each of which occupies one: also those of
         ``subscriptions/listen``. None for a server of our own, which bounds them by endpoint.
     :raises ValueError: a path, host or origin is malformed.
-    :raises RegistrationError: an *event_store* is given to a server with a shared backend, or a route is no function.
+    :raises RegistrationError: a route is no function.
     """
 
     def __init__(self, runtime: Runtime, *, path: str = "/mcp", allowed_hosts: Optional[Sequence[str]] = None,
                  allowed_origins: Sequence[str] = (), stateless: bool = False,
-                 event_store: Optional[EventStore] = None, routes: Optional[Mapping[str, Route]] = None,
-                 held: Optional[OpenStreams] = None) -> None:
+                 routes: Optional[Mapping[str, Route]] = None, held: Optional[OpenStreams] = None) -> None:
         if path and not path.startswith("/"):
             raise ValueError(f"the path {path!r} must begin with a slash")
         self.runtime = runtime
@@ -100,26 +94,16 @@ class Endpoint:
         self.authorization = Authorization(runtime, self.origins, self.path)
         limits = self.limits = runtime.limits
         self._warn, self._faults = RateLog(_log, 1), FaultLog(_log)
-        self._store = event_store or MemoryEventStore(limits)
-        self._tables: List[SessionTable] = []
-        self._session_ids: Optional[SessionIds] = None
-        #: The sessions in a shared backend; None without one.
-        self._shared = None if stateless else self.shared_table("session")
-        if event_store is not None and self._shared is not None:
-            raise RegistrationError("event_store= is for a server in one process: a server with a backend keeps the events of"
-                                    " streams there, so leave event_store= out")
-        self.sessions: SessionTable = self.add_table() if self._shared is None else self._shared
-        mode = "sessions" if self._shared is None else "shared"
-        if stateless:
-            mode = "stateless"
-        elif runtime.fleet is not None and self._shared is None:
-            mode = "self-contained"
-            self._session_ids = SessionIds(runtime.fleet.keys, catalog.name, limits.session_seconds)
+        self._logs = StreamLogs(runtime.processes, limits)
+        self._tables: List[Sessions] = []
+        self.sessions = self.add_table("session")
+        # Without a backend the processes of a fleet have no place for sessions, so each message stands for itself.
+        stateless = stateless or (runtime.fleet is not None and not runtime.processes.shared)
         self._held = held
         #: Whether a client has named a session that is not known, which is logged once.
-        self._missed = held is None or mode != "sessions"
+        self._missed = held is None or stateless or runtime.processes.shared
         self._rules = Rules(self.origins, limits.message_bytes, runtime.json_limits,
-                            self.sessions.find if held is None else self._find, self._read_id, mode,
+                            self.sessions.find if held is None else self._find, stateless,
                             catalog.revisions, catalog.resolve, catalog.modern_methods, runtime.turns,
                             None if held is None else lambda: runtime.pushes)
         #: Public handlers, by path: the protected resource metadata, and the user's routes.
@@ -135,7 +119,7 @@ class Endpoint:
         self._lock = new_lock()
         #: The peer of all sessionless clients; created for the first request.
         self._sessionless_peer: Optional[Peer] = None
-        self._sessionless_streams = StreamSet("", None, limits, unread=runtime.unread)
+        self._sessionless_streams = RequestStreams("", limits, unread=runtime.unread)
         self.get_streams = GetStreams(limits, self.error_response, held)
         #: Held while the lifespan is entered, so that no request is served before.
         self._entering = new_lock()
@@ -215,13 +199,9 @@ class Endpoint:
             self._peer().receive(decision.data, decision.message)
             return HTTPResponse(202)
         if isinstance(decision, OpenGetStream):
-            if self._shared is not None:
-                return self._shared.open_common(request, decision.session, self.get_streams)
-            return self.get_streams.open_common(request, decision.session)
+            return self.get_streams.open_common(request, self.sessions, decision.session)
         if isinstance(decision, ResumeStream):
-            if self._shared is not None:
-                return self._shared.resume(request, decision, self.get_streams)
-            return self.get_streams.resume(request, decision.session, decision.stream, decision.event)
+            return self.get_streams.resume(request, self.sessions, decision.session, decision.stream, decision.event)
         if isinstance(decision, EndSession):
             self.sessions.delete(decision.session)
             return HTTPResponse(204)
@@ -248,61 +228,41 @@ class Endpoint:
             return self._start_over(request, decision, decision.session)
         self.enter()
         self.sweep()
-        headers: List[Tuple[str, str]] = []
-        if self._shared is not None:
-            return self._start_shared(request, decision, self._shared)
-        persistent = self._rules.sessions
-        opened = (open_session(self.runtime, self._store, request.principal, self.sessions.now, request.sender)
-                  if persistent else create_session_for_one_message(self.runtime, None, request.sender))
-        stream = opened.streams.new_stream(decision.message)
-        opened.peer.receive(decision.data, decision.message, stream,
-                            facts=RequestFacts(request, None, request.sender))
-        revision = opened.session.agreed
-        kept = False
-        if revision is not None and self._session_ids is not None:
-            client = ClientDescription(revision, opened.session.client_info, opened.session.client_capabilities)
-            headers.append(("Mcp-Session-Id", self._session_ids.issue(client, request.owner)))
-        elif revision is not None and persistent:
-            opened.streams.priming = revision.priming_event
-            kept = self.sessions.add(opened)
-            if not kept:
-                opened.end("all sessions are in use")
-                return self.error_response(_busy(decision.message, "too many sessions are in use"))
-            headers.append(("Mcp-Session-Id", opened.id))
-        if not kept:
-            opened.end("the session was for one message")  # a refused initialize leaves no session behind (SEC-53)
-        return self._answered(stream, headers)
-
-    def _start_shared(self, request: HTTPRequest, decision: StartSession, table: "SharedSessions") -> HTTPResponse:
-        opened = table.open(request.principal, request.sender)
+        facts = RequestFacts(request, None, request.sender)
+        if not self._rules.sessions:
+            temporary = create_session_for_one_message(self.runtime, request.sender)
+            stream = temporary.streams.new_stream(decision.message)
+            temporary.peer.receive(decision.data, decision.message, stream, facts=facts)
+            temporary.end("the session was for one message")
+            return self._answered(stream, [])
+        opened = self.sessions.open(request.principal, request.sender)
         stream, why = opened.streams.new_stream(decision.message), "the handshake was refused"
         try:
-            opened.peer.receive(decision.data, decision.message, stream, facts=RequestFacts(request, None, request.sender))
+            opened.peer.receive(decision.data, decision.message, stream, facts=facts)
             if opened.session.agreed is None:
                 return self._answered(stream, [])
-            if table.store(opened):
+            if self.sessions.add(opened):
                 why = ""
                 return self._answered(stream, [("Mcp-Session-Id", opened.id)])
             why = "all sessions are in use"
             return self.error_response(_busy(decision.message, "too many sessions are in use"))
         finally:
             if why:
-                opened.end(why)
+                opened.end(why)  # a refused initialize leaves no session behind (SEC-53)
 
     def _start_over(self, request: HTTPRequest, decision: StartSession, session: HTTPSession) -> HTTPResponse:
         stream = session.streams.new_stream(decision.message)
         session.peer.receive(decision.data, decision.message, stream,
                              facts=RequestFacts(request, None, request.sender))
-        session.streams.priming = session.session.revision.priming_event
-        if self._shared is not None:
-            self._shared.start_over(session)
+        self.sessions.start_over(session)
         return self._answered(stream, [("Mcp-Session-Id", session.id)])
 
     def _serve_in_session(self, request: HTTPRequest, decision: ServeInSession) -> HTTPResponse:
         session = decision.session
         if session is None:
             self.enter()
-            temporary = create_session_for_one_message(self.runtime, decision.client, request.sender)
+            temporary = create_session_for_one_message(self.runtime, request.sender)
+            temporary.session.skip_handshake(decision.revision)
             response = self._serve_on_stream(request, temporary, decision)
             if response.streaming:
                 body = response.body
@@ -311,7 +271,7 @@ class Endpoint:
             else:
                 temporary.end("the message has been answered")
             return response
-        if self._shared is not None and session.session.principal is None:
+        if session.session.principal is None:
             session.session.principal = request.principal  # this process has made the session of its record
         return self._serve_on_stream(request, session, decision)
 
@@ -399,20 +359,18 @@ class Endpoint:
         return HTTPResponse(status, [_JSON, *headers], [stream.answer])
 
     def _accept_message(self, request: HTTPRequest, decision: AcceptMessage) -> HTTPResponse:
-        session = decision.session
-        if self._shared is not None and session is not None:
-            self._shared.accept(session, decision.data, decision.message, request.principal)
-        elif session is not None:
-            session.peer.receive(decision.data, decision.message)
+        if decision.session is not None:
+            self.sessions.accept(decision.session, decision.data, decision.message, request.principal)
         elif type(decision.message) in (jsonrpc.Notification, jsonrpc.Batch):
-            temporary = create_session_for_one_message(self.runtime, decision.client)
+            temporary = create_session_for_one_message(self.runtime)
+            temporary.session.skip_handshake(decision.revision)
             temporary.peer.receive(decision.data, decision.message)
             temporary.end("the message has been handled")
         return HTTPResponse(202)
 
     # --- life -----------------------------------------------------------------------------------------
 
-    def _find(self, id: str, owner: Optional[str]) -> Optional[HTTPSession]:
+    def _find(self, id: str, owner: Optional[str]) -> Optional[StoredSession]:
         found = self.sessions.find(id, owner)
         if found is not None:
             found.streams.held = self._held
@@ -423,23 +381,12 @@ class Endpoint:
                          " worker the session has ended, or an earlier process had it", self.runtime.catalog.name)
         return found
 
-    def _read_id(self, id: str, owner: Optional[str]) -> Optional[ClientDescription]:
-        return None if self._session_ids is None else self._session_ids.read(id, owner)
+    def add_table(self, kind: str) -> Sessions:
+        """Return a new table of sessions, which is closed with the endpoint.
 
-    def add_table(self) -> SessionTable:
-        """Return a new table of sessions, which is closed with the endpoint."""
-        table = SessionTable(self.limits)
-        self._tables.append(table)
-        return table
-
-    def shared_table(self, kind: str) -> "Optional[SharedSessions]":
-        """Return a new table of sessions in the shared backend, which is closed with the endpoint; None without a backend."""
-        fleet = self.runtime.fleet
-        if fleet is None or fleet.backend is None:
-            return None
-        from .shared_sessions import SharedSessions  # for servers with a shared backend
-
-        table = SharedSessions(self.runtime, fleet.backend, kind, self.enter)
+        :param kind: names the transport.
+        """
+        table = Sessions(self.runtime, kind, self._logs, self.enter)
         self._tables.append(table)
         return table
 
@@ -450,7 +397,7 @@ class Endpoint:
         """
         for table in self._tables:
             table.sweep()
-        return self._store.sweep() or any(map(len, self._tables))
+        return self._logs.sweep() or any(map(len, self._tables))
 
     def enter(self) -> None:
         """Enter the lifespan, before the first client is served. Idempotent."""

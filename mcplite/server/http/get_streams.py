@@ -8,9 +8,11 @@ from typing import Callable, Hashable, Optional
 
 from ..handling.http_request import HTTPRequest
 from ..limits import Limits
-from .messages import EVENTS, EndingBody, HTTPResponse, Rejection, do_nothing
-from .open_streams import OpenStreams
-from .sessions import HTTPSession
+from ..state.bodies import EndingBody, do_nothing
+from ..state.get_stream import CommonStream
+from ..state.open_streams import OpenStreams
+from ..state.sessions import HTTPSession, Sessions
+from .messages import EVENTS, HTTPResponse, Rejection
 
 __all__ = ["GetStreams", "end_at_expiry"]
 
@@ -33,37 +35,28 @@ class GetStreams:
     def __len__(self) -> int:
         return len(self._streams)
 
-    def open_common(self, request: HTTPRequest, session: HTTPSession) -> HTTPResponse:
-        """Open the session's common stream."""
-        common = session.streams.common
-        reader = common.reader
-        if reader is not None:
-            if not (reader.ending or reader.disconnected()):
-                # Each of two readers would miss the other's messages (HTTP-31, SEC-55).
-                return self.refuse_second()
-            common.detach(reader)
-        return self.open(request, common.attach(), name=session.id)
+    def open_common(self, request: HTTPRequest, sessions: Sessions, session: HTTPSession) -> HTTPResponse:
+        """Open the session's common stream.
 
-    def resume(self, request: HTTPRequest, session: HTTPSession, name: str, event: int) -> HTTPResponse:
-        """Resume a stream after an event."""
-        stream = session.streams.find(int(name)) if name.isdigit() else None
-        if stream is None:
-            return self._error_response(Rejection(400, _EVENT_NOT_KEPT))
-        if stream.is_over(event):
-            return self.over()
-        return self.open(request, stream.attach(event), name=(session.id, name) if int(name) else session.id)
-
-    def refuse_second(self) -> HTTPResponse:
-        """Return the refusal of a second common stream."""
-        return self._error_response(Rejection(409, "this session has a GET stream already"))
-
-    def over(self) -> HTTPResponse:
-        """Return the response to a client that resumes after the last event.
-
-        A cancelled call has no response. After an empty stream clients would reconnect again and again; status 204 tells an
-        event source to stop reconnecting.
+        :raises BackendError: the store failed.
         """
-        return HTTPResponse(204)
+        body = sessions.open_common(session)
+        if body is None:
+            # Each of two readers would miss the other's messages (HTTP-31, SEC-55).
+            return self._error_response(Rejection(409, "this session has a GET stream already"))
+        return self.open(request, body, name=session.id)
+
+    def resume(self, request: HTTPRequest, sessions: Sessions, session: HTTPSession, name: str, event: int) -> HTTPResponse:
+        """Resume a stream after an event.
+
+        :raises BackendError: the store failed.
+        """
+        body = sessions.resume(session, name, event)
+        if body is not None and body.ending:
+            # The client has all events; a cancelled call has no response. After an empty stream clients would reconnect again
+            # and again; status 204 tells an event source to stop reconnecting.
+            return HTTPResponse(204)
+        return self.open(request, body, name=session.id if isinstance(body, CommonStream) else (session.id, name))
 
     def open(self, request: HTTPRequest, body: Optional[EndingBody],
              on_close: Optional[Callable[[], object]] = None, name: Hashable = None) -> HTTPResponse:

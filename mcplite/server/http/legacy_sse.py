@@ -4,7 +4,7 @@ For clients that do not support Streamable HTTP. A session lasts as long as its 
 """
 
 import posixpath
-from typing import TYPE_CHECKING, Callable, Dict, Optional
+from typing import Callable, Dict
 from urllib.parse import parse_qs
 
 from ...errors import SERVER_BUSY, BackendError
@@ -13,17 +13,12 @@ from ...protocol.error_text import Option, OptionText
 from ...protocol.http.headers import accepts, media_type
 from ...protocol.http.sse import encode_event
 from ...protocol.uris import url_path
-from ...rpc.interfaces import Outlet
 from ..handling.http_request import HTTPRequest
 from ..handling.session import RequestFacts
+from ..state.sessions import HTTPSession, StoredSession
 from .endpoint import Endpoint
 from .messages import HTTPResponse, Rejection, UnreadableBody
 from .routing import method_not_allowed, parse_body, unread, unreadable
-from .sessions import HTTPSession, SessionTable, open_session
-from .streams import EventStream
-
-if TYPE_CHECKING:
-    from .shared_sessions import SharedSessions
 
 __all__ = ["LegacySSE"]
 
@@ -41,8 +36,7 @@ class LegacySSE:
                                         " but the server has era='modern'"))
         self._endpoint = endpoint
         # A table of its own: an id of one transport must not be valid for the other.
-        self._shared = endpoint.shared_table("sse")
-        self._sessions: SessionTable = endpoint.add_table() if self._shared is None else self._shared
+        self._sessions = endpoint.add_table("sse")
         beside = posixpath.dirname(endpoint.path).rstrip("/")
         self._stream_path, self._post_path = beside + "/sse", beside + "/messages"
 
@@ -56,25 +50,24 @@ class LegacySSE:
             return endpoint.error_response(method_not_allowed(request, "GET"))
         if not accepts(request.headers.get("accept"), "text/event-stream"):
             return endpoint.error_response(Rejection(406, "a GET needs 'Accept: text/event-stream'"))
-        if self._shared is not None:
-            return self._connect_shared(request, self._shared)
-        endpoint.enter()
-        session = open_session(endpoint.runtime, None, request.principal, table.now, request.sender)
-        if not table.add(session):
-            return self._refuse(session)
-        session.streams.common.send_event(self._endpoint_event(request, session))
-        return endpoint.get_streams.open(request, session.streams.common.attach(),
-                                         lambda: table.end(session, "the client has closed its stream"))
-
-    def _connect_shared(self, request: HTTPRequest, table: "SharedSessions") -> HTTPResponse:
         session = table.open(request.principal, request.sender)
         try:
-            if not table.store(session, table.leases.number):
+            if not table.add(session, table.processes.number):
                 return self._refuse(session)
-            return table.open_only(request, session, self._endpoint_event(request, session), self._endpoint.get_streams)
+            body = table.open_common(session)
         except BackendError:
-            table.end(session, "the store failed")
+            table.release(session, "the store failed")
             raise
+        assert body is not None  # the id is not known to the client yet
+        body.first = self._endpoint_event(request, session)
+        # The session ends with its stream (LSSE-10).
+        return endpoint.get_streams.open(request, body, lambda: self._close(session))
+
+    def _close(self, session: StoredSession) -> None:
+        try:
+            self._sessions.delete(session, "the client has closed its stream")
+        except BackendError:
+            self._sessions.release(session, "the client has closed its stream")  # its record expires
 
     def _endpoint_event(self, request: HTTPRequest, session: HTTPSession) -> bytes:
         path = f"{url_path(request.mount)}{self._post_path}?session_id={session.id}"
@@ -93,7 +86,7 @@ class LegacySSE:
             return endpoint.error_response(Rejection(415, "a POST needs 'Content-Type: application/json'", close=True))
         named = parse_qs(request.query).get("session_id", [""])
         session = self._sessions.find(named[0], request.owner)
-        if session is None or (self._shared is not None and self._shared.abandoned(session)):
+        if session is None or self._sessions.abandoned(session):
             return endpoint.error_response(
                 Rejection(404, "there is no such session; open one at " + self._stream_path, close=True))
         try:
@@ -110,49 +103,24 @@ class LegacySSE:
         if refused is not None:
             return endpoint.error_response(refused)
         # Not inline: the response is sent on the stream, and this request is answered at once (LSSE-08).
-        facts = RequestFacts(request, target, request.sender)
-        if self._shared is not None:
-            _receive_shared(self._shared, session, data, message, facts)
-        else:
-            session.peer.receive(data, message, _RequestOutlet(session.streams.common), inline=False, facts=facts)
+        self._receive(session, data, message, RequestFacts(request, target, request.sender))
         return HTTPResponse(202, [("Content-Type", "text/plain")], [b"Accepted"])
 
+    def _receive(self, session: StoredSession, data: bytes, message: jsonrpc.Message, facts: RequestFacts) -> None:
+        """Pass on a message; what it causes is sent on the stream of the session, wherever that is.
 
-class _RequestOutlet(Outlet):
-    """The messages of one request, on the stream of its session: a handler waits for a client that reads slowly."""
-
-    def __init__(self, stream: EventStream) -> None:
-        self._stream = stream
-        #: Set before the response is sent; read under the lock of the stream.
-        self._finished = False
-
-    def send(self, data: bytes) -> bool:
-        return self._stream.send_of_request(data, lambda: not self._finished)
-
-    def offer(self, data: bytes) -> bool:
-        return self._finished or self._stream.offer(data)
-
-    def finish(self, data: Optional[bytes], code: Optional[int] = None) -> None:
-        self._finished = True
-        if data is not None:
-            self._stream.send_of_request(data, lambda: True)
-
-
-def _receive_shared(table: "SharedSessions", session: HTTPSession, data: bytes, message: jsonrpc.Message,
-                    facts: RequestFacts) -> None:
-    """Pass on a message; what it causes is sent on the stream of the session, wherever that is.
-
-    :raises BackendError: the store failed.
-    """
-    session.session.principal = session.session.principal or facts.principal
-    if type(message) is jsonrpc.Request and message.method == "initialize":
-        # Its response must not overtake the record, as the client's next message may reach another process.
-        stream = session.streams.new_stream(message)
-        session.peer.receive(data, message, stream, facts=facts)
-        table.start_over(session)
-        if stream.answer is not None:
-            session.peer.channel.write(stream.answer)
-    elif isinstance(message, (jsonrpc.Response, jsonrpc.Failure, jsonrpc.Notification)):
-        table.accept(session, data, message, facts.principal)
-    else:
-        session.peer.receive(data, message, None, inline=False, facts=facts)
+        :raises BackendError: the store failed.
+        """
+        table = self._sessions
+        session.known_as(facts.principal)
+        if type(message) is jsonrpc.Request and message.method == "initialize":
+            # Its response must not overtake the record, as the client's next message may reach another process.
+            stream = session.streams.new_stream(message)
+            session.peer.receive(data, message, stream, facts=facts)
+            table.start_over(session)
+            if stream.answer is not None:
+                session.peer.channel.write(stream.answer)
+        elif isinstance(message, (jsonrpc.Response, jsonrpc.Failure, jsonrpc.Notification)):
+            table.accept(session, data, message, facts.principal)
+        else:
+            session.peer.receive(data, message, table.outlet(session), inline=False, facts=facts)

@@ -17,10 +17,9 @@ from ...revisions import DEFAULT_HTTP, Revision, find_revision
 from ...rpc.fair_queue import COSTLY, Turns
 from ..catalog.request_target import Target
 from ..handling.http_request import HTTPRequest, no_body
+from ..state.sessions import HTTPSession
 from .messages import SESSION, VERSION, Rejection, UnreadableBody
 from .origins import OriginPolicy
-from .session_ids import ClientDescription
-from .sessions import HTTPSession
 
 __all__ = [
     "AcceptMessage", "Decision", "EndSession", "NotifySessionless", "OpenGetStream", "Preflight", "ResumeStream", "Rules",
@@ -51,14 +50,14 @@ class StartSession:
 class ServeInSession:
     """Pass a message with requests to a session, and answer with the responses.
 
-    Without sessions, ``session`` is None: the message is served on its own, for the client described by ``client``.
+    Without sessions, ``session`` is None: the message is served on its own, for a client of ``revision``.
     ``target`` is what a single request is about; None for a batch.
     """
 
     data: bytes
     message: jsonrpc.Message
     session: Optional[HTTPSession]
-    client: Optional[ClientDescription] = None
+    revision: Revision = DEFAULT_HTTP
     target: Optional[Target] = None
 
 
@@ -69,7 +68,7 @@ class AcceptMessage:
     data: bytes
     message: jsonrpc.Message
     session: Optional[HTTPSession]
-    client: Optional[ClientDescription] = None
+    revision: Revision = DEFAULT_HTTP
     target = None
 
 
@@ -132,10 +131,8 @@ class Rules:
     :param body_bytes: the limit of a request body.
     :param json: the limits of the JSON in it.
     :param find: returns the session with an id, if it belongs to an owner.
-    :param read_id: reads a self-contained session id, for an owner.
-    :param mode: how clients that begin with a handshake are served: "sessions" (stored in this process), "shared" (stored
-        in a backend, any process can serve them), "self-contained" (the session id holds all facts) or "stateless" (no
-        session id).
+    :param stateless: whether clients that begin with a handshake get no session id, and each of their messages stands for
+        itself.
     :param revisions: the supported revisions, oldest first.
     :param resolve: returns what a request is about, by its method and params.
     :param modern_methods: methods that only clients without a handshake use.
@@ -147,8 +144,7 @@ class Rules:
     body_bytes: int
     json: jsonrpc.JSONLimits
     find: Callable[[str, Optional[str]], Optional[HTTPSession]]
-    read_id: Callable[[str, Optional[str]], Optional[ClientDescription]]
-    mode: str
+    stateless: bool
     revisions: Sequence[Revision]
     resolve: Callable[[str, Optional[Dict[str, Any]]], Target]
     modern_methods: FrozenSet[str] = frozenset()
@@ -162,7 +158,7 @@ class Rules:
         #: Whether sessionless clients are served.
         self.modern = self.revisions[-1].modern
         #: Whether there are sessions that are stored, with their streams.
-        self.sessions = self.mode in ("sessions", "shared") and self.legacy
+        self.sessions = self.legacy and not self.stateless
 
     @property
     def methods(self) -> str:
@@ -277,24 +273,23 @@ def _decide_post(request: HTTPRequest, rules: Rules) -> Decision:
         refused = _version(named, rules)
         return refused if isinstance(refused, Rejection) else StartSession(data, message)
     session: Optional[HTTPSession] = None
-    client: Optional[ClientDescription] = None
     if rules.sessions:
         found = _find_session(request, named, rules)
         if isinstance(found, Rejection):
             return replace(found, id=id)
         session, revision = found, found.session.revision
     else:
-        described = _read_client(request, named, rules)
-        if isinstance(described, Rejection):
-            return replace(described, id=id)
-        client, revision = described, described.revision
+        version = _version(named, rules)
+        if isinstance(version, Rejection):
+            return replace(version, id=id)
+        revision = version or DEFAULT_HTTP  # HDR-03
     if initializes:
         return StartSession(data, message, session)
     if kind is jsonrpc.Request:
-        return ServeInSession(data, message, session, client, rules.resolve(message.method, message.params))
+        return ServeInSession(data, message, session, revision, rules.resolve(message.method, message.params))
     if kind is not jsonrpc.Batch:
-        return AcceptMessage(data, message, session, client)
-    return _decide_batch(data, message, session, client, revision)
+        return AcceptMessage(data, message, session, revision)
+    return _decide_batch(data, message, session, revision)
 
 
 def parse_body(request: HTTPRequest, data: bytes, limits: jsonrpc.JSONLimits, turns: Turns) -> jsonrpc.Message:
@@ -340,8 +335,7 @@ def _decide_sessionless(request: HTTPRequest, data: bytes, message: Any, rules: 
     return ServeSessionless(data, message, envelope, revision, target)
 
 
-def _decide_batch(data: bytes, batch: jsonrpc.Batch, session: Optional[HTTPSession], client: Optional[ClientDescription],
-           revision: Revision) -> Decision:
+def _decide_batch(data: bytes, batch: jsonrpc.Batch, session: Optional[HTTPSession], revision: Revision) -> Decision:
     if not revision.batches:
         return Rejection(400, "arrays of messages are not part of this revision")  # RPC-26
     answers = {type(item) in (jsonrpc.Response, jsonrpc.Failure) for item in batch.items}
@@ -349,7 +343,7 @@ def _decide_batch(data: bytes, batch: jsonrpc.Batch, session: Optional[HTTPSessi
         return Rejection(400, "a batch must hold requests and notifications, or responses, but not both")  # RPC-27
     asks = any(type(item) is jsonrpc.Request or (type(item) is jsonrpc.Invalid and not item.answers)
                for item in batch.items)
-    return (ServeInSession if asks else AcceptMessage)(data, batch, session, client)
+    return (ServeInSession if asks else AcceptMessage)(data, batch, session, revision)
 
 
 def method_not_allowed(request: HTTPRequest, allowed: str) -> Rejection:
@@ -379,20 +373,6 @@ def _find_session(request: HTTPRequest, named: _Named, rules: Rules) -> Union[HT
         return version
     agreed = session.session.revision
     return session if version in (None, agreed) else _mismatch(version, agreed) or session
-
-
-def _read_client(request: HTTPRequest, named: _Named, rules: Rules) -> Union[ClientDescription, Rejection]:
-    version = _version(named, rules)
-    if isinstance(version, Rejection):
-        return version
-    if rules.mode == "stateless":
-        return ClientDescription(version or DEFAULT_HTTP)  # HDR-03
-    if named.session is None:
-        return Rejection(400, _NO_ID)
-    client = rules.read_id(named.session, request.owner)
-    if client is None:
-        return Rejection(404, _NO_SESSION)
-    return client if version in (None, client.revision) else _mismatch(version, client.revision) or client
 
 
 def _mismatch(version: Optional[Revision], agreed: Revision) -> Optional[Rejection]:

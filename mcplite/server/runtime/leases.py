@@ -18,12 +18,11 @@ from ...rpc.forks import new_lock, on_fork
 from ...rpc.threads import start_thread
 from ...rpc.tracing import FaultLog, get_logger
 from .outage import Outage
+from .processes import NUMBERS
 
-__all__ = ["LEASE_SECONDS", "NUMBERS", "Leases"]
+__all__ = ["LEASE_SECONDS", "Leases"]
 
 _log = get_logger(__name__)
-#: A number has 20 bits, so that it fits beside a counter into an integer that JSON carries exactly.
-NUMBERS = 1 << 20
 #: Seconds for which a lease lasts; it is renewed three times in that time.
 LEASE_SECONDS = 6.0
 #: Seconds between two attempts to renew it while the store is away.

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .news import News
     from .observer import ServerObserver
     from .outage import Outage
+    from .processes import Processes
     from .states import States
     from .subscribers import Subscribers
     from .tasks import TaskService
@@ -146,6 +147,7 @@ class Runtime:
         #: Has tasks run elsewhere, as the user gave it; None for threads of this process.
         self.task_runner: Any = None
         self._news: "Optional[News]" = None
+        self._processes: "Optional[Processes]" = None
         if fleet is not None and fleet.backend is not None:
             self._join(fleet.backend)
         #: The ``subscriptions/listen`` requests that are open.
@@ -158,13 +160,26 @@ class Runtime:
         from .letters import Letters
         from .news import News
         from .outage import Outage
+        from .shared import FleetProcesses
 
         outage = self.outage = Outage()
         self.leases = Leases(backend, outage)
         letters = self.letters = Letters(backend, self.leases, self.catalog.name, outage, self.log)
         self._news = News(backend, self.letters, self.catalog.name, self._deliver, self._everything_changed, self.log)
+        self._processes = FleetProcesses(backend, self.leases, letters, outage)
         self.leases.on_doubt(lambda number: letters.broadcast("ended?", number))
         letters.on("ended?", lambda number: self.workers.spawn(lambda: self._judge(number)))
+
+    @property
+    def processes(self) -> "Processes":
+        """The other processes of the server, and the backend that they share; one process has its own memory."""
+        with self._lock:
+            if self._processes is None:
+                from ...backend.memory import MemoryBackend
+                from .processes import Processes
+
+                self._processes = Processes(MemoryBackend())
+            return self._processes
 
     def _judge(self, number: int) -> None:
         """Look whether a process has ended, which another one is not sure of."""

@@ -1,6 +1,6 @@
 """Bounds the sessions of a fleet: lists of them in the backend, from which an idle one goes for a new one.
 
-:mod:`mcplite.server.http.shared_sessions` notes each session when it begins, and when its record has grown. A module of its
+:mod:`mcplite.server.state.sessions` notes each session when it begins, and when its record has grown. A module of its
 own since a process bounds only what it keeps itself, while a client may open sessions at all of them.
 """
 
@@ -11,12 +11,10 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 from ...errors import SERVER_BUSY, RemoteError
 from ...protocol.opaque import digest
 from ..eviction import Shares
-from .records import SessionRecord, SessionRecords
+from .records import LISTED_BYTES, SessionRecord, SessionRecords
 
-__all__ = ["LISTED_BYTES", "FleetSessions"]
+__all__ = ["FleetSessions"]
 
-#: The bytes that a session counts at its beginning.
-LISTED_BYTES = 4096
 #: The most lists, so that one is short and few processes change it at the same time; and the least that each has room for.
 _MOST_LISTS = 128
 _LEAST_SESSIONS = 50

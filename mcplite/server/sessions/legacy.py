@@ -73,9 +73,8 @@ class LegacySession(Session, OpenSession, MessageHandler):
 
     # --- for handlers -----------------------------------------------------------------------------
 
-    def skip_handshake(self, revision: Revision, info: Optional[Implementation], capabilities: ClientCapabilities) -> None:
-        """Skip the handshake, for a client that is described by its session id."""
-        self.client_info, self.client_capabilities = info, capabilities
+    def skip_handshake(self, revision: Revision) -> None:
+        """Skip the handshake, of which this process has not heard."""
         self._declare(revision)
         self.revision = self.agreed = revision
         self._ready = True

@@ -1,6 +1,6 @@
-"""The records of handshake sessions in a shared backend: what any process needs to serve a session.
+"""The records of handshake sessions in a backend: what any process needs to serve a session.
 
-:mod:`mcplite.server.http.shared_sessions` makes sessions of them. The names of a session's values and logs are here too.
+:mod:`mcplite.server.state.sessions` makes sessions of them. The names of a session's values and logs are here too.
 """
 
 import json
@@ -15,7 +15,10 @@ from ...types import ClientCapabilities, Implementation, codec
 from ...types.lazy_dataclass import from_members
 from ..limits import Limits
 
-__all__ = ["SessionRecord", "SessionRecords"]
+__all__ = ["LISTED_BYTES", "SessionRecord", "SessionRecords"]
+
+#: The bytes that the lists of a fleet count for a session at its beginning.
+LISTED_BYTES = 4096
 
 #: The ids that a server issues.
 _ID = re.compile(r"[A-Za-z0-9_-]{32}")
@@ -119,8 +122,9 @@ class SessionRecords:
 
         :raises BackendError: the store failed.
         """
-        data = record.dump()
-        self.backend.put(self.name(id, "record"), data, self.limits.session_start_seconds)
+        data, limits = record.dump(), self.limits
+        seconds = limits.session_start_seconds if self.backend.shared else limits.session_seconds
+        self.backend.put(self.name(id, "record"), data, seconds)
         return data
 
     def swap(self, id: str, old: bytes, new: SessionRecord) -> Optional[bytes]:
@@ -134,7 +138,8 @@ class SessionRecords:
 
     def _seconds(self, record: SessionRecord) -> float:
         left = record.opened + self.limits.session_seconds - self.now
-        return max(min(self.limits.session_idle_seconds, left), 0.001)
+        # In one process the table of sessions knows when one was used, and removes its record.
+        return max(min(self.limits.session_idle_seconds, left) if self.backend.shared else left, 0.001)
 
     def remove(self, id: str) -> bool:
         """Remove a record; False if another process has done so.
@@ -142,3 +147,8 @@ class SessionRecords:
         :raises BackendError: the store failed.
         """
         return self.backend.take(self.name(id, "record")) is not None
+
+    def drop(self, id: str) -> None:
+        """Remove what is stored of a session, but for its logs; for the memory of one process."""
+        self.remove(id)
+        self.backend.take(self.name(id, "reader"))

@@ -19,8 +19,9 @@ from ...protocol.jsonio import count_elements
 from ...rpc.forks import close_socket
 from ...rpc.tracing import get_logger
 from ..eviction import Shares
-from ..http.messages import UnreadableBody, do_nothing
+from ..http.messages import UnreadableBody
 from ..limits import Limits
+from ..state.bodies import do_nothing
 
 __all__ = ["BodyBudget", "ClientGone", "ClientSocket", "PlannedAnswer", "RequestBody", "SMALL_BODY", "SMALL_BYTES"]
 

@@ -50,7 +50,6 @@ from ...rpc.tracing import get_logger
 from ..eviction import Shares
 from ..http import make_endpoint
 from ..http.endpoint import Route
-from ..http.event_store import EventStore
 from ..http.origins import LOOPBACK, TrustedProxies
 from ..limits import Limits
 from ..runtime.runtime import Runtime
@@ -213,7 +212,6 @@ class HTTPServer(http.server.HTTPServer):
     :param trusted_proxies: addresses and networks of reverse proxies, which tell the client's address in ``X-Forwarded-For``;
         see :class:`TrustedProxies`.
     :param stateless: serves every message on its own, without session ids; see :class:`Endpoint`.
-    :param event_store: keeps events for resumption; in memory by default.
     :param routes: public handlers of other paths, by path; see :class:`Endpoint`.
     :param legacy_sse: also serves the oldest revision's HTTP+SSE, at ``sse`` and ``messages`` beside the endpoint.
     :param handler: the class of the connections: by default :class:`.connection.Connection`, which is an
@@ -230,7 +228,7 @@ class HTTPServer(http.server.HTTPServer):
 
     def __init__(self, runtime: Runtime, *, host: str = "127.0.0.1", port: int = 8000, path: str = "/mcp",
                  allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (),
-                 trusted_proxies: Sequence[str] = (), stateless: bool = False, event_store: Optional[EventStore] = None,
+                 trusted_proxies: Sequence[str] = (), stateless: bool = False,
                  routes: Optional[Mapping[str, Route]] = None, legacy_sse: bool = False,
                  handler: Optional[Type[Connection]] = None) -> None:
         if not 0 <= port < 65_536:
@@ -245,7 +243,7 @@ class HTTPServer(http.server.HTTPServer):
         self.proxies = TrustedProxies(trusted_proxies) if trusted_proxies else None
         self.endpoint = make_endpoint(
             runtime, path=path, allowed_hosts=_names(host, allowed_hosts), allowed_origins=allowed_origins, stateless=stateless,
-            event_store=event_store, routes=routes, legacy_sse=legacy_sse)
+            routes=routes, legacy_sse=legacy_sse)
         #: Answers a request; never raises.
         self.answer = self.endpoint.handle
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -24,7 +24,7 @@ from ...rpc.forks import release_socket
 from ...rpc.threads import Workers
 from ...rpc.tracing import get_logger
 from ...rpc.watchdog import Watchdog
-from ..http.messages import do_nothing
+from ..state.bodies import do_nothing
 from .connection import Connection
 
 __all__ = ["Poller"]

@@ -17,13 +17,12 @@ from ..eviction import sender_at
 from ..handling.http_request import HTTPRequest, never_disconnected
 from ..http import make_endpoint
 from ..http.endpoint import Route
-from ..http.event_store import EventStore
 from ..http.messages import HTTPResponse, UnreadableBody
-from ..http.open_streams import OpenStreams
 from ..http.origins import TrustedProxies
 from ..limits import Limits
 from ..principals import ISSUED_HERE, Principal
 from ..runtime.runtime import Runtime
+from ..state.open_streams import OpenStreams
 
 __all__ = ["WSGIApp", "mount_wsgi"]
 
@@ -67,7 +66,6 @@ class WSGIApp:
     :param trusted_proxies: addresses and networks of reverse proxies, which tell the client's address in ``X-Forwarded-For``;
         see :class:`TrustedProxies`.
     :param stateless: serves every message on its own, without session ids; see :class:`Endpoint`.
-    :param event_store: keeps events for resumption; in memory by default.
     :param routes: public handlers of other paths, by path; see :class:`Endpoint`.
     :param legacy_sse: also serves the oldest revision's HTTP+SSE, at ``sse`` and ``messages`` beside the endpoint.
     :raises ValueError: an option is not valid.
@@ -79,12 +77,12 @@ class WSGIApp:
     def __init__(self, runtime: Runtime, *, path: str = "",
                  principal: Optional[Callable[[Environ], Union[None, str, Principal]]] = None,
                  allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (),
-                 trusted_proxies: Sequence[str] = (), stateless: bool = False, event_store: Optional[EventStore] = None,
+                 trusted_proxies: Sequence[str] = (), stateless: bool = False,
                  routes: Optional[Mapping[str, Route]] = None, legacy_sse: bool = False) -> None:
         self._runtime = runtime
         self._make_endpoint = functools.partial(
             make_endpoint, runtime, path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins,
-            stateless=stateless, event_store=event_store, routes=routes, legacy_sse=legacy_sse,
+            stateless=stateless, routes=routes, legacy_sse=legacy_sse,
             held=_streams_of(runtime.limits))
         self._principal = principal or _user
         self._proxies = TrustedProxies(trusted_proxies) if trusted_proxies else None

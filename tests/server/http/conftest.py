@@ -1,34 +1,3 @@
-"""Processes that share a store: in memory, or in a file."""
+"""Processes that share a store, as the tests of sessions have them."""
 
-import pytest
-
-from mcplite.backend.sqlite import SQLiteBackend
-from mcplite.server.http import log_bodies
-from tests.support.credentials import mint  # noqa: F401
-from tests.support.sharing import Shared, running
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request, tmp_path, monkeypatch):
-    """Return what opens the store for one more process."""
-    monkeypatch.setattr(log_bodies, "_WAIT_SECONDS", 0.05)  # so that a response soon sees its end
-    if request.param == "memory":
-        backend = Shared()
-        yield lambda: backend
-        backend.close()
-        return
-    opened = []
-
-    def make():
-        opened.append(SQLiteBackend(str(tmp_path / "fleet.db")))
-        return opened[-1]
-
-    yield make
-    for backend in opened:
-        backend.close()
-
-
-@pytest.fixture
-def fleet(store):
-    with running(store) as processes:
-        yield processes
+from tests.server.state.conftest import fleet, mint, store  # noqa: F401

@@ -555,15 +555,6 @@ def test_a_question_is_only_answered_by_its_owner(options):
     there.close()
 
 
-def test_a_self_contained_id_is_only_valid_for_its_owner(host):
-    served = host(make(holders(), fleet=True, state_keys=["a key of thirty-two bytes or more!"]))
-    session = open_session(served, "first")
-    own = {"Mcp-Session-Id": session, "MCP-Protocol-Version": LEGACY}
-    for other in OTHERS:
-        assert served.ask("POST", message=call("read"), headers={**own, **bearer(other)}).status == 404
-    assert served.ask("POST", message=call("read"), headers={**own, **bearer("refreshed")}).json["result"]
-
-
 def test_a_handler_sees_the_principal_of_its_own_request(host):
     # Also in a lasting session, and in batches.
     mcp = mcplite.Server("who", auth=mcplite.BearerAuth(HOLDERS.get, implies={"more": ["less"]}))

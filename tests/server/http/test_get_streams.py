@@ -4,8 +4,9 @@ import mcplite
 from mcplite.protocol.http.headers import Headers
 from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http.get_streams import GetStreams
-from mcplite.server.http.messages import EndingBody, HTTPResponse
+from mcplite.server.http.messages import HTTPResponse
 from mcplite.server.limits import Limits
+from mcplite.server.state.bodies import EndingBody
 
 
 class Body(EndingBody):

@@ -25,7 +25,6 @@ from mcplite.server.http.routing import (
     ServeSessionless,
     StartSession,
 )
-from mcplite.server.http.session_ids import ClientDescription
 from mcplite.server.principals import Principal
 from tests.support.stateless import BOTH, call, encode, headers, message
 
@@ -62,8 +61,7 @@ def rules(mode="sessions", revisions=REVISIONS, session=NEWEST_LEGACY):
     return routing.Rules(
         OriginPolicy(origins=[ORIGIN]), BODY_BYTES, jsonrpc.JSONLimits(nesting=10, elements=100),
         find=lambda id, owner: Session(id, session) if (id, owner) in known else None,
-        read_id=lambda id, owner: ClientDescription(session) if (id, owner) in known else None,
-        mode=mode, revisions=revisions,
+        stateless=mode == "stateless", revisions=revisions,
         resolve=resolve,
         modern_methods=frozenset({"server/discover"}))
 
@@ -104,8 +102,7 @@ def test_foreign_hosts_and_origins_are_refused(given, status):
     *(("GET", {**IN_SESSION, "Last-Event-ID": name + "-1"}, "sessions", 400) for name in ("1.2.3", ".1", "1.", "1.a", "1..2")),
     ("GET", {**IN_SESSION, "Last-Event-ID": "1-\u0661"}, "sessions", 400),
     ("GET", {**IN_SESSION, "Last-Event-ID": "1-1000000000000000"}, "sessions", 400),
-    ("GET", IN_SESSION, "self-contained", 405), ("GET", IN_SESSION, "stateless", 405),
-    ("DELETE", IN_SESSION, "self-contained", 405),
+    ("GET", IN_SESSION, "stateless", 405), ("DELETE", IN_SESSION, "stateless", 405),
     ("GET", {**IN_SESSION, "MCP-Protocol-Version": NEWEST.name}, "sessions", 405),  # H26-02
     ("DELETE", JSON, "sessions", 400), ("DELETE", {**JSON, "Mcp-Session-Id": "unknown"}, "sessions", 404),
 ])
@@ -131,7 +128,7 @@ def test_a_session_is_read_and_ended():
     assert isinstance(resumed, ResumeStream) and (resumed.stream, resumed.event) == ("3", 14)
     assert all(decided.session.id == "known" for decided in (opened, ended, resumed))
     # A process of a fleet names its streams by two numbers.
-    resumed = decide("GET", {**IN_SESSION, "Last-Event-ID": "3.1-14"}, mode="shared")
+    resumed = decide("GET", {**IN_SESSION, "Last-Event-ID": "3.1-14"})
     assert isinstance(resumed, ResumeStream) and (resumed.stream, resumed.event) == ("3.1", 14)
 
 
@@ -200,21 +197,21 @@ def test_what_is_no_message_is_refused_with_the_id_of_its_sender(body, id):
 def test_messages_of_a_session(given, body, kind):
     decided = decide("POST", given, body)
     assert type(decided) is kind
-    assert kind is StartSession or decided.session.revision is NEWEST_LEGACY and decided.client is None
+    assert kind is StartSession or decided.session.revision is NEWEST_LEGACY
     assert decided.data == json.dumps(body).encode()
 
 
 ROUTED = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "routed"}}
 
 
-@pytest.mark.parametrize("mode", ["sessions", "self-contained"])
+@pytest.mark.parametrize("mode", ["sessions", "stateless"])
 @pytest.mark.parametrize("given, body, kind", [
     (JSON, INITIALIZE, StartSession), (IN_SESSION, INITIALIZE, StartSession), (IN_SESSION, ROUTED, ServeInSession),
     (IN_SESSION, NOTIFICATION, AcceptMessage), (IN_SESSION, [PING], ServeInSession),
     (IN_SESSION, [NOTIFICATION], AcceptMessage),
 ])
 def test_a_decision_has_the_body_its_message_and_its_client(mode, given, body, kind):
-    decided = decide("POST", given, body, mode=mode, session=BATCHES)
+    decided = decide("POST", {**given, "MCP-Protocol-Version": BATCHES.name}, body, mode=mode, session=BATCHES)
     assert type(decided) is kind and decided.data == json.dumps(body).encode()
     assert jsonrpc.describe(decided.message) == jsonrpc.describe(jsonrpc.parse(decided.data))
     # Only a single request is looked up.
@@ -222,10 +219,10 @@ def test_a_decision_has_the_body_its_message_and_its_client(mode, given, body, k
     assert body is not ROUTED or decided.target.marks, "it was looked up by its method and its params"
     if kind is not StartSession:
         assert (decided.session is not None) is (mode == "sessions")
-        assert (decided.client is not None) is (mode == "self-contained")
+        assert decided.revision is BATCHES
 
 
-@pytest.mark.parametrize("mode", ["sessions", "self-contained", "stateless"])
+@pytest.mark.parametrize("mode", ["sessions", "stateless"])
 def test_a_second_initialize_starts_the_session_over(mode):
     decided = decide("POST", IN_SESSION, INITIALIZE, mode=mode)
     assert type(decided) is StartSession
@@ -245,14 +242,13 @@ def test_a_second_initialize_starts_the_session_over(mode):
     ({**JSON, "MCP-Protocol-Version": "1999-01-01"}, INITIALIZE, 400, None),
     (IN_SESSION, [PING], 400, None),  # RPC-26
 ])
-@pytest.mark.parametrize("mode", ["sessions", "self-contained"])
-def test_messages_outside_a_session_are_refused(given, body, status, id, mode):
-    refused = decide("POST", given, body, mode=mode)
+def test_messages_outside_a_session_are_refused(given, body, status, id):
+    refused = decide("POST", given, body)
     assert isinstance(refused, Rejection) and (refused.status, refused.id) == (status, id)
 
 
 @pytest.mark.parametrize("method, mode", [
-    ("POST", "sessions"), ("POST", "self-contained"), ("GET", "sessions"), ("DELETE", "sessions"),
+    ("POST", "sessions"), ("GET", "sessions"), ("DELETE", "sessions"),
 ])
 def test_a_session_is_for_its_principal_only(method, mode):
     bob = Principal("bob")
@@ -262,7 +258,7 @@ def test_a_session_is_for_its_principal_only(method, mode):
         assert admitted or decided.status == 404 and "initialize" in decided.message
 
 
-@pytest.mark.parametrize("mode", ["sessions", "self-contained", "stateless"])
+@pytest.mark.parametrize("mode", ["sessions", "stateless"])
 @pytest.mark.parametrize("given", [JSON, IN_SESSION])
 @pytest.mark.parametrize("body", [PING, INITIALIZE])
 def test_an_unknown_revision_is_refused_with_the_known_ones(mode, given, body):
@@ -274,16 +270,14 @@ def test_an_unknown_revision_is_refused_with_the_known_ones(mode, given, body):
     assert f"'1999-{'9' * 45}'" in refused.message and ", ".join(names) in refused.message
 
 
-@pytest.mark.parametrize("mode", ["sessions", "shared", "self-contained"])
-def test_another_revision_than_the_session_has_is_refused_by_both_names(mode):
+def test_another_revision_than_the_session_has_is_refused_by_both_names():
     # HDR-08
-    refused = decide("POST", {**IN_SESSION, "MCP-Protocol-Version": LEGACY[-2].name}, PING, mode=mode)
+    refused = decide("POST", {**IN_SESSION, "MCP-Protocol-Version": LEGACY[-2].name}, PING)
     assert refused.status == 400 and LEGACY[-2].name in refused.message and NEWEST_LEGACY.name in refused.message
 
 
-@pytest.mark.parametrize("mode", ["sessions", "self-contained"])
-def test_a_request_without_a_session_is_told_of_the_header(mode):
-    refused = decide("POST", JSON, PING, mode=mode)
+def test_a_request_without_a_session_is_told_of_the_header():
+    refused = decide("POST", JSON, PING)
     assert refused.status == 400 and "Mcp-Session-Id" in refused.message
 
 
@@ -300,22 +294,21 @@ def test_batches(body, kind):
         assert (decided.status, decided.close) == (400, False) and "not both" in decided.message
 
 
-def test_a_batch_belongs_to_the_client_that_a_session_id_describes():
+def test_a_batch_of_a_client_without_a_session_is_of_the_revision_that_its_header_names():
     for body, kind in (([PING], ServeInSession), ([NOTIFICATION], AcceptMessage)):
-        decided = decide("POST", IN_SESSION, body, mode="self-contained", session=BATCHES)
-        assert type(decided) is kind and decided.session is None and decided.client.revision is BATCHES
+        decided = decide("POST", {**JSON, "MCP-Protocol-Version": BATCHES.name}, body, mode="stateless")
+        assert type(decided) is kind and decided.session is None and decided.revision is BATCHES
 
 
-@pytest.mark.parametrize("mode, given, revision", [
-    ("self-contained", IN_SESSION, NEWEST_LEGACY),
-    ("stateless", {**JSON, "MCP-Protocol-Version": NEWEST_LEGACY.name}, NEWEST_LEGACY), ("stateless", JSON, BATCHES),  # HDR-03
+@pytest.mark.parametrize("given, revision", [
+    (IN_SESSION, BATCHES), ({**JSON, "MCP-Protocol-Version": NEWEST_LEGACY.name}, NEWEST_LEGACY), (JSON, BATCHES),  # HDR-03
 ])
-def test_clients_without_a_stored_session(mode, given, revision):
-    run = decide("POST", given, PING, mode=mode)
-    assert isinstance(run, ServeInSession) and run.session is None and run.client.revision is revision
+def test_clients_without_a_session(given, revision):
+    run = decide("POST", given, PING, mode="stateless")
+    assert isinstance(run, ServeInSession) and run.session is None and run.revision is revision
 
 
-@pytest.mark.parametrize("mode", ["sessions", "self-contained", "stateless"])
+@pytest.mark.parametrize("mode", ["sessions", "stateless"])
 @pytest.mark.parametrize("revisions", [REVISIONS, (NEWEST,)])
 def test_sessionless_messages(mode, revisions):
     request = call("add", {"a": 1})

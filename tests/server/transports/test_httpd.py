@@ -17,7 +17,7 @@ import pytest
 
 import mcplite
 from mcplite.server import Context, Server
-from mcplite.server.http import streams
+from mcplite.server.state import streams
 from mcplite.server.transports import connection as connection_module
 from mcplite.server.transports.httpd import HTTPServer
 from tests.support import connecting
@@ -543,7 +543,7 @@ def test_the_streams_of_one_client_do_not_end_those_of_another(served):
         control = stack.enter_context(made.wire())
         for _ in range(12):
             stack.enter_context(listen(made.port, begin(control)))
-        assert made.http.endpoint.sessions.find(session, None).streams.common.reader is not None
+        assert made.http.endpoint.sessions.find(session, None).bodies
         made.server.add_tool(lambda: "new", name="new")
         assert b"list_changed" in stream.piece() + stream.piece()
 
@@ -745,18 +745,18 @@ def test_a_client_that_does_not_read_does_not_block_its_handler_forever(served):
         assert control.post(PING, session).status == 200
 
 
-def test_an_unread_get_stream_is_cut_off(served):
-    # Notifications block no publisher, and the client can reconnect.
+def test_an_unread_get_stream_takes_little_and_blocks_no_publisher(served):
+    # The client can come back for what is kept.
     made = served(unread_messages=10)
     with made.wire() as control:
         session = begin(control)
-        common = made.http.endpoint.sessions.find(session, None).streams.common
+        found = made.http.endpoint.sessions.find(session, None)
         with listen(made.port, session, small=True):
-            assert common.reader is not None
+            assert found.bodies
             one, = made.server.sessions
             for _ in range(200):
                 one.log("error", "x" * 100_000)
-            assert common.reader is None
+            assert found.log.size < 2 * made.server.limits.stream_bytes
         assert control.post(PING, session).status == 200
         listen(made.port, session).close()
 

@@ -1,45 +1,40 @@
-"""The common stream of a session in a shared backend: any process can write to it, and one response on any process reads it.
+"""The common stream of a session: what belongs to no request of its client. Any process writes it, one response reads it.
 
-It joins two logs: what was sent to this session, and the changes that all processes tell (:mod:`..runtime.changes`). The id
-of an event has the number of each, so that a client can resume both, on any process.
+It is the log of the session. Where several processes share a backend it joins a second one, the changes that all processes
+tell (:mod:`..runtime.changes`); in one process a change is written to the log of each session that wants it. The id of an
+event has the number of each log, so that a client can resume both, on any process.
 """
 
 import json
 import time
-from typing import Dict, Iterator, List, NamedTuple, Optional, Protocol, Set
+from typing import Dict, List, NamedTuple, Optional, Protocol, Set
 
 from ...errors import BackendError, ConnectionClosed
 from ...protocol import jsonrpc
 from ...protocol.http.sse import encode_event
 from ...protocol.methods import LIST_CHANGES, RESOURCE_UPDATED
+from ...rpc.interfaces import Outlet
 from ...rpc.tracing import get_logger
 from ..runtime.changes import Changes, ToldChange
-from ..runtime.leases import Leases
 from ..sessions.legacy import LegacySession
 from ..sessions.records import SessionRecord, SessionRecords
-from .log_bodies import LogBody, read_log
-from .messages import OPENING, priming_event
-from .sessions import StreamsChannel
-from .streams import StreamSet
+from .bodies import OPENING, priming_event
+from .logs import LogBody, StreamLog, StreamLogs, read_log
+from .streams import RequestStreams, StreamsChannel
 
-__all__ = ["CommonLogChannel", "CommonStream", "ReadSession", "end_common"]
+__all__ = ["CommonLogChannel", "CommonOutlet", "CommonStream", "ReadSession", "end_common"]
 
 _log = get_logger(__name__)
 #: The first byte of an entry: a message to the client; the end of the session; a question whether the reader is still
 #: connected, and its answer; the reader that has taken the stream over.
 _MESSAGE, _ENDED, _ASKED, _STAYS, _TAKEN = b"m", b"e", b"a", b"s", b"t"
-#: The least number of entries that are kept, however large they are.
-_FEW = 16
 #: Seconds that a reader has to answer; one that is stuck in sending is considered gone.
 _ANSWER_SECONDS = 2.0
 #: Seconds for which a message waits for a store that is away.
 _PATIENCE = 0.5
-
-
-def _append(records: SessionRecords, id: str, entry: bytes) -> int:
-    limits = records.limits
-    keep = min(limits.stream_events, max(_FEW, limits.stream_bytes // max(len(entry), 1)))
-    return records.backend.append(records.name(id, "common"), entry, limits.store_seconds, keep)
+#: Seconds that a notification waits for a client that reads slowly: it must not block on one client, but the thread that
+#: sends to a client that reads may be waiting for its turn in Python.
+_MOMENT_SECONDS = 0.02
 
 
 def end_common(records: SessionRecords, id: str) -> None:
@@ -47,33 +42,85 @@ def end_common(records: SessionRecords, id: str) -> None:
 
     :raises BackendError: the store failed.
     """
-    _append(records, id, _ENDED)
+    limits = records.limits
+    records.backend.append(records.name(id, "common"), _ENDED, limits.store_seconds, limits.stream_events)
 
 
 class CommonLogChannel(StreamsChannel):
     """Sends the messages that belong to no request of the client: they are in the log of the common stream.
 
     :param streams: of the session in this process.
-    :param patient: whether a message waits for a store that is away, since a response has no other way.
+    :param log: of the common stream.
+    :param patient: whether the stream carries responses, which have no other way: then a message waits for a store that is
+        away.
     """
 
-    def __init__(self, streams: StreamSet, records: SessionRecords, patient: bool) -> None:
+    def __init__(self, streams: RequestStreams, log: StreamLog, patient: bool) -> None:
         super().__init__(streams)
-        self._records = records
+        self._log = log
         self._patient = patient
 
     def write(self, data: bytes, timeout: Optional[float] = None) -> None:
-        deadline = time.monotonic() + (self._records.limits.unread_seconds if self._patient else 0.0)
+        self._log.wait_for_room(len(data), _MOMENT_SECONDS)
+        self.store(data)
+
+    def store(self, data: bytes) -> None:
+        """Append a message.
+
+        :raises ConnectionClosed: the session has ended, or the message could not be stored.
+        """
+        deadline = time.monotonic() + (self._streams.limits.unread_seconds if self._patient else 0.0)
         while True:
             if self._closed:
                 raise ConnectionClosed(f"the session of {self.name} has ended")
             try:
-                _append(self._records, self._streams.key, _MESSAGE + data)
+                self._log.append(_MESSAGE + data)
                 return
             except BackendError as error:
                 if time.monotonic() >= deadline:
                     raise ConnectionClosed(f"a message to {self.name} could not be stored: {error}") from error
                 time.sleep(_PATIENCE)
+
+
+class CommonOutlet(Outlet):
+    """The messages of one request, on the common stream of a client that has no other: a handler waits while it reads slowly.
+
+    What waits here leaves half of the room to notifications, which do not wait.
+    """
+
+    def __init__(self, channel: CommonLogChannel, log: StreamLog, seconds: float) -> None:
+        self._channel = channel
+        self._log = log
+        self._seconds = seconds
+        #: Set before the response is sent.
+        self._finished = False
+
+    def send(self, data: bytes) -> bool:
+        self._wait(data)
+        return not self._finished and self._store(data)
+
+    def offer(self, data: bytes) -> bool:
+        if self._finished:
+            return True
+        return self._log.wait_for_room(len(data), 0.0) and self._store(data)
+
+    def finish(self, data: Optional[bytes], code: Optional[int] = None) -> None:
+        self._finished = True
+        if data is not None:
+            self._wait(data)
+            self._store(data)
+
+    def _wait(self, data: bytes) -> None:
+        if not self._log.wait_for_room(len(data), self._seconds, 2):
+            self._log.drop_slowest()  # a client that does not read is considered gone
+
+    def _store(self, data: bytes) -> bool:
+        try:
+            self._channel.store(data)
+        except ConnectionClosed as error:
+            _log.debug("a message was not sent: %s", error)
+            return False
+        return True
 
 
 class ReadSession(Protocol):
@@ -82,6 +129,8 @@ class ReadSession(Protocol):
     id: str
     records: SessionRecords
     record: SessionRecord
+    #: The log of the stream.
+    log: StreamLog
     #: The responses of this process that read its common stream.
     bodies: Set[LogBody]
 
@@ -110,7 +159,7 @@ class _Reader(NamedTuple):
 
     :param at: the number of the process and of the response; empty if it is not read.
     :param news: the number of the last change that was read when the reader began, or left.
-    :param common: the same in the log of the session.
+    :param common: the number of the last entry of the session's log that was read then.
     """
 
     at: str
@@ -126,75 +175,94 @@ class _Reader(NamedTuple):
 
 
 class CommonStream(LogBody):
-    """The body of the response that reads the common stream of a session; made by :meth:`open` and :meth:`resume`."""
+    """The body of the response that reads the common stream of a session; made by :meth:`open` and :meth:`resume`.
 
-    def __init__(self, session: ReadSession, changes: Changes, reader: _Reader, since: int) -> None:
+    :param changes: of all processes; None in one process.
+    :param reader: what is stored of this body.
+    :param since: the number of the last entry before this reader began: earlier ones are not about it.
+    """
+
+    def __init__(self, session: ReadSession, changes: Optional[Changes], reader: _Reader, since: int) -> None:
         super().__init__(session.records.backend, session.records.limits)
         self._session = session
         self._records = session.records
         self._changes = changes
-        self._log = session.records.name(session.id, "common")
+        self._log = session.log.name
         self._reader = reader
-        #: The number of the last entry before this reader began: earlier ones are not about it.
         self._since = since
         self._news, self._common = reader.news, reader.common
         #: Sent before everything else, for a client that cannot resume: then events have no ids.
         self.first = b""
         session.bodies.add(self)
+        session.log.follow(self)
 
     # --- who reads ------------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, session: ReadSession, changes: Changes, leases: Leases,
-             labels: Iterator[int]) -> "Optional[CommonStream]":
+    def open(cls, session: ReadSession, changes: Optional[Changes], logs: StreamLogs) -> "Optional[CommonStream]":
         """Return a body that continues where the last one has ended; None if the session has a reader that is connected.
 
         :raises BackendError: the store failed.
         """
-        records, backend = session.records, session.records.backend
-        key, log, at = records.name(session.id, "reader"), records.name(session.id, "common"), f"{leases.number}.{next(labels)}"
+        records, backend, processes = session.records, session.records.backend, logs.processes
+        key, log, at = records.name(session.id, "reader"), session.log.name, f"{processes.number}.{next(logs.labels)}"
         asked, deadline = 0, 0.0
         while True:
             held = backend.get(key)
             known = _Reader("", session.record.news, 0) if held is None else _Reader(*json.loads(held)[:len(_Reader._fields)])
-            if not known.at or (asked and time.monotonic() >= deadline) or not leases.alive(known.process):
+            here = next((body for body in session.bodies if isinstance(body, cls) and body.reads_as(known.at)), None)
+            if here is not None and not (here.over or here.disconnected()):
+                return None  # each of two readers would miss the other's messages (HTTP-31, SEC-55)
+            silent = asked and time.monotonic() >= deadline
+            if not known.at or here is not None or silent or not processes.alive(known.process):
                 mine, since = known._replace(at=at), backend.last(log)
+                if here is not None:
+                    mine = here.reader_at(at)
+                    here.stop()
                 if backend.swap(key, held, mine.dump(), records.limits.session_seconds):
                     if known.at:
-                        _append(records, session.id, _TAKEN + at.encode("ascii"))
+                        session.log.append(_TAKEN + at.encode("ascii"))
                     return cls(session, changes, mine, since)
                 continue
             if not asked:
-                asked, deadline = _append(records, session.id, _ASKED), time.monotonic() + _ANSWER_SECONDS
+                asked, deadline = session.log.append(_ASKED), time.monotonic() + _ANSWER_SECONDS
             if any(entry == _STAYS + known.at.encode("ascii") for _, entry in backend.since(log, asked) or ()):
-                return None  # each of two readers would miss the other's messages (HTTP-31, SEC-55)
+                return None  # it is connected, on another process
             backend.wait({log: backend.last(log)}, max(min(deadline - time.monotonic(), 0.1), 0.001))
 
     @classmethod
-    def resume(cls, session: ReadSession, changes: Changes, at: str, news: int, common: int) -> "Optional[CommonStream]":
+    def resume(cls, session: ReadSession, changes: Optional[Changes], logs: StreamLogs, news: int,
+               common: int) -> "Optional[CommonStream]":
         """Return a body that continues after an event; the present one ends. None if the events are not kept any more.
 
-        :param at: the number of this process, and of the response.
         :raises BackendError: the store failed.
         """
         records = session.records
-        if records.backend.since(records.name(session.id, "common"), common) is None:
+        if records.backend.since(session.log.name, common) is None:
             return None
-        mine = _Reader(at, news, common)
+        mine = _Reader(f"{logs.processes.number}.{next(logs.labels)}", news, common)
         records.backend.put(records.name(session.id, "reader"), mine.dump(), records.limits.session_seconds)
-        return cls(session, changes, mine, _append(records, session.id, _TAKEN + at.encode("ascii")))
+        return cls(session, changes, mine, session.log.append(_TAKEN + mine.at.encode("ascii")))
+
+    def reads_as(self, at: str) -> bool:
+        """Whether this is the reader that is stored."""
+        return bool(at) and self._reader.at == at
+
+    def reader_at(self, at: str) -> _Reader:
+        """Return what is stored of a reader that continues where this one is."""
+        return _Reader(at, self._news, self._common)
 
     def close(self) -> None:
         super().close()
         if self in self._session.bodies:
             self._session.bodies.discard(self)
+            self._session.log.unfollow(self)
             self._leave()
 
     def _leave(self) -> None:
         """Note how far the stream was read, for the next reader."""
-        left = self._reader._replace(at="", news=self._news, common=self._common)
         try:
-            self._backend.swap(self._records.name(self._session.id, "reader"), self._reader.dump(), left.dump(),
+            self._backend.swap(self._records.name(self._session.id, "reader"), self._reader.dump(), self.reader_at("").dump(),
                                self._limits.session_seconds)
         except BackendError as error:
             _log.debug("the end of a stream was not stored: %s", error)  # the next reader asks this one, which is gone
@@ -214,14 +282,17 @@ class CommonStream(LogBody):
         return priming_event(self._id, self._limits) if self._session.session.revision.priming_event else OPENING
 
     def numbers(self) -> Dict[str, int]:
+        if self._changes is None:
+            return {self._log: self._common}
         return {self._log: self._common, self._changes.log: self._news}
 
     def read(self, grown: Set[str]) -> bytes:
         events: List[bytes] = []
         if self._log in grown:
             self._read_common(events)
-        if self._changes.log in grown and not self.ending:
-            self._read_changes(events)
+            self._session.log.was_read()
+        if self._changes is not None and self._changes.log in grown and not self.ending:
+            self._read_changes(events, self._changes)
         return b"".join(events)
 
     def idle(self) -> bytes:
@@ -230,10 +301,9 @@ class CommonStream(LogBody):
         return b""
 
     def _read_common(self, events: List[bytes]) -> None:
-        entries, self._common, missing = read_log(self._backend, self._log, self._common)
+        entries, last, missing = read_log(self._backend, self._log, self._common)
         if missing:
             _log.info("a client has missed messages, since it did not read its stream in time or the store was emptied")
-        last = self._common
         for at, entry in entries:
             self._common = at
             kind, rest = entry[:1], entry[1:]
@@ -252,10 +322,10 @@ class CommonStream(LogBody):
         if self.disconnected():
             self.ending = True
         else:
-            _append(self._records, self._session.id, _STAYS + self._reader.at.encode("ascii"))
+            self._session.log.append(_STAYS + self._reader.at.encode("ascii"))
 
-    def _read_changes(self, events: List[bytes]) -> None:
-        changes, last, missing = self._changes.since(self._news)
+    def _read_changes(self, events: List[bytes], told: Changes) -> None:
+        changes, last, missing = told.since(self._news)
         wanted = self._all() if missing else changes
         initialized = self._session.session.initialized
         if not missing and any(change.uri is not None or not initialized for change in wanted):

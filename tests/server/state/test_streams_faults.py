@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from mcplite.errors import BackendError
-from mcplite.server.http.log_streams import Backlog
+from mcplite.server.state.streams import Backlog
 from tests.support.faults import every_fault, lines, no_threads
 
 PATIENCE = 60

@@ -8,7 +8,7 @@ from typing import Dict, Hashable
 
 from ...rpc.forks import new_lock, on_fork
 from ..eviction import Shares
-from .messages import EndingBody
+from .bodies import EndingBody
 
 __all__ = ["OpenStreams"]
 

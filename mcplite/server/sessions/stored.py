@@ -1,7 +1,4 @@
-"""The session of a client with a handshake whose requests reach any process of a fleet.
-
-Its state is the record that all processes share; this object has a copy.
-"""
+"""The session of a client with a handshake over HTTP, whose state is a record in the backend; this object has a copy."""
 
 import itertools
 from typing import Any, Callable, Dict, Iterator, Optional
@@ -9,13 +6,12 @@ from typing import Any, Callable, Dict, Iterator, Optional
 from ...errors import BackendError
 from ...protocol.jsonio import memory_size
 from ...protocol.uris import normal_uri
-from ..runtime.leases import Leases
-from ..runtime.outage import Outage, away_error
+from ..runtime.processes import Processes
 from ..runtime.runtime import Runtime
 from .legacy import LegacySession
 from .records import SessionRecord
 
-__all__ = ["COUNT_BITS", "QuestionIds", "SharedLegacySession"]
+__all__ = ["COUNT_BITS", "QuestionIds", "StoredLegacySession"]
 
 #: A request id of the server's own has the number of its process above these bits, which count.
 COUNT_BITS = 32
@@ -24,25 +20,30 @@ COUNT_BITS = 32
 class QuestionIds(Iterator[int]):
     """The ids of questions, from which every process reads which one has asked."""
 
-    def __init__(self, leases: Leases, outage: Outage) -> None:
-        self._leases = leases
-        self._outage = outage
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
         self._counts = itertools.count(1)
 
     def __next__(self) -> int:
         try:
-            number = self._leases.number
+            number = self._processes.number
         except BackendError as error:
-            self._outage.found(error)
+            from ..runtime.outage import away_error
+
+            self._processes.failed(error)
             raise away_error() from error
         return number << COUNT_BITS | next(self._counts) % (1 << COUNT_BITS)
 
 
-class SharedLegacySession(LegacySession):
-    """The session of a client whose requests any process serves; what changes is stored.
+class StoredLegacySession(LegacySession):
+    """The session of a client over HTTP: what changes is stored, so that any process can serve its requests.
 
-    Change notifications reach the client from the process that serves its GET stream, see :mod:`.common_stream`.
+    Where there are several, change notifications reach the client from the one that serves its GET stream, see
+    :mod:`..state.get_stream`.
     """
+
+    #: Whether all processes are told of changes, among them the one with the stream of this client.
+    told_by_all = False
 
     #: Called with a function that changes this object; stores what it has changed.
     share: Callable[[Callable[[], object]], object]
@@ -53,16 +54,17 @@ class SharedLegacySession(LegacySession):
         self._version = self._roots_changed = 0
 
     def publish(self, method: str, params: Optional[Dict[str, Any]], capability: str) -> None:
-        return
+        if not self.told_by_all:
+            super().publish(method, params, capability)
 
     def subscribe(self, uri: str) -> None:
-        self.share(lambda: super(SharedLegacySession, self).subscribe(uri))
+        self.share(lambda: super(StoredLegacySession, self).subscribe(uri))
 
     def unsubscribe(self, uri: str) -> None:
-        self.share(lambda: super(SharedLegacySession, self).unsubscribe(uri))
+        self.share(lambda: super(StoredLegacySession, self).unsubscribe(uri))
 
     def set_level(self, level: str) -> None:
-        self.share(lambda: super(SharedLegacySession, self).set_level(level))
+        self.share(lambda: super(StoredLegacySession, self).set_level(level))
 
     def confirm(self) -> None:
         """Note that the client has confirmed the handshake."""

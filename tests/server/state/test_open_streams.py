@@ -2,8 +2,8 @@
 
 import pytest
 
-from mcplite.server.http.messages import EndingBody
-from mcplite.server.http.open_streams import OpenStreams
+from mcplite.server.state.bodies import EndingBody
+from mcplite.server.state.open_streams import OpenStreams
 
 
 class Body(EndingBody):

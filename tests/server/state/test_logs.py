@@ -7,9 +7,9 @@ import pytest
 from mcplite.backend.memory import MemoryBackend
 from mcplite.backend.sealed import SealedBackend
 from mcplite.errors import BackendError
-from mcplite.server.http import log_bodies
-from mcplite.server.http.log_bodies import LogBody, read_log
-from mcplite.server.http.messages import KEEP_ALIVE, OPENING
+from mcplite.server.state import logs
+from mcplite.server.state.bodies import KEEP_ALIVE, OPENING
+from mcplite.server.state.logs import LogBody, read_log
 from tests.support.tight import tight
 
 KEY = b"a key of sixteen bytes or more"
@@ -42,7 +42,15 @@ def test_a_log_is_read_to_its_end():
 
 
 def test_entries_that_are_gone_are_missing():
-    assert read_log(filled(MemoryBackend(), b"1", b"2", b"3", keep=1), "log/a", 0) == ([], 3, True)
+    assert read_log(filled(MemoryBackend(), b"1", b"2", b"3", keep=1), "log/a", 0) == ([(3, b"3")], 3, True)
+
+
+@pytest.mark.parametrize("keep", range(1, 10))
+@pytest.mark.parametrize("number", [0, 1, 5, 8])
+def test_what_is_kept_after_a_gap_is_read(keep, number):
+    backend = filled(MemoryBackend(), *(b"%d" % at for at in range(1, 10)), keep=keep)
+    first = max(number, 9 - keep)
+    assert read_log(backend, "log/a", number) == ([(at, b"%d" % at) for at in range(first + 1, 10)], 9, number < 9 - keep)
 
 
 def test_a_log_that_begins_again_is_read_from_its_beginning():
@@ -89,7 +97,7 @@ def test_it_ends_when_it_is_stopped_or_its_time_is_over():
 @pytest.mark.parametrize("method", ["since", "wait"])
 @pytest.mark.slow
 def test_it_goes_on_when_the_store_is_back(monkeypatch, method):
-    monkeypatch.setattr(log_bodies, "_AWAY_SECONDS", 0.01)
+    monkeypatch.setattr(logs, "_AWAY_SECONDS", 0.01)
     backend, failures = MemoryBackend(), iter(range(3))
     works = getattr(backend, method)
 

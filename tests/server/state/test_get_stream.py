@@ -3,7 +3,7 @@
 import pytest
 
 import mcplite
-from mcplite.server.http import common_stream
+from mcplite.server.state import get_stream
 from tests.server.http.test_endpoint import ask_tool, body, call
 from tests.support.children import wait_until
 from tests.support.sharing import KEY, LIMIT, STREAMABLE, Client, Reading, Shared, running
@@ -117,7 +117,7 @@ def test_a_reader_that_has_disconnected_gives_way(fleet):
 
 
 def test_a_reader_that_does_not_answer_gives_way(fleet, monkeypatch):
-    monkeypatch.setattr(common_stream, "_ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(get_stream, "_ANSWER_SECONDS", 0.05)
     client = Client(fleet)
     stuck = client.send(method="GET", process=fleet[0])  # its host is stuck in sending
     second = client.send(method="GET", process=fleet[1])
@@ -130,7 +130,7 @@ def test_a_reader_that_does_not_answer_gives_way(fleet, monkeypatch):
 
 
 def test_a_reader_whose_process_has_ended_gives_way(store, monkeypatch):
-    monkeypatch.setattr(common_stream, "_ANSWER_SECONDS", LIMIT)
+    monkeypatch.setattr(get_stream, "_ANSWER_SECONDS", LIMIT)
     with running(store, 1) as others:
         with running(store, 1) as first:
             client = Client(first)

@@ -1,0 +1,429 @@
+"""The logs of event streams in a backend, as this process writes them, and the bodies of responses that follow them.
+
+    a handler --append--> StreamLog --> backend --since, wait--> LogBody --> the client
+                              ^                                     |
+                              +-- waits for room ------- has read --+
+
+A log is written by the process that runs the handler, or by any process if it is a session's own; a body on any process
+follows it, on the thread of its HTTP request. In one process the backend is a memory, whose bytes are bounded here.
+"""
+
+import itertools
+import sys
+import threading
+import time
+from collections import deque
+from typing import Callable, Deque, Dict, Iterator, List, Optional, Set, Tuple
+
+from ...backend.interface import Backend, Entry
+from ...errors import BackendError
+from ...rpc.tracing import get_logger
+from ..eviction import Shares
+from ..limits import Limits
+from ..runtime.processes import Processes
+from .bodies import KEEP_ALIVE, OPENING, PROBE_SECONDS, EndingBody, retry_event
+
+__all__ = ["LogBody", "StreamLog", "StreamLogs", "read_log"]
+
+_log = get_logger(__name__)
+#: Seconds of one wait for logs that other processes write, after which the body looks whether it shall end.
+_WAIT_SECONDS = 0.5
+#: Seconds before the next attempt to read a store that cannot be reached.
+_AWAY_SECONDS = 1.0
+#: Bytes that an event and a log cost besides their content, roughly, so that many small ones are bounded as well.
+_EVENT_COST = 200
+_LOG_COST = 1000
+#: The least number of entries that are kept of a log that several processes write: none knows the sizes of the others'.
+_FEW = 16
+#: Seconds between two searches for logs whose last entry is too old.
+_SWEEP_SECONDS = 1.0
+#: An entry that says nothing, in the place of those that had to go.
+_NOTHING = b"-"
+_alarms = itertools.count(1)
+
+
+class StreamLogs:
+    """The logs that the process of one endpoint writes, within ``stream_events``, ``stream_bytes`` and ``store_seconds``.
+
+    In one process they are bounded together by ``store_bytes``: the sender with the most loses the events of its stream with
+    the oldest last event.
+
+    :param processes: have the backend of the logs.
+    :param clock: returns seconds.
+    """
+
+    def __init__(self, processes: Processes, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        self.processes = processes
+        self.backend = processes.backend
+        self.limits = limits
+        #: Numbers the streams of this process.
+        self.labels: Iterator[int] = itertools.count(1)
+        #: None with a backend that other processes share, which bounds what it keeps.
+        self._shares: Optional[Shares[StreamLog]] = None
+        if not processes.shared:
+            self._shares = Shares(sys.maxsize, limits.store_bytes, clock=clock)
+        self._clock = clock
+        self._swept = clock()
+
+    def __len__(self) -> int:
+        return 0 if self._shares is None else len(self._shares)
+
+    def grown(self, log: "StreamLog") -> None:
+        """Count what a log has grown to; others give way to it, or the log itself if there is no room even so."""
+        shares = self._shares
+        if shares is None:
+            return
+        if log.counted:
+            going = shares.resize(log, log.size)
+        else:
+            log.counted = True
+            found = shares.add(log, log.sender, log.size)
+            going = [log] if found is None else found
+        shares.use(log)
+        for old in going:
+            old.evict()
+
+    def forget(self, log: "StreamLog") -> None:
+        """Drop a log that is not written any more. In a shared backend it expires: other processes may follow it."""
+        if self._shares is not None:
+            self._shares.remove(log)
+            self.backend.forget(log.name)
+
+    def sweep(self) -> bool:
+        """Drop the logs that have expired; return whether there are others that can expire."""
+        shares, now, seconds = self._shares, self._clock(), self.limits.store_seconds
+        if shares is None:
+            return False
+        if now - self._swept >= _SWEEP_SECONDS:
+            self._swept = now
+            for log in shares.idle(seconds, seconds):
+                shares.remove(log)
+                log.expire()
+        return len(shares) > 0
+
+
+class StreamLog:
+    """One log, as this process writes it.
+
+    :param logs: of all streams.
+    :param name: in the backend.
+    :param sender: whose share its bytes count to.
+    """
+
+    def __init__(self, logs: StreamLogs, name: str, sender: str) -> None:
+        self._logs = logs
+        self._backend = logs.backend
+        self.name = name
+        self.sender = sender
+        #: Whether the log is counted among all.
+        self.counted = False
+        #: Guards the fields below, and holds the entries of this process in their order: it is held for one operation of the
+        #: backend.
+        self._lock = threading.Lock()
+        #: What a writer waits on for readers, made by the first that waits; and where a reader was that a writer has waited
+        #: for in vain: the next one does not.
+        self._room: Optional[threading.Condition] = None
+        self._stalled = -1
+        #: The number of the last entry, and whether another process has written any.
+        self.last = 0
+        self._alone = True
+        #: The bytes of the latest entries, as far as this process knows, and of all these.
+        self._sizes: Deque[int] = deque()
+        self._bytes = 0
+        #: The bodies of this process that follow the log.
+        self._followers: List[LogBody] = []
+
+    @property
+    def size(self) -> int:
+        """The bytes of memory that the log takes, roughly."""
+        return _LOG_COST + self._bytes + _EVENT_COST * len(self._sizes)
+
+    def append(self, entry: bytes) -> int:
+        """Append an entry, and return its number.
+
+        :raises BackendError: the store failed.
+        """
+        with self._lock:
+            number = self._append(entry)
+        self._logs.grown(self)
+        return number
+
+    def _append(self, entry: bytes) -> int:
+        sizes, limits = self._sizes, self._logs.limits
+        most = limits.stream_events
+        total, kept = self._bytes + len(entry), len(sizes) + 1
+        if total > limits.stream_bytes or kept > most:
+            for size in sizes:
+                if kept == 1 or (total <= limits.stream_bytes and kept <= most):
+                    break
+                total, kept = total - size, kept - 1
+            keep = kept if self._alone else max(kept, min(_FEW, most))
+        else:
+            keep = most
+        number = self._backend.append(self.name, entry, limits.store_seconds, keep)
+        if number != self.last + 1:
+            self._alone = False
+            # What others have written, or what was written before this process knew the log.
+            sizes.extend([0] * min(number - self.last - 1, most))
+        sizes.append(len(entry))
+        self._bytes += len(entry)
+        while len(sizes) > keep:
+            self._bytes -= sizes.popleft()
+        self.last = number
+        return number
+
+    # --- the room of all logs -------------------------------------------------------------------------
+
+    def evict(self) -> None:
+        """Give way to other logs: what was not read yet is lost. The log goes on, and its numbers do."""
+        with self._lock:
+            self._backend.append(self.name, _NOTHING, self._logs.limits.store_seconds, 1)
+            self.last += 1
+            self._sizes.clear()
+            self._bytes = 0
+            self.counted = False
+
+    def expire(self) -> None:
+        """Note that the entries have expired; further ones are counted again."""
+        with self._lock:
+            self._sizes.clear()
+            self._bytes = 0
+            self.counted = False
+
+    # --- those who read -------------------------------------------------------------------------------
+
+    def follow(self, body: "LogBody") -> None:
+        """Add a body of this process that follows the log, until :meth:`unfollow`."""
+        with self._lock:
+            self._followers.append(body)
+
+    def unfollow(self, body: "LogBody") -> None:
+        """Note that a body has ended."""
+        with self._lock:
+            self._followers = [other for other in self._followers if other is not body]
+            self._notify()
+
+    def was_read(self) -> None:
+        """Note that a body has read further."""
+        if self._room is not None:
+            with self._lock:
+                self._notify()
+
+    def _notify(self) -> None:
+        if self._room is not None:
+            self._room.notify_all()
+
+    def wait_for_room(self, size: int, seconds: float, part: int = 1) -> bool:
+        """Wait until the bodies of this process have read so much that one more message fits.
+
+        :param size: bytes of the message.
+        :param seconds: that the wait may take.
+        :param part: divides ``unread_messages`` and ``unread_bytes``: of a log with several writers some leave room to others.
+        :returns: whether it fits. Without a reader, and with one on another process, it does.
+        """
+        if not self._followers:
+            return True
+        with self._lock:
+            if self._fits(size, part):
+                return True
+            if self._stalled == self._least_read():
+                return False
+            if self._room is None:
+                self._room = threading.Condition(self._lock)
+            fits = self._room.wait_for(lambda: self._fits(size, part), seconds)
+            self._stalled = -1 if fits or not seconds else self._least_read()
+            return fits
+
+    def _least_read(self) -> int:
+        """Return the number up to which all bodies of this process have read."""
+        return min([self.last, *(body.numbers()[self.name] for body in self._followers)])
+
+    def drop_slowest(self) -> None:
+        """End the bodies of this process that have read least: their clients do not read."""
+        for body in list(self._followers):
+            if body.numbers()[self.name] < self.last:
+                body.stop()
+
+    def _fits(self, size: int, part: int) -> bool:
+        unread = self.last - self._least_read()
+        if unread <= 0:
+            return True
+        limits, sizes = self._logs.limits, self._sizes
+        if unread * part >= limits.unread_messages:
+            return False
+        unread_bytes = sum(itertools.islice(reversed(sizes), unread))
+        return (unread_bytes + size) * part <= limits.unread_bytes
+
+
+def read_log(backend: Backend, log: str, number: int) -> Tuple[List[Entry], int, bool]:
+    """Return the entries of a log after a number, the number up to which that is, and whether entries are missing.
+
+    :raises BackendError: the store failed.
+    """
+    entries = backend.since(log, number)
+    if entries:
+        return entries, entries[-1][0], False
+    # What was appended may not have been sealed by this server, and is passed over; or the log was dropped, and begins again.
+    last = backend.last(log)
+    if last == number:
+        return [], number, False
+    if last < number:
+        return backend.since(log, 0) or [], last, True
+    later = backend.since(log, number) if entries is not None else _latest(backend, log, number, last)
+    return later or [], later[-1][0] if later else last, entries is None
+
+
+def _latest(backend: Backend, log: str, gone: int, last: int) -> List[Entry]:
+    """Return the entries of a log that are kept, of which the first ones are gone.
+
+    :param gone: a number after which some are.
+    """
+    found: List[Entry] = []
+    while last - gone > 1:
+        middle = (gone + last) // 2
+        entries = backend.since(log, middle)
+        if entries is None:
+            gone = middle
+        else:
+            found, last = entries, middle
+    return found
+
+
+class LogBody(EndingBody):
+    """The body of a response that follows logs, and is iterated by the thread of the request.
+
+    While the store cannot be reached it sends keep-alive comments, and goes on when the store is back.
+
+    :param backend: sealed if other programs can reach it.
+    """
+
+    def __init__(self, backend: Backend, limits: Limits) -> None:
+        self._backend = backend
+        self._limits = limits
+        #: Set to end the body.
+        self._stopped = threading.Event()
+        #: The logs that have grown since they were read.
+        self._grown: Optional[Set[str]] = None
+        self._begun = False
+        self._probed = 0.0
+        #: Sent at the end, once another body needs the room of this one.
+        self._farewell = b""
+        #: Seconds of one wait, and a log that ends it early; the latter is for the memory of one process.
+        self._wait_seconds = _WAIT_SECONDS if backend.shared else PROBE_SECONDS
+        self._alarm = "" if backend.shared else f"alarm-{next(_alarms)}/in"
+
+    def __iter__(self) -> "LogBody":
+        return self
+
+    # --- what follows ---------------------------------------------------------------------------------
+
+    def numbers(self) -> Dict[str, int]:
+        """Return the number up to which each log was read."""
+        raise NotImplementedError
+
+    def read(self, grown: Set[str]) -> bytes:
+        """Read the logs that have grown, and return what is to be sent; sets ``ending`` at the end of the stream.
+
+        :raises BackendError: the store failed.
+        """
+        raise NotImplementedError
+
+    def idle(self) -> bytes:
+        """Called after each wait, while there is nothing to send; returns like :meth:`read`.
+
+        :raises BackendError: the store failed.
+        """
+        return b""
+
+    def opening(self) -> bytes:
+        """Return what is sent first: many WSGI hosts send the headers of a response with the first bytes of its body."""
+        return OPENING
+
+    # --- the thread of the request ----------------------------------------------------------------------
+
+    def __next__(self) -> bytes:
+        if not self._begun:
+            self._begun = True
+            return self.opening()
+        quiet_until = time.monotonic() + self._limits.keep_alive_seconds
+        while True:
+            data, farewell = self._read_once(), self._farewell
+            if farewell and not self.ending:
+                data, self.ending = data + farewell, True
+            if data:
+                self.last = self.ending
+                return data
+            if self._ends():
+                raise StopIteration
+            if time.monotonic() >= quiet_until:
+                return KEEP_ALIVE
+            self._wait(min(self._wait_seconds, quiet_until - time.monotonic()))
+
+    def _read_once(self) -> bytes:
+        if self.ending or self._stopped.is_set():
+            return b""
+        try:
+            grown, self._grown = self._grown, set()
+            if grown is None:
+                grown = set(self.numbers())
+            data = self.read(grown) if grown else b""
+            return data or (b"" if self.ending else self.idle())
+        except BackendError:
+            self._grown = None  # all are read again
+            self._stopped.wait(_AWAY_SECONDS)
+            return b""
+
+    def _ends(self) -> bool:
+        left, now = self.left, time.monotonic()
+        if self.ending or self._stopped.is_set() or (left is not None and left <= 0):
+            return True
+        if now - self._probed < min(PROBE_SECONDS, self._limits.keep_alive_seconds):
+            return False
+        self._probed = now
+        return self.disconnected()
+
+    def _wait(self, seconds: float) -> None:
+        left = self.left
+        seconds = max(seconds if left is None else min(seconds, left), 0.001)
+        began, numbers = time.monotonic(), self.numbers()
+        if self._alarm:
+            numbers[self._alarm] = 0
+        try:
+            grown = self._backend.wait(numbers, seconds)
+        except BackendError:
+            self._grown = None
+            self._stopped.wait(_AWAY_SECONDS)
+            return
+        if self._grown is not None:
+            self._grown.update(grown)
+            self._grown.discard(self._alarm)
+        if not grown and time.monotonic() - began < seconds / 2:
+            self._stopped.wait(seconds)  # the backend is closed
+
+    def _wake(self) -> None:
+        if self._alarm:
+            self._backend.append(self._alarm, b"", _WAIT_SECONDS, 1)
+
+    @property
+    def complete(self) -> bool:
+        return False
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is read, although the response may not have ended yet."""
+        return self.ending or self._stopped.is_set()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._wake()
+
+    def end_for_now(self, seconds: float) -> None:
+        # Read with the next look at the logs, which are followed from there when the client comes back.
+        self._farewell = retry_event(max(seconds, self._limits.retry_seconds))
+        self._wake()
+
+    def close(self) -> None:
+        self._stopped.set()
+        if self._alarm:
+            self._backend.forget(self._alarm)
+        self.closed()
