@@ -7,7 +7,6 @@ from .rpc.channels import StreamChannel
 from .rpc.extension import Extension, ListenKind
 from .rpc.interfaces import Channel
 from .server.runtime.extension_host import ServerHost
-from .server.runtime.states import StoredState
 
-__all__ = ["Backend", "Channel", "Extension", "LineBuffer", "ListenKind", "ServerHost", "StoredState",
-           "StreamChannel", "open_backend"]
+__all__ = ["Backend", "Channel", "Extension", "LineBuffer", "ListenKind", "ServerHost", "StreamChannel",
+           "open_backend"]

@@ -11,7 +11,6 @@ from .catalog.options import checked_function
 
 if TYPE_CHECKING:
     from .catalog.cache_hints import CacheHint
-    from .runtime.states import StoredState
     from .sessions.legacy import LegacySession
     from .tasks.runner import TaskRunner
 
@@ -40,7 +39,6 @@ class ServerOptions(Record):
         one after another on a thread of their own.
     :param tasks: has tasks run elsewhere, by ``submit(name, payload)``: ``CeleryTasks``, ``RQTasks``, or an object of yours
         whose job calls :meth:`Server.run_task`. By default they run on threads of this process.
-    :param state_store: stores the states of a fleet's unfinished calls, which travel by default; see :class:`StoredState`.
     """
 
     page_size: int = 1000
@@ -53,7 +51,6 @@ class ServerOptions(Record):
     on_roots_changed: Optional[Callable[[LegacySession], object]] = None
     on_subscribe: Optional[Callable[[str, int], object]] = None
     tasks: Optional[TaskRunner] = None
-    state_store: Optional[StoredState] = None
 
 
 def checked_options(options: Any, what: str) -> ServerOptions:

@@ -5,9 +5,10 @@ import json
 import pytest
 from hypothesis import example, given, strategies as st
 
+from mcplite.backend.memory import MemoryBackend
 from mcplite.protocol.opaque import Journal
 from mcplite.server.limits import Limits
-from mcplite.server.runtime.states import KeptStates, MemoryStateStore, States, StoredState
+from mcplite.server.runtime.states import KeptStates, States
 
 OLD, NEW = b"an old key of some bytes", b"a new key of some bytes"
 #: Also what no UTF-8 has: JSON can say it, in an escape.
@@ -135,14 +136,14 @@ def test_keys_can_be_replaced(journal):
 @example("é" * 64, True)
 @example("\ud800", True)
 def test_any_other_text_is_no_state(text, kept):
-    stored = StoredState(MemoryStateStore()) if kept else None
+    stored = MemoryBackend() if kept else None
     assert states(stored=stored).open(text, None, "tools/call", {}) is None
 
 
 @given(journals(), WHO, PARAMS)
 def test_a_stored_state_is_valid_once(journal, who, params):
     # MRTR-17
-    kept = states(stored=StoredState(MemoryStateStore(Clock())))
+    kept = states(stored=MemoryBackend(Clock()))
     handle = kept.write(journal, who, "tools/call", params)
     assert len(handle) <= 64 and handle.isascii()
     assert kept.open(handle + "x", who, "tools/call", params) is None

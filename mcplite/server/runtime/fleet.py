@@ -12,7 +12,6 @@ from ..catalog.options import checked_key
 
 if TYPE_CHECKING:
     from ...backend.interface import Backend
-    from .states import StoredState
 
 __all__ = ["Fleet", "create_fleet", "open_shared_backend", "read_keys"]
 
@@ -23,14 +22,11 @@ class Fleet:
     """The settings of a server in several processes.
 
     :param keys: secrets; the first signs, all of them verify.
-    :param store: stores the states of calls; None lets them travel.
-    :param backend: shared by the processes, sealed; None if they share only the keys.
+    :param backend: shared by the processes, sealed; None if they share only the keys, and the states of calls travel.
     """
 
-    def __init__(self, keys: Sequence[bytes], store: "Optional[StoredState]" = None,
-                 backend: "Optional[Backend]" = None) -> None:
+    def __init__(self, keys: Sequence[bytes], backend: "Optional[Backend]" = None) -> None:
         self.keys = keys
-        self.store = store
         self.backend = backend
 
 
@@ -65,8 +61,8 @@ def open_shared_backend(backend: "Union[str, Backend]", keys: Sequence[bytes]) -
     return SealedBackend(opened, keys)
 
 
-def create_fleet(fleet: bool, state_keys: Sequence[Union[str, bytes]], store: "Optional[StoredState]",
-                 backend: "Union[None, str, Backend]", environ: Optional[Mapping[str, str]] = None) -> Optional[Fleet]:
+def create_fleet(fleet: bool, state_keys: Sequence[Union[str, bytes]], backend: "Union[None, str, Backend]",
+                 environ: Optional[Mapping[str, str]] = None) -> Optional[Fleet]:
     """Return what a server shares with other processes, from its options; None for a server in one process.
 
     :param backend: by default the variable MCPLITE_BACKEND.
@@ -80,14 +76,8 @@ def create_fleet(fleet: bool, state_keys: Sequence[Union[str, bytes]], store: "O
     if shared is None:
         if fleet and not keys:
             raise RegistrationError(f"fleet=True needs state_keys=[...]: secrets that all processes share; {_MAKE_KEY}")
-        if store is not None and not fleet:
-            raise RegistrationError("state_store= is for a fleet=True; one process keeps what its handlers wait for itself")
-        return Fleet(keys, store) if fleet else None
-    if store is None:
-        from .states import StoredState
-
-        store = StoredState(shared)
-    made = Fleet(keys, store, shared)
+        return Fleet(keys) if fleet else None
+    made = Fleet(keys, shared)
     if isinstance(named, str):
         # It was opened here, so it is closed with the server, or at the end of the process.
         weakref.finalize(made, shared.close)

@@ -17,8 +17,9 @@ from ...rpc.threads import start_thread
 from ...rpc.tracing import WARNING, FaultLog, PeerLog, get_logger
 from .leases import Leases
 from .outage import Outage
+from .processes import Processes
 
-__all__ = ["Letters"]
+__all__ = ["FleetProcesses", "Letters"]
 
 _log = get_logger(__name__)
 _ALL = "letters-all/in"
@@ -234,3 +235,32 @@ class Letters:
 
 def _log_of(number: int) -> str:
     return f"letters-{number}/in"
+
+
+class FleetProcesses(Processes):
+    """The processes that share a backend."""
+
+    shared = True
+
+    def __init__(self, backend: Backend, leases: Leases, letters: Letters, outage: Outage) -> None:
+        super().__init__(backend)
+        self._leases = leases
+        self._outage = outage
+        self.alive = leases.alive  # type: ignore[method-assign]
+        self.on_lost = leases.on_lost  # type: ignore[method-assign]
+        self.send = letters.send  # type: ignore[method-assign]
+        self.broadcast = letters.broadcast  # type: ignore[method-assign]
+        self.on = letters.on  # type: ignore[method-assign]
+        self.failed = outage.found  # type: ignore[method-assign]
+
+    @property
+    def candidate(self) -> int:  # type: ignore[override]
+        return self._leases.candidate
+
+    @property
+    def number(self) -> int:
+        return self._leases.number
+
+    @property
+    def away(self) -> bool:
+        return bool(self._outage)

@@ -157,10 +157,9 @@ class Runtime:
     def _join(self, backend: "Backend") -> None:
         """Make what this process needs to talk to others; nothing is read or stored yet."""
         from .leases import Leases
-        from .letters import Letters
+        from .letters import FleetProcesses, Letters
         from .news import News
         from .outage import Outage
-        from .shared import FleetProcesses
 
         outage = self.outage = Outage()
         self.leases = Leases(backend, outage)
@@ -497,8 +496,8 @@ class Runtime:
 
             assert self.fleet is not None, "only the handlers of a fleet have states"
             kept, seconds = None, self.limits.waiting_seconds
-            if self.fleet.store is not None:
-                kept = KeptStates(self.fleet.store, self.limits, seconds, self._end_waiting)
+            if self.fleet.backend is not None:
+                kept = KeptStates(self.fleet.backend, self.limits, seconds, self._end_waiting)
             self._states = States(self.fleet.keys, self.catalog.name, seconds, kept)
         return self._states
 

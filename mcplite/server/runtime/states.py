@@ -6,71 +6,21 @@ Only the servers of a fleet load it; in one process a state is a random handle, 
 import contextlib
 import secrets
 import time
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 
+from ...backend.interface import Backend
 from ...errors import BackendError
 from ...protocol.opaque import Journal, bound_to, open_sealed, seal
 from ...rpc.forks import new_lock, on_fork
 from ..eviction import Shares
 from ..limits import Limits
 
-__all__ = ["KeptStates", "MemoryStateStore", "States", "StoredState"]
+__all__ = ["KeptStates", "States"]
 
 #: Characters of a state, which travels in the body of a request.
 _MAX_LENGTH = 65_536
 #: Seconds between two searches for states whose time is over.
 _SWEEP_SECONDS = 1.0
-
-
-class StoredState:
-    """Keeps states in a store, so that only a random handle travels; a handle can be used once.
-
-    :param store: shared by all processes, with two methods: ``put(key, value, seconds)`` keeps bytes for a time, and
-        ``take(key)`` returns them and forgets them in one step, or None.
-    """
-
-    def __init__(self, store: Any) -> None:
-        for name in ("put", "take"):
-            if not callable(getattr(store, name, None)):
-                raise TypeError(f"a store needs put(key, value, seconds) and take(key); {store!r} has no {name}()")
-        self._store = store
-
-    def keep(self, text: str, seconds: float) -> str:
-        """Store a text, and return its handle."""
-        handle = secrets.token_urlsafe(24)
-        self._store.put(handle, text.encode("ascii"), seconds)
-        return handle
-
-    def take(self, handle: str) -> Optional[str]:
-        """Remove the text of a handle from the store and return it; None if there is none."""
-        data: Optional[bytes] = self._store.take(handle) if len(handle) <= 64 and handle.isascii() else None
-        return None if data is None else data.decode("ascii")
-
-
-class MemoryStateStore:
-    """A store in one process: for tests, and as an example.
-
-    :param clock: returns seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        #: Guards ``_kept``; held for dictionary operations only.
-        self._lock = new_lock()
-        self._kept: Dict[str, Any] = {}
-
-    def put(self, key: str, value: bytes, seconds: float) -> None:
-        """Store *value* for some seconds."""
-        now = self._clock()
-        with self._lock:
-            self._kept = {at: kept for at, kept in self._kept.items() if kept[1] > now}
-            self._kept[key] = (value, now + seconds)
-
-    def take(self, key: str) -> Optional[bytes]:
-        """Remove a value and return it; None if there is none, or its time is over."""
-        with self._lock:
-            kept = self._kept.pop(key, None)
-        return kept[0] if kept is not None and kept[1] > self._clock() else None
 
 
 class KeptStates:
@@ -79,15 +29,15 @@ class KeptStates:
     At a limit the oldest one of the sender with the most goes from the store. One that another process has taken counts
     until its time is over; it is older than those that still wait, so it goes before them.
 
-    :param stored: keeps them.
+    :param backend: keeps them, so that only a random handle travels, which can be used once.
     :param seconds: their lifetime.
     :param evicted: called with the handle of one that has gone for another one.
     :param clock: returns seconds.
     """
 
-    def __init__(self, stored: StoredState, limits: Limits, seconds: float, evicted: Callable[[str], object],
+    def __init__(self, backend: Backend, limits: Limits, seconds: float, evicted: Callable[[str], object],
                  clock: Callable[[], float] = time.monotonic) -> None:
-        self._stored = stored
+        self._backend = backend
         self._limits = limits
         self._seconds = seconds
         self._evicted = evicted
@@ -113,17 +63,19 @@ class KeptStates:
                              f" {self._limits.fleet_state_bytes} can be stored (an eighth of Limits.memory_bytes); return"
                              " less from ctx.once")
         self._sweep()
-        handle = self._stored.keep(text, self._seconds)
+        handle = secrets.token_urlsafe(24)
+        self._backend.put(handle, text.encode("ascii"), self._seconds)
         for old in self._shares.add(handle, sender, len(text)) or ():
             with contextlib.suppress(BackendError):  # then it stays until its time is over
-                self._stored.take(old)
+                self._backend.take(old)
             self._evicted(old)
         return handle
 
     def take(self, handle: str) -> Optional[str]:
         """Remove the text of a handle from the store and return it; None if there is none."""
         self._shares.remove(handle)
-        return self._stored.take(handle)
+        data = self._backend.take(handle) if len(handle) <= 64 and handle.isascii() else None
+        return None if data is None else data.decode("ascii")
 
     def _sweep(self) -> None:
         now = self._clock()
@@ -166,8 +118,8 @@ class States:
             return self._kept.keep(text, sender)
         if len(text) > _MAX_LENGTH:
             raise ValueError(f"the answers and the results of ctx.once in this call take {len(text)} bytes, and {_MAX_LENGTH}"
-                             " can travel; return less from ctx.once, or keep them in a store:"
-                             " ServerOptions(state_store=StoredState(...))")
+                             " can travel; return less from ctx.once, or keep them in a backend:"
+                             " Server(backend=...)")
         return text
 
     def name_process(self, handle: str, number: int, owner: Optional[str], method: str, params: Mapping[str, Any]) -> str:

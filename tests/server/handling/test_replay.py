@@ -8,7 +8,7 @@ import pytest
 
 import mcplite
 from mcplite.protocol.opaque import Journal
-from mcplite.server.runtime.states import MemoryStateStore, States, StoredState
+from mcplite.server.runtime.states import States
 from tests.support import connecting
 from tests.support.stateless import Web, again, call
 
@@ -19,16 +19,16 @@ TRIP = {"type": "object", "properties": {"city": {"type": "string"}}, "required"
 
 
 class Fleet:
-    """Processes that share nothing but the keys, and a store if there is one; each request reaches the next of them."""
+    """Processes that share nothing but the keys; each request reaches the next of them."""
 
-    def __init__(self, size=3, keys=KEYS, store=None, name="fleet", seconds=600.0):
+    def __init__(self, size=3, keys=KEYS, name="fleet", seconds=600.0):
         self.done = Counter()
         self.seen = []
-        self.processes = [self.make(keys, store, name, seconds) for _ in range(size)]
+        self.processes = [self.make(keys, name, seconds) for _ in range(size)]
         self.turns = itertools.cycle(self.processes)
 
-    def make(self, keys, store, name, seconds):
-        mcp = mcplite.Server(name, fleet=True, state_keys=keys, options=mcplite.ServerOptions(state_store=store),
+    def make(self, keys, name, seconds):
+        mcp = mcplite.Server(name, fleet=True, state_keys=keys,
                              limits=mcplite.Limits(waiting_seconds=seconds))
 
         @mcp.tool()
@@ -162,7 +162,7 @@ def test_notes_must_be_json(fleet):
     result = fleet.result(call("odd", **CAN))
     assert result["isError"] and "cannot travel as JSON" in result["content"][0]["text"]
     result = fleet.result(call("long", **CAN))
-    assert result["isError"] and "StoredState" in result["content"][0]["text"]
+    assert result["isError"] and "backend=" in result["content"][0]["text"]
 
 
 def test_a_note_is_the_same_each_time():
@@ -240,40 +240,3 @@ def test_a_state_does_not_contain_the_keys(fleet):
 def test_a_fleet_needs_keys(options, text):
     with pytest.raises((mcplite.errors.RegistrationError, ValueError), match=text):
         connecting.new_server("x", **options)
-
-
-# --- a store ----------------------------------------------------------------------------------------------
-
-
-def test_a_stored_state_can_be_used_once():
-    fleet = Fleet(store=StoredState(MemoryStateStore()))
-    request = book()
-    first = fleet.result(request)
-    assert len(first["requestState"]) < 64
-    second = fleet.result(again(request, first))
-    assert fleet.send(again(request, first))["error"] == REFUSED  # MRTR-17
-    assert fleet.result(again(request, second))["content"][0]["text"] == "Ada: Rome, accept"
-    assert fleet.done == {"entered": 3, "paid": 1}
-    assert fleet.send(again(request, second))["error"] == REFUSED
-    fleet.close()
-
-
-def test_a_stored_state_may_be_long():
-    fleet = Fleet(store=StoredState(MemoryStateStore()))
-    assert fleet.finish(call("long", **CAN)) == ("accept", 2)
-    fleet.close()
-
-
-def test_the_memory_store_forgets():
-    clock = [0.0]
-    store = MemoryStateStore(lambda: clock[0])
-    store.put("a", b"1", 10)
-    store.put("b", b"2", 30)
-    clock[0] = 20
-    assert store.take("a") is None and store.take("b") == b"2" and store.take("b") is None
-
-
-@pytest.mark.parametrize("store", [None, {}, object()])
-def test_a_store_needs_put_and_take(store):
-    with pytest.raises(TypeError, match="put\\(key, value, seconds\\)"):
-        StoredState(store)

@@ -978,7 +978,7 @@ def test_a_stream_ends_with_its_token(kind):
     ask("POST", message={"jsonrpc": "2.0", "method": "notifications/initialized"}, Mcp_Session_Id=session)
     way = {
         "stream": lambda: ask("GET", token="short", Mcp_Session_Id=session),
-        "resumption": lambda: ask("GET", token="short", Mcp_Session_Id=session, Last_Event_ID="0-0"),
+        "resumption": lambda: ask("GET", token="short", Mcp_Session_Id=session, Last_Event_ID="0.0-0"),
         "modern stream": lambda: ask("POST", message=LISTEN, token="short", **modern(LISTEN)),
         "old stream": lambda: ask("GET", "/sse", token="short"),
     }[kind]

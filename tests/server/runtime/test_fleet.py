@@ -22,12 +22,12 @@ class Shared(MemoryBackend):
 
 
 def test_without_options_there_is_none():
-    assert create_fleet(False, (), None, None, {}) is None
+    assert create_fleet(False, (), None, {}) is None
 
 
 def test_keys_alone_make_one_without_a_backend():
-    fleet = create_fleet(True, [KEY], None, None, {})
-    assert (fleet.keys, fleet.store, fleet.backend) == ([KEY.encode()], None, None)
+    fleet = create_fleet(True, [KEY], None, {})
+    assert (fleet.keys, fleet.backend) == ([KEY.encode()], None)
 
 
 @pytest.mark.parametrize("options, environ", [
@@ -37,11 +37,11 @@ def test_keys_alone_make_one_without_a_backend():
 ])
 def test_a_shared_backend_makes_one(options, environ, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    fleet = create_fleet(False, options.get("state_keys", ()), None, options.get("backend"), environ)
+    fleet = create_fleet(False, options.get("state_keys", ()), options.get("backend"), environ)
     assert fleet.keys[0] == KEY.encode()
     assert "shop.db" in repr(fleet.backend)
-    handle = fleet.store.keep("a state", 60)
-    assert fleet.store.take(handle) == "a state"
+    fleet.backend.put("a", b"a state", 60)
+    assert fleet.backend.take("a") == b"a state"
     backend = fleet.backend
     del fleet
     gc.collect()
@@ -50,13 +50,13 @@ def test_a_shared_backend_makes_one(options, environ, tmp_path, monkeypatch):
 
 
 def test_a_backend_in_memory_makes_none():
-    assert create_fleet(False, [KEY], None, "memory:", {}) is None
-    assert create_fleet(True, [KEY], None, "memory:", {}).backend is None
+    assert create_fleet(False, [KEY], "memory:", {}) is None
+    assert create_fleet(True, [KEY], "memory:", {}).backend is None
 
 
 def test_a_given_backend_is_not_closed():
     backend = Shared()
-    fleet = create_fleet(False, [KEY], None, backend, {})
+    fleet = create_fleet(False, [KEY], backend, {})
     del fleet
     gc.collect()
     backend.append("log", b"1", 60, 5)
@@ -68,7 +68,6 @@ def test_a_given_backend_is_not_closed():
     ({"backend": Shared()}, "a shared backend needs state_keys=[...] or MCPLITE_STATE_KEYS"),
     ({"backend": "sqlite:///shop.db"}, "a shared backend needs state_keys=[...] or MCPLITE_STATE_KEYS"),
     ({"backend": "mysql://host"}, "is the URL of no backend"),
-    ({"state_store": mcplite.extend.StoredState(MemoryBackend())}, "state_store= is for a fleet=True"),
     ({"fleet": True, "state_keys": ["short"]}, "fewer than 16 bytes"),
 ])
 def test_what_is_missing_is_told(options, text, tmp_path, monkeypatch):

@@ -1,14 +1,14 @@
 """The states of a fleet: bounds, keys, and the store that may keep them; ``tests/fuzz/test_states.py`` has made-up ones."""
 
 import time
-import weakref
 
 import pytest
 
+from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import BackendError
 from mcplite.protocol.opaque import Journal, bound_to, seal
 from mcplite.server.limits import Limits
-from mcplite.server.runtime.states import KeptStates, MemoryStateStore, States, StoredState
+from mcplite.server.runtime.states import KeptStates, States
 from tests.support.tight import tight
 
 KEY = b"a key of some bytes"
@@ -70,7 +70,7 @@ def _written(size):
 
 
 def test_a_longer_state_is_not_written():
-    with pytest.raises(ValueError, match=r"take \d{6} bytes, and 65536 can travel.*StoredState"):
+    with pytest.raises(ValueError, match=r"take \d{6} bytes, and 65536 can travel.*backend="):
         states().write(journal(100_000), *CALL)
 
 
@@ -145,7 +145,7 @@ def test_the_two_kinds_of_states_are_not_taken_for_each_other():
 
 def test_only_a_handle_of_192_random_bits_travels():
     store = Store()
-    kept = states(StoredState(store))
+    kept = states(store)
     handles = {kept.write(journal(), *CALL) for _ in range(3)}
     assert len(handles) == 3 and {len(handle) for handle in handles} == {32}
     assert set(store.kept) == handles and {seconds for _, seconds in store.kept.values()} == {60}
@@ -153,7 +153,7 @@ def test_only_a_handle_of_192_random_bits_travels():
 
 
 def test_a_stored_state_can_be_longer_than_one_that_travels():
-    kept = states(StoredState(MemoryStateStore(Clock())))
+    kept = states(MemoryBackend(Clock()))
     handle = kept.write(journal(200_000), *CALL)
     assert kept.open(handle, *CALL).once_results == journal(200_000).once_results
 
@@ -161,7 +161,7 @@ def test_a_stored_state_can_be_longer_than_one_that_travels():
 def test_a_stored_state_is_bound_to_its_request_and_its_time():
     for who, later in (("eve", 0), ("ada", 61)):
         clock = Clock()
-        kept = states(StoredState(Store()), clock)
+        kept = states(Store(), clock)
         handle = kept.write(journal(), *CALL)
         clock.now += later
         assert kept.open(handle, who, *CALL[1:]) is None
@@ -169,57 +169,10 @@ def test_a_stored_state_is_bound_to_its_request_and_its_time():
 
 def test_a_store_is_asked_for_short_ascii_handles_only():
     store = Store()
-    kept = states(StoredState(store))
+    kept = states(store)
     for handle in ("a" * 64, "a" * 65, "\u00e9", ""):
         assert kept.open(handle, *CALL) is None
     assert store.taken == ["a" * 64, ""]
-
-
-@pytest.mark.parametrize("store, missing", [
-    (object(), "put"), (type("Puts", (), {"put": print})(), "take"), (type("Takes", (), {"take": print})(), "put"),
-    (type("Text", (), {"put": print, "take": "x"})(), "take"),
-])
-def test_what_is_no_store_is_refused(store, missing):
-    with pytest.raises(TypeError, match=rf"a store needs put\(key, value, seconds\) and take\(key\); .* has no {missing}\(\)"):
-        StoredState(store)
-
-
-# --- the store in one process -------------------------------------------------------------------------------
-
-
-def test_a_value_is_taken_once_and_in_time():
-    clock = Clock()
-    store = MemoryStateStore(clock)
-    store.put("a", b"1", 10)
-    store.put("b", b"2", 10.5)
-    assert store.take("c") is None
-    clock.now += 10
-    assert store.take("a") is None and store.take("b") == b"2" and store.take("b") is None
-
-
-class Value:
-    """A value that tells when it is forgotten, as bytes cannot."""
-
-
-def test_values_whose_time_is_over_are_forgotten():
-    clock = Clock()
-    store = MemoryStateStore(clock)
-    over, valid = Value(), Value()
-    watched = [weakref.ref(over), weakref.ref(valid)]
-    store.put("a", over, 10)
-    store.put("b", valid, 11)
-    del over, valid
-    clock.now += 10
-    store.put("c", b"3", 10)
-    assert watched[0]() is None and watched[1]() is not None
-    assert store.take("b") is watched[1]() is not None and store.take("c") == b"3"
-
-
-def test_the_store_uses_the_clock_that_only_goes_forward():
-    store = MemoryStateStore()
-    store.put("a", b"1", 600)
-    store.put("b", b"2", 600)
-    assert store.take("a") == b"1" and store.take("b") == b"2"
 
 
 # --- the bounds of what one process stores -------------------------------------------------------------------
@@ -230,9 +183,9 @@ class Process:
 
     def __init__(self, store=None):
         self.now, self.gone = 1000.0, []
-        self.store = store or MemoryStateStore(self.clock)
+        self.store = store or MemoryBackend(self.clock)
         limits = tight(fleet_states=5, fleet_state_bytes=1000)
-        self.states = KeptStates(StoredState(self.store), limits, 60, self.gone.append, self.clock)
+        self.states = KeptStates(self.store, limits, 60, self.gone.append, self.clock)
 
     def clock(self):
         return self.now
@@ -299,7 +252,7 @@ def test_what_was_taken_or_is_over_makes_no_other_go():
 
 
 def test_a_store_that_is_away_does_not_stop_a_new_one():
-    class Store(MemoryStateStore):
+    class Store(MemoryBackend):
         def take(self, key):
             raise BackendError("away")
 
