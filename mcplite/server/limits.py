@@ -4,7 +4,7 @@
 """
 
 from functools import cached_property
-from typing import Any, Dict, Optional
+from typing import Optional
 
 from ..types.lazy_dataclass import Record, fields_of, record
 
@@ -207,20 +207,9 @@ class Limits(Record):
     #: Seconds that a stream's events are kept after its last one.
     store_seconds = 600.0
 
-    def _values(self) -> Dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields_of(Limits)}
-
-    def __eq__(self, other: object) -> bool:
-        return self._values() == other._values() if isinstance(other, Limits) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(tuple(self._values().values()))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._values().items())})"
-
     def __post_init__(self) -> None:
-        for name, value in self._values().items():
+        for name in (field.name for field in fields_of(Limits)):
+            value = getattr(self, name)
             if value is None and name == "messages_per_second":
                 continue
             if value is None or value <= 0:

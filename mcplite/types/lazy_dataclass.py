@@ -111,6 +111,16 @@ class Record:
             if table.checks:
                 self.__post_init__()
 
+        def _values(self) -> Tuple[Any, ...]:
+            return tuple(getattr(self, name) for name in self._table.names)
+
+        def __eq__(self, other: object) -> bool:
+            return self._values() == other._values() if type(other) is type(self) else NotImplemented
+
+        def __repr__(self) -> str:
+            shown = ", ".join(f"{name}={value!r}" for name, value in zip(self._table.names, self._values()))
+            return f"{type(self).__name__}({shown})"
+
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as record
@@ -139,6 +149,7 @@ else:
         cls.__match_args__ = cls._table.names
         if frozen:
             cls.__setattr__, cls.__delattr__ = _refuse_to_set, _refuse_to_delete
+            cls.__hash__ = lambda self: hash(self._values())
         return cls
 
 

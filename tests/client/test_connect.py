@@ -1,3 +1,4 @@
+import dataclasses
 import inspect
 import sys
 
@@ -121,6 +122,13 @@ def test_options_are_an_object_of_their_own():
         connect(["x"], options={"cache": False})
     with pytest.raises(TypeError, match="unexpected keyword argument 'cach'"):
         ClientOptions(cach=False)
+
+
+def test_options_are_compared_and_shown_by_their_values():
+    options = ClientOptions(cache=False)
+    assert options == ClientOptions(cache=False) != ClientOptions() and hash(options) == hash(ClientOptions(cache=False))
+    assert repr(options).startswith("ClientOptions(max_timeout=300.0, ") and "cache=False" in repr(options)
+    assert dataclasses.replace(options, cache=True) == ClientOptions()
 
 
 def test_options_are_shared_by_any_number_of_clients():

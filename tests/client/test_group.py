@@ -464,7 +464,8 @@ def test_the_options_of_connect_all_reach_connect(monkeypatch):
     seen = []
     monkeypatch.setattr(group_module, "connect", lambda server, **options: seen.append(options))
     given = {name: object() for name in defaults(mcplite.connect)}
-    connecting.connect_all({"mcpServers": {"here": {"command": "x"}, "there": {"url": "http://127.0.0.1:9/mcp"}}}, **given)
+    given["options"] = mcplite.ClientOptions(cache=False)
+    connect_all({"mcpServers": {"here": {"command": "x"}, "there": {"url": "http://127.0.0.1:9/mcp"}}}, **given)
     labelled = seen[0].pop("stderr")
     assert (labelled.target, labelled.label) == (given.pop("stderr"), "here")
     assert seen == [{**given, "auth": None}, {**given, "stderr": None}]

@@ -100,8 +100,8 @@ def client(kind):
         done.wait(60)
         return {}
 
-    options = dict(log_handler=block, on_resource_updated=block, elicitation_handler=block,
-                   url_elicitation_handler=lambda request: True, options=mcplite.ClientOptions(era="legacy"), timeout=300.0)
+    options = dict(log_handler=block, elicitation_handler=block, url_elicitation_handler=lambda request: True, timeout=300.0,
+                   options=mcplite.ClientOptions(on_resource_updated=block, era="legacy"))
     outcome = "done"
     with mcplite.connect([sys.executable, __file__, "server", kind], **options) as one:
         if kind == "custom":

@@ -272,7 +272,7 @@ def test_above_the_limit_of_waiting_calls_the_oldest_is_cancelled():
 
 
 def test_one_sender_cannot_keep_all_waiting_calls_from_others():
-    desk = Desk(waiting_calls=4)
+    desk = Desk(waiting_calls=4, waiting_per_principal=32)
     web = Web(desk.mcp)
     first = web.send(book(), principal=BOB)[0]["result"]
     for _ in range(20):

@@ -325,7 +325,7 @@ def test_states_are_bounded_and_their_handlers_end_with_them(fleet):
     assert len(one.mcp.runtime.waiting) == 2
     assert text(other.web.result(again(request, last))) == "30000 accept"
     failed = one.web.result(call("keep", {"size": 100_000}, **CAN))
-    assert failed["isError"] and "Limits.fleet_state_bytes" in failed["content"][0]["text"]
+    assert failed["isError"] and "Limits.memory_bytes" in failed["content"][0]["text"]
 
 
 @pytest.mark.slow
