@@ -317,8 +317,7 @@ class RequestBody:
     def read(self, limit: int) -> bytes:
         """Return the whole body.
 
-        :raises UnreadableBody: it has more than *limit* bytes, comes too slowly, does not match the headers, or there is
-            no memory for it.
+        :raises UnreadableBody: it has more than *limit* bytes, comes too slowly, or does not match the headers.
         """
         plan, client, head = self._plan, self._client, self._head
         if plan is not None and plan > limit:
@@ -343,8 +342,6 @@ class RequestBody:
             client.busy = self.complete = True
             client.owes_since = None
             self._count(2 * len(body) + _ELEMENT_BYTES * min(count_elements(body), self._limits.json_elements))
-        except MemoryError:
-            raise UnreadableBody(503, "the server has no memory for the body; try again later") from None
         except (OSError, ClientGone) as error:
             raise UnreadableBody(400, f"the client left in the middle of the body: {error}") from error
         self.unread = False
@@ -469,7 +466,7 @@ class RequestBody:
     def _left(self) -> float:
         """Return the seconds until the time and the rate must be checked again.
 
-        :raises UnreadableBody: the body is too slow (SEC-08).
+        :raises UnreadableBody: the body is too slow.
         """
         limits = self._limits
         passed = time.monotonic() - self._started

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         budget: BodyBudget
         #: Those that tell the address of a client; None believes none.
         proxies: Optional[TrustedProxies]
-        #: The senders who wait for another place: a connection of theirs ends with its response.
+        #: The senders who wait for another slot: a connection of theirs ends with its response.
         crowded: Container[str]
         #: Whether the server is stopping, so that the current response is the last.
         closing: bool
@@ -70,7 +70,7 @@ _PIECE = 65_536
 #: Lingering close: what the client still sends is read for so long, since the kernel would otherwise reset the
 #: connection and drop our last response.
 _LINGER_SECONDS = 2.0
-#: The same while others of the sender wait for its place; clients close at once after "Connection: close".
+#: Seconds of a lingering close while others of the sender wait for a slot; clients close at once after "Connection: close".
 _SHORT_LINGER_SECONDS = 0.2
 _LINGER_BYTES = 1 << 20
 _BODILESS = frozenset({204, 304})
@@ -415,7 +415,7 @@ class Connection(BaseHTTPRequestHandler):
             if head is None:
                 return
         except BadRequest as error:
-            # Without the request line, whose query may hold secrets (SEC-13).
+            # Without the request line, whose query may hold secrets.
             self._head, self.command, self.path, self.requestline = None, "", "", ""
             self.send_error(error.status, explain=str(error))
             return
@@ -618,7 +618,7 @@ class Connection(BaseHTTPRequestHandler):
 
         :param again: whether the connection can be used for another request.
         :param now: the time in seconds.
-        :raises ValueError: a header contains a line break or NUL (SEC-18).
+        :raises ValueError: a header contains a line break or NUL.
         """
         lines = [f"HTTP/1.1 {status} {self.responses.get(status, ('Status',))[0]}", f"Date: {self.date_time_string(now)}",
                  *(f"{name}: {value}" for name, value in headers if name != "Connection")]

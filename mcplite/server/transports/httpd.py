@@ -25,7 +25,7 @@ requests. These are the overrides, here and in the request handler, :class:`.con
   secrets. ``handle_error`` logs as well.
 - ``server_bind`` looks up no name of this machine, which can take seconds, and lets no other program share the port.
 
-A connection that is accepted while its client has all its places waits here, and is read when another connection of that
+A connection that is accepted while its client has all its slots waits here, and is read when another connection of that
 client ends or is idle. The server gives freed memory back to the system: the allocator of glibc keeps it in an arena for each
 few threads, which after a flood of large messages is several times what was in use at any moment, and no limit counts it.
 """
@@ -270,7 +270,7 @@ class HTTPServer(http.server.HTTPServer):
         #: last connection to end.
         self._changed = threading.Condition()
         self._connections: Set[Connection] = set()
-        #: Those of them that count to the limit: not those that were told to make room and have not closed yet.
+        #: Those of them that count to the limit: not those that were evicted and have not closed yet.
         #: A proxy has sent a request on many a connection that looks idle because the leader is busy.
         most, most_waiting = most_connections(limits)
         self._shares: Shares[Connection] = Shares(most, busy=lambda connection: connection.busy,
@@ -280,9 +280,9 @@ class HTTPServer(http.server.HTTPServer):
         self.note_served = self._shares.use
         #: Whether the newcomer has sent something; the leader's own.
         self._asked = False
-        #: Whether the newcomer has waited long enough to take the place of a stream; the leader's own.
+        #: Whether the newcomer has waited long enough to take the slot of a stream; the leader's own.
         self._streams_go = False
-        #: Those that wait for a place among them. Only the leader lets them in, since no other thread reads what is parked
+        #: Those that wait for a slot among them. Only the leader lets them in, since no other thread reads what is parked
         #: meanwhile; so it also is the one that chooses what goes.
         self._waiting = WaitingConnections(most_waiting, limits.queue_seconds)
         #: Their senders, of whom a connection ends with its response.
@@ -393,12 +393,15 @@ class HTTPServer(http.server.HTTPServer):
     def start(self) -> "HTTPServer":
         """Start serving on background threads, and return. Idempotent.
 
-        :raises RuntimeError: the server belongs to the process that this one was forked from.
+        :raises RuntimeError: the server belongs to the process that this one was forked from, or its socket was wrapped by ssl.
         :raises TransportError: the system has no thread for it; the server is closed.
         """
         if self._owner is not None:
             raise RuntimeError(f"the server at {self.url} belongs to process {self._owner}, and process {os.getpid()} was"
                                " forked from it: make one in this process")
+        if hasattr(self.socket, "context"):
+            raise RuntimeError("put a proxy with TLS in front of this server, and leave its socket as it is: connections wait in"
+                               " a poller, which sees no data that ssl has decrypted ahead")
         with self._changed:
             if self._started or self.closing:
                 return self
@@ -474,7 +477,7 @@ class HTTPServer(http.server.HTTPServer):
         return not self._asked and connection.silent or connection.due(self._poller.holds(connection))
 
     def _admit(self, connection: Connection) -> bool:
-        """Have a connection served; False if its sender has all places, and uses them."""
+        """Have a connection served; False if its sender has all slots, and uses them."""
         self._streams_go, self._asked = connection.owed_for_long, connection.has_input
         going = self._shares.add(connection, connection.sender)
         if going is None:

@@ -59,7 +59,7 @@ class Poller:
 
     :param idle_seconds: after which an idle connection is closed.
     :param on_closed: called with each connection after it was closed.
-    :param sweep: called by the leader about once a second, to let go of what has expired; returns whether there is
+    :param sweep: called by the leader about once a second, to release what has expired; returns whether there is
         anything left that can expire. While there is not, and no connection is parked, the leader sleeps.
     """
 
@@ -137,7 +137,7 @@ class Poller:
         try:
             self._threads.spawn(task)
         except TransportError:
-            # No more threads can be started: the existing ones carry on (REL-39).
+            # No more threads can be started: the existing ones carry on.
             _log.exception("a connection gets no thread of its own")
             return False
         return True
@@ -389,7 +389,7 @@ class Poller:
         try:
             expiring = self._on_sweep()
         except Exception:
-            _log.exception("what has expired could not be let go")
+            _log.exception("what has expired could not be released")
             expiring = True
         if expiring:
             self._expiring = True

@@ -6,6 +6,7 @@ import io
 import logging
 import socket
 import socketserver
+import ssl
 import threading
 
 import pytest
@@ -132,6 +133,26 @@ def test_a_request_that_has_begun_is_served_to_its_end_after_shutdown(made):
         assert wire.reply().body == b"slow"
         with serving(server):
             assert wire.ask("GET", "/slow").body == b"slow", "the connection waits for the next request meanwhile"
+
+
+def test_a_handler_may_shut_the_server_down(made):
+    def end(asked):
+        asked.handler.server.shutdown()
+        return 200, "text/plain", b"bye"
+
+    server = made(routes={"/x": end})
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    assert ask(server).body == b"bye"
+    thread.join(LIMIT)
+    assert not thread.is_alive()
+
+
+def test_a_socket_wrapped_by_ssl_is_refused(made):
+    server = made()
+    server.socket = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).wrap_socket(server.socket, server_side=True)
+    with pytest.raises(RuntimeError, match="put a proxy with TLS in front"):
+        server.serve_forever()
 
 
 def test_with_closes_and_serve_forever_returns_when_another_thread_closes():
