@@ -400,8 +400,8 @@ class HTTPServer(http.server.HTTPServer):
             raise RuntimeError(f"the server at {self.url} belongs to process {self._owner}, and process {os.getpid()} was"
                                " forked from it: make one in this process")
         if hasattr(self.socket, "context"):
-            raise RuntimeError("put a proxy with TLS in front of this server, and leave its socket as it is: connections wait in"
-                               " a poller, which sees no data that ssl has decrypted ahead")
+            raise RuntimeError("put a proxy with TLS in front of this server, and leave its socket as it is: connections wait"
+                               " in a poller, which sees no data that ssl has decrypted ahead")
         with self._changed:
             if self._started or self.closing:
                 return self

@@ -7,8 +7,8 @@ another thread, and the first one stays with its connection until the request is
 
 Slow requests come in bursts. For a while after one, each connection that becomes readable gets a thread of its own.
 
-No fault ends the leader: it logs what a system call or a callback raises, pauses, and goes on. All other threads may end
-with an exception, which costs the connection that they serve.
+Leading is a :class:`.threads.Loop`, which no fault ends, and the role moves with the loop from thread to thread. All other
+threads may end with an exception, which costs the connection that they serve.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from typing import Callable, Dict, List, Optional, Set
 
 from ...errors import TransportError
 from ...rpc.forks import release_socket
-from ...rpc.threads import Workers
+from ...rpc.threads import Loop, Workers
 from ...rpc.tracing import get_logger
 from ...rpc.watchdog import Watchdog
 from ..state.bodies import do_nothing
@@ -39,8 +39,6 @@ _BURST_SECONDS = 0.1
 _LONGEST_BURST_SECONDS = 5.0
 #: Seconds without accepting after accepting has failed, and between two looks at what waits otherwise.
 _ACCEPT_PAUSE_SECONDS = 0.1
-#: Seconds that the leader waits after a fault.
-_FAULT_PAUSE_SECONDS = 0.1
 #: Idle threads that are kept.
 _KEEP_THREADS = 4
 #: Seconds between two searches for connections that have been idle for too long.
@@ -104,6 +102,7 @@ class Poller:
         self._burst_until = 0.0
         self._burst_for = _BURST_SECONDS
         self._closing = False
+        self._loop = Loop("leader of an HTTP server", self._lead)
         #: Whether a thread shall lead: from start() to stop() or close().
         self._leading = False
         #: Set while no thread leads.
@@ -124,7 +123,7 @@ class Poller:
             self._watched_over = True
         self._leading = True
         self._ended.clear()
-        if not self._spawn(self._lead):
+        if not self._spawn(self._loop.run):
             self._ended.set()
             raise TransportError("the system has no thread for the server")
 
@@ -249,35 +248,26 @@ class Poller:
     # --- the leader -------------------------------------------------------------------------------------
 
     def _lead(self) -> None:
-        # A leader: started by start(), or by the watchdog or the last leader to take over. It blocks on the selector and
-        # on what a request does, and ends when another thread leads, or with stop() or close(). No other thread would lead
-        # if it ended for any other reason, so it survives every exception.
-        while self._leading:
-            try:
-                if not self._lead_on():
-                    return
-            except BaseException:
-                with contextlib.suppress(Exception):  # for want of memory the log may fail, too
-                    _log.exception("waiting for requests failed, and is tried again")
-                    self._remove_closed()
-                time.sleep(_FAULT_PAUSE_SECONDS)
-        self._ended.set()
-
-    def _lead_on(self) -> bool:
-        """Serve what becomes readable; False if another thread leads by then."""
+        # The body of the loop: of start(), and of a thread to which the watchdog or the last leader passes the role. It blocks
+        # on the selector and on what a request does, and ends when another thread leads, or with stop() or close().
         while self._leading:
             pause = (_ACCEPT_PAUSE_SECONDS if self._resume_accepting is not None or self.hurried else
                      self._pause if self._idle or self._expiring else None)
-            for key, _ in self._selector.select(pause):
+            try:
+                ready = self._selector.select(pause)
+            except (OSError, ValueError):
+                self._remove_closed()
+                raise
+            for key, _ in ready:
                 if not isinstance(key.data, Connection):
                     try:
                         key.data()
                     except Exception:
                         _log.exception("a connection could not be accepted, or its end not be noticed")
                 elif not self._serve(key.data):
-                    return False
+                    return
             self._sweep()
-        return True
+        self._ended.set()
 
     def _serve(self, connection: Connection) -> bool:
         """Serve a readable connection; False if another thread leads by then."""
@@ -359,7 +349,7 @@ class Poller:
             self._serving = None
             if late:
                 self._extend_burst()
-        self._lead()
+        self._loop.run()
 
     def _sweep(self) -> None:
         now = time.monotonic()
