@@ -14,7 +14,7 @@ import threading
 from typing import Any, Callable, Dict, Iterator
 
 from ...rpc.deadline import WAKE_SECONDS
-from ...rpc.forks import signals_held
+from ...rpc.forks import on_fork, signals_held
 
 __all__ = ["StopRequest", "stop_signals"]
 
@@ -52,7 +52,7 @@ def stop_signals(stop: Callable[[], object]) -> Iterator[None]:
     """Call *stop* on the first SIGINT or SIGTERM within the block; the second has its former effect.
 
     On Windows SIGBREAK is a third one: Ctrl-Break, a closed console, or ``CTRL_BREAK_EVENT`` from another process.
-    In a process that a handler forks, each has its former effect.
+    In a process that a handler forks, all have their former effect.
 
     :param stop: can run between any two steps of the main thread, so it must not take a lock.
     """
@@ -73,9 +73,13 @@ def stop_signals(stop: Callable[[], object]) -> Iterator[None]:
         else:
             os.kill(os.getpid(), number)  # a process that has just been forked: it has its former effect there
 
+    def on_forked(handler: Any, forked_from: int) -> None:
+        restore()
+
     for which in _STOPPING:
         if signal.getsignal(which) is not None:  # None: not set from Python, so that it could not be restored
             before[which] = signal.signal(which, first)
+    on_fork(first, on_forked)
     try:
         with signals_held(list(before)):
             yield
