@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite.auth.login.private_files import give_up_after, make_folder, open_file
+from mcplite.auth.login.file_store import give_up_after, make_folder, open_file
 from mcplite.errors import AuthError
 
 LIMIT = 30

@@ -1,27 +1,315 @@
-"""The store in a file that only its owner can read, shared by all processes of a user."""
+"""The store in a file that only its owner can read, shared by all processes of a user; and the files and locks of stores.
 
+Modes and owners keep other users away; both are checked before anything is read or written (AUTH-47). On Windows files and
+folders are made with an access list for their user alone (:mod:`.windows_files`). Locks between the processes of a user are
+files too: the locks are the system's, by ``flock``, or by ``LockFileEx`` on Windows, and end with the process that holds them.
+"""
+
+import contextlib
+import hashlib
 import os
+import shlex
+import stat
 import sys
-from typing import Any, Callable, ContextManager, Dict, List, Optional, Union
+import time
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Union
 
 from ...errors import AuthError
 from ...rpc.deadline import undo
-from .private_files import (
-    VARIABLE,
-    FileLocks,
-    check_private,
-    data_folder,
-    digest,
-    flush,
-    give_up_after,
-    opened,
-    remove,
-    replace,
-    system_error,
-)
-from .stores import Store, dump_record, parse_record
+from . import windows_files
+from .stores import Store, ThreadLocks, dump_record, parse_record
 
-__all__ = ["FileStore"]
+__all__ = ["FileLocks", "FileStore", "data_folder", "digest", "give_up_after", "make_folder", "open_file"]
+
+#: The environment variable with the path of the credentials file.
+VARIABLE = "MCPLITE_CREDENTIALS"
+#: Rights of group and others; a file with any of them is refused.
+_FOREIGN_RIGHTS = 0o077
+#: A folder with any of these is refused: other users could put a file or a link in the place of ours, and the sticky bit
+#: does not prevent that while ours does not exist. Reading a folder shows names, and no contents.
+_FOREIGN_WRITES = 0o022
+#: Flags that some systems do not have. Opening does not block on a pipe, and does not follow a link.
+_PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+#: The mark of a junction, which is a link between folders on Windows, and a folder to ``stat``: IO_REPARSE_TAG_MOUNT_POINT.
+_JUNCTION = 0xA0000003
+#: The errors of Windows for a file that is replaced or moved while it is open: ERROR_ACCESS_DENIED, ERROR_SHARING_VIOLATION.
+_OPEN_ELSEWHERE = (5, 32)
+#: Seconds to wait until such a file is closed, and between two attempts.
+_OPEN_SECONDS, _PAUSE_SECONDS = 2.0, 0.005
+
+
+def data_folder(platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> str:
+    """Return our folder in the one that the system has for the data of a user's programs.
+
+    :raises AuthError: there is no home folder.
+    """
+    if platform == "win32":
+        base = environ.get("APPDATA") or os.path.expanduser("~\\AppData\\Roaming")
+    elif platform == "darwin":
+        base = os.path.expanduser("~/Library/Application Support")
+    else:
+        base = environ.get("XDG_DATA_HOME", "")
+        if not os.path.isabs(base):  # its specification says to ignore such a value
+            base = os.path.expanduser("~/.local/share")
+    if base.startswith("~"):
+        raise AuthError(f"there is no home folder to keep credentials in: set HOME, or {VARIABLE} to the path of a file")
+    return os.path.join(base, "mcplite")
+
+
+def make_folder(folder: str) -> None:
+    """Make a folder for its owner alone, and its missing parents, unless it exists.
+
+    :raises AuthError: it exists, and other users may write into it.
+    :raises OSError: it cannot be made.
+    """
+    try:
+        check_private(folder, os.lstat(folder), folder=True)
+        return
+    except FileNotFoundError:
+        parent = os.path.dirname(folder)
+    if not os.path.isdir(parent):
+        make_folder(parent)
+    with contextlib.suppress(FileExistsError):  # another process was faster
+        if sys.platform == "win32":
+            windows_files.make_own_folder(folder)
+        else:
+            os.mkdir(folder, 0o700)
+            os.chmod(folder, 0o700)  # a umask may have removed too many rights
+        flush(parent)
+    check_private(folder, os.lstat(folder), folder=True)
+
+
+def check_private(path: str, found: os.stat_result, folder: bool = False) -> None:
+    """Refuse a file that other users may read, and a folder that they may write into (AUTH-47).
+
+    :param found: its status, not that of a link's target.
+    :raises AuthError: it is refused; the text says what to do.
+    """
+    if stat.S_ISLNK(found.st_mode) or getattr(found, "st_reparse_tag", 0) == _JUNCTION:
+        raise AuthError(f"{path} is a symbolic link, and credentials are not written to where one leads; name its target")
+    if not (stat.S_ISDIR if folder else stat.S_ISREG)(found.st_mode):
+        raise AuthError(f"{path} is not a {'folder' if folder else 'file'}; name another one for the credentials")
+    if sys.platform == "win32":
+        return  # files and folders of ours have an access list for their user alone
+    if found.st_uid != os.geteuid():
+        raise AuthError(f"{path} belongs to the user with the id {found.st_uid}, and this process runs as {os.geteuid()};"
+                        f" credentials are only kept in a folder of one's own")
+    mode = stat.S_IMODE(found.st_mode)
+    if folder and mode & _FOREIGN_WRITES:
+        raise AuthError(f"other users than its owner can write into {path} (its mode is {mode:o}), and replace the files in"
+                        f" it; keep the credentials in another folder, or run: chmod go-w {shlex.quote(path)}")
+    if not folder and mode & _FOREIGN_RIGHTS:
+        raise AuthError(f"other users than its owner can read or write {path} (its mode is {mode:o}), and there are credentials"
+                        f" in it; run: chmod 600 {shlex.quote(path)}")
+
+
+def open_file(path: str, flags: int) -> int:
+    """Return the descriptor of a file; a new file is private from its first moment.
+
+    :raises OSError: it cannot be opened, or it is a link.
+    """
+    if sys.platform == "win32":
+        return windows_files.open_own_file(path, flags)
+    descriptor = os.open(path, flags | _PLAIN, 0o600)
+    with undo(lambda: os.close(descriptor)):
+        if flags & os.O_CREAT:
+            os.fchmod(descriptor, 0o600)  # a umask may have removed rights that our other processes need
+    return descriptor
+
+
+@contextlib.contextmanager
+def opened(path: str, flags: int) -> Iterator[int]:
+    """Open a file for the length of the block; see :func:`open_file`.
+
+    :raises AuthError: it is a link.
+    """
+    if os.path.islink(path):
+        check_private(path, os.lstat(path))  # O_NOFOLLOW refuses it as well, but with an obscure text
+    descriptor = open_file(path, flags)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def flush(folder: str) -> None:
+    """Write a folder's entries to the disk, on systems that have that.
+
+    :raises OSError: it is not certain that they were written.
+    """
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove(path: str) -> None:
+    """Remove a file, if it exists.
+
+    :raises OSError: it cannot be removed.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def replace(source: str, target: str) -> None:
+    """Move a file to the place of another, which may be missing: all or nothing.
+
+    Windows refuses that while either file is open, as it is for a moment in another thread that asks whether it is there, or
+    in a virus scanner. So it is tried again.
+
+    :raises OSError: it cannot be moved.
+    """
+    end = time.monotonic() + _OPEN_SECONDS
+    while True:
+        try:
+            os.replace(source, target)
+            return
+        except OSError as error:
+            if getattr(error, "winerror", None) not in _OPEN_ELSEWHERE or time.monotonic() > end:
+                raise
+        time.sleep(_PAUSE_SECONDS)
+
+
+def system_error(what: str, path: str, error: OSError) -> AuthError:
+    """Return our error for one of the system.
+
+    :param what: what failed: a verb whose object is the path.
+    """
+    return AuthError(f"cannot {what} {path}: {error.strerror or type(error).__name__}")
+
+
+#: Seconds between two attempts to lock a file: at first, and at most.
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.002, 0.1
+#: What Windows returns while another program, such as a virus scanner, has a file open and shares it with none.
+_SHARING_VIOLATION = 32
+
+
+class FileLocks:
+    """Locks by name, between the processes of a user and the threads of this one: files in a folder.
+
+    The holder of a lock removes its file. So a thread that gets a lock checks that its file is still the one of that name: a
+    lock on a removed file excludes no other. The system releases the locks of a process that dies; an empty file is left.
+
+    :param folder: only its owner may write into it; made, for the owner alone, when it is missing.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        #: Between the threads of this process: its locks wake a waiting thread at once, and hold on network file systems
+        #: as well, whose locks belong to the whole process.
+        self._threads = ThreadLocks()
+
+    def __repr__(self) -> str:
+        return f"FileLocks({self._folder!r})"
+
+    @contextlib.contextmanager
+    def hold(self, name: str, wait: Callable[[], object]) -> Iterator[None]:
+        """Wait for a lock and hold it for the block; see :meth:`Store.lock`.
+
+        :param name: of the file; :func:`digest` makes one of any text.
+        :raises RuntimeError: this thread holds it already.
+        :raises AuthError: other users may write into the folder, or its file system has no locks.
+        """
+        path = os.path.join(self._folder, name)
+        with self._threads.hold(name, wait):
+            descriptor = self._acquire(path, wait)
+            try:
+                yield
+            finally:
+                _release(path, descriptor)
+
+    def _acquire(self, path: str, wait: Callable[[], object]) -> int:
+        """Wait for the lock; return the descriptor of its file."""
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            descriptor = self._open(path)
+            if descriptor is not None:
+                locked = False
+                try:
+                    locked = self._try_lock(path, descriptor)
+                finally:
+                    if not locked:
+                        os.close(descriptor)
+                if locked:
+                    return descriptor
+            wait()
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def _open(self, path: str) -> Optional[int]:
+        """Return a descriptor of the lock's file; None while another program has the file for itself, as on Windows."""
+        try:
+            make_folder(self._folder)
+            return open_file(path, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            if getattr(error, "winerror", None) == _SHARING_VIOLATION:
+                return None
+            raise system_error("make the lock", path, error) from error
+
+    def _try_lock(self, path: str, descriptor: int) -> bool:
+        try:
+            return _lock(descriptor) and _is_same_file(path, descriptor)
+        except OSError as error:
+            raise system_error("lock", path, error) from error
+
+
+def digest(text: str) -> str:
+    """Return a name of 64 plain characters for any text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def give_up_after(seconds: float, text: str) -> Callable[[], None]:
+    """Return a function for ``wait=`` that raises an :class:`AuthError` of that text after some seconds."""
+    end = time.monotonic() + seconds
+
+    def wait() -> None:
+        if time.monotonic() > end:
+            raise AuthError(text)
+
+    return wait
+
+
+# --- locks of the system ------------------------------------------------------------------------------
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock a file if that is possible without blocking; return whether it is locked now."""
+    if sys.platform == "win32":
+        return windows_files.lock_file(descriptor)
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_same_file(path: str, descriptor: int) -> bool:
+    """Return whether a path leads to the file that a descriptor is of."""
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _release(path: str, descriptor: int) -> None:
+    if sys.platform == "win32":
+        os.close(descriptor)  # which ends the lock: no other process has a copy
+        with contextlib.suppress(OSError):  # another process has it open already, and then it is not removed
+            os.unlink(path)
+        return
+    try:
+        # This lets the next process in; closing would not, once a child was forked, which has the file open as well.
+        with contextlib.suppress(OSError):  # an empty file that is left does no harm
+            os.unlink(path)
+    finally:
+        os.close(descriptor)
+
 
 _NAME = "credentials.json"
 _VERSION = 1

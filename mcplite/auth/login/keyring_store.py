@@ -13,7 +13,7 @@ import shlex
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Union
 
 from ...errors import AuthError
-from .private_files import FileLocks, data_folder, digest, give_up_after
+from .file_store import FileLocks, data_folder, digest, give_up_after
 from .stores import Store, dump_record, parse_record
 
 __all__ = ["KeyringStore"]

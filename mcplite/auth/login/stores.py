@@ -18,7 +18,7 @@ class Store:
 
     Keys are any text. Records are JSON objects, and secret: no method may put one into an error, a log or a repr.
     Errors of the place itself are raised as :class:`~mcplite.errors.AuthError`, never swallowed (AUTH-34).
-    All methods may be called by several threads at once. ``stores.locks.FileLocks`` has locks for a store without
+    All methods may be called by several threads at once. ``file_store.FileLocks`` has locks for a store without
     locks of its own.
     """
 

@@ -21,9 +21,16 @@ from ...protocol.http.oauth import Challenge, canonical, check_url, find_challen
 from ...revisions import NEWEST_LEGACY
 from ...rpc.forks import on_fork
 from ...rpc.tracing import get_logger
-from .discovery import AuthorizationServer, ProtectedResource, choose_issuer, find_resource, find_server
+from .discovery import (
+    AuthorizationServer,
+    LoginHistory,
+    ProtectedResource,
+    choose_issuer,
+    choose_scopes,
+    find_resource,
+    find_server,
+)
 from .jwt_signing import Proofs, SigningKey
-from .scopes import LoginHistory, choose_scopes
 from .stores import Store
 from .token_endpoint import ClientIdentity, Credentials, TokenEndpoint, client_unknown, ends_login
 from .web import Web

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import mcplite
 from mcplite.auth.login import keyring_store as keyring_module
+from mcplite.auth.login.file_store import digest, give_up_after
 from mcplite.auth.login.keyring_store import KeyringStore
-from mcplite.auth.login.private_files import digest, give_up_after
 from mcplite.errors import AuthError
 
 LIMIT = 30

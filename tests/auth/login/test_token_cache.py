@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite.auth.login import scopes, token_cache, web as web_module
+from mcplite.auth.login import discovery, token_cache, web as web_module
 from mcplite.auth.login.discovery import AuthorizationServer
 from mcplite.auth.login.user_agent import NoUserAgent
 from mcplite.net.exchange import Exchange, Stopped
@@ -571,7 +571,7 @@ def test_repeated_401_ends_after_a_refresh_and_a_login(auth, script, user, grant
 def test_a_token_that_is_never_accepted_costs_one_login_and_not_one_each_call(auth, script, user, grant, monkeypatch):
     # AUTH-48
     now = [0.0]
-    monkeypatch.setattr(scopes, "time", _Time(now))
+    monkeypatch.setattr(discovery, "time", _Time(now))
     with connect(script, grant) as client:
         script.on_request = lambda request, token: (
             (401, script.challenge(error="invalid_token")) if request.does == "ping" else None)
@@ -648,7 +648,7 @@ def test_scopes_that_are_never_granted_are_not_asked_for_again(auth, script, use
     auth.grants = lambda scopes: [scope for scope in scopes if scope != "admin"]
     grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, scopes=["read"])
     now = [0.0]
-    monkeypatch.setattr(scopes, "time", _Time(now))
+    monkeypatch.setattr(discovery, "time", _Time(now))
     with connect(script, grant) as client:
         for _ in range(3):
             with pytest.raises(mcplite.errors.AuthError, match="admin"):

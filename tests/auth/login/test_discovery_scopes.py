@@ -1,7 +1,6 @@
 import pytest
 
-from mcplite.auth.login.discovery import AuthorizationServer, ProtectedResource
-from mcplite.auth.login.scopes import choose_scopes
+from mcplite.auth.login.discovery import AuthorizationServer, ProtectedResource, choose_scopes
 from mcplite.protocol.http.oauth import Challenge
 
 

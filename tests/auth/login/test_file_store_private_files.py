@@ -12,9 +12,8 @@ import threading
 
 import pytest
 
-from mcplite.auth.login import private_files, private_files as locks_module
-from mcplite.auth.login.file_store import FileStore
-from mcplite.auth.login.private_files import FileLocks, data_folder, digest, make_folder, open_file
+from mcplite.auth.login import file_store
+from mcplite.auth.login.file_store import FileLocks, FileStore, data_folder, digest, make_folder, open_file
 from tests.support.keeping import LIMIT, NEW, OLD, GaveUp, child, entries, every_use, give_up, never, patient, refused
 from tests.support.systems import needs_links, open_descriptors, posix_only, windows_only
 
@@ -230,7 +229,7 @@ def test_a_file_that_another_has_open_for_a_moment_is_replaced(path):
 
 @windows_only
 def test_a_file_that_another_keeps_open_is_an_error_and_stays(path, monkeypatch):
-    monkeypatch.setattr(private_files, "_OPEN_SECONDS", 0.1)
+    monkeypatch.setattr(file_store, "_OPEN_SECONDS", 0.1)
     store = FileStore(path)
     store.save("a", OLD)
     elsewhere = os.open(path, os.O_RDONLY)
@@ -264,7 +263,7 @@ def test_replacing_is_tried_again_when_windows_says_that_a_file_is_open(path, mo
 
 PRELUDE = """
 import os, sys
-from mcplite.auth.login.private_files import FileLocks
+from mcplite.auth.login.file_store import FileLocks
 
 locks = FileLocks(sys.argv[1])
 
@@ -320,16 +319,16 @@ def test_a_lock_on_a_removed_file_does_not_count(tmp_path, monkeypatch):
     one, other, third = (FileLocks(str(tmp_path)) for _ in range(3))
     holding, waiting = one.hold("lock", never), []
     holding.__enter__()
-    real, kept = locks_module._lock, contextlib.ExitStack()
+    real, kept = file_store._lock, contextlib.ExitStack()
 
     def lock(descriptor):
         # Between opening the file and locking it, all changes.
-        monkeypatch.setattr(locks_module, "_lock", real)
+        monkeypatch.setattr(file_store, "_lock", real)
         holding.__exit__(None, None, None)
         kept.enter_context(third.hold("lock", never))
         return real(descriptor)
 
-    monkeypatch.setattr(locks_module, "_lock", lock)
+    monkeypatch.setattr(file_store, "_lock", lock)
 
     def wait():
         waiting.append(os.stat(tmp_path / "lock").st_ino)
@@ -343,7 +342,7 @@ def test_a_lock_on_a_removed_file_does_not_count(tmp_path, monkeypatch):
 
 
 def test_a_thread_that_gives_up_waiting_leaves_no_file_open(tmp_path, monkeypatch):
-    monkeypatch.setattr(locks_module, "_LONGEST_PAUSE_SECONDS", 0.002)
+    monkeypatch.setattr(file_store, "_LONGEST_PAUSE_SECONDS", 0.002)
     one, other = FileLocks(str(tmp_path)), FileLocks(str(tmp_path))
     asked = []
 
@@ -363,7 +362,7 @@ def test_a_folder_without_locks_is_an_error_that_names_it(tmp_path, monkeypatch)
     def fail(descriptor):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(locks_module, "_lock", fail)
+    monkeypatch.setattr(file_store, "_lock", fail)
     assert refused(lambda: FileLocks(str(tmp_path)).hold("a", never).__enter__()) == (
         f"cannot lock {tmp_path / 'a'}: No locks available")
 
@@ -381,8 +380,8 @@ def test_a_folder_of_locks_that_others_can_write_into_is_refused(tmp_path):
 
 @windows_only
 def test_a_lock_that_fails_on_windows_is_an_error(path, monkeypatch):
-    real = locks_module._lock
-    monkeypatch.setattr(locks_module, "_lock", lambda descriptor: real(descriptor + 1000))
+    real = file_store._lock
+    monkeypatch.setattr(file_store, "_lock", lambda descriptor: real(descriptor + 1000))
     assert "Bad file descriptor" in refused(lambda: FileStore(path).save("a", OLD))
 
 
