@@ -6,11 +6,13 @@ An import counts wherever it stands: at the top of a module, inside a function, 
 import ast
 import functools
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 import mcplite
+from mcplite import rooms
 
 pytestmark = pytest.mark.one_python
 
@@ -19,7 +21,7 @@ ROOT = PACKAGE.parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 #: What both halves are built on.
-GROUND = "errors revisions types protocol rpc"
+GROUND = "errors revisions rooms types protocol rpc"
 #: The rooms of each half, lowest first, and what each may import of its own half.
 SERVER = {
     "limits": "",
@@ -83,6 +85,7 @@ def half(name, rooms):
 #: The layer rule: what each room may import. A room includes the rooms inside it, and may import itself.
 LAYERS = {
     "errors": "",
+    "rooms": "",
     "version": "",
     "revisions": "errors",
     "types": "errors revisions",
@@ -94,7 +97,7 @@ LAYERS = {
     "auth.login": GROUND + " net",
     "auth.verify": GROUND + " net server.principals",
     **half("server", SERVER),
-    "server.program": "errors version protocol rpc server auth.verify",
+    "server.program": "errors version rooms protocol rpc server",
     "server.__main__": "rpc server.program",
     "server": "types server.app server.limits server.server_options server.functions.media server.handling",
     **half("client", CLIENT),
@@ -110,7 +113,7 @@ LAYERS = {
     "": GROUND + " version net backend server client auth extend",
 }
 #: Imports that point to the other half of the package, or upward, inside a function.
-ACROSS = {"client.transport_choice": {"server"}, "server.app": {"proxy"}}
+ACROSS = {"client.transport_choice": {"server"}}
 
 #: What a room must never import from outside, whatever the reason.
 NEVER = {
@@ -336,6 +339,68 @@ def test_dates_of_revisions_are_in_one_file(module):
 
 def test_the_layer_rule_has_a_row_for_each_room_and_no_other():
     assert {layer_of(name) for name in MODULES} == set(LAYERS)
+
+
+# --- the core and the rooms around it ----------------------------------------------------------
+
+#: What a copy of the package needs, and the folders that one can leave out.
+CORE = {"types", "protocol", "rpc", "net", "server", "client"}
+AROUND = {"backend", "fleet", "tasks", "auth", "proxy", "llm", "contrib", "testing", "cli"}
+#: Modules in such a folder that belong to the core: the backend in memory, and what it imports.
+OF_THE_CORE = {"backend", "backend.interface", "backend.memory", "backend.log_watch"}
+#: Imports of rooms by the core that are still there, in a function, at the top or for types. Rows may only be removed.
+STILL_THERE = {
+    "server.app -> auth.verify.bearer_auth",
+    "server.catalog.options -> auth.verify.bearer_auth",
+    "server.http.authorization -> auth.verify.bearer_auth",
+    "server.runtime.leases -> backend.same_host_liveness",
+    "server.runtime.runtime -> auth.verify.bearer_auth",
+}
+
+
+def room_imports():
+    """Return the imports of rooms by modules of the core, wherever they stand."""
+    return {f"{name} -> {target}" for name, path in MODULES.items() if room_of(name) in CORE
+            for node, *_ in imports_of(read(path)[3]) for target in ours(path, node)
+            if room_of(target) in AROUND and target not in OF_THE_CORE}
+
+
+def test_the_core_imports_no_room():
+    assert room_imports() == STILL_THERE
+
+
+@pytest.mark.parametrize("word", sorted(rooms.ROOMS))
+def test_each_row_of_the_table_names_what_is_there(word):
+    module, name = rooms.ROOMS[word]
+    assert room_of(module) in AROUND and module in MODULES
+    assert callable(rooms.load(word)) and rooms.load(word).__name__ == name
+
+
+def test_the_table_of_rooms_is_one_short_module():
+    assert len(read(PACKAGE / "rooms.py")[2].splitlines()) <= 60
+
+
+@pytest.mark.parametrize("word", sorted(rooms.ROOMS))
+def test_a_room_that_is_not_there_is_named_with_what_was_written(word, monkeypatch):
+    folder = room_of(rooms.ROOMS[word][0])
+
+    class NotThere:
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            if within(name, f"mcplite.{folder}"):
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    for name in [name for name in sys.modules if within(name, f"mcplite.{folder}")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [NotThere, *sys.meta_path])
+    with pytest.raises(ImportError, match=re.escape(f"this copy of mcplite has no folder {folder}/ ({word})")):
+        rooms.load(word)
+
+
+def test_a_library_that_a_room_needs_is_not_taken_for_the_room(monkeypatch):
+    monkeypatch.setitem(rooms.ROOMS, "word", ("backend.no_such_module", "name"))
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        rooms.load("word")
 
 
 # --- dangerous calls, also in texts that readers copy ----------------------------------------

@@ -31,7 +31,6 @@ WITHOUT_A_MODULE = {
     "readme": "the README",
     "reference": "the reference of the API",
     "requirements": "the page of requirement ids",
-    "rooms": "the layer rule of the package",
     "schemas": "the schemas of tests/support",
     "attacks": "the attacks of benchmarks/",
     "signatures": "the signatures of all public functions",

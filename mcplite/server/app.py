@@ -500,9 +500,9 @@ class Server:
         :raises RegistrationError: it is neither, the client is open, the server would mount itself, or a prefix or the name of
             a tool or prompt is taken.
         """
-        from ..proxy.mount import mount  # the lazy exception of the layers: the proxy is above both sides
+        from ..rooms import load
 
-        mount(self, other, prefix, tool, shared)
+        load("Server.mount()")(self, other, prefix, tool, shared)
 
     # --- custom methods -----------------------------------------------------------------------------
     def method(self, method: str) -> Callable[[F], F]:

@@ -316,11 +316,11 @@ def _require_tokens(server: Server, variable: str) -> Optional[str]:
     """Make a server require one of the tokens in an environment variable; return the problem, if there is one."""
     if server.auth is not None:
         return "the server already has an auth=; remove that or --token-env"
-    from ..auth.verify.bearer_auth import BearerAuth, StaticTokens
+    from ..rooms import load
 
     tokens = re.split(r"[,\s]+", os.environ.get(variable, "").strip(" ,\t\r\n"))
     try:
-        server.auth = BearerAuth(StaticTokens([token for token in tokens if token], scopes=server.registry.scopes()))
+        server.auth = load("auth=")(load("--token-env")([token for token in tokens if token], scopes=server.registry.scopes()))
     except ValueError as error:
         return f"--token-env {variable}: {error}"
     return None

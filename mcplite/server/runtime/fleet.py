@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Iterable, List, Mapping, Optional, Sequence, U
 
 from ...errors import RegistrationError
 from ...protocol.error_text import Option, OptionText
+from ...rooms import load
 from ..catalog.options import checked_key
 
 if TYPE_CHECKING:
@@ -47,10 +48,7 @@ def open_shared_backend(backend: "Union[str, Backend]", keys: Sequence[bytes]) -
     :raises RegistrationError: there are no keys, or the URL is of no backend.
     :raises BackendError: the store cannot be opened.
     """
-    from ...backend.from_url import open_backend
-    from ...backend.sealed import SealedBackend
-
-    opened = open_backend(backend)
+    opened: "Backend" = load("backend=")(backend)
     if not opened.shared:
         return None
     if not keys:
@@ -58,7 +56,8 @@ def open_shared_backend(backend: "Union[str, Backend]", keys: Sequence[bytes]) -
         raise RegistrationError(OptionText(
             "a shared backend needs ", Option("state_keys", "state_keys=[...]", "FILE"), " or MCPLITE_STATE_KEYS: secrets that"
             f" all processes share, with which they seal what they store; {_MAKE_KEY}"))
-    return SealedBackend(opened, keys)
+    sealed: "Backend" = load("a shared backend")(opened, keys)
+    return sealed
 
 
 def create_fleet(fleet: bool, state_keys: Sequence[Union[str, bytes]], backend: "Union[None, str, Backend]",
