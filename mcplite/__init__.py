@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         ResourceUpdated as ResourceUpdated,
         ToolsChanged as ToolsChanged,
     )
-    from .client.tasks.task import Task as Task
     from .errors import (
         Cancelled as Cancelled,
         MCPError as MCPError,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from .server.runtime.publisher import publisher as publisher
     from .server.serving import serve as serve
     from .server.transports.wsgi import mount_wsgi as mount_wsgi
+    from .tasks.task_handle import Task as Task
     from .types import assistant as assistant, user as user
     from .version import __version__ as __version__
 
@@ -62,7 +62,7 @@ __all__ = [
 _HOMES = {
     "": ("auth", "errors", "extend", "revisions", "types"),
     "client": ("Client", "ClientOptions", "connect", "connect_all"),
-    "client.tasks.task": ("Task",),
+    "tasks.task_handle": ("Task",),
     "auth.login.code_flow": ("OAuth",),
     "client.subscription": ("PromptsChanged", "ResourceUpdated", "ResourcesChanged", "ToolsChanged"),
     "net.tokens": ("Bearer",),

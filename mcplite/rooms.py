@@ -3,10 +3,11 @@
 The core imports no room. A copy of the package without one of these folders works, but for what is written here.
 """
 
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, Dict, Tuple
 
-__all__ = ["ROOMS", "load"]
+__all__ = ["ROOMS", "has", "load"]
 
 #: By what a user writes: the module, and the name in it.
 ROOMS: Dict[str, Tuple[str, str]] = {
@@ -15,7 +16,21 @@ ROOMS: Dict[str, Tuple[str, str]] = {
     "auth=": ("auth.verify.bearer_auth", "BearerAuth"),
     "--token-env": ("auth.verify.bearer_auth", "StaticTokens"),
     "Server.mount()": ("proxy.mount", "mount"),
+    "task='optional'": ("tasks.server_tasks", "start_tasks"),
+    "Server.run_task()": ("tasks.server_tasks", "run_task"),
+    "start_tool()": ("tasks.client_tasks", "tasks_of_client"),
+    "a question as a task": ("tasks.received_tasks", "take_question"),
+    "Elicit(task=True)": ("tasks.question_tasks", "ask_as_task"),
 }
+
+
+@lru_cache(maxsize=None)
+def has(folder: str) -> bool:
+    """Whether this copy of the package has a folder; nothing of it is loaded."""
+    from importlib.machinery import PathFinder
+
+    package = import_module(__package__)
+    return PathFinder.find_spec(f"{__package__}.{folder}", package.__path__) is not None
 
 
 def load(word: str) -> Any:

@@ -66,11 +66,8 @@ TESTED_ELSEWHERE = {
     "server/catalog/options": "tests/server/catalog/test_registry.py, through registration",
     "server/catalog/provider": "an interface: tests/proxy",
     "server/serving": "tests/server/transports/test_httpd.py, through mcplite.serve",
-    "server/runtime/tasks": "an interface: tests/server/tasks/test_service.py",
     "server/runtime/waiting": "tests/server/handling/test_wait.py",
-    "server/tasks/wakeups": "tests/server/tasks/test_service.py, with two processes",
-    "server/tasks/questions": "tests/server/tasks/test_methods.py, with clients that answer",
-    "server/tasks/running_tasks": "tests/server/tasks/test_service.py, with a process that ends",
+    "tasks/task_processes": "tests/tasks/test_server_tasks.py, with two processes, and one that ends",
     "testing/backend_check": "tests/backend/test_interface.py, which finds broken promises with it",
     "version": "tests/test_main.py prints it",
 }

@@ -10,16 +10,13 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from ..errors import Cancelled, MCPError, RequestTimeout
 from ..protocol.error_text import Option, OptionText
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
 from ..types import Progress, ServerCapabilities, Tool, codec
-
-if TYPE_CHECKING:
-    from .tasks.task_state import TaskView
 
 __all__ = [
     "Call", "DEFAULT", "FeatureSession", "OnProgress", "RequestOptions", "Waiting", "check_positive", "progress_reader",
@@ -134,10 +131,6 @@ class FeatureSession:
     name: str
     #: Declared by the server.
     capabilities: ServerCapabilities
-    #: Whether the server runs tools as tasks.
-    has_tasks = False
-    #: Whether it does so when a call says so; else the server decides (TSK-05).
-    asks_for_tasks = False
     #: Whether the server notifies changes only on streams that the client opens, one for each subscription.
     change_streams = False
 
@@ -162,26 +155,13 @@ class FeatureSession:
         """Make each later request ask for log messages of a level; False where the level needs a request of its own."""
         return False
 
-    # --- tasks ----------------------------------------------------------------------------------------------
-
     def now(self) -> float:
         """Return the seconds that count for time limits; they stand still while a question of the server is answered."""
         raise NotImplementedError
 
     def answer_inputs(self, requests: Dict[str, Any], cancel: Optional[CancelToken]) -> Dict[str, Any]:
-        """Return the answers of the client's handlers to questions of a task, by their keys; see :class:`InputRounds`."""
+        """Return the answers of the client's handlers to questions outside of a call, by key; see :class:`InputRounds`."""
         raise NotImplementedError
-
-    def expect_progress(self, view: "TaskView") -> Any:
-        """Return a progress token whose notifications go to *view*, as long as there is one, also after the response."""
-        raise NotImplementedError
-
-    def watch_task(self, id: str, view: "TaskView", lasting: bool) -> Callable[[], None]:
-        """Give *view* what the server says of a task besides its responses; return a function that ends this.
-
-        :param lasting: whether the task has lasted for a while, so that a stream of its own is worth its price.
-        """
-        return lambda: None
 
 
 #: Seconds that a thread sleeps before it looks at the token and at the time again.

@@ -10,19 +10,17 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 from .. import types
-from ..errors import InvalidParams, MethodNotFound, NotSupported, ProtocolError, ResourceNotFound
-from ..revisions import Revision
+from ..errors import InvalidParams, MethodNotFound, ProtocolError, ResourceNotFound
+from ..rooms import has, load
 from ..rpc.cancel import CancelToken
 from ..rpc.tracing import INFO, get_logger
 from ..types import CallToolResult, ListToolsResult, Tool, codec
 from .call import DEFAULT, Call, FeatureSession, OnProgress, RequestOptions
 from .output_schemas import OutputSchemas
-from .request_base import Middleware, unreadable
-from .task_calls import TaskCalls
+from .request_base import Middleware, Requests, unreadable
 
 if TYPE_CHECKING:
-    from .tasks.support import TaskSupport
-    from .tasks.task import Task
+    from ..tasks.task_handle import Task
     from .tool_list import Tools
 
 __all__ = ["Features"]
@@ -33,8 +31,8 @@ _RESOURCE_MISSING = (-32002, -32602)
 _NO_OPTIONS = (DEFAULT, DEFAULT, None, None, True, False, None, None)
 
 
-class Features(TaskCalls):
-    """The calls of a client, by the protocol's names: those of tasks, which it inherits, and all others.
+class Features(Requests):
+    """The calls of a client, by the protocol's names.
 
     A class of its own, so that :class:`Client` is about the connection alone. The subclass provides the session, and
     subscriptions that have a stream.
@@ -52,8 +50,6 @@ class Features(TaskCalls):
         #: Whether results of tools take one more step, :meth:`_finish`.
         self._finishes = raise_for_error
         self._tools: "Optional[Tools]" = None
-        #: Loaded for servers that run tools as tasks when they are asked to.
-        self._task_support: "Optional[TaskSupport]" = None
 
     @abstractmethod
     def _watch(self, uri: str, timeout: Optional[float]) -> None:
@@ -72,8 +68,8 @@ class Features(TaskCalls):
         options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh)
         epoch = self._output_schemas.epoch
         tools: List[Tool] = self._walk(self._tools_page, "tools", options)
-        if self._task_support is not None:
-            self._task_support.complete(epoch)
+        if self._extensions is not None:
+            self._extensions.tools_listed(epoch)
         return tools
 
     def list_tools_page(self, cursor: Optional[str] = None, *,
@@ -90,31 +86,20 @@ class Features(TaskCalls):
         page.tools = session.usable_tools(page.tools)
         if session.revision.structured_output:
             self._output_schemas.learn(page.tools, epoch)
-        if session.asks_for_tasks:
-            self._learned_support().learn(page.tools)
+        if self._extensions is not None:
+            self._extensions.learn_tools(page.tools)
         return page
 
-    def _learned_support(self) -> "TaskSupport":
-        if self._task_support is None:
-            from .tasks.support import TaskSupport  # for servers with tasks
-
-            self._task_support = TaskSupport()
-        return self._task_support
-
-    def _task_support_of(self, name: str, options: RequestOptions) -> str:
-        """Return whether a tool runs as a task, for which the tools are listed once; see :meth:`TaskSupport.of`."""
-        support, epoch = self._learned_support(), self._output_schemas.epoch
-        found = support.of(name, epoch)
-        if found is None:
-            self.list_tools(timeout=options.timeout, max_timeout=options.max_timeout, cancel=options.cancel)
-            found = support.of(name, epoch)
-        return found or "forbidden"
+    @property
+    def tool_changes(self) -> int:
+        """How often the server's list of tools has changed."""
+        return self._output_schemas.epoch
 
     def _forget_tools(self) -> None:
         """Forget what is known of the listed tools: the server's list has changed."""
         self._output_schemas.forget()
-        if self._task_support is not None:
-            self._task_support.forget()
+        if self._extensions is not None:
+            self._extensions.forget_tools()
 
     def call_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *,
                   timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
@@ -155,13 +140,6 @@ class Features(TaskCalls):
         if self._extensions is not None and self._extensions.hooks_tools:
             return self._call_hooked(session, params, RequestOptions(
                 timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state, spent))
-        if session.has_tasks:
-            begun = session.now() - spent
-            options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, spent=spent)
-            if session.asks_for_tasks and self._task_support_of(name, options) == "required":  # TSK-08
-                task = self._start_task(session, params, options)
-                options = options._replace(spent=session.now() - begun)
-                return self._tool_result(self._finish_task(task, session, options), session, name)
         if not (spent or self._middleware or self._adds_params) and _NO_OPTIONS == (
                 timeout, max_timeout, on_progress, meta, rounds, fresh, input_responses, request_state):
             # As _request() has it without options.
@@ -169,10 +147,10 @@ class Features(TaskCalls):
         else:
             answer = self._request(session, "tools/call", params, RequestOptions(
                 timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state, spent))
-        if type(answer) is dict and (answer.get("resultType") == "task" or "task" in answer):
-            answer = self._result_of_task(answer, session, RequestOptions(
-                timeout, max_timeout, cancel, on_progress, meta, fresh, rounds,
-                spent=session.now() - begun if session.has_tasks else spent))
+        if type(answer) is dict and (answer.get("resultType") == "task" or "task" in answer) and has("tasks"):
+            # The server has not declared that it does so.
+            answer = load("start_tool()")(self).result_of(answer, session, RequestOptions(
+                timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, spent=spent))
         return self._tool_result(answer, session, name)
 
     def _call_hooked(self, session: FeatureSession, params: Dict[str, Any], options: RequestOptions) -> CallToolResult:
@@ -182,7 +160,7 @@ class Features(TaskCalls):
         assert self._extensions is not None, "it has the hooks"
         call = ToolCall(self, session, params, options)
         answer = self._extensions.call_tool(call, lambda: self._request(session, "tools/call", call.params, call.options))
-        return self._tool_result(self._result_of_task(answer, session, options), session, str(params.get("name")))
+        return self._tool_result(answer, session, str(params.get("name")))
 
     def start_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *, ttl: Optional[float] = None,
                    timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None,
@@ -203,20 +181,33 @@ class Features(TaskCalls):
         :raises NotSupported: the server did not declare tasks, or the tool does not run as one; nothing was sent.
         :raises InvalidParams: there is no such tool, or the arguments do not fit.
         """
-        from .tasks.task_state import TaskView
+        options = RequestOptions(timeout, cancel=cancel, on_progress=on_progress, meta=meta)
+        task: "Task" = load("start_tool()")(self).start_tool(name, dict(arguments or {}), ttl, options)
+        return task
 
-        session, options = self._require(RequestOptions(timeout, cancel=cancel, on_progress=on_progress, meta=meta),
-                                         "tools", "tools/call")
-        params = {"name": name, "arguments": dict(arguments or {})}
-        instead = "call_tool() runs it and waits for the result"
-        if not session.has_tasks:
-            raise NotSupported(f"{session.name} did not declare tasks, so the tool {name!r} was not started; {instead}")
-        if session.asks_for_tasks:
-            if self._task_support_of(name, options) == "forbidden":
-                raise NotSupported(f"{session.name}: the tool {name!r} does not run as a task; {instead}")
-            return self._task_handle(self._start_task(session, params, options, ttl), name)
-        answer = self._request(session, "tools/call", params, options)
-        return self._task_handle(self._follow_answer(answer, session, TaskView(), options), name)
+    def task(self, id: str, *, timeout: Optional[float] = DEFAULT, on_progress: Optional[OnProgress] = None) -> "Task":
+        """Return the handle of a task by its id; this process, or another one, may have started it.
+
+        :param id: from :attr:`Task.id`, or from the ``task_id`` of an error.
+        :param timeout: seconds for the request for its status; by default the client's.
+        :param on_progress: called with each status message and progress report, on the thread that waits for the task.
+        :raises InvalidParams: the server does not know the task: it is not one of this user, or was not kept so long.
+        :raises NotSupported: the server did not declare tasks; nothing was sent.
+        """
+        task: "Task" = load("start_tool()")(self).find(id, timeout, on_progress)
+        return task
+
+    def list_tasks(self, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                   cancel: Optional[CancelToken] = None) -> List["Task"]:
+        """Return the handles of all tasks that this user has at the server, from all pages.
+
+        Only the revision of November 2025 has such a list, and a server need not offer it: keep the ids of tasks.
+
+        :param timeout, max_timeout, cancel: as for :meth:`request`.
+        :raises NotSupported: the revision has no list of tasks, or the server did not declare one; nothing was sent.
+        """
+        tasks: "List[Task]" = load("start_tool()")(self).all(RequestOptions(timeout, max_timeout, cancel))
+        return tasks
 
     def _tool_result(self, answer: Dict[str, Any], session: FeatureSession, name: Optional[str]) -> CallToolResult:
         try:
@@ -234,9 +225,9 @@ class Features(TaskCalls):
             self._finish(result)
         return result
 
-    def _set_revision(self, revision: Revision) -> None:
-        """Note the revision that was agreed on, before the first call."""
-        self._texts_are_json = not revision.structured_output
+    def _set_revision(self, session: Any) -> None:
+        """Note what was agreed on with the server, before the first call."""
+        self._texts_are_json = not session.revision.structured_output
         self._finishes = self._raise_for_error or self._texts_are_json
 
     def _finish(self, result: CallToolResult) -> None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 
 from .. import types
 from ..errors import ConnectionClosed, NotSupported, RegistrationError
-from ..revisions import Revision
+from ..revisions import TASKS_EXTENSION, Revision
+from ..rooms import has, load
 from ..rpc.forks import foreign_error, new_event, new_lock, on_fork
 from ..rpc.interfaces import Channel
 from ..rpc.tracing import Counters, get_logger, trace_for
@@ -32,6 +33,7 @@ from .sessions.server_connection import KeepAlive, ServerConnection
 from .subscription_manager import Subscriptions
 
 if TYPE_CHECKING:
+    from ..rpc.extension import Extension
     from .client_extensions import Following
     from .client_observer import ClientObserver
     from .handler_types import Roots
@@ -75,7 +77,9 @@ class Client(Features):
             from ..rpc.extension import extensions_of
             from .client_extensions import ClientExtensions  # for clients that have one
 
-            self._extensions = ClientExtensions(extensions_of(settings.extensions), self, self._custom)
+            self._extensions = ClientExtensions(self, self._custom)
+            for extension in extensions_of(settings.extensions):
+                self._extensions.add(extension)
             self._adds_params = self._extensions.adds_params
         #: They see calls and questions; the sessions have the same list.
         self._observers: List[ClientObserver] = []
@@ -125,7 +129,7 @@ class Client(Features):
         finally:
             if session is None:
                 self._end("closed", failure)
-        self._set_revision(session.revision)
+        self._set_revision(session)
         if not self._end("open", None):
             self._opener.close()
             raise self._closed_error()
@@ -149,6 +153,24 @@ class Client(Features):
             except Exception:
                 self.close()
                 raise
+
+    def use_extension(self, identifier: str, make: "Callable[[], Extension]") -> "Extension":
+        from .client_extensions import ClientExtensions  # for clients that have one
+
+        with self._lock:
+            extensions = self._extensions or ClientExtensions(self, self._custom)
+            found = extensions.find(identifier)
+            if found is None:
+                found = make()
+                extensions.add(found)
+            self._extensions = extensions
+        return found
+
+    def _set_revision(self, session: ClientSession) -> None:
+        super()._set_revision(session)
+        capabilities = session.capabilities
+        if (capabilities.tasks is not None or TASKS_EXTENSION in (capabilities.extensions or {})) and has("tasks"):
+            load("start_tool()")(self)  # calls of tools may become tasks
 
     def sibling(self, handlers: Any, cache: bool = True, client_info: Optional[types.Implementation] = None) -> "Client":
         """Return another client, which is not open, for the same server, with the same options and other handlers.
@@ -181,7 +203,7 @@ class Client(Features):
 
     def _reopen(self, waiting: Waiting) -> ClientSession:
         session = self._opener.reopen(waiting)
-        self._set_revision(session.revision)
+        self._set_revision(session)
         with self._lock:
             first = self._state == "inherited"
             if first:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, Mapping, Opti
 
 from ..errors import Cancelled, MCPError, NotSupported, RequestTimeout
 from ..rpc.cancel import CancelToken
-from ..rpc.extension import Extension, claim, overrides, protocol_names
+from ..rpc.extension import Declared, Extension, claim, overrides, protocol_names
 from ..rpc.threads import start_thread
 from ..rpc.tracing import get_logger
+from ..types import Tool
 from .call import FeatureSession, RequestOptions
 
 if TYPE_CHECKING:
@@ -120,37 +121,69 @@ class Following:
 
 
 class ClientExtensions:
-    """What the extensions of one client add.
+    """What the extensions of one client add. Its fields are replaced, never changed, so that readers need no lock.
 
-    :param extensions: in the order in which they were given.
     :param client: gets their handlers; they get it.
     :param custom: the handlers of the client's own requests and notifications, by method; those of the extensions are added.
-    :raises RegistrationError: two of them, or one and the protocol, have the same method or notification.
     """
 
-    def __init__(self, extensions: Sequence[Extension], client: Any, custom: Dict[str, Custom]) -> None:
-        self.all: Tuple[Extension, ...] = tuple(extensions)
+    def __init__(self, client: Any, custom: Dict[str, Custom]) -> None:
+        #: In the order in which they were added.
+        self.all: Tuple[Extension, ...] = ()
         self._client = client
+        self._custom = custom
         #: Which extension has a handler, by method.
         self.owners: Dict[str, str] = {}
         #: By method: the member of the params that ``Mcp-Name`` repeats.
         self.names: Dict[str, str] = {}
         #: By the value of ``resultType``: the methods whose results may have it.
         self.result_types: Dict[str, Collection[str]] = {}
-        #: Those with a hook around calls of tools, and those that add to params.
-        self._hooks = tuple(one for one in self.all if overrides(one, "send_tool"))
-        self._adding = tuple(one for one in self.all if overrides(one, "params"))
-        requests, told = protocol_names("server_requests"), protocol_names("server_notifications")
-        for extension in self.all:
-            answered, taken = extension.methods(), extension.notifications()
-            claim(extension, "method", answered, {**requests, **self.owners})
-            claim(extension, "notification", taken, {**told, **self.owners})
-            for method, handler in (*answered.items(), *taken.items()):
-                custom[method] = functools.partial(self._handle, handler)
-                self.owners[method] = f"the extension {extension.identifier!r}"
-            self.names.update(extension.names)
-            self.result_types.update(extension.result_types)
-            extension.attach(client)
+        #: Those with a hook around calls of tools, those that add to params, and those that read lists of tools.
+        self._hooks: Tuple[Extension, ...] = ()
+        self._adding: Tuple[Extension, ...] = ()
+        self._learning: Tuple[Extension, ...] = ()
+
+    def add(self, extension: Extension) -> None:
+        """Add an extension; the caller has a lock for it, or makes the client.
+
+        :raises RegistrationError: another one, or the protocol, has one of its methods or notifications.
+        """
+        answered, taken = extension.methods(), extension.notifications()
+        claim(extension, "method", answered, {**protocol_names("server_requests"), **self.owners})
+        claim(extension, "notification", taken, {**protocol_names("server_notifications"), **self.owners})
+        extension.attach(self._client)
+        for method, handler in (*answered.items(), *taken.items()):
+            self._custom[method] = functools.partial(self._handle, handler)
+        self.owners = {**self.owners, **dict.fromkeys((*answered, *taken), f"the extension {extension.identifier!r}")}
+        self.names = {**self.names, **extension.names}
+        self.result_types = {**self.result_types, **extension.result_types}
+        if overrides(extension, "send_tool"):
+            self._hooks = (*self._hooks, extension)
+        if overrides(extension, "params"):
+            self._adding = (*self._adding, extension)
+        if overrides(extension, "learn_tools"):
+            self._learning = (*self._learning, extension)
+        self.all = (*self.all, extension)
+
+    def find(self, identifier: str) -> Optional[Extension]:
+        """Return the extension of this identifier that does more than to declare itself; None if there is none."""
+        return next((extension for extension in self.all if extension.identifier == identifier
+                     and type(extension) is not Declared), None)
+
+    def learn_tools(self, tools: Sequence[Tool]) -> None:
+        """Pass a page of listed tools on."""
+        for extension in self._learning:
+            extension.learn_tools(tools)
+
+    def tools_listed(self, changes: int) -> None:
+        """Say that all pages were listed; see :meth:`Extension.tools_listed`."""
+        for extension in self._learning:
+            extension.tools_listed(changes)
+
+    def forget_tools(self) -> None:
+        """Say that the list of tools has changed."""
+        for extension in self._learning:
+            extension.forget_tools()
 
     def _handle(self, handler: Callable[..., Any], params: Dict[str, Any]) -> Any:
         return handler(params, self._client)

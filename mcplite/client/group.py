@@ -46,8 +46,8 @@ from .transport_choice import applicable
 
 if TYPE_CHECKING:
     from ..rpc.extension import Extension
+    from ..tasks.task_handle import Task
     from .stdio.stderr import StderrTarget
-    from .tasks.task import Task
 
 __all__ = ["Group", "connect_all"]
 

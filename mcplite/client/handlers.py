@@ -15,6 +15,7 @@ from ..errors import USER_REJECTED, Cancelled, InternalError, InvalidParams, Met
 from ..protocol.error_text import quoted
 from ..protocol.methods import RESOURCE_UPDATED
 from ..revisions import Revision
+from ..rooms import has
 from ..rpc.forks import new_lock
 from ..rpc.tracing import get_logger
 from ..types import codec
@@ -96,7 +97,7 @@ class Handlers:
         flags: Dict[str, Any] = {name: {} for name, on in self._sampling_flags.items() if on}
         requests: Dict[str, Any] = {**({"elicitation": {"create": {}}} if elicitation else {}),
                     **({"sampling": {"createMessage": {}}} if self._sample else {})}
-        tasks = {"list": {}, "cancel": {}, "requests": requests} if requests else None  # TSK-01
+        tasks = {"list": {}, "cancel": {}, "requests": requests} if requests and has("tasks") else None  # TSK-01
         return types.ClientCapabilities(tasks=tasks, roots={"listChanged": True} if self._roots is not None else None,
                                   sampling=flags if self._sample else None, elicitation=elicitation,
                                   experimental=self._experimental)

@@ -1,6 +1,6 @@
 """Requests: what every call of a client goes through, whatever its method: options, middleware, capabilities, pages.
 
-The calls of single features are in ``calls`` and ``task_calls``. Lists are walked page by page within bounds, and malformed
+The calls of single features are in ``calls``. Lists are walked page by page within bounds, and malformed
 items are skipped.
 """
 
@@ -19,6 +19,7 @@ from ..types import Model, codec
 from .call import DEFAULT, Call, FeatureSession, OnProgress, RequestOptions, Waiting, progress_reader, time_limits
 
 if TYPE_CHECKING:
+    from ..rpc.extension import Extension
     from .client_extensions import ClientExtensions
 
 __all__ = ["Middleware", "Requests", "read_page", "unreadable", "walk"]
@@ -130,6 +131,15 @@ class Requests(ABC):
         self._extensions: "Optional[ClientExtensions]" = None
         #: Whether they add to the params of requests.
         self._adds_params = False
+
+    @property
+    def time_limits(self) -> Tuple[Optional[float], Optional[float]]:
+        """The timeouts of calls without timeouts of their own: without progress, and in all."""
+        return self._timeout, self._max_timeout
+
+    @abstractmethod
+    def use_extension(self, identifier: str, make: Callable[[], Extension]) -> Extension:
+        """Return the extension of this identifier; it is made and added if there is none yet, or one with settings alone."""
 
     @abstractmethod
     def _available_session(self) -> Optional[FeatureSession]:

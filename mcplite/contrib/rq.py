@@ -4,7 +4,7 @@ import importlib
 from typing import Any, Callable
 
 from ..errors import RegistrationError
-from ..server.tasks.runner import QueueRunner
+from ..tasks.task_runners import QueueRunner
 
 __all__ = ["RQTasks", "run_task"]
 

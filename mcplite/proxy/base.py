@@ -12,12 +12,14 @@ from ..errors import InvalidParams
 from ..protocol.jsonio import object_of
 from ..protocol.uris import normal_uri
 from ..protocol.uritemplate import normal_template
+from ..revisions import TASKS_EXTENSION
+from ..rooms import load
 from ..rpc.tracing import get_logger
 from ..server.catalog.provider import ProvidedEntry, Provider
 from ..server.handling.request_context import RequestContext
 from ..server.runtime.runtime import Runtime
 
-__all__ = ["Mounted", "Names", "model_name"]
+__all__ = ["Mounted", "Names", "model_name", "tasks_of"]
 
 _log = get_logger(__name__)
 #: Characters of the name of a tool that the APIs of models take, and how long it may be.
@@ -150,16 +152,14 @@ class Mounted(Provider):
 
     def use_tasks(self) -> None:
         """Have tasks on the hub, as the mounted server has."""
-        from ..server.tasks.service import start_tasks  # for servers that have tasks
-
-        start_tasks(self.hub)
+        load("task='optional'")(self.hub)
 
     def as_task(self, entry: ProvidedEntry, context: RequestContext) -> Any:
         """Make a call a task of the hub that runs it, and return the result that says so; None if it becomes none.
 
         :raises RemoteError: it must, and the client cannot have tasks; or it cannot, and the client asks for one.
         """
-        tasks, arguments = context.session.runtime.tasks, object_of(context.params.get("arguments"))
+        tasks, arguments = tasks_of(context.session.runtime), object_of(context.params.get("arguments"))
         if tasks is None or not tasks.takes(context, entry):
             return None
         if arguments is not None and not isinstance(arguments, dict):
@@ -185,3 +185,8 @@ class Mounted(Provider):
             if isinstance(block.get("uri"), str):
                 block["uri"] = self.names.seen_uri(block["uri"])
             self._change(block.get("resource"))
+
+
+def tasks_of(runtime: Runtime) -> Any:
+    """Return the tasks of a server, which answer requests about those of mounted servers; None without any."""
+    return runtime.extension(TASKS_EXTENSION)

@@ -28,7 +28,7 @@ from ..server.catalog.provider import ProvidedEntry, Service
 from ..server.handling.request_context import RequestContext
 from ..server.runtime.runtime import OpenSession, Runtime
 from ..types import Tool
-from .base import KINDS, Mounted, Names
+from .base import KINDS, Mounted, Names, tasks_of
 from .client_connections import Link, Links
 from .forwarded_calls import adapted_result, error_for, pass_call, unaskable
 from .reconnecting import Keeper
@@ -233,7 +233,7 @@ class ClientMount(Mounted, Service):
         try:
             params = self._params(entry, context)
             if entry.task_support == "forbidden" or self._tasks is None:
-                tasks = context.session.runtime.tasks
+                tasks = tasks_of(context.session.runtime)
                 if kind == "tools" and tasks is not None:
                     tasks.takes(context, entry)  # which refuses a call that is to be a task
                 result, revision = pass_call(self.links, context, params)

@@ -18,7 +18,7 @@ from ..server.catalog.provider import ProvidedEntry, Service
 from ..server.handling.dispatch import dispatch
 from ..server.handling.request_context import RequestContext
 from ..server.runtime.runtime import Runtime
-from .base import KINDS, Mounted, Names
+from .base import KINDS, Mounted, Names, tasks_of
 from .client_mount import ClientMount, check_client
 
 __all__ = ["ServerMount", "mount"]
@@ -72,7 +72,7 @@ class ServerMount(Mounted, Service):
         registry = self.mounted.catalog.registry
         if registry.has_completions:
             self.hub.catalog.registry.declare_completions()
-        if registry.has_tasks:
+        if tasks_of(self.mounted) is not None:
             self.use_tasks()
         self.report(kind, self.put(kind, {own: self._entry(kind, own, entry) for own, entry in registry.all(kind).items()}))
 

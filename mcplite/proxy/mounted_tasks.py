@@ -8,7 +8,6 @@ continues to follow it.
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from ..client.call import Call
-from ..client.tasks.task_poller import TaskFollower
 from ..errors import Cancelled, InputNeeded, InternalError, MCPError, MissingCapability, RequestTimeout, TransportError
 from ..revisions import TASKS_EXTENSION, Revision
 from ..rpc.forks import new_lock, on_fork
@@ -16,9 +15,12 @@ from ..rpc.tracing import INFO, get_logger
 from ..server.catalog.provider import ProvidedEntry
 from ..server.handling.context import Context
 from ..server.handling.request_context import RequestContext
-from ..server.tasks.context import RunControl, TaskContext
+from ..tasks.client_tasks import tasks_of_client
+from ..tasks.task_context import RunControl, TaskContext
+from ..tasks.task_follower import TaskFollower
 from ..types import Progress
 from ..types.tasks import IMMEDIATE_RESPONSE
+from .base import tasks_of
 from .client_connections import OWN, Link, Links
 from .forwarded_calls import answers_to, pass_call, pass_over
 from .question_relay import RelayedCall
@@ -59,7 +61,7 @@ class PassedTasks:
         :param params: with the mounted server's own names.
         :param create: makes the call a task of the hub before it is sent, and returns None if the client asks for none.
         """
-        tasks = context.session.runtime.tasks
+        tasks = tasks_of(context.session.runtime)
         if isinstance(context, TaskContext):
             return self._run(entry, context, context.control, params)
         if tasks is None:
@@ -118,11 +120,11 @@ class PassedTasks:
         context, client = call.context, link.client
         if entry.decides_tasks:
             answer = pass_over(link, call, params, True)
-            return client.follow_task(answer)
+            return tasks_of_client(client).follow_task(answer)
         meta = {key: value for key, value in context.meta.items() if not key.startswith(OWN)}
         wanted = context.incoming.params.get("task")
         params = {**params, "task": wanted if isinstance(wanted, dict) else {}, **({"_meta": meta} if meta else {})}
-        return client.send_as_task(Call("tools/call", params, cancel=context.token, rounds=False, fresh=True))
+        return tasks_of_client(client).send_as_task(Call("tools/call", params, cancel=context.token, rounds=False, fresh=True))
 
     # --- a task of the hub --------------------------------------------------------------------------------
 
@@ -167,7 +169,7 @@ class PassedTasks:
         for pause in (*_PAUSES, None):
             try:
                 with self._links.lease(call) as link:
-                    follower = link.client.follow_task(task_id)
+                    follower = tasks_of_client(link.client).follow_task(task_id)
                     return self._follow(link, call, follower, control), link.client.revision
             except (TransportError, RequestTimeout) as error:
                 if pause is None:

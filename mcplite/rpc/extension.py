@@ -15,7 +15,7 @@ from ..errors import RegistrationError
 from ..protocol.meta import check_extension
 from ..revisions import REVISIONS, Revision
 
-__all__ = ["Extension", "ListenKind", "claim", "extensions_of", "overrides", "protocol_names",
+__all__ = ["Declared", "Extension", "ListenKind", "claim", "extensions_of", "overrides", "protocol_names",
            "with_declared"]
 
 #: Answers a request or takes a notification: its params, and the context of it.
@@ -144,8 +144,20 @@ class Extension:
         """
         return proceed()
 
+    def learn_tools(self, tools: Sequence[Any]) -> None:
+        """Called with each page of tools that the client has listed; an extension that overrides it hears of the list below.
 
-class _Declared(Extension):
+        :param tools: :class:`Tool` objects.
+        """
+
+    def tools_listed(self, changes: int) -> None:
+        """Called when all pages were listed, as the list was after so many changes."""
+
+    def forget_tools(self) -> None:
+        """Called when the server's list of tools has changed."""
+
+
+class Declared(Extension):
     """An extension of which nothing but its settings is known."""
 
     def __init__(self, identifier: str, settings: Mapping[str, Any]) -> None:
@@ -161,7 +173,7 @@ def extensions_of(given: Any) -> Tuple[Extension, ...]:
     :raises RegistrationError: an identifier comes twice.
     """
     if isinstance(given, Mapping):
-        made: Iterable[Any] = [_Declared(name, settings) for name, settings in given.items()]
+        made: Iterable[Any] = [Declared(name, settings) for name, settings in given.items()]
     elif given is None or isinstance(given, (list, tuple)):
         made = given or ()
     else:
@@ -188,7 +200,7 @@ def with_declared(identifier: str, given: Any) -> Tuple[Extension, ...]:
     """
     extensions = extensions_of(given)
     known = any(extension.identifier == identifier for extension in extensions)
-    return extensions if known else (_Declared(identifier, {}), *extensions)
+    return extensions if known else (Declared(identifier, {}), *extensions)
 
 
 def _kind(extension: Extension) -> str:

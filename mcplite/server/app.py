@@ -277,14 +277,16 @@ class Server:
                     annotations=annotations, icons=icons, meta=meta)  # type: ignore[arg-type]
         entry = tool_entry(compiled, tool, timeout, scopes, task, restartable)
         if entry.task_support != "forbidden":
-            from .tasks.service import start_tasks  # for servers that have tasks
+            from ..rooms import load
 
-            start_tasks(self.runtime)
+            load("task='optional'")(self.runtime)
         self.registry.add("tools", tool.name, entry)
 
     def run_task(self, payload: str) -> None:
         """Run a task that ``ServerOptions(tasks=)`` has handed over, in the process of the job; return when it is finished."""
-        self.runtime.run_task(payload)
+        from ..rooms import load
+
+        load("Server.run_task()")(self.runtime, payload)
 
     def remove_tool(self, name: str) -> None:
         """Remove a tool; clients are notified.

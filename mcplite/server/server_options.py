@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Protocol, Sequence
 
 from ..errors import RegistrationError
 from ..protocol.error_text import quoted
@@ -12,9 +12,23 @@ from .catalog.options import checked_function
 if TYPE_CHECKING:
     from .catalog.cache_hints import CacheHint
     from .sessions.legacy import LegacySession
-    from .tasks.runner import TaskRunner
 
-__all__ = ["ServerOptions", "checked_options"]
+__all__ = ["ServerOptions", "TaskRunner", "checked_options"]
+
+
+class TaskRunner(Protocol):
+    """Hands tasks to other processes, for ``ServerOptions(tasks=...)``.
+
+    Any object with this method will do: its job calls ``server.run_task(payload)`` in a process that has the same server, with
+    the same backend.
+    """
+
+    def submit(self, name: str, payload: str) -> object:
+        """Have a task run elsewhere; what it returns is not used.
+
+        :param name: of the tool.
+        :param payload: for :meth:`Server.run_task`.
+        """
 
 
 @record(frozen=True)

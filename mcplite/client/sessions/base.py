@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..client_extensions import ClientExtensions
     from ..client_observer import ClientObserver
 
-__all__ = ["MODERN_ERRORS", "ClientSession", "SessionOptions", "Subscriber"]
+__all__ = ["MODERN_ERRORS", "ClientSession", "SessionOptions", "SessionPart", "Subscriber"]
 
 #: Errors that only servers without a handshake send (ERA-03); they may come without a request id.
 MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
@@ -61,6 +61,24 @@ class Subscriber:
         raise NotImplementedError
 
 
+class SessionPart:
+    """What an extension keeps for one session, and hears from its server; on the reader's thread."""
+
+    def take_notification(self, method: str, params: Dict[str, Any]) -> None:
+        """Take a notification, which the client's handlers get as well."""
+
+    def take_progress(self, token: Any, params: Dict[str, Any], size: int) -> bool:
+        """Take progress that belongs to no pending request; False if it is not for this part.
+
+        :param token: as the server sent it, of any type.
+        :param size: of the message, in bytes.
+        """
+        return False
+
+    def close(self) -> None:
+        """Called when the connection has ended."""
+
+
 class ClientSession(ConnectionHandler, FeatureSession, ObservedSession):
     """A session with a server, over one connection.
 
@@ -85,6 +103,8 @@ class ClientSession(ConnectionHandler, FeatureSession, ObservedSession):
         self._handlers = connection.handlers
         self._options = options
         self._observers = options.observers
+        #: The parts of extensions, by names of theirs; added from any thread, and kept until the session ends.
+        self.parts: Dict[str, SessionPart] = {}
 
     def _observed(self, call: Call, send: Callable[[Call], Dict[str, Any]]) -> Dict[str, Any]:
         """Return the result of a call, seen by the client's observers."""

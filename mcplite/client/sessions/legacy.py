@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Union
 
 from ...errors import (
     INVALID_PARAMS,
@@ -24,6 +24,7 @@ from ...protocol.jsonio import memory_size
 from ...protocol.meta import checked_trace
 from ...protocol.methods import REPEATABLE
 from ...revisions import LEGACY, REVISIONS, WIDESPREAD_LEGACY, Revision, find_revision
+from ...rooms import has, load
 from ...rpc.cancel import CancelToken
 from ...rpc.forks import new_event, new_lock
 from ...rpc.incoming import Incoming
@@ -36,11 +37,6 @@ from ..client_observer import observed_question
 from .base import ClientSession, SessionOptions
 from .pacing import OpeningLock, RateLimit, send_again
 from .server_connection import ServerConnection
-
-if TYPE_CHECKING:
-    from ..tasks.task_state import TaskView
-    from .received_tasks import ReceivedTasks
-    from .started_tasks import StartedTasks
 
 __all__ = ["LegacySession", "ServerState"]
 
@@ -144,9 +140,6 @@ class LegacySession(ClientSession):
         self._lock = new_lock()
         self._questions: Dict[Incoming, int] = {}
         self._handshake: Callable[[Waiting], InitializeResult]
-        #: Loaded when this side starts its first task, and when it is given its first.
-        self._started_tasks: "Optional[StartedTasks]" = None
-        self._received_tasks: "Optional[ReceivedTasks]" = None
         connection.session = self
 
     @property
@@ -233,9 +226,6 @@ class LegacySession(ClientSession):
                                      f" this client accepts {ours}",
                                      data={"supported": [result.protocol_version], "requested": wanted.name})
         self._revision = revision
-        if revision.task_requests:
-            calls = ((result.capabilities.tasks or {}).get("requests") or {}).get("tools") or {}
-            self.has_tasks = self.asks_for_tasks = isinstance(calls, dict) and calls.get("call") is not None
         self._opened(result)
         self._handshake_done.set()
         self._channel.set_version(revision.name if revision.version_header == "checked" else None)
@@ -359,31 +349,15 @@ class LegacySession(ClientSession):
 
     def on_end(self) -> None:
         self._handshake_done.set()
-        if self._received_tasks is not None:
-            self._received_tasks.close()
-
-    # --- tasks at the server --------------------------------------------------------------------------------------------
-
-    def expect_progress(self, view: "TaskView") -> Any:
-        return self._known_tasks().expect_progress(view)
-
-    def watch_task(self, id: str, view: "TaskView", lasting: bool) -> Callable[[], None]:
-        return (lambda: None) if lasting else self._known_tasks().watch(id, view)
-
-    def _known_tasks(self) -> "StartedTasks":
-        with self._lock:
-            if self._started_tasks is None:
-                from .started_tasks import StartedTasks  # for programs with tasks
-
-                self._started_tasks = StartedTasks()
-            return self._started_tasks
+        for part in list(self.parts.values()):
+            part.close()
 
     def take_progress(self, token: Any, params: Dict[str, Any], size: int) -> bool:
-        return self._started_tasks is not None and self._started_tasks.take_progress(token, params, size)
+        return any(part.take_progress(token, params, size) for part in list(self.parts.values()))
 
     def take_notification(self, method: str, params: Dict[str, Any]) -> bool:
-        if self._started_tasks is not None and self._revision is not None and method == self._revision.task_notification:
-            self._started_tasks.take_status(params)
+        for part in list(self.parts.values()):
+            part.take_notification(method, params)
         return False
 
     # --- what the server sends, on the reader's thread --------------------------------------------------------------
@@ -392,35 +366,18 @@ class LegacySession(ClientSession):
         if incoming.method == "ping":
             incoming.respond({})
             return None
-        if (self._revision is not None and incoming.method in self._revision.task_requests
-                and self._handlers.capabilities().tasks is not None):
-            self._tasks_received().on_request(incoming)
-            return None
+        if self._revision is not None and incoming.method in self._revision.task_requests and has("tasks"):
+            if load("a question as a task")(self, incoming):
+                return None
         if not self._rate.admit():
             incoming.fail(SERVER_BUSY, "the client accepts no more questions for now; try again in a minute")
             return None
         if not self._keeps(incoming):
             incoming.fail(SERVER_BUSY, f"the questions that wait take more than {_QUESTION_BYTES} bytes at the client")
             return None
-        if "task" in incoming.params and self._gives_task(incoming):
-            self._tasks_received().accept(incoming)
+        if "task" in incoming.params and has("tasks") and load("a question as a task")(self, incoming):
             return None
         return lambda: self._answer(incoming)
-
-    def _gives_task(self, incoming: Incoming) -> bool:
-        """Whether a question is to be answered as a task: it asks for one, and this client has declared that (TSK-13)."""
-        kind, _, call = incoming.method.partition("/")
-        declared = (self._handlers.capabilities().tasks or {}).get("requests", {})
-        return (self._revision is not None and bool(self._revision.task_requests) and call in declared.get(kind, {})
-                and isinstance(incoming.params["task"], dict))
-
-    def _tasks_received(self) -> "ReceivedTasks":
-        # Only the thread that reads calls this.
-        if self._received_tasks is None:
-            from .received_tasks import ReceivedTasks  # for servers that ask in this way
-
-            self._received_tasks = ReceivedTasks(self.revision, self.connection.workers, self._answer_paused)
-        return self._received_tasks
 
     def _keeps(self, incoming: Incoming) -> bool:
         """Note a question that will wait for its handler; False if the questions that wait are too large already."""
@@ -439,13 +396,13 @@ class LegacySession(ClientSession):
         if self._revision is None:
             incoming.fail(INVALID_REQUEST, f"{incoming.method[:200]!r} came before the answer to 'initialize'")
             return
-        result = self._answer_paused(incoming, incoming.token) or {}
+        result = self.answer_question(incoming, incoming.token) or {}
         meta = incoming.params.get("_meta")
         if isinstance(meta, dict) and _RELATED_TASK in meta:
             result = {**result, "_meta": {**(result.get("_meta") or {}), _RELATED_TASK: meta[_RELATED_TASK]}}
         incoming.respond(result)
 
-    def _answer_paused(self, incoming: Incoming, token: CancelToken) -> Optional[Dict[str, Any]]:
+    def answer_question(self, incoming: Incoming, token: CancelToken) -> Optional[Dict[str, Any]]:
         """Return the answer of the client's handler to a question, while the clock of all calls stands still.
 
         :param token: cancelled when the server withdraws the question.

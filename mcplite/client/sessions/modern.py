@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ...errors import HeaderMismatch, HTTPStatusError, ProtocolError, RemoteError, TransportError, UnsupportedVersion
 from ...protocol import jsonrpc, meta as envelopes
 from ...protocol.http import routing_headers
 from ...protocol.methods import REPEATABLE
 from ...revisions import TASKS_EXTENSION, Revision, find_revision
+from ...rooms import has
 from ...rpc.cancel import CancelToken
 from ...rpc.forks import new_lock
 from ...rpc.incoming import Incoming
@@ -23,9 +24,6 @@ from .answering import InputRounds
 from .base import MODERN_ERRORS, ClientSession, SessionOptions, Subscriber
 from .pacing import RateLimit, send_again
 from .server_connection import ServerConnection
-
-if TYPE_CHECKING:
-    from ..tasks.task_state import TaskView
 
 __all__ = ["ModernSession", "choose"]
 
@@ -71,7 +69,8 @@ class ModernSession(ClientSession):
         """Use a revision from now on."""
         self._revision = revision
         capabilities = self._handlers.capabilities()
-        capabilities.extensions = {TASKS_EXTENSION: {}, **(capabilities.extensions or {})}
+        if has("tasks"):
+            capabilities.extensions = {TASKS_EXTENSION: {}, **(capabilities.extensions or {})}
         #: The members of ``_meta`` in every request.
         self._envelope = envelopes.members(revision, capabilities, self._options.info, self.log_level)
         if self._extensions is not None:
@@ -109,7 +108,6 @@ class ModernSession(ClientSession):
         """Complete the opening with the revision and the server's description."""
         if revision is not self._revision:
             self.use_revision(revision)
-        self.has_tasks = TASKS_EXTENSION in (capabilities.extensions or {})
         self._opened(InitializeResult(revision.name, capabilities, info or Implementation(name="", version=""), instructions))
 
     def set_level(self, level: str) -> bool:
@@ -303,23 +301,9 @@ class ModernSession(ClientSession):
             with self._lock:
                 self._subscribers.pop(id, None)
 
-    # --- tasks ------------------------------------------------------------------------------------------
-
     def answer_inputs(self, requests: Dict[str, Any], cancel: Optional[CancelToken]) -> Dict[str, Any]:
         self._rounds.check(requests, requests)
         return self._rounds.answers(requests, self._revision, cancel)
-
-    def expect_progress(self, view: "TaskView") -> Any:
-        raise AssertionError("tasks have no progress notifications in this era")
-
-    def watch_task(self, id: str, view: "TaskView", lasting: bool) -> Callable[[], None]:
-        if not lasting:
-            return lambda: None
-        from .task_stream import TaskStream  # for programs with tasks
-
-        stream = TaskStream(self, id, view)
-        stream.open()
-        return stream.close
 
     # --- what the server sends, on the reader's thread ----------------------------------------------------
 

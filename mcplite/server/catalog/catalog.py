@@ -96,7 +96,6 @@ _MOST_PAGES = 256
 _MOST_LEFT_OUT = 1000
 #: The kinds of entries that requests name.
 _KINDS = {"tools/call": "tools", "prompts/get": "prompts"}
-_TASK_METHODS = frozenset().union(*(revision.task_requests for revision in REVISIONS))
 
 
 @record(frozen=True)
@@ -176,19 +175,15 @@ class Catalog:
         area = method.partition("/")[0]
         if area == "completion":
             return self.completes
-        if area == "tasks":
-            return self.registry.has_tasks
         return area in ("server", "subscriptions") or self.offers(area)
 
     def describe(self, revision: Revision, persistent: bool = True, identified: bool = False) -> Dict[str, Any]:
         """Return the encoded result of ``initialize``.
 
         :param persistent: whether the session outlives one message; otherwise there are no notifications and no log level.
-        :param identified: whether the client is authenticated, so that it has a list of tasks.
+        :param identified: whether the client is authenticated.
         """
         description, capabilities = self.description, self._capabilities(revision, persistent)
-        if self.registry.has_tasks:
-            capabilities.tasks = {"cancel": {}, "requests": {"tools": {"call": {}}}, **({"list": {}} if identified else {})}
         result = InitializeResult(protocol_version=revision.name, capabilities=capabilities,
                                   server_info=description.info, instructions=description.instructions)
         return self._with_more(codec.encode(result, revision), revision, identified)
@@ -205,10 +200,6 @@ class Catalog:
         :param identified: whether the client is authenticated.
         """
         capabilities = self._capabilities(revision, True)
-        if self.registry.has_tasks:
-            from ...types.tasks import TASKS_EXTENSION  # for servers that have tasks
-
-            capabilities.extensions = {**(capabilities.extensions or {}), TASKS_EXTENSION: {}}
         result = DiscoverResult(supported_versions=[known.name for known in reversed(self.revisions)],
                                 capabilities=capabilities, instructions=self.description.instructions)
         encoded = self._with_more(codec.encode(result, revision), revision, identified)
@@ -285,11 +276,10 @@ class Catalog:
             self._cache_lists = others if hint is None else {**others, kind: hint}
             self._pages = {at: kept for at, kept in self._pages.items() if at[0] != kind}
 
-    def listing(self, kind: str, key: str, cursor: Optional[str], revision: Revision, tasks: bool = True,
+    def listing(self, kind: str, key: str, cursor: Optional[str], revision: Revision,
                 extensions: Tuple[bool, ...] = ()) -> Any:
         """Return one page of a list; encoded pages are cached until the registry changes.
 
-        :param tasks: whether the client can be answered with a task; a tool that it cannot call is left out otherwise.
         :param extensions: for each extension that changes lists: whether the client declares it.
         :raises InvalidParams: the cursor is not one of this list's (PAGE-09, PAGE-10).
         """
@@ -297,12 +287,10 @@ class Catalog:
             # Files come and go without the registry.
             listed = self._page(self.registry.listed_resources(), kind, key, cursor, revision, extensions)
             return listed.value if self.middleware else listed
-        cache_key = (kind, cursor, revision.name, self.registry.version(kind), tasks, extensions)
+        cache_key = (kind, cursor, revision.name, self.registry.version(kind), extensions)
         page = self._pages.get(cache_key)
         if page is None:
             entries = self.registry.all(kind)
-            if not tasks:
-                entries = {name: entry for name, entry in entries.items() if not _needs_task(entry, revision)}
             page = self._page(entries, kind, key, cursor, revision, extensions)
             with self._lock:
                 # Pages of an old version are never requested again.
@@ -384,8 +372,6 @@ class Catalog:
             may_run_inline = may_run_inline and method == "resources/subscribe"
             if entry is not None and method == "resources/read":
                 handler = handler or entry.handler
-        elif method in _TASK_METHODS:
-            may_run_inline = False  # some of them wait
         elif method == "completion/complete" and (registry.scoped or registry.providers):
             scopes = completion_scopes(registry, params)
             if handler is None and registry.providers:
@@ -437,8 +423,3 @@ class Catalog:
 
     def _found(self, entry: ProvidedEntry) -> Found:
         return Found(None, {}, entry.mime_type, self.hint_for(entry.cache), entry.scopes, entry.handler)
-
-
-def _needs_task(entry: Any, revision: Revision) -> bool:
-    """Whether a client without tasks cannot call this tool; a mount waits for the task of an older client."""
-    return entry.task_support == "required" and (revision.modern or type(entry) is not ProvidedEntry)

@@ -232,8 +232,6 @@ class Registry:
         self.scoped = False
         #: Whether the list of resources is not just the registered ones.
         self.has_special_resources = False
-        #: Whether any tool could ever be called as a task: the capability is declared once.
-        self.has_tasks = False
 
     def add(self, kind: str, name: str, entry: OwnEntry) -> None:
         """Register *entry*; one that replaces another has its place in the order, and its completers.
@@ -257,8 +255,6 @@ class Registry:
             self.scoped = True
         if entry.unlisted or entry.resources is not None:
             self.has_special_resources = True
-        if entry.task_support != "forbidden":
-            self.has_tasks = True
 
     def provide(self, provider: Provider, kind: str, entries: Mapping[str, ProvidedEntry], announced: bool = True
                 ) -> List[str]:

@@ -1,32 +1,26 @@
 """Asks a legacy client over the back channel: requests of the server's own.
 
 A module of its own because it is loaded by the first handler that asks a legacy client.
-
-Asks a question as a task of the client, which is then polled for the answer: a part of November 2025 alone.
-
-The back channel and the tasks of the server use it. A module of its own because it is loaded by the first such question.
 """
 
 import functools
-import time
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from ...errors import INVALID_REQUEST, Cancelled, MCPError, MissingCapability, ProtocolError, RemoteError, RequestTimeout
+from ...errors import MCPError, MissingCapability, ProtocolError
 from ...protocol.jsonio import memory_size
 from ...revisions import Revision
+from ...rooms import load
 from ...rpc.cancel import CancelToken
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
-from ...rpc.tracing import get_logger
 from ...types import Progress, Root, codec
-from ...types.tasks import CANCELLED, WORKING, CreateTaskResult, DetailedTask
 from ..runtime.observer import observed_question
 from ..runtime.waiting import WaitingCall
 from .client_questions import ABILITIES, Asker, EncodedQuestion
 from .questions import ListRoots, Question
 from .session import KnownRoots, RequestFacts, Session
 
-__all__ = ["BackChannelAsker", "ask_as_task", "send_question"]
+__all__ = ["BackChannelAsker", "send_question"]
 
 
 class BackChannelAsker(Asker):
@@ -141,7 +135,7 @@ def _unreadable(method: str, revision: Revision, capability: Dict[str, Any]) -> 
 def _send(session: Session, asked: EncodedQuestion, token: Optional[CancelToken], delivery: Delivery,
           id: Optional[int]) -> Any:
     if asked.as_task:
-        return ask_as_task(session, asked, token, delivery, id)
+        return load("Elicit(task=True)")(session, asked, token, delivery, id)
     params = asked.params
     on_progress: Optional[Callable[[Dict[str, Any]], object]] = None
     if asked.on_progress is not None:
@@ -155,103 +149,3 @@ def _send(session: Session, asked: EncodedQuestion, token: Optional[CancelToken]
 
 def _report(on_progress: Callable[[Progress], object], params: Dict[str, Any]) -> None:
     on_progress(codec.decode(Progress, {name: value for name, value in params.items() if name != "progressToken"}))
-
-
-_log = get_logger(__name__)
-#: Seconds between two requests for the status, if the client does not say how often it may be asked: the first pause, which
-#: grows, and the longest.
-_FIRST_PAUSE_SECONDS = 0.05
-_LONGEST_PAUSE_SECONDS = 2.0
-_GROWTH = 1.5
-#: The least pause, whatever the client says.
-_LEAST_SECONDS = 0.02
-#: Seconds for the request that cancels a task.
-_CANCEL_SECONDS = 5.0
-
-
-def ask_as_task(session: Session, asked: EncodedQuestion, token: Optional[CancelToken], delivery: Delivery,
-                id: Optional[int] = None) -> Any:
-    """Ask a client as a task, wait for the end of that task, and return the answer; within ``Limits.ask_seconds`` in all.
-
-    A client that answers at once, in spite of what it has declared, gives the answer itself.
-
-    :param token: cancelled when the question is withdrawn; the client's task is cancelled then.
-    :param id: of the request that asks; by default a new one.
-    :raises RemoteError: the client answered with an error, or has cancelled the task.
-    :raises ProtocolError: what it says of the task is not valid.
-    :raises RequestTimeout, Cancelled, ConnectionClosed: there is no answer.
-    """
-    return _QuestionTask(session, asked.method, token, delivery).ask(asked.params or {}, id)
-
-
-class _QuestionTask:
-    """One question that a client answers as a task."""
-
-    def __init__(self, session: Session, method: str, token: Optional[CancelToken], delivery: Delivery) -> None:
-        self._session = session
-        self._method = method
-        self._token = token
-        self._delivery = delivery
-        self._deadline = time.monotonic() + session.limits.ask_seconds
-
-    def ask(self, params: Dict[str, Any], id: Optional[int]) -> Any:
-        # The client need not keep the task for longer than the question is waited for.
-        task = {"ttl": max(1, round(self._session.limits.ask_seconds * 1000))}
-        answer = self._call(self._method, {**params, "task": task}, id)
-        if not CreateTaskResult.describes(answer):
-            return answer
-        state = self._read(CreateTaskResult, answer).task
-        try:
-            return self._follow(state)
-        except (Cancelled, RequestTimeout):
-            self._cancel(state.task_id)
-            raise
-
-    def _follow(self, state: DetailedTask) -> Any:
-        """Poll until there is a result, or the client says that its request leads to one (TSK-20, TSK-28)."""
-        of, pause = {"taskId": state.task_id}, _FIRST_PAUSE_SECONDS
-        while state.status == WORKING:
-            given = state.poll_interval_ms
-            self._sleep(pause if given is None else max(given / 1000, _LEAST_SECONDS))  # TSK-19
-            pause = min(pause * _GROWTH, _LONGEST_PAUSE_SECONDS)
-            state = self._read(DetailedTask, self._call("tasks/get", of))
-        if state.status == CANCELLED:
-            raise RemoteError(state.status_message or f"the client has cancelled the task of {self._method!r}",
-                              code=INVALID_REQUEST)
-        return self._call("tasks/result", of)
-
-    def _sleep(self, seconds: float) -> None:
-        seconds = min(seconds, self._left())
-        with self._session.peer.suspended():
-            if self._token is None:
-                time.sleep(seconds)
-            elif self._token.wait(seconds):
-                self._token.check()
-
-    def _left(self) -> float:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise RequestTimeout(f"the client did not answer {self._method!r}, which it runs as a task, within"
-                                 f" {self._session.limits.ask_seconds:g} s (Limits.ask_seconds)")
-        return left
-
-    def _call(self, method: str, params: Dict[str, Any], id: Optional[int] = None) -> Any:
-        return self._session.peer.call(method, params, id=id, timeout=self._left(), cancel=self._token,
-                                       delivery=self._delivery)
-
-    def _read(self, model: Any, answer: Any) -> Any:
-        try:
-            return codec.decode(model, answer)
-        except ProtocolError as error:
-            raise ProtocolError(f"the client described its task of {self._method!r} in an invalid way: {error}",
-                                error.raw) from error
-
-    def _cancel(self, task_id: str) -> None:
-        """Cancel the task, if the client has declared that this can be done."""
-        if (self._session.client_capabilities.tasks or {}).get("cancel") is None:
-            return
-        try:
-            # Without the token, which is cancelled already.
-            self._session.peer.call("tasks/cancel", {"taskId": task_id}, timeout=_CANCEL_SECONDS, delivery=self._delivery)
-        except MCPError as error:
-            _log.debug("the client's task %.100r was not cancelled: %s", task_id, error)

@@ -195,9 +195,8 @@ def _list(kind: str, key: str) -> Callable[[RequestContext, Target], Result]:
         if cursor is not None and not isinstance(cursor, str):
             raise InvalidParams("params.cursor must be a string")
         session, catalog = context.session, context.runtime.catalog
-        tasks = kind != "tools" or not catalog.registry.has_tasks or session.can_have_tasks
         extensions = () if catalog.extensions is None else catalog.extensions.declared_by(session.client_capabilities)
-        page: Result = catalog.listing(kind, key, cursor, session.revision, tasks, extensions)
+        page: Result = catalog.listing(kind, key, cursor, session.revision, extensions)
         return page
 
     return handle
@@ -371,12 +370,6 @@ def _set_level(context: RequestContext, _: Target) -> Result:
     return {}
 
 
-def _task(context: RequestContext, _: Target) -> Result:
-    tasks = context.session.runtime.tasks
-    assert tasks is not None, "the methods exist with the first tool that may be called as a task"
-    return tasks.answer(context)  # type: ignore[no-any-return]
-
-
 def load_tools() -> None:
     """Load what runs tools. A server over HTTP does so before it serves: without free descriptors no module loads (REL-39)."""
     from .tools import run_tool
@@ -401,5 +394,4 @@ _METHODS: Dict[str, Callable[[RequestContext, Target], Result]] = {
     "prompts/get": _get_prompt,
     "completion/complete": _complete,
     "logging/setLevel": _set_level,
-    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel", "tasks/list", "tasks/result"), _task),
 }

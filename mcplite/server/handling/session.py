@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from ...errors import METHOD_NOT_FOUND, NotSupported, RemoteError
 from ...protocol.jsonio import memory_size
-from ...revisions import REVISIONS, TASKS_EXTENSION, Revision
+from ...revisions import REVISIONS, Revision
 from ...rpc.incoming import Incoming, MessageFacts
 from ...rpc.peer import Peer
 from ...types import ClientCapabilities, Implementation
@@ -106,13 +106,6 @@ class Session:
     def askable(self) -> bool:
         """Whether a question can reach the client at all."""
         return self.persistent or self.revision.modern
-
-    @property
-    def can_have_tasks(self) -> bool:
-        """Whether the client can be answered with a task: it declared the extension, or its revision has tasks of its own."""
-        if self.revision.modern:
-            return TASKS_EXTENSION in (self.client_capabilities.extensions or {})
-        return bool(self.revision.task_requests)
 
     @property
     def limits(self) -> Limits:

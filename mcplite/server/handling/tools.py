@@ -92,8 +92,6 @@ def _run_found(context: RequestContext, entry: ToolEntry) -> Any:
         arguments = {}
     elif not isinstance(arguments, dict):
         raise InvalidParams("params.arguments must be an object")
-    tasks = context.session.runtime.tasks
-    becomes_task = tasks is not None and tasks.takes(context, entry)
     try:
         if context.incoming.size < COSTLY:  # without one more call, for most
             kwargs = entry.function.bind(arguments)
@@ -101,12 +99,9 @@ def _run_found(context: RequestContext, entry: ToolEntry) -> Any:
             kwargs = context.bind(entry.function, arguments)
     except BadArguments as error:
         text = f"Invalid arguments for tool {entry.tool.name}: {'; '.join(error.problems)}"
-        if context.session.revision.bad_arguments == "error" or becomes_task and not context.session.revision.modern:
+        if context.session.revision.bad_arguments == "error":
             raise InvalidParams(text) from error
         return tool_error(context, text)
-    if becomes_task:
-        assert tasks is not None
-        return tasks.create(context, entry, arguments, kwargs)
     del params, arguments  # a handler may wait for minutes, and the context forgets them then
     if entry.timeout is None:
         return _run(context, entry.tool.name, entry.function, kwargs)

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from .processes import Processes
     from .states import States
     from .subscribers import Subscribers
-    from .tasks import TaskService
     from .waiting import WaitingCalls
 
 __all__ = ["OpenSession", "Runtime"]
@@ -142,8 +141,6 @@ class Runtime:
         self.tool_hooks: "Tuple[Extension, ...]" = ()
         #: Passes calls on between processes; of the sessions' layer.
         self.handover: Any = None
-        #: The tasks; None without a tool that may be called as one.
-        self.tasks: Optional[TaskService] = None
         #: Has tasks run elsewhere, as the user gave it; None for threads of this process.
         self.task_runner: Any = None
         self._news: "Optional[News]" = None
@@ -189,8 +186,7 @@ class Runtime:
             self.outage.found(error)
 
     def _create_subscriptions(self) -> ListenRequests:
-        return ListenRequests(self.catalog, self.limits, lambda task: self.workers.spawn(task), self.subscribers,
-                              lambda: self.tasks)
+        return ListenRequests(self.catalog, self.limits, lambda task: self.workers.spawn(task), self.subscribers)
 
     def count_subscriptions(self, hook: Callable[[str, int], object], awaited: bool = False) -> None:
         """Call *hook* with each change of the number of subscriptions to a URI.
@@ -281,8 +277,8 @@ class Runtime:
             if known and extension.identifier in self._hosts:
                 return
             host = ServerHost(self, extension)
-            self.catalog.add_extension(extension)
             extension.attach(host)
+            self.catalog.add_extension(extension)
             if overrides(extension, "handle_tool"):
                 self.tool_hooks = (*self.tool_hooks, extension)
             self._hosts = {**self._hosts, extension.identifier: host}
@@ -291,17 +287,6 @@ class Runtime:
     def extension(self, identifier: str) -> "Optional[Extension]":
         """Return the extension of this identifier; None if it is not registered."""
         return None if self.catalog.extensions is None else self.catalog.extensions.find(identifier)
-
-    def use_tasks(self, create: Callable[[], TaskService]) -> None:
-        """Have tasks from now on, if there are none yet: the first tool that may be called as one has come.
-
-        :param create: makes them, with the lock held: two tools, or two mounted servers, may come at once.
-        """
-        with self._lock:
-            if self.tasks is None:
-                tasks = self.tasks = create()
-                if self._users:
-                    tasks.start()
 
     def remove_service(self, name: str) -> None:
         """Stop the service of this name, if there is one."""
@@ -312,15 +297,13 @@ class Runtime:
 
     def _start_listening(self) -> None:
         """Begin to look for changes of files and in other processes, since there is a client to tell."""
-        for service in self._services.values():
+        for service in list(self._services.values()):  # a mount may add an extension, which is started with that
             service.start()
         if self.letters is not None:
             self.letters.start()
-        if self.tasks is not None:
-            self.tasks.start()
 
     def _stop_listening(self) -> None:
-        for part in (*self._services.values(), self.tasks, self.letters, self.leases, self._news):
+        for part in (*self._services.values(), self.letters, self.leases, self._news):
             try:
                 if part is not None:
                     part.stop()
@@ -353,8 +336,6 @@ class Runtime:
             session.peer.close()
         for host in self._hosts.values():
             host.close()
-        if self.tasks is not None:
-            self.tasks.close()
         with self._lock:
             workers, self._workers = self._workers, None
         if workers is not None:
@@ -438,7 +419,7 @@ class Runtime:
             return True
         if flags.asked_logging or (flags.subscribe and catalog.offers("resources")):
             return True
-        if self.tasks is not None or self._on_roots_changed is not None:
+        if self._on_roots_changed is not None:
             return True
         return bool(self.followers or self.greeters or catalog.extensions or catalog.description.experimental)
 
@@ -460,16 +441,6 @@ class Runtime:
                 self.log.failure(_log, "the handler of %r failed", method)
 
         self.workers.submit(run)
-
-    def run_task(self, payload: str) -> None:
-        """Run a task that was handed to another process, which is this one.
-
-        :raises LookupError: there is no tool that may be called as a task.
-        """
-        if self.tasks is None:
-            raise LookupError(f"the server {self.catalog.name!r} has no tool with task= in this process: import the module that"
-                              " registers it")
-        self.tasks.run_task(payload)
 
     # --- calls that wait for their clients ----------------------------------------------------------------
 

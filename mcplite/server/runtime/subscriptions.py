@@ -23,7 +23,6 @@ from ..limits import Limits
 
 if TYPE_CHECKING:
     from .subscribers import Subscribers
-    from .tasks import TaskService
 
 __all__ = ["ListenRequests"]
 
@@ -43,7 +42,7 @@ class _ListenRequest:
 
     :param honoured: the part of the filter that the server supports.
     :param spawn: runs a task on a thread.
-    :param described: by the notification of a kind of change that an extension or the tasks add: the subjects to tell of
+    :param described: by the notification of a kind of change that an extension adds: the subjects to tell of
         (None for a kind without), and a function that returns the params of the notification, or None for nothing.
     """
 
@@ -147,12 +146,10 @@ class ListenRequests:
     :param limits: how many may be open, and what each may name.
     :param spawn: runs a task on a thread.
     :param subscribers: counts the subscriptions to resources for the user's hook; None without a hook.
-    :param tasks: returns the tasks of the server; None without any.
     """
 
     def __init__(self, catalog: Catalog, limits: Limits, spawn: Callable[[Callable[[], object]], None],
-                 subscribers: "Optional[Subscribers]" = None,
-                 tasks: "Callable[[], Optional[TaskService]]" = lambda: None) -> None:
+                 subscribers: "Optional[Subscribers]" = None) -> None:
         self._catalog = catalog
         self._limits = limits
         self._spawn = spawn
@@ -162,7 +159,6 @@ class ListenRequests:
         self._faults = FaultLog(_log)
         self._shares: Shares[_ListenRequest] = Shares(limits.streams)
         self._subscribers = subscribers
-        self._tasks = tasks
 
     def __len__(self) -> int:
         return len(self._requests)
@@ -176,15 +172,11 @@ class ListenRequests:
         :param extensions: that the client declares.
         :param owner: the key of the principal that sent it; None without authentication.
         :raises InvalidParams: its filter cannot be read.
-        :raises MissingCapability: it names tasks, and the client did not declare their extension.
+        :raises RemoteError: an extension refuses its members of the filter.
         """
         wanted: Any = incoming.params.get("notifications")
-        tasks = self._tasks()
         honoured = self._honoured(wanted)
-        followed = {} if tasks is None else tasks.listenable(wanted or {}, extensions or {}, owner)
-        honoured.update(followed)
-        described: Dict[str, Followed] = {} if tasks is None else {revision.task_notification: (
-            frozenset(task_id for named in followed.values() for task_id in named), tasks.describe)}  # type: ignore[dict-item]
+        described: Dict[str, Followed] = {}
         if self._catalog.extensions is not None:
             for member, kind in self._catalog.extensions.listens.items():
                 value = None if wanted.get(member) is None else kind.honour(wanted[member], extensions or {}, owner)

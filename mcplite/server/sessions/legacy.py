@@ -267,8 +267,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         if target.custom_handler is not None:
             exists = self._catalog.has_method(method, self.agreed, self.principal is not None)
         else:
-            exists = method in self._served or (method in self.agreed.client_requests | self.agreed.task_requests
-                                                and self._offers(method))
+            exists = method in self._served or (method in self.agreed.client_requests and self._offers(method))
         if not exists:
             incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
             return None
@@ -283,9 +282,6 @@ class LegacySession(Session, OpenSession, MessageHandler):
         flags = self._catalog.description.flags
         if method in _STATEFUL_METHODS and not (self.persistent and (flags.logging if area == "logging" else flags.subscribe)):
             return False
-        if area == "tasks":
-            # Without authentication a list would show each client the tasks of all.
-            return self._catalog.registry.has_tasks and (method != "tasks/list" or self.principal is not None)
         return area == "logging" or area in self._declared
 
     def on_notification(self, message: jsonrpc.Notification) -> None:
@@ -366,7 +362,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
 
     def _declare(self, revision: Revision) -> None:
         self._declared = {kind for kind in ("tools", "resources", "prompts") if self._catalog.offers(kind)}
-        self._served = frozenset(filter(self._offers, revision.client_requests | revision.task_requests))
+        self._served = frozenset(filter(self._offers, revision.client_requests))
 
 
 def _member(params: Dict[str, Any], name: str) -> Dict[str, Any]:

@@ -131,8 +131,7 @@ class SessionlessHandler(MessageHandler):
         if target is None:
             target = catalog.resolve(method, incoming.params)
         if target.custom_handler is None:
-            known = method in revision.client_requests or method in revision.task_requests
-            if not known or (target.entry is None and not catalog.serves(method)):
+            if method not in revision.client_requests or (target.entry is None and not catalog.serves(method)):
                 incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
                 return None
             if method == "server/discover":

@@ -1,0 +1,558 @@
+"""The tasks of one server: creates them, runs them, and finds those whose process has ended.
+
+They are an extension of that server, registered with the first tool that may be called as a task.
+"""
+
+import threading
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+
+from ..errors import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    SERVER_BUSY,
+    BackendError,
+    InvalidParams,
+    MissingCapability,
+    RegistrationError,
+    RemoteError,
+    TransportError,
+)
+from ..protocol.jsonio import object_of
+from ..revisions import NEWEST, REVISIONS, Revision
+from ..rpc.extension import Extension, ListenKind
+from ..rpc.forks import new_lock, on_fork
+from ..rpc.threads import start_thread
+from ..rpc.tracing import INFO, WARNING, FaultLog, get_logger
+from ..server.catalog.provider import ProvidedEntry
+from ..server.functions.function import BadArguments
+from ..server.handling.request_context import RequestContext
+from ..server.handling.session import Session
+from ..server.handling.tools import Declined, ask_declared, tool_error
+from ..server.runtime.extension_host import ServerHost
+from ..server.runtime.runtime import Runtime
+from ..server.server_options import TaskRunner
+from ..types import codec
+from ..types.tasks import TASK_IDS, TASKS_EXTENSION, WORKING, CreateTaskResult
+from .task_methods import TaskMethods
+from .task_processes import TaskChanges, TaskRoster
+from .task_record import Entry, TaskCall, TaskRecord, call_of, lifetime
+from .task_run import TaskRun, held_bytes
+from .task_runners import QueueRunner, TaskPool
+from .task_store import TaskStore
+
+__all__ = ["ServerTasks", "can_have_tasks", "requires_extension", "run_task", "start_tasks", "tasks_of"]
+
+_log = get_logger(__name__)
+#: Seconds between two looks at the clock and at the other processes.
+_LOOK_SECONDS = 1.0
+#: How often a task is begun whose processes end: one that ends them itself must not end them all.
+_MOST_RUNS = 3
+_ENDED = "the process that ran the task has ended"
+
+
+def requires_extension(what: str) -> MissingCapability:
+    """Return the error for a client that did not declare the extension."""
+    return MissingCapability(f"{what} needs a client with the extension {TASKS_EXTENSION}, which yours did not declare",
+                             data={"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}})
+
+
+def start_tasks(runtime: Runtime) -> None:
+    """Have tasks on a server, which gets a tool that may be called as one; it does nothing if there are tasks already.
+
+    :raises RegistrationError: the runner of the server cannot be used, or another extension has what tasks need.
+    """
+    if tasks_of(runtime) is None:
+        runtime.add_extension(ServerTasks(), known=True)
+
+
+def tasks_of(runtime: Runtime) -> "Optional[ServerTasks]":
+    """Return the tasks of a server; None without a tool that may be called as one."""
+    found = runtime.extension(TASKS_EXTENSION)
+    assert found is None or isinstance(found, ServerTasks), "no other extension can have the identifier"
+    return found
+
+
+def run_task(runtime: Runtime, payload: str) -> None:
+    """Run a task that was handed to another process, which is this one, and return when it is finished.
+
+    :raises LookupError: there is no tool that may be called as a task.
+    """
+    tasks = tasks_of(runtime)
+    if tasks is None:
+        raise LookupError(f"the server {runtime.catalog.name!r} has no tool with task= in this process: import the module that"
+                          " registers it")
+    tasks.run_task(payload)
+
+
+def can_have_tasks(session: Session) -> bool:
+    """Whether a client can be answered with a task: it declared the extension, or its revision has tasks of its own."""
+    if session.revision.modern:
+        return TASKS_EXTENSION in (session.client_capabilities.extensions or {})
+    return bool(session.revision.task_requests)
+
+
+class ServerTasks(Extension):
+    """The tasks of one server, as one of its processes sees them: the extension of July 2026, and the capability before."""
+
+    identifier = TASKS_EXTENSION
+    reads_results = False
+
+    def attach(self, side: ServerHost) -> None:
+        runtime: Runtime = side.runtime
+        runner: Optional[TaskRunner] = runtime.task_runner
+        if runner is not None and not callable(getattr(runner, "submit", None)):
+            raise RegistrationError(f"tasks= needs an object with submit(name, payload), not {type(runner).__name__}")
+        self._side = side
+        self._runtime = runtime
+        #: Has tasks run elsewhere; None for threads of this process.
+        self._runner = runner
+        limits = runtime.limits
+        self.store = TaskStore(side.backend, side.name, limits, self._make_way)
+        self.changes = TaskChanges(runtime.letters, self._changed_here, self._changed_elsewhere, runtime.log)
+        self._pool = TaskPool(limits)
+        self._roster: Optional[TaskRoster] = None
+        if side.shared:
+            assert runtime.leases is not None
+            self._roster = TaskRoster(side.backend, runtime.leases, side.name, self._recover)
+        self._methods = TaskMethods(runtime, self.store, self.changes, self.cancel_run, self.look_after)
+        #: Guards the fields below; held for dictionary operations only.
+        self._lock = new_lock()
+        self._begin()
+        on_fork(self, ServerTasks._begin)
+        if isinstance(runner, QueueRunner):
+            runner.attach(self.run_task, self.shared)
+
+    def _begin(self, owner: int = 0) -> None:
+        self._runs: Dict[str, TaskRun] = {}
+        #: Set when the present keeping thread shall end; None without a thread.
+        self._ended: Optional[threading.Event] = None
+
+    # --- what is declared, listed and listened to -----------------------------------------------------------
+
+    def declares(self, revision: Revision) -> Optional[Mapping[str, Any]]:
+        return {} if revision.modern else None
+
+    def capabilities(self, revision: Revision, identified: bool) -> Mapping[str, Any]:
+        if revision.modern or not revision.task_requests:
+            return {}
+        return {"tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}, **({"list": {}} if identified else {})}}
+
+    def methods(self) -> Mapping[str, Callable[[Dict[str, Any], Any], Any]]:
+        return {method: self._answer for revision in REVISIONS for method in revision.task_requests}
+
+    def has_method(self, method: str, revision: Revision, identified: bool) -> bool:
+        # Without authentication a list would show each client the tasks of all.
+        return method in revision.task_requests and (method != "tasks/list" or identified)
+
+    def lists(self, kind: str, entry: Any, revision: Revision, declared: bool) -> Optional[Mapping[str, Any]]:
+        """Leave out the tools that a client without tasks cannot call; a mount waits for the task of an older client."""
+        can = declared if revision.modern else bool(revision.task_requests)
+        if kind != "tools" or can or entry.task_support != "required":
+            return {}
+        return None if revision.modern or type(entry) is not ProvidedEntry else {}
+
+    def listens(self) -> Sequence[ListenKind]:
+        return [ListenKind(TASK_IDS, NEWEST.task_notification, self._honour, self.describe)]
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes can reach the tasks."""
+        return self._roster is not None
+
+    # --- creation ---------------------------------------------------------------------------------------
+
+    def handle_tool(self, context: RequestContext, entry: Any, proceed: Callable[[], Any]) -> Any:
+        # A mount decides itself which of its calls become tasks, and the hub about the tools of a server that it mounts.
+        if type(entry) is ProvidedEntry or context.session.runtime is not self._runtime or not self.takes(context, entry):
+            return proceed()
+        arguments = object_of(context.params.get("arguments"))
+        if arguments is not None and not isinstance(arguments, dict):
+            raise InvalidParams("params.arguments must be an object")
+        try:
+            kwargs = context.bind(entry.function, arguments or {})
+        except BadArguments as error:
+            text = f"Invalid arguments for tool {entry.name}: {'; '.join(error.problems)}"
+            if not context.session.revision.modern:
+                raise InvalidParams(text) from error
+            return tool_error(context, text)
+        return self.create(context, entry, arguments or {}, kwargs)
+
+    def allows(self, context: RequestContext) -> bool:
+        """Whether the client of a call asks for a task, or, from July 2026 on, can have one."""
+        session = context.session
+        return can_have_tasks(session) and (session.revision.modern or context.params.get("task") is not None)
+
+    def takes(self, context: RequestContext, entry: Entry) -> bool:
+        """Whether a call of a tool becomes a task.
+
+        :raises RemoteError: it must, and the client cannot have tasks; or it cannot, and the client asks for one.
+        """
+        support, revision = entry.task_support, context.session.revision
+        if context.runtime is not self._runtime or context.task_id is not None:
+            return False  # a tool of a mounted server, or one that runs as a task already
+        allowed = self.allows(context)
+        if support == "forbidden":
+            if allowed and not revision.modern:
+                raise RemoteError(f"Tool {entry.name} cannot be called as a task", code=METHOD_NOT_FOUND)
+            return False
+        if not allowed and support == "required":
+            if revision.modern:
+                raise requires_extension(f"tool {entry.name}")
+            if entry.function is not None or revision.task_requests:
+                raise RemoteError(f"Tool {entry.name} can be called as a task only: add 'task' to the params",
+                                  code=METHOD_NOT_FOUND)
+        return allowed
+
+    def create(self, context: RequestContext, entry: Entry, arguments: Dict[str, Any],
+               kwargs: Optional[Dict[str, Any]] = None) -> Any:
+        """Make a call a task, and return the encoded result that says so.
+
+        :param arguments: as the client gave them; *kwargs* are those of the function, None for a tool of a provider.
+        """
+        declared: Dict[str, Any] = {}
+        if kwargs is not None and entry.function.questions and context.session.revision.modern:
+            try:
+                declared = ask_declared(context, entry.function, kwargs)
+            except Declined as error:
+                return tool_error(context, str(error))
+        record, call = self._new_record(context, entry), call_of(context, entry, arguments, declared)
+        if self._runner is None:
+            return self._begin_here(context, entry, record, call, kwargs)
+        self.store.create(record, call)
+        self._hand_over(record)
+        return self._created(context, record)
+
+    def adopt(self, context: RequestContext, once: Dict[str, Any], meta: Optional[Dict[str, Any]] = None) -> Any:
+        """Make a call of a provider's tool a task after it has begun, and return the encoded result that says so.
+
+        The provider runs the call again in this process, as the task.
+
+        :param once: the results of ``ctx.once`` that this run finds.
+        :param meta: the ``_meta`` of the result.
+        """
+        params = context.incoming.params
+        entry = self._entry(params.get("name"))
+        assert entry is not None, "its call is in progress"
+        record = self._new_record(context, entry)
+        record.once = once
+        arguments = params.get("arguments")
+        call = call_of(context, entry, arguments if isinstance(arguments, dict) else {}, {})
+        return self._begin_here(context, entry, record, call, None, meta)
+
+    def _begin_here(self, context: RequestContext, entry: Entry, record: TaskRecord, call: TaskCall,
+                    kwargs: Optional[Dict[str, Any]], meta: Optional[Dict[str, Any]] = None) -> Any:
+        record.run, record.process = 1, self._note(record.id)
+        # Another process needs the call only to begin the task again.
+        kept = call if self.shared and record.restartable else None
+        try:
+            self.store.create(record, kept, held_bytes(call, self._runtime.limits.task_bytes))
+        except RemoteError:
+            self._unnote(record.id)
+            raise
+        run = self._run_of(entry, record, call, context.session)
+        run.kwargs = kwargs
+        self._submit(run, record)
+        return self._created(context, record, meta)
+
+    def _created(self, context: RequestContext, record: TaskRecord, meta: Optional[Dict[str, Any]] = None) -> Any:
+        self._runtime.log.log(_log, INFO, "task %s of tool %r was created", record.id, record.tool)
+        revision = context.session.revision
+        return codec.encode(CreateTaskResult(record.view(revision), meta), revision)
+
+    def _entry(self, name: Any) -> Optional[Entry]:
+        """Return a tool; also one of a mounted server that is down."""
+        registry = self._runtime.catalog.registry
+        found: Optional[Entry] = registry.get("tools", name)
+        return found or registry.find_provided("tools", name)
+
+    def _new_record(self, context: RequestContext, entry: Entry) -> TaskRecord:
+        session, limits, now = context.session, self._runtime.limits, self.store.now()
+        principal = context.principal
+        return TaskRecord(
+            id=self.store.new_id(), server=self._runtime.catalog.name, tool=entry.name,
+            owner=None if principal is None else principal.key, sender=session.sender_of(context.incoming),
+            revision=session.revision.name, created=now, updated=now, ttl=lifetime(context, limits.task_seconds),
+            poll=limits.task_poll_seconds, restartable=entry.restartable,
+            askable=session.askable)
+
+    def _note(self, task_id: str) -> int:
+        return 0 if self._roster is None else self._roster.add(task_id)
+
+    def _unnote(self, task_id: str) -> None:
+        if self._roster is not None:
+            self._roster.remove(task_id)
+
+    def _run_of(self, entry: Entry, record: TaskRecord, call: TaskCall, origin: Optional[Session]) -> TaskRun:
+        run = TaskRun(self._runtime, self.store, self.changes, entry, record, call, origin)
+        run.ended = self._run_ended
+        return run
+
+    def _hold(self, run: TaskRun) -> None:
+        """Count a run: the lifespan stays entered, and cancellations reach it."""
+        self._runtime.enter()
+        with self._lock:
+            self._runs[run.task_id] = run
+        self._keep()
+
+    def _run_ended(self, run: TaskRun) -> None:
+        with self._lock:
+            held = self._runs.pop(run.task_id, None)
+        run.forget()
+        self.store.budget.release(run.task_id)
+        if held is None:
+            return
+        try:
+            if self._roster is not None and not run.left:
+                self._roster.remove(run.task_id)
+        except BackendError as error:
+            self._runtime.log.log(_log, WARNING, "the end of a task was not noted: %s", error)
+        finally:
+            self._runtime.leave()
+
+    def _submit(self, run: TaskRun, record: TaskRecord) -> None:
+        try:
+            self._hold(run)
+            placed = self._pool.submit(run)
+        except BaseException:
+            self._give_up(run, record)
+            raise
+        if not placed:
+            self._give_up(run, record)
+            raise RemoteError("Server busy: too many tasks are waiting; try again later", code=SERVER_BUSY)
+
+    def _give_up(self, run: TaskRun, record: TaskRecord) -> None:
+        """Forget a run that does not begin, and its task."""
+        try:
+            self._run_ended(run)
+        finally:
+            self.store.drop(record)
+
+    def _hand_over(self, record: TaskRecord) -> None:
+        assert self._runner is not None, "only tasks of a runner are handed over"
+        try:
+            self._runner.submit(record.tool, record.id)
+        except Exception as error:
+            self.store.drop(record)
+            self._runtime.log.failure(_log, "the runner of tasks failed")
+            raise RemoteError("Server busy: the task cannot be started; try again later", code=SERVER_BUSY) from error
+
+    # --- running --------------------------------------------------------------------------------------------
+
+    def run_task(self, payload: str) -> None:
+        """Run a task that was handed over, on this thread."""
+        self._runtime.enter()
+        try:
+            self._run_here(payload)
+        finally:
+            self._runtime.leave()
+
+    def _run_here(self, payload: str) -> None:
+        number = self._note(payload)
+        record = self.store.change(payload, lambda record: self._take(record, number))
+        call = None if record is None else self.store.call(payload, last=not record.restartable)
+        if record is None or call is None:
+            self._unnote(payload)
+            _log.info("task %s is finished, cancelled, over or run elsewhere", payload)
+            return
+        self.changes.tell(payload)
+        entry = self._entry(call.tool)
+        if record.finished or entry is None:
+            self._unnote(payload)
+            if entry is None:
+                self._end(record, f"this process has no tool {call.tool!r}")
+            return
+        run = self._run_of(entry, record, call, None)
+        try:
+            self._hold(run)
+        except BaseException:
+            self._run_ended(run)
+            raise
+        run.execute()
+
+    def _take(self, record: TaskRecord, number: int) -> bool:
+        """Have a process begin to run a task; False if it must not."""
+        if record.finished or (record.process and record.process != number and self._is_alive(record.process)):
+            return False
+        if record.run and (not record.restartable or record.run >= _MOST_RUNS):
+            record.fail(INTERNAL_ERROR, _ENDED)
+            return True
+        record.run, record.process, record.status, record.inputs = record.run + 1, number, WORKING, {}
+        if not record.restartable:
+            record.call_bytes = 0  # it is read now, and not kept
+        return True
+
+    def _is_alive(self, number: int) -> bool:
+        return self._runtime.leases is None or self._runtime.leases.alive(number)
+
+    def look_after(self, record: TaskRecord) -> TaskRecord:
+        """Return the record of a task, changed if the process that ran it has ended."""
+        if record.finished or not record.process or self._is_alive(record.process):
+            return record
+        self._recover(record.id, record.process)
+        return self.store.get(record.id) or record
+
+    def _recover(self, task_id: str, number: int) -> None:
+        """Begin a task again whose process has ended, or mark it as failed."""
+        again = self._runner is None
+        entry: Optional[Entry] = None
+
+        def change(record: TaskRecord) -> bool:
+            nonlocal entry
+            if record.finished or record.process != number:
+                return False
+            entry = self._entry(record.tool)
+            if not record.restartable or record.run >= _MOST_RUNS or entry is None:
+                record.fail(INTERNAL_ERROR, _ENDED)
+                return True
+            record.process = 0
+            if again:
+                return self._take(record, mine)
+            record.status, record.inputs = WORKING, {}
+            return True
+
+        mine = self._note(task_id) if again else 0
+        record = self.store.change(task_id, change)
+        call = None if record is None or record.finished else self.store.call(task_id)
+        if record is not None:
+            self.changes.tell(task_id)
+            self._runtime.log.log(_log, WARNING, "%s: task %s of tool %r is %s", _ENDED, task_id, record.tool,
+                                  "begun again" if call is not None else record.status)
+        if call is None or record is None:
+            if again and task_id not in self._runs:
+                self._unnote(task_id)
+        elif not again:
+            self._hand_over(record)
+        elif entry is not None:
+            self.store.budget.add(record, held_bytes(call, self._runtime.limits.task_bytes), 0)  # whether or not there is room
+            self._submit(self._run_of(entry, record, call, None), record)
+
+    def _end(self, record: TaskRecord, why: str) -> None:
+        def fail(found: TaskRecord) -> bool:
+            if found.finished or found.run != record.run:
+                return False
+            found.fail(INTERNAL_ERROR, why)
+            return True
+
+        if self.store.change(record.id, fail) is not None:
+            self.changes.tell(record.id)
+
+    def cancel_run(self, task_id: str, reason: str) -> None:
+        """Ask the handler of a task to stop, if it runs here."""
+        run = self._runs.get(task_id)
+        if run is not None:
+            run.cancel(reason)
+
+    def _make_way(self, task_id: str) -> None:
+        """End a task that has to go for another one."""
+        run, record = self._runs.get(task_id), self.store.get(task_id)
+        if record is not None and (run is None or record.finished):
+            self.store.drop(record)
+        elif run is not None:
+            reason = "the server needed the room for another client's tasks"
+            run.end_early(reason)
+            run.cancel(reason)
+            if self._pool.discard(run):
+                self._run_ended(run)
+
+    def _changed_here(self, task_id: str) -> None:
+        self._runtime.subscriptions.publish(NEWEST.task_notification, task_id)
+
+    def _changed_elsewhere(self, task_id: str) -> None:
+        if task_id in self._runs or len(self._runtime.subscriptions):
+            self._runtime.workers.spawn(lambda: self._take_note(task_id))
+
+    def _take_note(self, task_id: str) -> None:
+        """Read a task that was changed elsewhere: its run ends if it was cancelled, and listeners are told."""
+        self._changed_here(task_id)
+        run = self._runs.get(task_id)
+        if run is None:
+            return
+        try:
+            record = self.store.get(task_id)
+        except BackendError as error:
+            # The run finds it with its next change.
+            self._runtime.log.log(_log, WARNING, "the change of a task was not read: %s", error)
+            return
+        if record is None or record.finished or record.run != run.run:
+            run.cancel("the task was cancelled, or another process runs it")
+
+    # --- the clock, and the other processes ---------------------------------------------------------------------
+
+    def start(self, side: Any) -> None:
+        if self.shared:
+            self._keep()
+
+    def _keep(self) -> None:
+        with self._lock:
+            if self._ended is not None:
+                return
+            ended = self._ended = threading.Event()
+        try:
+            faults = FaultLog(_log, ended.wait)
+            # It ends with stop(), or when there is nothing to look after; it blocks on operations of the backend.
+            start_thread(lambda: faults.keep_running(lambda: self._look(ended), "tasks could not be looked after"),
+                         "mcplite tasks")
+        except BaseException as error:
+            with self._lock:
+                self._ended = None  # the next task tries again
+            if not isinstance(error, TransportError):
+                raise
+            _log.warning("tasks are not looked after: %s", error)
+
+    def _look(self, ended: threading.Event) -> None:
+        while not ended.wait(_LOOK_SECONDS):
+            now = self.store.now()
+            for run in list(self._runs.values()):
+                if now >= run.expires:
+                    run.cancel("its time is over")
+            if self._roster is None:
+                with self._lock:
+                    if not self._runs and self._ended is ended:
+                        self._ended = None
+                        return
+                continue
+            try:
+                self._roster.look()
+            except (BackendError, RemoteError) as error:
+                self._runtime.log.log(_log, WARNING, "the tasks of other processes are not looked after: %s", error)
+
+    def stop(self, side: Any) -> None:
+        with self._lock:
+            ended, self._ended = self._ended, None
+        if ended is not None:
+            ended.set()
+        self._pool.stop()
+
+    def close(self, side: Any) -> None:
+        for run in list(self._runs.values()):
+            if self.shared and run.restartable:
+                run.leave("the server was stopped")
+            else:
+                run.end_early("the server was stopped")
+                run.cancel("the server was stopped")
+        self.stop(side)
+
+    # --- what clients see -----------------------------------------------------------------------------------------
+
+    def _answer(self, params: Dict[str, Any], context: RequestContext) -> Any:
+        if context.session.revision.modern and not can_have_tasks(context.session):
+            raise requires_extension(context.method)
+        return self._methods.answer(context)
+
+    def _honour(self, named: Any, extensions: Mapping[str, Any], owner: Optional[str]) -> List[str]:
+        most = self._runtime.limits.subscriptions
+        if TASKS_EXTENSION not in extensions:
+            raise requires_extension(f"params.notifications.{TASK_IDS}")
+        if not isinstance(named, list) or not all(isinstance(item, str) for item in named) or len(named) > most:
+            raise InvalidParams(f"params.notifications.{TASK_IDS} must be a list of at most {most} ids of tasks")
+        found = ((task_id, self.store.get(task_id)) for task_id in dict.fromkeys(named))
+        return [task_id for task_id, record in found if record is not None and record.owner == owner]
+
+    def describe(self, task_id: Optional[str], revision: Revision) -> Optional[Dict[str, Any]]:
+        """Return a task, encoded, as it is now; None if it is gone."""
+        try:
+            record = self.store.get(task_id)
+        except BackendError as error:
+            _log.debug("the change of a task was not sent: %s", error)
+            return None
+        return None if record is None else self._methods.describe(record, revision)

@@ -1,0 +1,418 @@
+"""TaskFollower: waits for a task: polls it or hears of it, reports its progress, answers its questions, fetches its result.
+
+``call_tool`` uses one for each call that became a task, and each :class:`~.task_handle.Task` has one.
+"""
+
+import contextlib
+import time
+from typing import Any, Callable, Dict, List, Optional, Protocol, Set
+
+from ..client.call import DEFAULT, FeatureSession, OnProgress
+from ..errors import (
+    SERVER_BUSY,
+    AuthError,
+    Cancelled,
+    ConnectionClosed,
+    InputNeeded,
+    MCPError,
+    ProtocolError,
+    RemoteError,
+    RequestTimeout,
+    TransportError,
+    remote_error,
+)
+from ..rpc.cancel import CancelToken
+from ..rpc.forks import new_lock
+from ..rpc.threads import start_thread
+from ..rpc.tracing import get_logger
+from ..types import Progress, codec
+from ..types.tasks import CANCELLED, FAILED, INPUT_REQUIRED, DetailedTask
+from .task_notices import watch_task
+from .task_view import TaskView
+
+__all__ = ["TaskFollower", "TaskRequest", "about_task"]
+
+_log = get_logger(__name__)
+#: Seconds between two requests for the status of a task whose server does not say how often it may be asked: the first
+#: pause, which grows, and the longest.
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 2.0
+_GROWTH = 1.5
+#: The least pause, whatever the server says.
+_LEAST_SECONDS = 0.01
+#: Seconds of a wait after which the server is asked to send each change, where it can: short tasks are not worth it.
+_LASTING_SECONDS = 0.25
+#: Seconds between two requests for the status while the server sends each change; a lost one is noticed then.
+_PUSHED_SECONDS = 30.0
+#: Seconds after an answer to a question until the status is asked for, unless the server's interval is shorter.
+_ANSWERED_SECONDS = 0.5
+#: How often in a row a request for the status may fail before the wait fails: the task goes on at the server meanwhile.
+_MOST_FAILURES = 4
+#: Seconds for the request that cancels a task whose caller has given up.
+_CANCEL_SECONDS = 5.0
+
+
+class TaskRequest(Protocol):
+    """Sends one request about a task, with the client's middleware, and returns its result."""
+
+    def __call__(self, session: FeatureSession, method: str, params: Dict[str, Any], *, timeout: Optional[float] = DEFAULT,
+                 max_timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None) -> Dict[str, Any]:
+        """Send the request; by default with the time limits of the client."""
+
+
+class TaskFollower:
+    """Waits for one task, on any number of threads.
+
+    :param view: of the task.
+    :param send: sends the requests about it.
+    :param current: returns the open session; takes the seconds and the token that limit the wait for it, or nothing.
+    :param on_progress: called on the waiting thread with each progress report and each new status message.
+    :param rounds: whether the client's handlers answer its questions; else ``InputNeeded`` is raised.
+    """
+
+    def __init__(self, view: TaskView, send: TaskRequest, current: Callable[..., FeatureSession],
+                 on_progress: Optional[OnProgress] = None, rounds: bool = True) -> None:
+        self.view = view
+        self._send = send
+        #: Returns the open session, within so many seconds and until a token is cancelled.
+        self.current = current
+        self._on_progress = on_progress
+        self._on_status: Optional[Callable[[str], object]] = None
+        #: Whether its changes are passed on to others, so that each should come at once.
+        self.passed_on = False
+        #: The server's text for a model that does not wait for the task.
+        self.immediate_response: Optional[str] = None
+        self._rounds = rounds
+        #: Guards the fields below; held for work in memory only.
+        self._lock = new_lock()
+        #: The keys of the questions that are answered, or being answered.
+        self._answered: Set[str] = set()
+        #: Whether a thread waits for ``tasks/result``, over which questions come in November 2025.
+        self._fetching = False
+        self._fetched: Optional[Dict[str, Any]] = None
+        self._reports = 0
+        self._latest = Progress(0)
+        self._message: Optional[str] = None
+
+    @property
+    def id(self) -> str:
+        """The id of the task."""
+        return self.view.state.task_id
+
+    def report_to(self, on_progress: Optional[OnProgress], on_status: Optional[Callable[[str], object]]) -> None:
+        """Have progress reports and status messages given to one function each, from now on.
+
+        :param on_status: called with each new status message, which is no progress report then.
+        """
+        self._on_progress, self._on_status = on_progress, on_status
+        self.passed_on = True
+
+    # --- waiting --------------------------------------------------------------------------------------------
+
+    def follow(self, until: Callable[[DetailedTask], bool], *, silence: Optional[float] = None,
+               within: Optional[float] = None, cancel: Optional[CancelToken] = None) -> bool:
+        """Wait until the state of the task passes a test, or is final; return False when the time is over before.
+
+        The time that the client's handlers take for its questions does not count.
+
+        :param silence: seconds without a new status, status message or progress.
+        :param within: seconds in all.
+        :param cancel: ends the wait, not the task.
+        :raises Cancelled: the token was cancelled.
+        :raises InputNeeded: the task asks questions, and they are left to the caller.
+        :raises MCPError: the server cannot be asked about the task; ``task_id`` has its id.
+        """
+        begun, view = time.monotonic(), self.view
+        try:
+            session = self.current(within, cancel)
+        except RequestTimeout:
+            if within is None or time.monotonic() - begun < within:
+                raise
+            return False
+        if within is not None:
+            within -= time.monotonic() - begun
+        with contextlib.ExitStack() as stack:
+            if cancel is not None:
+                stack.callback(cancel.add_callback(view.wake))
+            return _Wait(self, session, silence, within, cancel).run(until, stack)
+
+    def poll(self, session: FeatureSession, max_timeout: Optional[float] = DEFAULT,
+             cancel: Optional[CancelToken] = None) -> None:
+        """Ask the server for the state of the task."""
+        try:
+            answer = self._send(session, "tasks/get", {"taskId": self.id}, max_timeout=max_timeout, cancel=cancel)
+            self.view.put(read_state(answer, session))
+        except MCPError as error:
+            raise about_task(error, self.id) from error
+
+    def report(self) -> bool:
+        """Report the progress and the status message that are new; return whether there are any."""
+        told = self.view.take_progress()
+        for params in told:
+            try:
+                progress = codec.decode(Progress, {key: value for key, value in params.items() if key != "progressToken"})
+            except ProtocolError as error:
+                _log.debug("progress of the task %.100r is not valid: %s", self.id, error)
+                continue
+            self._latest = progress
+            self._call(progress)
+        state = self.view.state
+        message = state.status_message
+        if message is None or message == self._message or state.finished:
+            return bool(told)
+        self._message = message
+        if self._on_status is not None:
+            self._on_status(message)
+            return True
+        self._reports += 1
+        # Without numbers of the server, each message is one step of an unknown number of steps.
+        number = self._latest.progress or self._reports
+        self._call(Progress(number, self._latest.total, message))
+        return True
+
+    def _call(self, progress: Progress) -> None:
+        if self._on_progress is None:
+            return
+        try:
+            self._on_progress(progress)
+        except Exception:
+            _log.exception("the progress callback of the task %.100r failed", self.id)
+
+    # --- questions --------------------------------------------------------------------------------------------
+
+    def answer(self, session: FeatureSession, cancel: Optional[CancelToken]) -> bool:
+        """Answer the questions of the task that are new, with the client's handlers; return whether there were any."""
+        if "tasks/update" not in session.revision.task_requests:
+            self._fetch_early(session)
+            return False
+        questions = self._claim(self.view.state.input_requests or {})
+        if not questions:
+            return False
+        try:
+            if not self._rounds:
+                raise InputNeeded(f"the task {self.id!r} of {session.name} needs answers before it continues; give them to"
+                                  f" client.task({self.id!r}).answer({{...}})", requests=questions)
+            answers = session.answer_inputs(questions, cancel)
+            self.update(answers)
+        except BaseException as error:
+            with self._lock:
+                self._answered.difference_update(questions)
+            if isinstance(error, MCPError):
+                raise about_task(error, self.id, "") from error
+            raise
+        return True
+
+    def update(self, answers: Dict[str, Any]) -> None:
+        """Send the answers to questions of the task, by their keys."""
+        self._send(self.current(), "tasks/update", {"taskId": self.id, "inputResponses": answers})
+        with self._lock:
+            self._answered.update(answers)
+
+    def _claim(self, requests: Dict[str, Any]) -> Dict[str, Any]:
+        with self._lock:
+            questions = {key: request for key, request in requests.items() if key not in self._answered}
+            self._answered.update(questions)
+        return questions
+
+    def _fetch_early(self, session: FeatureSession) -> None:
+        """Send ``tasks/result`` on a thread of its own: the questions of the task come with its response (TSK-28)."""
+        with self._lock:
+            if self._fetching:
+                return
+            self._fetching = True
+        # The thread ends with the response, which comes when the task has ended, or with the connection.
+        try:
+            start_thread(lambda: self._fetch_on_thread(session), "mcplite task result")
+        except BaseException:
+            self._fetching = False
+            raise
+
+    def _fetch_on_thread(self, session: FeatureSession) -> None:
+        try:
+            self._fetched = self._send(session, "tasks/result", {"taskId": self.id}, timeout=None)
+        except Exception as error:
+            # A failed task is noticed by its status, and a lost connection by the requests for the status.
+            _log.debug("tasks/result of the task %.100r failed: %s", self.id, error)
+        finally:
+            with self._lock:
+                self._fetching = False
+            self.view.wake()
+
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    @property
+    def ended(self) -> bool:
+        """Whether the task has ended, as far as this client knows."""
+        return self._fetched is not None or self.view.state.finished
+
+    def fetch(self, cancel: Optional[CancelToken] = None) -> Dict[str, Any]:
+        """Return the result of a task that has ended, as on the wire.
+
+        :raises Cancelled: the task was cancelled.
+        :raises RemoteError: the task failed; the error that its request would have got.
+        """
+        state, session = self.view.state, self.current(None, cancel)
+        if state.status == CANCELLED:
+            because = f": {state.status_message}" if state.status_message else ""
+            raise about_task(Cancelled(f"the task {self.id!r} was cancelled{because}"), self.id, "")
+        if state.result is not None:
+            return state.result
+        if self._fetched is not None:
+            return self._fetched
+        if "tasks/result" in session.revision.task_requests:
+            try:
+                self._fetched = self._send(session, "tasks/result", {"taskId": self.id}, cancel=cancel)
+                return self._fetched
+            except RemoteError as error:
+                error.task_id = self.id  # the error of the task itself, most often
+                raise
+            except MCPError as error:
+                raise about_task(error, self.id) from error
+        if state.status == FAILED:
+            given = state.error or {}
+            raise about_task(remote_error(given.get("code"), given.get("message", state.status_message or "the task failed"),
+                                          given.get("data")), self.id, "")
+        raise about_task(ProtocolError(f"{session.name} says that the task {self.id!r} is completed, but not with which"
+                                       " result"), self.id, "")
+
+    def cancel(self, max_timeout: Optional[float] = DEFAULT) -> None:
+        """Ask the server to cancel the task."""
+        session = self.current()
+        answer = self._send(session, "tasks/cancel", {"taskId": self.id}, max_timeout=max_timeout)
+        if "taskId" in answer:
+            self.view.put(read_state(answer, session))
+
+    def abandon(self) -> None:
+        """Cancel the task because its caller has given up; a failure of that is logged."""
+        try:
+            self.cancel(_CANCEL_SECONDS)
+        except Exception as error:
+            _log.info("the task %.100r was not cancelled: %s", self.id, error)
+
+
+class _Wait:
+    """One wait of one thread for a task."""
+
+    def __init__(self, task: TaskFollower, session: FeatureSession, silence: Optional[float], within: Optional[float],
+                 cancel: Optional[CancelToken]) -> None:
+        self._task = task
+        self._session = session
+        self._silence, self._within = silence, within
+        self._cancel = cancel
+        #: By the clock of the session, which stands still while its handlers answer questions.
+        self._begun = self._heard = session.now()
+        #: The seconds that questions of the task took.
+        self._asked = 0.0
+        self._pause = _FIRST_PAUSE_SECONDS
+        self._failures = 0
+
+    def run(self, until: Callable[[DetailedTask], bool], stack: contextlib.ExitStack) -> bool:
+        """Wait until the state passes a test; what is begun for the wait is ended by *stack*."""
+        task, view = self._task, self._task.view
+        stack.callback(watch_task(self._session, task.id, view, False))
+        lasting, begun = task.passed_on, time.monotonic()
+        if lasting:
+            stack.callback(watch_task(self._session, task.id, view, True))
+        pushed = False
+        due = begun + self._interval()
+        last = view.state
+        while True:
+            version = view.version
+            if self._cancel is not None:
+                self._cancel.check()
+            state = view.state
+            if task.report() or (state.status, state.last_updated_at) != (last.status, last.last_updated_at):
+                self._heard, last = self._session.now() - self._asked, state
+            if until(state) or task.ended:
+                return True
+            if state.status == INPUT_REQUIRED and self._answers():
+                due = min(due, time.monotonic() + min(self._interval(), _ANSWERED_SECONDS))
+            left = self._left()
+            if left is not None and left <= 0:
+                return False
+            now = time.monotonic()
+            if view.pushed != pushed:
+                # What has changed since the last answer may not have been sent: a stream begins, or has ended.
+                pushed, due = not pushed, now
+            if now >= due:
+                if view.version != version:
+                    continue  # what has come meanwhile is looked at first; it may end the wait
+                self._poll(left)
+                due = time.monotonic() + self._interval()
+                if not lasting and not view.state.finished and time.monotonic() - begun >= _LASTING_SECONDS:
+                    lasting = True
+                    stack.callback(watch_task(self._session, task.id, view, True))
+                continue
+            if pushed:
+                due = max(due, now + _PUSHED_SECONDS)
+            view.wait(version, max(_LEAST_SECONDS, due - now if left is None else min(due - now, left)))
+
+    def _answers(self) -> bool:
+        begun = self._session.now()
+        try:
+            return self._task.answer(self._session, self._cancel)
+        finally:
+            self._asked += self._session.now() - begun
+
+    def _left(self) -> Optional[float]:
+        """Return the seconds until the time of the wait is over; None if it never is."""
+        now = self._session.now() - self._asked
+        ends: List[float] = []
+        if self._silence is not None:
+            ends.append(self._heard + self._silence)
+        if self._within is not None:
+            ends.append(self._begun + self._within)
+        return min(ends) - now if ends else None
+
+    def _interval(self) -> float:
+        """Return the seconds until the next request for the status."""
+        given = self._task.view.state.poll_interval_ms
+        if given is not None:
+            seconds = max(given / 1000, _LEAST_SECONDS)
+        else:
+            seconds, self._pause = self._pause, min(self._pause * _GROWTH, _LONGEST_PAUSE_SECONDS)
+        return float(seconds * 2 ** self._failures)
+
+    def _poll(self, left: Optional[float]) -> None:
+        try:
+            self._task.poll(self._session, DEFAULT if left is None else left, self._cancel)
+            self._failures = 0
+        except RequestTimeout:
+            left = self._left()
+            if left is None or left > 0:
+                raise  # else the wait is over, which says more
+        except (TransportError, RemoteError) as error:
+            lasting = isinstance(error, (ConnectionClosed, AuthError)) or (
+                isinstance(error, RemoteError) and error.code != SERVER_BUSY)
+            if lasting or self._failures >= _MOST_FAILURES:
+                raise
+            self._failures += 1
+            _log.info("the status of the task %.100r could not be read, and is asked for again: %s", self._task.id, error)
+
+
+def read_state(answer: Any, session: FeatureSession) -> DetailedTask:
+    """Return the state of a task, as a server described it.
+
+    :raises ProtocolError: it is none.
+    """
+    try:
+        return codec.decode(DetailedTask, answer)
+    except ProtocolError as error:
+        raise ProtocolError(f"{session.name} described a task in an invalid way: {error}", error.raw) from error
+
+
+def about_task(error: MCPError, id: str, hint: Optional[str] = None) -> MCPError:
+    """Return an error with the id of the task that it is about, in its text as well.
+
+    :param hint: the end of its text; by default it says how to continue with the task.
+    """
+    if error.task_id is not None:
+        return error
+    error.task_id = id
+    if hint is None:
+        hint = f"; continue with the task by client.task({id!r})"
+    if hint and error.args and isinstance(error.args[0], str):
+        error.args = (error.args[0] + hint, *error.args[1:])
+        if isinstance(error, RemoteError):
+            error.message += hint
+    return error

@@ -1,0 +1,165 @@
+"""The tasks of a server in several processes: which process runs which of them, and who is told of their changes.
+
+The lists of running tasks are in the backend, so that those of a process that has ended are found. Threads that wait for a
+change are woken in this process, and by letters in the others.
+"""
+
+import contextlib
+import json
+import threading
+from typing import Callable, Dict, Iterator, List, Optional, Set
+
+from ..backend.interface import Backend
+from ..errors import BackendError
+from ..protocol.opaque import digest
+from ..rpc.forks import new_lock, on_fork
+from ..rpc.tracing import WARNING, PeerLog, get_logger
+from ..server.runtime.leases import Leases
+from ..server.runtime.letters import Letters
+
+__all__ = ["TaskChanges", "TaskRoster"]
+
+_log = get_logger(__name__)
+#: Seconds for which the lists are kept without a change: longer than any task.
+_SECONDS = 30 * 86_400.0
+
+
+class TaskRoster:
+    """The processes of a server that run tasks, in a backend that they share.
+
+    :param lost: called with the id of a task and the number of the process that ran it, which has ended.
+    """
+
+    def __init__(self, backend: Backend, leases: Leases, server: str, lost: Callable[[str, int], object]) -> None:
+        self._backend = backend
+        self._leases = leases
+        self._group = f"tasks-{digest(server)}"
+        self._lost = lost
+        #: Guards the fields below, and the order in which they are stored; held for operations of the backend.
+        self._lock = new_lock()
+        self._begin()
+        on_fork(self, TaskRoster._begin)
+
+    def _begin(self, owner: int = 0) -> None:
+        self._running: Set[str] = set()
+        #: The number under which this process is listed.
+        self._listed: Optional[int] = None
+
+    def add(self, task_id: str) -> int:
+        """Note that this process runs a task; return its number."""
+        number = self._leases.number
+        with self._lock:
+            if self._listed != number:
+                self._change(lambda numbers: numbers if number in numbers else [*numbers, number])
+                self._listed = number
+            self._running.add(task_id)
+            self._store(number)
+        return number
+
+    def remove(self, task_id: str) -> None:
+        """Note that a task is finished."""
+        with self._lock:
+            self._running.discard(task_id)
+            if self._listed is not None:
+                self._store(self._listed)
+
+    def look(self) -> None:
+        """Find the processes that have ended, and tell of the tasks that they ran."""
+        for number in self._read():
+            if number == self._listed or self._leases.alive(number):
+                continue
+            # One process gets the list. If it ends here, its tasks are found by those who ask for them.
+            data = self._backend.take(self._key(number))
+            for task_id in [] if data is None else json.loads(data):
+                self._lost(task_id, number)
+            self._change(lambda numbers: [other for other in numbers if other != number])
+
+    def _key(self, number: int) -> str:
+        return f"{self._group}/running-{number}"
+
+    def _store(self, number: int) -> None:
+        self._backend.put(self._key(number), json.dumps(sorted(self._running)).encode("ascii"), _SECONDS)
+
+    def _read(self) -> List[int]:
+        data = self._backend.get(f"{self._group}/processes")
+        return [] if data is None else json.loads(data)
+
+    def _change(self, change: Callable[[List[int]], List[int]]) -> None:
+        while True:
+            data = self._backend.get(f"{self._group}/processes")
+            before: List[int] = [] if data is None else json.loads(data)
+            after = change(before)
+            text = json.dumps(after).encode("ascii")
+            if after == before or self._backend.swap(f"{self._group}/processes", data, text, _SECONDS):
+                return
+
+
+_KIND = "task"
+
+
+class TaskChanges:
+    """The changes of tasks: told here, and learnt from other processes if there are any.
+
+    :param letters: between the processes; None for a server in one process.
+    :param on_change: called with the id of a task that was changed here.
+    :param on_foreign_change: called on the thread of the letters with the id of one that was changed elsewhere; it must
+        not block.
+    """
+
+    def __init__(self, letters: Optional[Letters], on_change: Callable[[str], object],
+                 on_foreign_change: Callable[[str], object], log: PeerLog) -> None:
+        self._letters = letters
+        self._on_change = on_change
+        self._on_foreign_change = on_foreign_change
+        self._peer_log = log
+        #: Guards the field below; held for dictionary operations only.
+        self._lock = new_lock()
+        self._begin()
+        on_fork(self, TaskChanges._begin)
+        if letters is not None:
+            letters.on(_KIND, self._receive)
+
+    def _begin(self, owner: int = 0) -> None:
+        self._waiting: Dict[str, List[Callable[[], object]]] = {}
+
+    @contextlib.contextmanager
+    def watch(self, task_id: str) -> Iterator[threading.Event]:
+        """Return a block with an event that is set with each change of a task."""
+        event = threading.Event()
+        with self.calling(task_id, event.set):
+            yield event
+
+    @contextlib.contextmanager
+    def calling(self, task_id: str, callback: Callable[[], object]) -> Iterator[None]:
+        """Return a block in which each change of a task calls a function, which must not block."""
+        with self._lock:
+            self._waiting.setdefault(task_id, []).append(callback)
+        try:
+            yield
+        finally:
+            with self._lock:
+                callbacks = self._waiting[task_id]
+                callbacks.remove(callback)
+                if not callbacks:
+                    del self._waiting[task_id]
+
+    def tell(self, task_id: str) -> None:
+        """Tell of a change that was made here. A store that fails is logged: waiting processes read it regularly."""
+        self._wake(task_id)
+        self._on_change(task_id)
+        if self._letters is None:
+            return
+        try:
+            self._letters.broadcast(_KIND, task_id)
+        except BackendError as error:
+            self._peer_log.log(_log, WARNING, "other processes were not told of a task's change: %s", error)
+
+    def _receive(self, task_id: str) -> None:
+        self._wake(task_id)
+        self._on_foreign_change(task_id)
+
+    def _wake(self, task_id: str) -> None:
+        with self._lock:
+            callbacks = list(self._waiting.get(task_id, ()))
+        for callback in callbacks:
+            callback()

@@ -1,0 +1,177 @@
+"""What the runs of tasks hold: threads that wait, arguments, and results."""
+
+import threading
+import time
+
+import pytest
+
+import mcplite
+from mcplite.backend.memory import MemoryBackend
+from mcplite.errors import SERVER_BUSY, RemoteError
+from mcplite.revisions import JULY_2026
+from mcplite.tasks.server_tasks import tasks_of
+from tests.support import connecting
+from tests.support.taskclients import LIMIT, REVISIONS, task_client
+from tests.support.tight import tight
+
+KEY = "a secret of at least 16 bytes"
+both = pytest.mark.parametrize("revision", REVISIONS, ids=str)
+
+
+class Shared(MemoryBackend):
+    shared = True
+
+
+class Jobs:
+    """A server with tasks, over a memory of its own or a store that is shared."""
+
+    def __init__(self, shared=False, **limits):
+        self.go, self.arguments = threading.Event(), []
+        options = {"backend": Shared(), "state_keys": [KEY]} if shared else {}
+        self.mcp = connecting.new_server("jobs", limits=tight(**limits), **options)
+
+        @self.mcp.tool(task="optional")
+        def ask(ctx: mcplite.Context, number: int = 0) -> str:
+            return ctx.elicit(f"Well, {number}?").action
+
+        @self.mcp.tool(task="optional")
+        def wait(ctx: mcplite.Context, text: str = "") -> str:
+            while not self.go.wait(0.01):
+                ctx.check_cancelled()
+            return "waited"
+
+        @self.mcp.tool(task="optional")
+        def hold(text: str) -> None:
+            self.go.wait(LIMIT)
+
+        @self.mcp.tool(task="optional")
+        def make(size: int) -> str:
+            return "é" * size
+
+    @property
+    def store(self):
+        return tasks_of(self.mcp.runtime).store
+
+    def stored(self):
+        """Return the bytes of all values in the backend."""
+        backend = self.store.backend
+        return sum(len(kept.value) for kept in getattr(backend, "_backend", backend)._values.values())
+
+    def close(self):
+        self.go.set()
+        self.mcp.close()
+
+
+@pytest.fixture
+def jobs():
+    made = []
+
+    def make(**options):
+        made.append(Jobs(**options))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.close()
+
+
+def until(condition):
+    end = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@both
+@pytest.mark.slow
+def test_tasks_that_wait_for_answers_are_bounded(jobs, revision, shared):
+    server = jobs(shared=shared, waiting_calls=3)
+    before = threading.active_count()
+    with task_client(server.mcp, revision, elicitation_handler=print) as client:
+        tasks = []
+        for number in range(8):
+            tasks.append(client.start("ask", number=number))
+            client.until(tasks[-1], "input_required")
+        found = [client.until(task, "failed", "input_required") for task in tasks[:5]]
+        assert [task["status"] for task in found] == ["failed"] * 5
+        assert "the server needed the room for the questions of other calls" in found[0]["statusMessage"]
+        assert [client.get(task)["status"] for task in tasks[5:]] == ["input_required"] * 3
+        until(lambda: len(server.mcp.runtime.waiting) == 3)
+        assert threading.active_count() - before < 20
+        for task in tasks[5:]:
+            client.cancel(task)
+        until(lambda: not len(server.mcp.runtime.waiting))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@both
+def test_the_arguments_of_unfinished_tasks_are_bounded(jobs, revision, shared):
+    server = jobs(shared=shared, task_bytes=1_000_000)
+    with task_client(server.mcp, revision) as client:
+        tasks = [client.start("wait", text="x" * 300_000) for _ in range(3)]
+        with pytest.raises(RemoteError) as caught:
+            client.start("wait", text="x" * 300_000)
+        assert caught.value.code == SERVER_BUSY and "unfinished" in str(caught.value)
+        assert server.stored() < 10_000  # only what another process could use is stored
+        server.go.set()
+        assert {client.until(task)["status"] for task in tasks} == {"completed"}
+        until(lambda: server.store.budget.bytes < 10_000)
+        client.until(client.start("wait", text="x" * 300_000))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@both
+def test_the_results_of_finished_tasks_are_bounded(jobs, revision, shared):
+    server = jobs(shared=shared, task_bytes=1_000_000)
+    with task_client(server.mcp, revision) as client:
+        tasks = []
+        for _ in range(10):
+            tasks.append(client.start("make", size=100_000))
+            assert client.result(tasks[-1])["content"][0]["text"] == "é" * 100_000
+            until(lambda: server.mcp.runtime.turns._current is None)  # it was made in a turn, which has ended with it
+        assert server.stored() < 1_050_000
+        client.get(tasks[-4])
+        with pytest.raises(mcplite.errors.InvalidParams):
+            client.get(tasks[0])
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@both
+def test_a_result_that_is_too_large_fails_its_task(jobs, revision, shared):
+    server = jobs(shared=shared, task_bytes=1_000_000)
+    with task_client(server.mcp, revision) as client:
+        other = client.start("make", size=10)
+        client.until(other)
+        task = client.start("make", size=600_000)
+        found = client.until(task)
+        assert found["status"] == "failed" and "Limits.task_bytes" in found["statusMessage"]
+        assert client.get(other)["status"] == "completed" and server.stored() < 10_000
+
+
+def test_another_client_gets_room_from_one_whose_tasks_do_not_end(jobs):
+    server = jobs(task_bytes=1_000_000, tasks_running=1)
+    with mcplite.serve(server.mcp, port=0) as httpd:
+        with task_client(httpd.url, JULY_2026) as client:
+            running, queued, last = (client.start("hold", text="x" * 300_000) for _ in range(3))
+            store = server.store
+            other = store.get(running["taskId"])
+            for task, held in (running, 200_000), (queued, 250_000):
+                other.id, other.sender = store.new_id(), "127.0.0.9"
+                assert store.budget.add(other, held, 100)  # as for a call from another address
+                failed = client.until(task)
+                assert failed["status"] == "failed" and "another client's tasks" in failed["statusMessage"]
+            assert set(tasks_of(server.mcp.runtime)._runs) == {running["taskId"], last["taskId"]}
+            server.go.set()
+            assert client.until(last)["status"] == "completed"
+
+
+def test_a_run_that_is_over_holds_nothing_of_its_call(jobs):
+    server = jobs()
+    with task_client(server.mcp, JULY_2026) as client:
+        task = client.start("wait", text="x" * 100_000)
+        run = tasks_of(server.mcp.runtime)._runs[task["taskId"]]
+        server.go.set()
+        client.until(task)
+        until(lambda: not run._call.arguments)
+        assert run.kwargs is None and not run.context.params.get("arguments")
