@@ -1,4 +1,4 @@
-"""The records of handshake sessions in a backend: what any process needs to serve a session.
+"""The records of handshake sessions in a shared backend: what any process needs to serve a session.
 
 :mod:`mcplite.server.state.sessions` makes sessions of them. The names of a session's values and logs are here too.
 """
@@ -122,9 +122,8 @@ class SessionRecords:
 
         :raises BackendError: the store failed.
         """
-        data, limits = record.dump(), self.limits
-        seconds = limits.session_start_seconds if self.backend.shared else limits.session_seconds
-        self.backend.put(self.name(id, "record"), data, seconds)
+        data = record.dump()
+        self.backend.put(self.name(id, "record"), data, self.limits.session_start_seconds)
         return data
 
     def swap(self, id: str, old: bytes, new: SessionRecord) -> Optional[bytes]:
@@ -138,8 +137,7 @@ class SessionRecords:
 
     def _seconds(self, record: SessionRecord) -> float:
         left = record.opened + self.limits.session_seconds - self.now
-        # In one process the table of sessions knows when one was used, and removes its record.
-        return max(min(self.limits.session_idle_seconds, left) if self.backend.shared else left, 0.001)
+        return max(min(self.limits.session_idle_seconds, left), 0.001)
 
     def remove(self, id: str) -> bool:
         """Remove a record; False if another process has done so.
@@ -148,7 +146,6 @@ class SessionRecords:
         """
         return self.backend.take(self.name(id, "record")) is not None
 
-    def drop(self, id: str) -> None:
-        """Remove what is stored of a session, but for its logs; for the memory of one process."""
-        self.remove(id)
+    def drop_reader(self, id: str) -> None:
+        """Remove what is stored of the reader of a session's stream; for the memory of one process."""
         self.backend.take(self.name(id, "reader"))

@@ -100,13 +100,17 @@ class StoredLegacySession(LegacySession):
             self._roots.forget()
         self._tell_subscribers()
 
-    def store(self, record: SessionRecord) -> SessionRecord:
-        """Return the record that has the state of this object, as the next version of another one."""
+    def store(self, record: SessionRecord, touched: float = 0.0, reader: int = 0) -> SessionRecord:
+        """Return the record that has the state of this object, as the next version of another one.
+
+        :param touched: when it is stored; 0 for a session that begins.
+        :param reader: the number of this process, if the session ends with it.
+        """
         with self._lock:
             return record.changed(
                 revision=self.revision, begun=self.agreed is not None, info=self.client_info,
                 capabilities=self.client_capabilities, level=self._level, uris=tuple(self._subscriptions.values()),
-                ready=self._ready, roots=self._roots_changed)
+                ready=self._ready, roots=self._roots_changed, touched=touched, reader=reader or record.reader)
 
     def stored(self, record: SessionRecord) -> None:
         """Note that this object has the state of a record."""

@@ -73,11 +73,12 @@ class StreamLogs:
         shares = self._shares
         if shares is None:
             return
-        if log.counted:
-            going = shares.resize(log, log.size)
+        # In steps of an eighth, so that few entries change the count.
+        log.counted = size = log.size + (log.size >> 3)
+        if log in shares:
+            going = shares.resize(log, size)
         else:
-            log.counted = True
-            found = shares.add(log, log.sender, log.size)
+            found = shares.add(log, log.sender, size)
             going = [log] if found is None else found
         shares.use(log)
         for old in going:
@@ -97,8 +98,12 @@ class StreamLogs:
         if now - self._swept >= _SWEEP_SECONDS:
             self._swept = now
             for log in shares.idle(seconds, seconds):
-                shares.remove(log)
-                log.expire()
+                if log.fresh:
+                    log.fresh = False
+                    shares.use(log)
+                else:
+                    shares.remove(log)
+                    log.expire()
         return len(shares) > 0
 
 
@@ -115,8 +120,10 @@ class StreamLog:
         self._backend = logs.backend
         self.name = name
         self.sender = sender
-        #: Whether the log is counted among all.
-        self.counted = False
+        #: The bytes for which the log is counted among all; 0 if it is not.
+        self.counted = 0
+        #: Whether there is an entry since the last search for logs that have expired.
+        self.fresh = True
         #: Guards the fields below, and holds the entries of this process in their order: it is held for one operation of the
         #: backend.
         self._lock = threading.Lock()
@@ -145,7 +152,8 @@ class StreamLog:
         """
         with self._lock:
             number = self._append(entry)
-        self._logs.grown(self)
+        if self._bytes + _EVENT_COST * len(self._sizes) + _LOG_COST > self.counted:
+            self._logs.grown(self)
         return number
 
     def _append(self, entry: bytes) -> int:
@@ -167,6 +175,7 @@ class StreamLog:
             sizes.extend([0] * min(number - self.last - 1, most))
         sizes.append(len(entry))
         self._bytes += len(entry)
+        self.fresh = True
         while len(sizes) > keep:
             self._bytes -= sizes.popleft()
         self.last = number
@@ -181,14 +190,14 @@ class StreamLog:
             self.last += 1
             self._sizes.clear()
             self._bytes = 0
-            self.counted = False
+            self.counted = 0
 
     def expire(self) -> None:
         """Note that the entries have expired; further ones are counted again."""
         with self._lock:
             self._sizes.clear()
             self._bytes = 0
-            self.counted = False
+            self.counted = 0
 
     # --- those who read -------------------------------------------------------------------------------
 
@@ -221,7 +230,9 @@ class StreamLog:
         :param part: divides ``unread_messages`` and ``unread_bytes``: of a log with several writers some leave room to others.
         :returns: whether it fits. Without a reader, and with one on another process, it does.
         """
-        if not self._followers:
+        limits = self._logs.limits
+        if not self._followers or (len(self._sizes) * part < limits.unread_messages
+                                   and (self._bytes + size) * part <= limits.unread_bytes):
             return True
         with self._lock:
             if self._fits(size, part):

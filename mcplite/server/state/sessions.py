@@ -1,8 +1,8 @@
-"""The sessions of clients with a handshake, over HTTP: each is a record in the backend, and an object while it is used here.
+"""The sessions of clients with a handshake, over HTTP: each is an object of this process, and a record that others need.
 
-One process keeps the records in its memory, so that the object is there for as long as the record. Several processes share
-them: each makes the object of the record when a request of the session reaches it, may release it while the session goes on,
-and is told by messages of what concerns it.
+In one process the object is the session, and no record is written. Several processes share the records: each makes the object
+of the record when a request of the session reaches it, may release it while the session goes on, and is told by messages of
+what concerns it. A record is written when the session is handed out and when a fact in it changes, never for a call.
 """
 
 from __future__ import annotations
@@ -148,12 +148,15 @@ class StoredSession(HTTPSession):
         return data is not None and self.restore(data)
 
     def change(self, apply: Callable[[], object]) -> None:
-        """Change the state of the session in all processes.
+        """Change the state of the session, in all processes that know it.
 
         :param apply: changes this object; called again if another process has changed the session meanwhile.
         :raises RemoteError: the store failed.
         :raises ConnectionClosed: the session has ended.
         """
+        if not self._table.processes.shared:
+            apply()
+            return
         try:
             with self._changing:
                 while True:
@@ -161,7 +164,7 @@ class StoredSession(HTTPSession):
                     if data is None or not self.restore(data):
                         raise ConnectionClosed("the session has ended")
                     apply()
-                    if self._swap(data, self.session.store(self.record)):
+                    if self._swap(data, self.session.store(self.record, self.records.now)):
                         break
             if len(self.data) > self.listed:
                 self._table.make_room(self)
@@ -183,11 +186,10 @@ class StoredSession(HTTPSession):
                 if data is None or record is None:
                     return  # the session has ended
                 self.record = record
-                if self._swap(data, self.session.store(self.record)):
+                if self._swap(data, self.session.store(self.record, self.records.now)):
                     return
 
-    def _swap(self, data: bytes, new: SessionRecord) -> bool:
-        record = replace(new, touched=self.records.now)
+    def _swap(self, data: bytes, record: SessionRecord) -> bool:
         stored = self.records.swap(self.id, data, record)
         if stored is None:
             return False
@@ -199,8 +201,6 @@ class StoredSession(HTTPSession):
     def renew(self) -> bool:
         """Have the session last, if that is due; False if it has ended.
 
-        In one process its table knows when it was used, and the record lasts as long as that keeps it.
-
         :raises BackendError: the store failed.
         """
         if not self._table.processes.shared:
@@ -209,7 +209,7 @@ class StoredSession(HTTPSession):
         if self.renewed is not None and now - self.renewed < self.records.renew_seconds:
             return True
         with self._changing:
-            while not self._swap(self.data, self.record.changed()):
+            while not self._swap(self.data, self.record.changed(touched=self.records.now)):
                 if not self.reload():
                     return False
         return True
@@ -242,6 +242,7 @@ class Sessions:
         limits = self._limits = runtime.limits
         self._runtime = runtime
         self._kind = kind
+        self._shared = logs.processes.shared
         self.logs = logs
         self._enter = enter
         self._clock = clock
@@ -262,7 +263,7 @@ class Sessions:
         self._backlog: Optional[Backlog] = None
         #: When the store could not be read last.
         self._failed = float("-inf")
-        if processes.shared:
+        if self._shared:
             from ..runtime.changes import Changes
             from ..sessions.fleet_sessions import FleetSessions
 
@@ -318,22 +319,25 @@ class Sessions:
         :raises BackendError: the store failed.
         """
         self.sweep()
-        session.record = replace(session.session.store(session.record), reader=reader)
         if self._fleet_sessions is not None:
+            session.record = session.session.store(session.record, reader=reader)
             ending = self._fleet_sessions.add(session.id, session.record.sender)
             if ending is None:
                 return False
             self._end_all(ending)
-        session.data = self.records.put(session.id, session.record)
-        session.session.stored(session.record)
-        session.streams.priming = session.record.revision.priming_event
+            session.data = self.records.put(session.id, session.record)
+            session.session.stored(session.record)
+        elif reader:
+            session.record = replace(session.record, reader=reader)
+        session.streams.priming = session.session.revision.priming_event
         with self._lock:
             self._sessions[session.id] = session  # before it can be chosen to make room for another one
         going = self._shares.add(session, session.session.sender, session.size)
         if going is None:
             with self._lock:
                 del self._sessions[session.id]
-            self.records.remove(session.id)
+            if self._shared:
+                self.records.remove(session.id)
             return False
         for old in going:
             self.release(old, "the server needed the room for another client's session")
@@ -345,7 +349,8 @@ class Sessions:
         :raises BackendError: the store failed.
         """
         assert isinstance(session, StoredSession)
-        session.overwrite()
+        if self._shared:
+            session.overwrite()
         session.streams.priming = session.session.revision.priming_event
 
     def find(self, id: str, owner: Optional[str]) -> Optional[StoredSession]:
@@ -355,23 +360,27 @@ class Sessions:
         :raises RemoteError: it failed a moment ago, or the session has no room here.
         """
         self.sweep()
+        known = self._sessions.get(id)
+        if self._shared:
+            data = self._read(id)
+            if known is None and data is not None:
+                return self._adopt(id, data, owner)
+            if known is None or known.owner != owner or (data is not None and not known.restore(data)):
+                return None
+        elif known is None or known.owner != owner:
+            return None
+        if known.peer.closed or (self._shared and data is None):
+            self.release(known, "the session has ended")
+            return None
+        return self._use(known)
+
+    def _read(self, id: str) -> Optional[bytes]:
         self._check()
         try:
-            data = self.records.get(id)
+            return self.records.get(id)
         except BackendError:
             self._failed = time.monotonic()
             raise
-        known = self._sessions.get(id)
-        if known is not None and (data is None or known.peer.closed):
-            self.release(known, "the session has ended")
-            known = None
-        if data is None:
-            return None
-        if known is None and self.processes.shared:
-            return self._adopt(id, data, owner)
-        if known is None or known.owner != owner or not known.restore(data):
-            return None
-        return self._use(known)
 
     def _check(self) -> None:
         """Refuse a request at once if the store could not be read a moment ago: one that hangs costs seconds each time.
@@ -407,7 +416,7 @@ class Sessions:
 
     def _use(self, session: StoredSession) -> Optional[StoredSession]:
         now = self._clock()
-        if not self.processes.shared:
+        if not self._shared:
             if self._is_expired(session, now):
                 self.release(session, _EXPIRED)
                 return None
@@ -458,8 +467,8 @@ class Sessions:
                 return
         self._shares.remove(session)
         session.end(why)
-        if not self.processes.shared:
-            self.records.drop(session.id)
+        if not self._shared:
+            self.records.drop_reader(session.id)
             self.logs.forget(session.log)
 
     def delete(self, session: HTTPSession, why: str = "the client has ended the session") -> None:

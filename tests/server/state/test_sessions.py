@@ -168,7 +168,7 @@ def test_after_the_end_nothing_can_be_sent():
     table = make_table(app)
     session = opened(table)
     session.peer.notify("notifications/x")
-    assert len(stored(table)) == 2
+    assert len(stored(table)) == 1
     table.delete(session)
     assert stored(table) == []
     with pytest.raises(mcplite.errors.ConnectionClosed):
