@@ -107,7 +107,7 @@ def test_there_are_two_commands_and_continuous_integration_runs_them():
     assert [line[6:] for line in README.splitlines() if line.startswith("    $ ")] == commands()
     assert len(commands()) == 2
     assert "quickstart=${commands[0]} tests=${commands[1]}" in script
-    assert 'bash -c "$quickstart"' in script and script.count('"${run_tests[@]}"') == 4
+    assert 'bash -c "$quickstart"' in script and script.count('"${run_tests[@]}"') == 3
     assert 'run_tests=(.ci/rerun bash -c "$tests --all \\"\\$@\\"" tests)' in script
 
 
