@@ -224,16 +224,14 @@ def read(path):
     return path, name_of(path), text, ast.parse(text)
 
 
-@pytest.fixture(params=FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def module(request):
-    return read(request.param)
+def each_module():
+    return map(read, FILES)
 
 
-@pytest.mark.slow
-def test_the_docstring_says_in_one_line_what_the_module_is_for(module):
-    _, _, _, tree = module
-    first, _, rest = (ast.get_docstring(tree) or "").partition("\n")
-    assert first.endswith((".", "?")) and (not rest or rest.startswith("\n")), "one sentence, then an empty line"
+def test_the_docstring_says_in_one_line_what_the_module_is_for():
+    for _, name, _, tree in each_module():
+        first, _, rest = (ast.get_docstring(tree) or "").partition("\n")
+        assert first.endswith((".", "?")) and (not rest or rest.startswith("\n")), f"{name}: one sentence, then an empty line"
 
 
 def upward(name, path, tree):
@@ -297,46 +295,29 @@ def test_a_circle_would_be_found():
     assert strongly_connected({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == [{"b", "c"}]
 
 
-def test_imports_of_ours_are_relative(module):
-    _, _, _, tree = module
-    for node, *_ in imports_of(tree):
-        assert "mcplite" not in outside(node), f"line {node.lineno}"
+def test_imports_of_ours_are_relative_and_none_is_of_a_forbidden_package_or_an_event_loop():
+    for _, name, _, tree in each_module():
+        never = NEVER.get(room_of(name), set()) | {"mcplite", "asyncio", "anyio", "trio"}
+        assert [node.lineno for node, *_ in imports_of(tree) if never.intersection(outside(node))] == [], name
+        waiting = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
+        assert [node.lineno for node in ast.walk(tree) if isinstance(node, waiting)] == [], name
 
 
-def test_rooms_do_not_import_forbidden_packages(module):
-    _, name, _, tree = module
-    never = NEVER.get(room_of(name), set())
-    for node, *_ in imports_of(tree):
-        assert not never.intersection(outside(node)), f"line {node.lineno}"
+def test_guests_are_imported_where_they_are_used_and_nowhere_else():
+    for _, name, _, tree in each_module():
+        for node, lazy, typing in imports_of(tree):
+            for guest in GUESTS.keys() & outside(node):
+                assert any(within(name, host) for host in GUESTS[guest]), f"{name}, line {node.lineno}: no place for {guest}"
+                late = lazy or typing or guest == "subprocess" or name in LAZY
+                assert late, f"{name}, line {node.lineno}: import {guest} where it is used"
 
 
-def test_guests_are_imported_where_they_are_used_and_nowhere_else(module):
-    _, name, _, tree = module
-    for node, lazy, typing in imports_of(tree):
-        for guest in outside(node):
-            if guest not in GUESTS:
-                continue
-            assert any(within(name, host) for host in GUESTS[guest]), f"line {node.lineno}: no place for {guest}"
-            late = lazy or typing or guest == "subprocess" or name in LAZY
-            assert late, f"line {node.lineno}: import {guest} where it is used"
-
-
-def test_no_event_loop(module):
-    _, _, _, tree = module
-    for node in ast.walk(tree):
-        assert not isinstance(node, (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)), node.lineno
-    for node, *_ in imports_of(tree):
-        assert not {"asyncio", "anyio", "trio"}.intersection(outside(node)), f"line {node.lineno}"
-
-
-def test_dates_of_revisions_are_in_one_file(module):
-    _, name, text, tree = module
-    if name == "revisions":
-        return
-    assert [line for line in text.splitlines() if DATE.search(line)] == []
-    # Strings that the parser joins from pieces are found as constants.
-    constants = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
-    assert [value for value in constants if isinstance(value, (str, bytes)) and DATE.search(str(value))] == []
+def test_dates_of_revisions_are_in_one_file():
+    for _, name, text, tree in each_module():
+        # Strings that the parser joins from pieces are found as constants.
+        constants = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+        found = [str(value) for value in constants if isinstance(value, (str, bytes))] + text.splitlines()
+        assert name == "revisions" or [value for value in found if DATE.search(value)] == [], name
 
 
 def test_the_layer_rule_has_a_row_for_each_room_and_no_other():
@@ -436,16 +417,10 @@ def dangers(tree):
                 yield node.lineno, "shell=True"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
-@pytest.mark.slow
-def test_no_code_of_ours_runs_strings(path):
-    assert list(dangers(ast.parse(path.read_text("utf-8")))) == []
-
-
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_no_text_of_ours_teaches_to_run_strings(path):
-    lines = path.read_text("utf-8").splitlines()
-    assert [line for line in lines if DANGEROUS_TEXT.search(line)] == []
+def test_nothing_of_ours_runs_strings_or_teaches_it():
+    assert [(path, found) for path in SOURCES for found in dangers(ast.parse(path.read_text("utf-8")))] == []
+    lines = [(path, line) for path in TEXTS for line in path.read_text("utf-8").splitlines()]
+    assert [(path, line) for path, line in lines if DANGEROUS_TEXT.search(line)] == []
 
 
 @pytest.mark.parametrize("code", [

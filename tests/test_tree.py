@@ -97,14 +97,9 @@ OWNERS = {test: owner_of(test, MODULES) for test in TEST_FILES}
 TESTED = set(OWNERS.values())
 
 
-@pytest.mark.parametrize("test", sorted(TEST_FILES))
-def test_a_test_file_stands_where_its_module_stands(test):
-    assert OWNERS[test] is not None or test in WITHOUT_A_MODULE, "no module of this folder has this name"
-
-
-@pytest.mark.parametrize("module", sorted(MODULES))
-def test_a_module_has_a_test_file(module):
-    assert module in TESTED or module in TESTED_ELSEWHERE, "no test file has this name"
+def test_a_test_file_stands_where_its_module_stands_and_each_module_has_one():
+    assert {test for test, owner in OWNERS.items() if owner is None} - set(WITHOUT_A_MODULE) == set()
+    assert MODULES - TESTED - set(TESTED_ELSEWHERE) == set()
 
 
 def test_the_exceptions_are_needed():
