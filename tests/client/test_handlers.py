@@ -297,12 +297,6 @@ def test_a_url_question_without_an_id():
     assert visit(lambda request: True, elicitationId=None) == {"action": "accept"}
 
 
-def test_ids_that_are_not_strings_are_ignored():
-    handlers = Handlers(ClientSettings(on_elicitation_complete=print))
-    handlers.expect([{"elicitationId": 3}, {}, {"elicitationId": "e1"}])
-    assert handlers._expected == {"e1": None}
-
-
 def test_the_number_of_remembered_ids_is_bounded():
     handlers = Handlers(ClientSettings(on_elicitation_complete=lambda id: None))
     handlers.expect([{"elicitationId": str(number)} for number in range(1500)])

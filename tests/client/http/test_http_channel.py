@@ -855,22 +855,9 @@ def test_a_silent_stream_is_opened_again(script, monkeypatch):
         assert [request.headers.get("last-event-id") for request in script.wait_for("GET", 2)][:2] == [None, "g-1"]
 
 
-def test_the_get_stream_reopens_a_lost_session():
-    with Forgetful() as script:
-        def listen(request, answer):
-            if request.headers["mcp-session-id"] == "s1":
-                answer.events("retry: 5\ndata:\n\n")
-                script.forget()
-                return answer.cut()
-            return answer.hold()
-
-        script.on_GET = listen
-        with connect(script):
-            script.wait_for("initialize", 2)
-
-
-def test_the_get_stream_reopens_a_session_that_is_lost_with_400():
-    with Forgetful(bad_request("Session not found", id=None)) as script:
+@pytest.mark.parametrize("how", [{}, {"refuse": bad_request("Session not found", id=None)}], ids=["404", "400"])
+def test_the_get_stream_reopens_a_lost_session(how):
+    with Forgetful(**how) as script:
         def listen(request, answer):
             if request.headers["mcp-session-id"] == "s1":
                 answer.events("id: g-1\nretry: 5\ndata:\n\n")

@@ -430,13 +430,6 @@ def test_endless_questions_are_an_error():
             client.ping()
 
 
-def test_the_last_round_may_be_complete():
-    with Script(*[asking({"q": elicit()}, str(number)) for number in range(10)], DONE) as script:
-        with script.connect(elicitation_handler=named) as client:
-            assert call(client).text == "done"
-        assert [params.get("requestState") for params in script.calls] == [None, *map(str, range(10))]
-
-
 class Patient(mcplite.CancelToken):
     """A token that notes how long it is waited for, and does not wait."""
 

@@ -7,8 +7,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
-import warnings
 
 import psutil
 import pytest
@@ -293,25 +291,6 @@ def test_a_child_that_never_reads(start, impatient):
     for writer in writers:
         writer.join(LIMIT)
     assert len(outcomes) == 3
-
-
-def test_close_does_not_wait_for_a_writer(start, impatient):
-    channel = start("sleep()", grace=0.1)
-    outcomes = []
-
-    def write():
-        try:
-            channel.write(b"x" * (1 << 20), None)
-        except ConnectionClosed as error:
-            outcomes.append(error)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    assert wait_until(lambda: children.taken(channel._write_lock))
-    channel.close()
-    writer.join(LIMIT)
-    assert len(outcomes) == 1
-    assert not alive(channel.pid)
 
 
 def test_a_flood_on_stderr_before_each_answer(start):
@@ -660,58 +639,6 @@ time.sleep(600)
         host.stdout.close()
     assert wait_until(marker.exists)
     assert wait_until(lambda: not alive(pid))
-
-
-@posix_only
-def test_a_forked_process_neither_shares_nor_ends_the_child(start):
-    channel = start("echo()")
-    report_read, report_write = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads: it is what is tested
-        forked = os.fork()
-    if forked == 0:
-        report = ""
-        try:
-            for step in (lambda: channel.write(b"{}"), lambda: channel.read(0)):
-                try:
-                    step()
-                except ConnectionClosed as error:
-                    report += f"{error}\n"
-            channel.close()
-            channel_module._end_at_exit(lambda: channel)
-            channel._child.end(0, 0)
-            channel._child.kill()
-            report += "done"
-            os.write(report_write, report.encode())
-            time.sleep(600)
-        finally:
-            os._exit(1)
-    try:
-        os.close(report_write)
-        report = os.read(report_read, 65536).decode().split("\n")
-        assert report[-1] == "done"
-        assert len(report) == 3
-        assert all(f"belongs to process {os.getpid()}" in line and "open one in this process" in line for line in report[:2])
-        send(channel, "still here")
-        assert receive(channel) == "still here"
-        # The fork lives and holds no end of the pipes: the child sees the end of its input.
-        channel.close()
-        assert channel.returncode == 0
-    finally:
-        os.close(report_read)
-        os.kill(forked, signal.SIGKILL)
-        os.waitpid(forked, 0)
-
-
-@posix_only
-def test_a_fork_of_a_process_that_closed_its_channels(start):
-    start("echo()").close()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        forked = os.fork()
-    if forked == 0:
-        os._exit(0)
-    assert os.waitpid(forked, 0)[1] == 0
 
 
 # --- failures while starting -----------------------------------------------------------------------
