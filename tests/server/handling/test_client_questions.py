@@ -40,7 +40,11 @@ class Asking:
 
     def __init__(self, connect, handler, revision="2025-11-25", capabilities=None):
         self.server = Server("asking")
-        self.server.add_tool(handler, name="ask")
+
+        def ask(ctx: Context) -> str:
+            return str(handler(ctx))
+
+        self.server.add_tool(ask)
         if capabilities is None:
             capabilities = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
             if revision == "2025-06-18":
@@ -97,21 +101,14 @@ def test_declined_and_cancelled_answers(connect, action):
 ])
 def test_a_plain_type_becomes_a_form_with_one_field(connect, wanted, answer, data):
     got = []
-
-    def ask(ctx: Context) -> None:
-        got.append(ctx.elicit("?", wanted).data)
-
-    asking = Asking(connect, ask)
+    asking = Asking(connect, lambda ctx: got.append(ctx.elicit("?", wanted).data))
     asking.client.respond(asking.question(), {"action": "accept", "content": {"value": answer}})
     asking.result()
     assert got == [data] and type(got[0]) is type(data)
 
 
 def test_a_form_without_fields_asks_yes_or_no(connect):
-    def ask(ctx: Context) -> str:
-        return str(ctx.elicit("Sure?").accepted)
-
-    asking = Asking(connect, ask)
+    asking = Asking(connect, lambda ctx: str(ctx.elicit("Sure?").accepted))
     question = asking.question()
     assert question["params"]["requestedSchema"] == {"type": "object", "properties": {}}
     asking.client.respond(question, {"action": "accept"})
@@ -143,10 +140,7 @@ def test_titled_choices_by_revision(connect):
 
 
 def test_a_choice_of_several_has_no_form_in_june(connect):
-    def ask(ctx: Context) -> str:
-        return str(ctx.elicit("?", List[Literal["a", "b"]]))
-
-    result = Asking(connect, ask, "2025-06-18").result()
+    result = Asking(connect, lambda ctx: str(ctx.elicit("?", List[Literal["a", "b"]])), "2025-06-18").result()
     assert result["isError"] is True and "several" in result["content"][0]["text"]
 
 
@@ -155,19 +149,13 @@ def test_a_choice_of_several_has_no_form_in_june(connect):
     {"action": "accept", "content": []},
 ])
 def test_an_answer_that_does_not_fit_the_form_is_an_error(connect, answer):
-    def ask(ctx: Context) -> str:
-        return str(ctx.elicit("?", int).data)
-
-    asking = Asking(connect, ask)
+    asking = Asking(connect, lambda ctx: str(ctx.elicit("?", int).data))
     asking.client.respond(asking.question(), answer)
     assert asking.result()["isError"] is True
 
 
 def test_an_answer_that_the_type_of_the_form_refuses_is_an_error(connect, caplog):
-    def ask(ctx: Context) -> str:
-        return str(ctx.elicit("How long?", Stay).data)
-
-    asking = Asking(connect, ask)
+    asking = Asking(connect, lambda ctx: str(ctx.elicit("How long?", Stay).data))
     asking.client.respond(asking.question(), {"action": "accept", "content": {"nights": 3}})
     result = asking.result()
     assert result["isError"] is True and "does not fit the form: a stay has an even" in result["content"][0]["text"]
@@ -184,20 +172,14 @@ def test_nested_schemas_are_refused_before_anything_is_sent(connect):
 
 
 def test_a_field_that_sounds_like_a_secret_is_warned_about(connect, caplog):
-    def ask(ctx: Context) -> None:
-        ctx.elicit("?", {"type": "object", "properties": {"password": {"type": "string"}}})
-
-    asking = Asking(connect, ask)
+    asking = Asking(connect, lambda ctx: ctx.elicit("?", {"type": "object", "properties": {"password": {"type": "string"}}}))
     asking.client.respond(asking.question(), {"action": "cancel"})
     asking.result()
     assert "looks like a secret" in caplog.text
 
 
 def test_an_error_of_the_client_becomes_a_tool_error(connect):
-    def ask(ctx: Context) -> None:
-        ctx.elicit("?", int)
-
-    asking = Asking(connect, ask)
+    asking = Asking(connect, lambda ctx: ctx.elicit("?", int))
     question = asking.question()
     asking.client.send({"jsonrpc": "2.0", "id": question["id"], "error": {"code": -32603, "message": "no screen"}})
     assert "no screen" in asking.text()
@@ -253,10 +235,7 @@ def test_urls(connect, caplog):
 
 @pytest.mark.parametrize("url", ["", "javascript:alert(1)", "file:///etc", "https://", "example.com", "https://a\nb"])
 def test_invalid_urls_are_not_sent(connect, url):
-    def ask(ctx: Context) -> None:
-        ctx.elicit_url("?", url)
-
-    asking = Asking(connect, ask)
+    asking = Asking(connect, lambda ctx: ctx.elicit_url("?", url))
     assert "needs an absolute http or https URL" in asking.text() and asking.client.others == []  # URLE-03
 
 
@@ -312,10 +291,7 @@ def test_unmatched_tool_uses_and_results_are_not_sent(connect):
 
 
 def test_context_for_sampling_must_be_one_of_three(connect):
-    def ask(ctx: Context) -> None:
-        ctx.sample("?", include_context="everything")
-
-    assert "include_context" in Asking(connect, ask).text()
+    assert "include_context" in Asking(connect, lambda ctx: ctx.sample("?", include_context="everything")).text()
 
 
 def test_roots_are_asked_for_once_until_they_change(connect):
@@ -349,10 +325,7 @@ def test_roots_are_asked_for_once_until_they_change(connect):
 
 @pytest.mark.parametrize("answer", [{}, {"roots": {}}, {"roots": [{"name": "x"}]}])
 def test_an_invalid_answer_to_roots_list(connect, answer):
-    def ask(ctx: Context) -> None:
-        ctx.list_roots()
-
-    asking = Asking(connect, ask)
+    asking = Asking(connect, lambda ctx: ctx.list_roots())
     asking.client.respond(asking.question(), answer)
     assert asking.result()["isError"] is True
 
@@ -370,10 +343,7 @@ def test_several_questions_at_once(connect):
 
 
 def test_other_objects_are_refused_as_questions(connect):
-    def ask(ctx: Context) -> None:
-        ctx.ask({"x": "what?"})
-
-    assert "not a question" in Asking(connect, ask).text()
+    assert "not a question" in Asking(connect, lambda ctx: ctx.ask({"x": "what?"})).text()
 
 
 def test_cancelling_the_call_ends_the_question(connect):
