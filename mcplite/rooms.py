@@ -44,7 +44,8 @@ def load(word: str) -> Any:
     try:
         found = import_module(f".{module}", __package__)
     except ModuleNotFoundError as error:
-        if error.name != f"{__package__}.{folder}":
+        missing = {f"{__package__}.{folder}": f"folder {folder}/", f"{__package__}.{module}": f"{folder}/ but for its core"}
+        if error.name not in missing:
             raise  # a library that the folder uses
-        raise ImportError(f"this copy of {__package__} has no folder {folder}/ ({word})") from error
+        raise ImportError(f"this copy of {__package__} has no {missing[error.name]} ({word})") from error
     return getattr(found, name)

@@ -132,6 +132,9 @@ if os.name == "posix":
     # What depends on the store shows in one revision of each era.
     HOSTS.update({f"fleet-{kind}": (functools.partial(fleet, kind), NAMES if kind == "sqlite" or EVERY_STORE else [
         NEWEST_LEGACY.name, NEWEST.name]) for kind in KINDS})
+#: A copy of the package without the rooms around the core has some of them only.
+if "BEHAVIOUR_HOSTS" in os.environ:
+    HOSTS = {name: HOSTS[name] for name in os.environ["BEHAVIOUR_HOSTS"].split()}
 #: Servers of stores, which not every machine has, are no quick row.
 MARKS = {f"fleet-{kind}": pytest.mark.slow for kind in KINDS if kind != "sqlite"}
 

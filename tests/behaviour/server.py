@@ -6,6 +6,7 @@ As a program it serves over stdio; ``application`` is the WSGI application, and 
 import collections
 import contextvars
 import dataclasses
+import importlib.util
 import os
 import threading
 from typing import Annotated, Any, Dict, List
@@ -222,7 +223,12 @@ def was_stopped(key: str) -> bool:
     return marks.wait(f"{key} stopped", 20)
 
 
-@mcp.tool(task="optional")
+def task_tool(**options):
+    """Register a tool that may be called as a task; it is an ordinary one in a copy of the package without tasks."""
+    return mcp.tool(**options) if importlib.util.find_spec("mcplite.tasks") else mcp.tool()
+
+
+@task_tool(task="optional")
 def work(steps: int, key: str, ctx: mcplite.Context) -> int:
     """Work until the test says so; a task if the client can have tasks."""
     for step in range(steps):
@@ -232,7 +238,7 @@ def work(steps: int, key: str, ctx: mcplite.Context) -> int:
     return steps
 
 
-@mcp.tool(task="required", restartable=True)
+@task_tool(task="required", restartable=True)
 def work_anyway(key: str, ctx: mcplite.Context) -> str:
     """Work until the test says so; begun again when its process has ended."""
     first = ctx.once("process", os.getpid)
@@ -248,7 +254,7 @@ def mark(key: str) -> int:
     return marks.count(key)
 
 
-@mcp.tool(task="required")
+@task_tool(task="required")
 def sign(ctx: mcplite.Context) -> str:
     """Ask for a trip."""
     return f"signed: {ctx.elicit('Where to?', Trip).action}"
