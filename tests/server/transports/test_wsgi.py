@@ -398,7 +398,8 @@ def test_a_listen_request_counts_and_ends_with_a_result(app):
     ({"prompts": {"listChanged": True}}, False, 200)])
 def test_a_server_that_has_nothing_to_tell_offers_no_stream(app, capabilities, tools, status):
     # HTTP-24
-    app = app((make if tools else connecting.new_server)(**({"name": "few"} if not tools else {}), capabilities=capabilities))
+    app = app((make if tools else connecting.new_server)(**({"name": "few"} if not tools else {}),
+                                                        options=ServerOptions(capabilities=capabilities)))
     answer = open_stream(app, start(app))
     answer.close()
     assert answer.status == status
