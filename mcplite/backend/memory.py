@@ -1,11 +1,10 @@
 """The backend in the memory of one process: the default, and the shortest implementation of the interface."""
 
-import threading
 import time
 from collections import deque
 from typing import Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
-from ..rpc.deadline import wait_interruptibly
+from ..rpc.deadline import WakeSignal, wait_interruptibly
 from ..rpc.forks import new_lock, on_fork
 from .interface import NUMBERS_SECONDS, Backend, Entry
 
@@ -48,8 +47,8 @@ class MemoryBackend(Backend):
         self._values: Dict[str, _Kept] = {}
         self._logs: Dict[str, _NumberedLog] = {}
         self._swept = clock()
-        #: The threads that wait for a log, each as the event that wakes it.
-        self._waiting: Dict[str, List[threading.Event]] = {}
+        #: The threads that wait for a log, each as the signal that wakes it.
+        self._waiting: Dict[str, List[WakeSignal]] = {}
         self._closed = False
         on_fork(self, MemoryBackend._forked)
 
@@ -121,7 +120,7 @@ class MemoryBackend(Backend):
         return 0 if found is None or found.until <= self._clock() else found.last
 
     def wait(self, logs: Mapping[str, int], timeout: float) -> Set[str]:
-        woken = threading.Event()
+        woken = WakeSignal()
         with self._lock:
             grown = self._grown(logs)
             if grown or self._closed:

@@ -178,7 +178,6 @@ PLAIN_LOCKS = {
     "client/sessions/answering.py": "nothing sets it",
     "auth/login/stores.py": "of those that hold a record; dropped", "auth/login/token_cache.py": "replaced",
     "auth/login/user_agent.py": "of one login, whose thread waits for it",
-    "backend/memory.py": "of one wait",
     "backend/postgres.py": "replaced in a forked process", "backend/sqlite_wakeup.py": "replaced in a forked process",
     "server/runtime/leases.py": "replaced in a forked process", "server/runtime/letters.py": "replaced in a forked process",
     "server/runtime/news.py": "replaced in a forked process", "tasks/task_runners.py": "replaced in a forked process",

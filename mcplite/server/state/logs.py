@@ -13,10 +13,11 @@ import sys
 import threading
 import time
 from collections import deque
-from typing import Callable, Deque, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Callable, Deque, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ...backend.interface import Backend, Entry
 from ...errors import BackendError
+from ...rpc.deadline import WakeSignal
 from ...rpc.tracing import get_logger
 from ..eviction import Shares
 from ..limits import Limits
@@ -135,7 +136,7 @@ class StreamLog:
         self.last = 0
         self._alone = True
         #: The bytes of the latest entries, as far as this process knows, and of all these.
-        self._sizes: Deque[int] = deque()
+        self._sizes: Sequence[int] = ()
         self._bytes = 0
         #: The bodies of this process that follow the log.
         self._followers: List[LogBody] = []
@@ -157,7 +158,9 @@ class StreamLog:
         return number
 
     def _append(self, entry: bytes) -> int:
-        sizes, limits = self._sizes, self._logs.limits
+        limits = self._logs.limits
+        sizes: Deque[int] = self._sizes if type(self._sizes) is deque else deque()  # most logs have no entry
+        self._sizes = sizes
         most = limits.stream_events
         total, kept = self._bytes + len(entry), len(sizes) + 1
         if total > limits.stream_bytes or kept > most:
@@ -188,14 +191,14 @@ class StreamLog:
         with self._lock:
             self._backend.append(self.name, _NOTHING, self._logs.limits.store_seconds, 1)
             self.last += 1
-            self._sizes.clear()
+            self._sizes = ()
             self._bytes = 0
             self.counted = 0
 
     def expire(self) -> None:
         """Note that the entries have expired; further ones are counted again."""
         with self._lock:
-            self._sizes.clear()
+            self._sizes = ()
             self._bytes = 0
             self.counted = 0
 
@@ -311,8 +314,9 @@ class LogBody(EndingBody):
     def __init__(self, backend: Backend, limits: Limits) -> None:
         self._backend = backend
         self._limits = limits
-        #: Set to end the body.
-        self._stopped = threading.Event()
+        #: Whether the body shall end, and the signal that ends its pauses then.
+        self._stopped = False
+        self._pause = WakeSignal()
         #: The logs that have grown since they were read.
         self._grown: Optional[Set[str]] = None
         self._begun = False
@@ -371,7 +375,7 @@ class LogBody(EndingBody):
             self._wait(min(self._wait_seconds, quiet_until - time.monotonic()))
 
     def _read_once(self) -> bytes:
-        if self.ending or self._stopped.is_set():
+        if self.over:
             return b""
         try:
             grown, self._grown = self._grown, set()
@@ -381,12 +385,12 @@ class LogBody(EndingBody):
             return data or (b"" if self.ending else self.idle())
         except BackendError:
             self._grown = None  # all are read again
-            self._stopped.wait(_AWAY_SECONDS)
+            self._pause.wait(_AWAY_SECONDS)
             return b""
 
     def _ends(self) -> bool:
         left, now = self.left, time.monotonic()
-        if self.ending or self._stopped.is_set() or (left is not None and left <= 0):
+        if self.over or (left is not None and left <= 0):
             return True
         if now - self._probed < min(PROBE_SECONDS, self._limits.keep_alive_seconds):
             return False
@@ -403,15 +407,16 @@ class LogBody(EndingBody):
             grown = self._backend.wait(numbers, seconds)
         except BackendError:
             self._grown = None
-            self._stopped.wait(_AWAY_SECONDS)
+            self._pause.wait(_AWAY_SECONDS)
             return
         if self._grown is not None:
             self._grown.update(grown)
             self._grown.discard(self._alarm)
         if not grown and time.monotonic() - began < seconds / 2:
-            self._stopped.wait(seconds)  # the backend is closed
+            self._pause.wait(seconds)  # the backend is closed
 
     def _wake(self) -> None:
+        self._pause.set()
         if self._alarm:
             self._backend.append(self._alarm, b"", _WAIT_SECONDS, 1)
 
@@ -422,10 +427,10 @@ class LogBody(EndingBody):
     @property
     def over(self) -> bool:
         """Whether nothing more is read, although the response may not have ended yet."""
-        return self.ending or self._stopped.is_set()
+        return self.ending or self._stopped
 
     def stop(self) -> None:
-        self._stopped.set()
+        self._stopped = True
         self._wake()
 
     def end_for_now(self, seconds: float) -> None:
@@ -434,7 +439,7 @@ class LogBody(EndingBody):
         self._wake()
 
     def close(self) -> None:
-        self._stopped.set()
+        self._stopped = True
         if self._alarm:
             self._backend.forget(self._alarm)
         self.closed()

@@ -77,7 +77,7 @@ class RequestStreams:
         self._lock = threading.Lock()
         #: The open streams that have a log, by their label.
         self._open: Dict[str, EventStream] = {}
-        self._finished: Deque[_RequestLog] = deque()
+        self._finished: List[_RequestLog] = []
 
     def new_stream(self, message: jsonrpc.Message) -> "EventStream":
         """Return the stream for the responses to a message."""
@@ -106,7 +106,7 @@ class RequestStreams:
             self._open.pop(log.label, None)
             self._finished.append(log)
             while len(self._finished) > _FINISHED:
-                expired.append(self._finished.popleft())
+                expired.append(self._finished.pop(0))
         self._forget(expired)
 
     def _forget(self, logs: "List[_RequestLog]") -> None:
