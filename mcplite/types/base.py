@@ -123,7 +123,7 @@ M = TypeVar("M", bound="Model")
 class Model(Marked):
     """The base class of the vocabulary; it keeps members of a peer that have no field (RPC-20).
 
-    Comparing and showing are written here once, as the constructor is in :class:`~.records.Record`.
+    Comparing and showing are written here once, as the constructor is in :class:`~.lazy_dataclass.Record`.
     """
 
     def __eq__(self, other: object) -> bool:

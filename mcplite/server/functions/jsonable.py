@@ -37,7 +37,7 @@ def jsonable(value: Any, depth: int = 0) -> Any:
 
     Dataclasses and named tuples become objects, tuples and sets become lists (sets sorted), keys texts, enumerations
     their values, dates and durations ISO 8601, bytes base64, and UUIDs, decimals and paths strings. Objects of pydantic,
-    attrs, msgspec, numpy and pandas become what :func:`~.foreign.values.plain_value` makes of them.
+    attrs, msgspec, numpy and pandas become what :func:`~.foreign.models.plain_value` makes of them.
 
     :param depth: of *value* within the outermost one.
     :raises TypeError: the value, or something in it, has no form in JSON.
