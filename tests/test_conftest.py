@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from _pytest.config import _prepareconfig
 
 from tests import conftest
 from tests.support import schemas
@@ -182,3 +183,20 @@ def test_what_the_command_line_names_runs_whole(tmp_path, arguments):
     noted, said = collected(tmp_path, *arguments)
     assert "left out" not in said and noted["rows"]
     assert set(noted["rows"]).intersection(noted["run"])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX only")
+@pytest.mark.parametrize("arguments, processes", [
+    ([], conftest.PROCESSES), (["-x"], conftest.PROCESSES), (["--pdb"], None), (["-s"], None), (["-n", "2"], 2),
+    (["tests/testing"], None), (["tests/test_conftest.py"], None), (["-k", "name"], None), (["-m", "not slow"], None),
+    (["--lf"], None), (["--co"], None)])
+def test_pytest_alone_takes_several_processes(monkeypatch, arguments, processes):
+    monkeypatch.chdir(HERE.parent)
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    config = _prepareconfig(arguments)
+    try:
+        conftest.pytest_cmdline_main(config)
+        assert config.option.numprocesses == processes
+        assert config.option.dist == ("worksteal" if processes == conftest.PROCESSES else "no")
+    finally:
+        config._ensure_unconfigure()
