@@ -11,12 +11,13 @@ then reads its log; the number in it counts as long as the store bears it out:
                          false: announcements of this log are looked at once in a pause, which grows
 """
 
+import threading
 import time
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
 from ..errors import BackendError
 from ..rpc.deadline import Deadline, wait_interruptibly
-from ..rpc.forks import new_condition, on_fork
+from ..rpc.forks import on_fork
 
 __all__ = ["LogWatch"]
 
@@ -75,25 +76,30 @@ class LogWatch:
         last numbers. It may raise BackendError.
     :param read: called with the names of logs that are followed; returns their last numbers. By default *follow*.
     :param forget: called with the names of logs for which no thread waits any more.
+    :param forked: called in a forked process: the backend that has the watch begins with connections of its own.
     """
 
     def __init__(self, follow: Callable[[List[str]], Mapping[str, int]],
                  forget: Callable[[List[str]], object] = lambda logs: None,
-                 read: Optional[Callable[[List[str]], Mapping[str, int]]] = None) -> None:
+                 read: Optional[Callable[[List[str]], Mapping[str, int]]] = None,
+                 forked: Callable[[], object] = lambda: None) -> None:
         self._follow = follow
         self._read = read or follow
         self._forget = forget
         #: Guards the fields below; threads wait on it for reports. Held for dictionary work only.
-        self._changed = new_condition()
+        self._changed = threading.Condition()
         self._watched: Dict[str, _Watched] = {}
         #: The logs that each waiting thread has named.
         self._waiting: List[Mapping[str, int]] = []
         self._closed = False
-        on_fork(self, LogWatch._forked)
+        self._forked = forked
+        on_fork(self, LogWatch._let_go)
 
-    def _forked(self, owner: int) -> None:
+    def _let_go(self, owner: int) -> None:
+        self._changed = threading.Condition()
         self._watched.clear()
         self._waiting.clear()
+        self._forked()
 
     @property
     def logs(self) -> List[str]:

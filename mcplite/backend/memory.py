@@ -1,11 +1,12 @@
 """The backend in the memory of one process: the default, and the shortest implementation of the interface."""
 
+import threading
 import time
 from collections import deque
 from typing import Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from ..rpc.deadline import WakeSignal, wait_interruptibly
-from ..rpc.forks import new_lock, on_fork
+from ..rpc.forks import on_fork
 from .interface import NUMBERS_SECONDS, Backend, Entry
 
 __all__ = ["MemoryBackend"]
@@ -43,7 +44,7 @@ class MemoryBackend(Backend):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         #: Guards the fields below; held for dictionary work only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._values: Dict[str, _Kept] = {}
         self._logs: Dict[str, _NumberedLog] = {}
         self._swept = clock()
@@ -53,6 +54,7 @@ class MemoryBackend(Backend):
         on_fork(self, MemoryBackend._forked)
 
     def _forked(self, owner: int) -> None:
+        self._lock = threading.Lock()
         self._values.clear()
         self._logs.clear()
         self._waiting.clear()

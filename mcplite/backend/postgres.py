@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, 
 
 from ..errors import BackendError, RegistrationError, TransportError
 from ..rpc.deadline import Deadline
-from ..rpc.forks import new_lock, on_fork, release_socket
+from ..rpc.forks import release_socket
 from ..rpc.threads import Loop
 from ..rpc.tracing import get_logger
 from .interface import NUMBERS_SECONDS, Backend, Entry, without_password
@@ -105,7 +105,7 @@ class PostgresBackend(Backend):
         self._free = threading.BoundedSemaphore(connections)
         self._most = connections
         #: Guards the idle connections, the start of the listening thread and ``_socket``; held for short work only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._idle: List[Any] = []
         #: Connections of the process that this one was forked from: closing them would end them for both.
         self._foreign: List[Any] = []
@@ -119,13 +119,13 @@ class PostgresBackend(Backend):
         #: Set when the thread listens, or cannot at present.
         self._ready = threading.Event()
         self._ended = threading.Event()
-        self._watch = LogWatch(self._numbers)
-        on_fork(self, PostgresBackend._forked)
+        self._watch = LogWatch(self._numbers, forked=self._forked)
 
     def __repr__(self) -> str:
         return f"<PostgresBackend {self._name}>"
 
-    def _forked(self, owner: int) -> None:
+    def _forked(self) -> None:
+        self._lock = threading.Lock()
         self._foreign.extend([*self._idle, self._listening])
         self._idle.clear()
         self._free = threading.BoundedSemaphore(self._most)

@@ -7,13 +7,13 @@ as a script needs them. redis-py's client, of one Redis or of a cluster, is made
 
 import contextlib
 import secrets
+import threading
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from ..errors import BackendError, RegistrationError, TransportError
 from ..rpc.deadline import Deadline
-from ..rpc.forks import new_condition, new_lock, on_fork
 from ..rpc.threads import Loop
 from ..rpc.tracing import get_logger
 from .interface import NUMBERS_SECONDS, Backend, Entry, take_option, without_password
@@ -59,9 +59,8 @@ class RedisClient:
         plain, self.prefix = take_option(url, "prefix", "mcplite")
         self._url, self._others = self._one_host(plain) if self.cluster else (plain, [])
         #: Guards the creation of the client. A cluster is connected to meanwhile, so that all its users wait for one attempt.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._client: Optional[Any] = None
-        on_fork(self, RedisClient._forked)
         try:
             redis.ConnectionPool.from_url(self._url)
         except ValueError as error:
@@ -83,7 +82,9 @@ class RedisClient:
         plain = parts._replace(scheme=parts.scheme[:-len(_CLUSTER)], netloc=user + at + urls[0].netloc, path="/0")
         return urlunsplit(plain), found[1:]
 
-    def _forked(self, owner: int) -> None:
+    def let_go(self) -> None:
+        """Let go of the connections in a forked process."""
+        self._lock = threading.Lock()
         if self.cluster:
             self._client = None  # its locks may be held
 
@@ -153,7 +154,7 @@ class RedisChanges:
         self._refresh = refresh
         self._own = f"mcplite-wake:{secrets.token_hex(8)}"
         #: Guards the fields below; threads wait on it for the server's confirmation. Held for set operations only.
-        self._changed = new_condition()
+        self._changed = threading.Condition()
         self._wanted: Set[str] = set()
         self._confirmed: Set[str] = set()
         self._started = self._closed = False
@@ -164,9 +165,10 @@ class RedisChanges:
         #: Whether the thread has missed no message as far as it knows.
         self._connected = True
         self._loop: Optional[Loop] = None
-        on_fork(self, RedisChanges._forked)
 
-    def _forked(self, owner: int) -> None:
+    def let_go(self) -> None:
+        """Let go of the thread in a forked process."""
+        self._changed = threading.Condition()
         self._wanted.clear()
         self._confirmed.clear()
         self._started = False
@@ -345,8 +347,12 @@ class RedisBackend(Backend):
         self._closed = False
         #: Whether the thread that listens has ended, so that connections are closed without it.
         self._ended = False
-        self._watch = LogWatch(self._follow, self._forget, self._numbers)
+        self._watch = LogWatch(self._follow, self._forget, self._numbers, self._forked)
         self._changes = RedisChanges(self._redis, self._report, self._watch.refresh)
+
+    def _forked(self) -> None:
+        self._redis.let_go()
+        self._changes.let_go()
 
     def __repr__(self) -> str:
         return f"<RedisBackend {self._redis.name}>"

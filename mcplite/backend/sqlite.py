@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, 
 
 from ..errors import BackendError
 from ..rpc.deadline import Deadline, undo
-from ..rpc.forks import new_awaited_lock, on_fork
+from ..rpc.forks import new_awaited_lock
 from .interface import NUMBERS_SECONDS, Backend, Entry
 from .log_watch import LogWatch, grouped
 from .sqlite_wakeup import Wakeup
@@ -101,18 +101,18 @@ class SQLiteBackend(Backend):
         self._looked = 0.0
         self._swept = 0.0
         self._closed = False
-        self._watch = LogWatch(self._numbers)
+        self._watch = LogWatch(self._numbers, forked=self._forked)
         self._wakeup = Wakeup(self._path, self._report_changes)
         #: The place of the newest entry that was reported to the watch, and when all logs were; only the listening thread
         #: uses them.
         self._reported, self._refreshed = -1, 0.0
-        on_fork(self, SQLiteBackend._forked)
         self._run("opened", lambda connection: None)
 
     def __repr__(self) -> str:
         return f"<SQLiteBackend {self._path}>"
 
-    def _forked(self, owner: int) -> None:
+    def _forked(self) -> None:
+        self._wakeup.let_go()
         if self._connection is not None:
             self._foreign.append(self._connection)
         self._connection, self._reported = None, -1

@@ -14,7 +14,7 @@ from typing import Callable, List, Optional
 
 from ..errors import BackendError, TransportError
 from ..rpc.deadline import Deadline
-from ..rpc.forks import new_lock, on_fork, release_socket
+from ..rpc.forks import release_socket
 from ..rpc.threads import Loop
 from ..rpc.tracing import get_logger
 
@@ -47,7 +47,7 @@ class Wakeup:
         self._folder = path + ".wake"
         self._look = look
         #: Guards the start of the thread and the fields below; held for short work only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._loop: Optional[Loop] = None
         self._socket: Optional[socket.socket] = None
         self._own = ""
@@ -57,9 +57,10 @@ class Wakeup:
         self._listed = float("-inf")
         self._folder_time = -1
         self._ended = threading.Event()
-        on_fork(self, Wakeup._forked)
 
-    def _forked(self, owner: int) -> None:
+    def let_go(self) -> None:
+        """Let go of thread and sockets in a forked process."""
+        self._lock = threading.Lock()
         for sock in (self._socket, self._sender):
             if sock is not None:
                 release_socket(sock)

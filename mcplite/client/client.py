@@ -198,7 +198,7 @@ class Client(Features):
         self._last_error = None if reopens else error
         self._keepalive = None
         self._opening_done.set()
-        self._opener.let_go(None if reopens else error)
+        self._opener.let_go(None if reopens else error, owner)
         self._subscriptions.let_go(foreign_error(self._name, owner, "subscribe in this process"))
 
     def _reopen(self, waiting: Waiting) -> ClientSession:

@@ -91,6 +91,9 @@ class ClientMount(Mounted, Service):
     def stop(self) -> None:
         self._keeper.stop()
 
+    def let_go(self) -> None:
+        self._keeper.let_go()
+
     @property
     def down(self) -> Optional[Exception]:
         """The error of the connection; None while it is open."""

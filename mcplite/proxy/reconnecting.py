@@ -4,11 +4,11 @@ Its thread starts with the first client of the hub and ends with the last. It op
 with growing pauses, and reads a list again when that has changed.
 """
 
+import threading
 from typing import Callable, Optional, Set
 
 from ..errors import MCPError, TransportError
 from ..rpc.deadline import undo
-from ..rpc.forks import new_condition, on_fork
 from ..rpc.threads import Loop
 from ..rpc.tracing import INFO, WARNING, get_logger
 from .client_connections import Link, Links
@@ -55,17 +55,17 @@ class Keeper:
         self._on_updated = on_updated
         self._on_lost = on_lost
         #: Guards the fields below; waited on by the thread. Never held while the server is asked.
-        self._changed = new_condition()
+        self._changed = threading.Condition()
         self._running = False
         #: The present run, or the last one; the thread of an earlier one ends.
         self._run = _Run()
         self._stale: Set[str] = set()
         self._lost: Optional[Exception] = None
         self._doubted = False
-        on_fork(self, Keeper._let_go)
 
-    def _let_go(self, owner: int) -> None:
-        self._running = False  # in a forked process, where the thread does not exist
+    def let_go(self) -> None:
+        """Forget thread and connections in a forked process; they belong to the other one."""
+        self._changed, self._running = threading.Condition(), False
         self._links.let_go()
 
     def start(self) -> None:

@@ -5,17 +5,19 @@ Callers pass one to a call; handlers find theirs in the context.
 
 from __future__ import annotations
 
+import itertools
 import threading
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, Optional, Tuple
 
 from ..errors import Cancelled
 from .deadline import wait_interruptibly
-from .forks import new_event, new_rlock
 from .tracing import get_logger
 
 __all__ = ["CancelToken"]
 
 _log = get_logger(__name__)
+#: The key of the outcome.
+_OUTCOME = "outcome"
 
 
 class CancelToken:
@@ -26,25 +28,23 @@ class CancelToken:
     """
 
     def __init__(self) -> None:
-        #: Guards ``_callbacks`` and the one transition of ``_cancelled``; held for dictionary work only.
-        self._lock = new_rlock()
-        self._cancelled = False
+        #: The reason, under the one key; empty before the token is cancelled. Each change of it and of ``_callbacks`` is one
+        #: step in C, so that no lock is needed: a signal handler may cancel, and a forked process goes on with its copy.
+        self._outcome: Dict[str, Tuple[Optional[str]]] = {}
         #: What :meth:`wait` sleeps on, under the one key; made by the first that waits, since most tokens are only asked.
-        #: Without the lock, which a signal handler that cancels may need while its own thread begins to wait.
         self._waited: Dict[str, threading.Event] = {}
         self._callbacks: Dict[int, Callable[[], object]] = {}
-        self._next = 0
-        self._reason: Optional[str] = None
+        self._keys = itertools.count()
 
     @property
     def cancelled(self) -> bool:
         """Whether the token was cancelled."""
-        return self._cancelled
+        return bool(self._outcome)
 
     @property
     def reason(self) -> Optional[str]:
         """The reason given to :meth:`cancel`; None without one."""
-        return self._reason
+        return self._outcome[_OUTCOME][0] if self._outcome else None
 
     def cancel(self, reason: Optional[str] = None) -> bool:
         """Cancel the token; only the first call has an effect.
@@ -52,16 +52,28 @@ class CancelToken:
         :param reason: a sentence for logs and for the exception.
         :returns: whether this call was the first.
         """
-        with self._lock:
-            if self._cancelled:
-                return False
-            self._reason, self._cancelled = reason, True
-            for event in list(self._waited.values()):
-                event.set()
-            callbacks = list(self._callbacks.values())
-            self._callbacks.clear()
-        _run_all(callbacks)
+        mine = (reason,)
+        if self._outcome.setdefault(_OUTCOME, mine) is not mine:
+            return False
+        for event in list(self._waited.values()):
+            event.set()
+        self._run_callbacks()
         return True
+
+    def _run_callbacks(self) -> None:
+        """Run the callbacks, and remove them; also those behind one that a Ctrl-C ends."""
+        callbacks = self._callbacks
+        try:
+            for key in list(callbacks):
+                callback = callbacks.pop(key, None)  # another thread may remove it, or run it
+                if callback is not None:
+                    try:
+                        callback()
+                    except Exception:
+                        _log.exception("a cancel callback failed")
+        finally:
+            if callbacks:
+                self._run_callbacks()
 
     def add_callback(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Run *callback* when the token is cancelled; at once if it already is.
@@ -69,42 +81,26 @@ class CancelToken:
         :param callback: takes no arguments; it runs on the thread that cancels.
         :returns: a function that removes the callback.
         """
-        with self._lock:
-            if not self._cancelled:
-                key = self._next
-                self._next += 1
-                self._callbacks[key] = callback
+        key = next(self._keys)
+        self._callbacks[key] = callback
+        # Looked at afterwards: either the thread that cancels finds the callback, or this one finds the token cancelled.
+        if self._outcome and self._callbacks.pop(key, None) is not None:
+            callback()
 
-                def remove() -> None:
-                    with self._lock:
-                        self._callbacks.pop(key, None)
+        def remove() -> None:
+            self._callbacks.pop(key, None)
 
-                return remove
-        callback()
-        return lambda: None
+        return remove
 
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Block until cancelled or until *timeout* seconds have passed; return whether cancelled."""
-        event = self._waited.get("event") or self._waited.setdefault("event", new_event())
-        return self._cancelled or wait_interruptibly(event.wait, timeout)
+        event = self._waited.get("event") or self._waited.setdefault("event", threading.Event())
+        return bool(self._outcome) or wait_interruptibly(event.wait, timeout)
 
     def check(self) -> None:
         """Return if the token was not cancelled.
 
         :raises Cancelled: it was; with the reason.
         """
-        if self._cancelled:
-            raise Cancelled(self._reason)
-
-
-def _run_all(callbacks: List[Callable[[], object]]) -> None:
-    """Run callbacks, and remove them from the list; also those behind one that a Ctrl-C ends."""
-    try:
-        while callbacks:
-            try:
-                callbacks.pop(0)()
-            except Exception:
-                _log.exception("a cancel callback failed")
-    finally:
-        if callbacks:
-            _run_all(callbacks)
+        if self._outcome:
+            raise Cancelled(self.reason)

@@ -16,7 +16,7 @@ from typing import Any, Callable, Deque, List, Optional, Tuple
 from ..errors import ConnectionClosed, RequestTimeout, TransportError, nested_call
 from ..protocol.framing import LineBuffer
 from .deadline import WAKE_SECONDS, Deadline, WakeSignal
-from .forks import new_lock, new_rlock, on_fork, ownership
+from .forks import new_lock, new_rlock, ownership
 from .interfaces import Channel, Reading
 from .stdio.descriptors import has_reader
 from .threads import Workers
@@ -332,7 +332,6 @@ class _ReadWait:
         for one in (fd, self._ends[0]):
             self._poll.register(one, select.POLLIN)
         self._end = self._ends[0]
-        on_fork(self, lambda wait, owner: wait.close())
 
     def until_readable(self) -> bool:
         """Block until there is something to read; return False if :meth:`end` was called."""

@@ -16,7 +16,6 @@ from typing import Callable, Collection, Deque, Dict, Hashable, Iterator, List, 
 
 from ..errors import SERVER_BUSY, RemoteError
 from .deadline import Deadline, undo
-from .forks import new_lock, on_fork
 
 __all__ = ["COSTLY", "EVERYONE", "FairQueue", "IDLE_CONNECTIONS", "IDLE_SENDERS", "QueuedTask", "Turn", "Turns"]
 
@@ -232,13 +231,13 @@ class Turns:
     def __init__(self, seconds: float = 30.0) -> None:
         self._seconds = seconds
         #: Guards the two fields below; held for list work only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._waiting = FairQueue(sys.maxsize)
         self._current: Optional[Turn] = None
-        on_fork(self, Turns._let_go)
 
-    def _let_go(self, owner: int) -> None:
-        # In a forked process, where no thread waits or would pass a turn on.
+    def let_go(self) -> None:
+        """Forget all turns in a forked process, where no thread waits or would pass one on."""
+        self._lock = threading.Lock()
         self._waiting.clear()
         self._current = None
 

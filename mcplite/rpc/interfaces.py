@@ -57,6 +57,12 @@ class ChannelHooks:
     #: if it did not say.
     ask_again_seconds: Optional[float] = None
 
+    def let_go(self, owner: int) -> None:
+        """Free what a forked process has inherited of the channel, without notifying the other side.
+
+        :param owner: the id of the process that has the channel.
+        """
+
     def open(self) -> None:
         """Connect, if that may take so long that another thread closes the channel meanwhile.
 

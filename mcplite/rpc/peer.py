@@ -24,7 +24,7 @@ from ..protocol import jsonrpc
 from ..protocol.framing import KEPT_BYTES, CutLine
 from .deadline import Deadline, wait_interruptibly
 from .fair_queue import QueuedTask
-from .forks import foreign_error, on_fork
+from .forks import foreign_error
 from .incoming import AnswerQueue, BatchResponses, Incoming, MessageHandler
 from .interfaces import Channel, MessageSink, Outlet, Reading
 from .outgoing import Caller
@@ -92,7 +92,6 @@ class Peer(Caller, MessageSink):
         if reading is None:
             reading = CallerReading(channel, self._parse_and_route, self._fail)
         super().__init__(channel, handler, reading, trace, most_bytes)
-        on_fork(self, Peer._let_go)
 
     def start(self) -> None:
         """Start to read."""
@@ -466,9 +465,15 @@ class Peer(Caller, MessageSink):
             self._channel.close()
         self._reading.join(timeout)
 
-    def _let_go(self, owner: int) -> None:
-        # In a forked process: the other side must not notice it, and no call may wait for an answer that comes elsewhere.
+    def let_go(self, owner: int) -> None:
+        """Let go of the connection in a forked process; the client or the runtime that has it calls this there.
+
+        The other side must not notice it, and no call may wait for an answer that comes elsewhere.
+
+        :param owner: the id of the process that has the connection.
+        """
         self.foreign = True
+        self._channel.let_go(owner)
         self._lock, self._ended = threading.RLock(), threading.Event()
         self._ended.set()
         instead = "only that process can reach it" if self._serving else "open one in this process"

@@ -7,6 +7,7 @@ client's notification callbacks. All their threads are daemons, so a handler tha
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 import time
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Callable, Deque, Dict, Hashable, Iterator, Lis
 from ..errors import TransportError
 from .deadline import Deadline, Sleepers
 from .fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, QueuedTask
-from .forks import new_condition, new_rlock, on_fork
+from .forks import new_condition, new_rlock
 from .tracing import get_logger
 
 if TYPE_CHECKING:
@@ -202,14 +203,8 @@ class Workers:
         self._handoff: "SimpleQueue[Optional[_Run]]" = SimpleQueue()
         #: The threads that have not ended.
         self._threads: Set[threading.Thread] = set()
-        on_fork(self, Workers._let_go)
-
-    def _let_go(self, owner: int) -> None:
-        # In a forked process: its threads are not there, but perhaps one that has just forked. It ends after its task.
-        self._stopped = True
-        self._queue.clear()
-        self._busy.clear()
-        self._running = self._suspended = self._returning = self._idle = 0
+        #: The process that has its threads. In a forked one the owner of the pool makes another.
+        self._process = os.getpid()
 
     def reserve_place(self, task: Optional[QueuedTask] = None) -> bool:
         """Reserve a place for the current thread; False if none is free or other tasks wait for it.
@@ -405,7 +400,8 @@ class Workers:
             try:
                 self._run_logged(task.execute)
             finally:
-                self.release_place()
+                if os.getpid() == self._process:
+                    self.release_place()
 
         if self._idle > 0:
             self._idle -= 1
@@ -439,8 +435,9 @@ class Workers:
         try:
             self._run_tasks(first)
         finally:
-            with self._lock:
-                self._threads.discard(threading.current_thread())
+            if os.getpid() == self._process:
+                with self._lock:
+                    self._threads.discard(threading.current_thread())
 
     def _run_tasks(self, first: List[_Run]) -> None:
         # The life of a pool thread: started by spawn or with a task; ended by stop or by half a minute without
@@ -449,6 +446,8 @@ class Workers:
         while task is not None:
             self._run_logged(task)
             task = None  # so that the sleeping thread keeps nothing of the task alive
+            if os.getpid() != self._process:
+                return  # the task has forked: in the forked process this thread has nothing else to do
             with self._lock:
                 if self._stopped or self._idle == self._keep:
                     return
@@ -496,12 +495,8 @@ class Mailbox:
         self._running = False
         #: How many callbacks were dropped because the queue was full.
         self.dropped = 0
-        on_fork(self, Mailbox._let_go)
-
-    def _let_go(self, owner: int) -> None:
-        # In a forked process: its thread is not there, unless it has just forked. It ends after its callback.
-        self._stopped, self._running = True, False
-        self._queue.clear()
+        #: The process that has its thread.
+        self._process = os.getpid()
 
     def post(self, task: _Run, size: int = 0) -> None:
         """Run *task* after everything posted before it; ignored once stopped.
@@ -570,4 +565,6 @@ class Mailbox:
                 task()
             except Exception:
                 _log.exception("a notification handler failed")
+            if os.getpid() != self._process:
+                return  # the callback has forked: in the forked process this thread has nothing else to do
             del task  # so that the waiting thread keeps nothing of the callback alive

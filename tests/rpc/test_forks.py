@@ -1,6 +1,5 @@
 """What a forked process does with the objects it finds: actions, locks, descriptors, sockets, signals."""
 
-import ast
 import gc
 import logging
 import os
@@ -158,47 +157,28 @@ def test_locks_are_free_before_other_actions_run():
         assert in_fork(lambda: user.free)
 
 
-#: Modules that make locks of :mod:`threading`, and why a forked process never waits for one of them.
-PLAIN_LOCKS = {
-    "rpc/forks.py": "makes those that are free in a forked process",
-    "proxy/question_relay.py": "of one call",
-    "rpc/incoming.py": "of one request; replaced by its peer", "rpc/peer.py": "replaced in a forked process",
-    "rpc/outgoing.py": "replaced by the peer", "rpc/deadline.py": "guards nothing, so that its state is right in each process",
-    "net/exchange.py": "of one request", "server/handling/context.py": "of one request",
-    "server/handling/wait.py": "of one request", "server/handling/session.py": "of one request",
-    "server/state/streams.py": "of a session, which belongs to the other process",
-    "server/state/logs.py": "of a session, which belongs to the other process",
-    "server/sessions/legacy.py": "of a session, which belongs to the other process",
-    "server/runtime/subscriptions.py": "of one request",
-    "server/transports/client_socket.py": "of a connection, which is let go",
-    "server/transports/httpd.py": "replaced in a forked process", "server/transports/poller.py": "replaced in a forked process",
-    "server/transports/stdio.py": "descriptors 0 and 1 lead nowhere in a forked process",
-    "client/http/http_channel.py": "of a session, which belongs to the other process",
-    "client/sessions/server_connection.py": "of a session, which belongs to the other process",
-    "client/sessions/answering.py": "nothing sets it",
-    "auth/login/stores.py": "of those that hold a record; dropped", "auth/login/token_cache.py": "replaced",
-    "auth/login/user_agent.py": "of one login, whose thread waits for it",
-    "backend/postgres.py": "replaced in a forked process", "backend/sqlite_wakeup.py": "replaced in a forked process",
-    "server/runtime/leases.py": "replaced in a forked process", "server/runtime/letters.py": "replaced in a forked process",
-    "server/runtime/news.py": "replaced in a forked process", "tasks/task_runners.py": "replaced in a forked process",
-    "tasks/task_run.py": "of a task, which runs in the other process",
-    "tasks/server_tasks.py": "replaced in a forked process", "testing/backend_check.py": "of one check",
-    "net/interruptible_call.py": "of one request", "server/catalog/directory.py": "replaced in a forked process",
-    "rpc/fair_queue.py": "of one message, whose thread waits for it",
-    "cli/printing.py": "the command line forks nothing", "cli/terminal_questions.py": "the command line forks nothing",
+#: Modules whose objects act on a fork themselves, and why no owner does it for them.
+OWNERS = {
+    "client/client.py": "a client; its connection, channel and subscriptions follow",
+    "server/runtime/runtime.py": "a server; its connections, services and turns follow",
+    "server/transports/httpd.py": "an HTTP server", "server/transports/wsgi.py": "an application that a host serves",
+    "server/transports/signals.py": "signal handlers",
+    "server/transports/stdio.py": "the standard streams of a server", "backend/memory.py": "a backend",
+    "backend/log_watch.py": "a shared backend, each of which has one watch",
+    "backend/same_host_liveness.py": "a socket", "rpc/stdio/pipes.py": "pipes", "net/connections.py": "connections",
+    # To follow their owners:
+    "proxy/mounted_tasks.py": "a server", "server/state/open_streams.py": "an endpoint",
+    "server/runtime/leases.py": "a server", "server/runtime/letters.py": "a server", "server/runtime/states.py": "a server",
+    "server/runtime/subscribers.py": "a server", "server/sessions/handover.py": "a server",
+    "tasks/server_tasks.py": "tasks", "tasks/task_processes.py": "tasks", "tasks/task_runners.py": "tasks",
+    "tasks/task_store.py": "tasks",
 }
 
 
-@pytest.mark.slow
-def test_locks_that_outlive_a_request_are_made_here():
-    found = set()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name)
-                    and node.func.value.id == "threading"
-                    and node.func.attr in ("Lock", "RLock", "Condition", "Event", "Semaphore", "BoundedSemaphore", "Barrier")):
-                found.add(path.relative_to(PACKAGE).as_posix())
-    assert found == set(PLAIN_LOCKS), "a lock that outlives one request comes from rpc/forks.py"
+def test_owners_act_on_forks_and_what_they_own_follows():
+    found = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if path.name != "forks.py"
+             and "on_fork(" in path.read_text(encoding="utf-8")}
+    assert found <= set(OWNERS), "have the owner call a method let_go() in a forked process"
 
 
 # --- descriptors and sockets -----------------------------------------------------------------------------------------

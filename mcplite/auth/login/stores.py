@@ -2,10 +2,11 @@
 
 import contextlib
 import json
+import os
 import threading
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Union
 
-from ...rpc.forks import new_lock, on_fork
+from ...rpc.forks import new_lock
 
 __all__ = ["MemoryStore", "Store", "ThreadLocks", "dump_record", "parse_record"]
 
@@ -104,12 +105,9 @@ class ThreadLocks:
 
     def __init__(self) -> None:
         #: Guards the named locks and their counts of threads; held for dictionary work.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._named: Dict[str, _NamedLock] = {}
-        on_fork(self, ThreadLocks._let_go)
-
-    def _let_go(self, owner: int) -> None:
-        self._named = {}  # a forked process has none of the threads that hold them
+        self._process = os.getpid()
 
     @contextlib.contextmanager
     def hold(self, name: str, wait: Callable[[], object]) -> Iterator[None]:
@@ -118,6 +116,8 @@ class ThreadLocks:
         :raises RuntimeError: this thread holds it already.
         """
         me = threading.get_ident()
+        if self._process != os.getpid():  # a forked process has none of the threads that hold them
+            self._lock, self._named, self._process = threading.Lock(), {}, os.getpid()
         with self._lock:
             named = self._named.setdefault(name, _NamedLock())
             named.threads += 1
@@ -135,10 +135,14 @@ class ThreadLocks:
                 named.holder = None
                 named.lock.release()
         finally:
-            with self._lock:
-                named.threads -= 1
-                if not named.threads and self._named.get(name) is named:
-                    del self._named[name]  # names are many over time (AUTH-45)
+            if self._process == os.getpid():  # else the block has forked
+                self._leave(name, named)
+
+    def _leave(self, name: str, named: "_NamedLock") -> None:
+        with self._lock:
+            named.threads -= 1
+            if not named.threads and self._named.get(name) is named:
+                del self._named[name]  # names are many over time (AUTH-45)
 
 
 class _NamedLock:

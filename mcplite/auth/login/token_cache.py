@@ -7,6 +7,7 @@ whether to refresh the token, to obtain another or to give up.
 """
 
 import contextlib
+import os
 import threading
 import time
 from dataclasses import dataclass, field
@@ -19,7 +20,6 @@ from ...net.tokens import RequestRecovery, TokenSource
 from ...protocol.error_text import OptionText, shown
 from ...protocol.http.oauth import Challenge, canonical, check_url, find_challenge, parse_challenges
 from ...revisions import NEWEST_LEGACY
-from ...rpc.forks import on_fork
 from ...rpc.tracing import get_logger
 from .discovery import (
     AuthorizationServer,
@@ -119,11 +119,8 @@ class TokenLock:
         #: the lock, and are read without it.
         self.failures = 0
         self._failure: Optional[Tuple[object, Exception]] = None
-        on_fork(self, TokenLock._let_go)
-
-    def _let_go(self, owner: int) -> None:
-        # In a process that is forked during a login, no thread would release the lock; the thread that forked may try to.
-        self._threads = threading.Lock()
+        #: The process whose threads hold the lock.
+        self._process = os.getpid()
 
     def on_success(self) -> None:
         """Note that there is a token, so that earlier failures are over."""
@@ -143,6 +140,8 @@ class TokenLock:
             aim = exchange  # its failure is its own: others may ask a user
         with contextlib.ExitStack() as waiting:
             waiting.enter_context(exchange.paused())  # another thread may be asking a person
+            if self._process != os.getpid():  # in a process that was forked during a login, no thread would release it
+                self._threads, self._process = threading.Lock(), os.getpid()
             threads = self._threads
             while not threads.acquire(timeout=_SLICE_SECONDS):
                 exchange.next_timeout()

@@ -5,12 +5,13 @@ Needs the package PyJWT; only servers that use :class:`JWTVerifier` load it.
 """
 
 import json
+import os
+import threading
 import time
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ...protocol.error_text import shown
 from ...protocol.http.oauth import check_url, issuer_metadata_urls
-from ...rpc.forks import new_condition, on_fork
 from ...rpc.tracing import get_logger
 from ...server.principals import Principal, VerifiedTokens
 from .fetch import FetchError, deadline, fetch_json
@@ -200,17 +201,15 @@ class KeySet:
         self._locate = locate
         self._clock = clock
         #: Guards the fields below; held for assignments only. Threads wait on it for the first set.
-        self._changed = new_condition()
+        self._changed = threading.Condition()
         self._keys: Optional[Tuple[Key, ...]] = None
         self._fetched = 0.0
         #: When the next fetch may be tried.
         self._due: Optional[float] = None
         self._fetching = False
         self._failure = ""
-        on_fork(self, KeySet._let_go)
-
-    def _let_go(self, owner: int) -> None:
-        self._fetching = False  # a forked process does not have the fetching thread
+        #: The process whose threads fetch.
+        self._process = os.getpid()
 
     @property
     def fresh(self) -> Optional[Tuple[Key, ...]]:
@@ -231,6 +230,8 @@ class KeySet:
         return fitting(self._renewed(), id, algorithm)
 
     def _renewed(self) -> Tuple[Key, ...]:
+        if self._process != os.getpid():  # a forked process does not have the fetching thread
+            self._changed, self._fetching, self._process = threading.Condition(), False, os.getpid()
         with self._changed:
             self._changed.wait_for(lambda: self._keys is not None or not self._fetching)
             keys, now = self._keys, self._clock()

@@ -14,7 +14,7 @@ from ...net.exchange import Exchange, Reply, Stopped
 from ...net.settings import HTTPSettings
 from ...protocol import jsonrpc
 from ...rpc.deadline import Deadline
-from ...rpc.forks import new_lock, on_fork
+from ...rpc.forks import new_lock
 from ...rpc.interfaces import Channel, Network
 from ...rpc.threads import Loop, Workers
 from ...rpc.tracing import get_logger
@@ -237,10 +237,9 @@ class HTTPChannel(Channel):
         self._closed = False
         #: How many answers are being sent again: a server that breaks the connection of each must not cost a thread for each.
         self._again = 0
-        on_fork(self, HTTPChannel._let_go)
 
-    def _let_go(self, owner: int) -> None:
-        # In a forked process: the session and the listening thread belong to the other one.
+    def let_go(self, owner: int) -> None:
+        # The session and the listening thread belong to the other process.
         self._closed, self._get_stream = True, None
         self._exchanges.clear()
 

@@ -14,7 +14,7 @@ from ...net.settings import HTTPSettings
 from ...protocol.error_text import shown
 from ...protocol.http.sse import EventParser
 from ...rpc.deadline import Deadline, undo
-from ...rpc.forks import foreign_error, new_event, on_fork
+from ...rpc.forks import foreign_error, new_event
 from ...rpc.interfaces import Channel, Network
 from ...rpc.pending import Pending
 from ...rpc.threads import Workers
@@ -58,10 +58,9 @@ class SSEChannel(Channel):
         self._end_reason = f"the connection to {self.name} was closed on this side"
         self._reply: Optional[Reply] = None
         self._workers: Optional[Workers] = None
-        on_fork(self, SSEChannel._let_go)
 
-    def _let_go(self, owner: int) -> None:
-        # In a forked process: the one stream belongs to the other one, and so do the answers on it.
+    def let_go(self, owner: int) -> None:
+        # The one stream belongs to the other process, and so do the answers on it.
         self._end_reason = str(foreign_error(self.name, owner, "open one in this process"))
         self._closed.set()
 

@@ -118,11 +118,17 @@ class SessionOpener:
             self._check_closed()
         return session
 
-    def let_go(self, error: Optional[Exception]) -> None:
+    def let_go(self, error: Optional[Exception], owner: int) -> None:
         """Note in a forked process that the connection belongs to another one.
 
+        :param owner: the id of that process.
         :param error: for every attempt to open one; None if :meth:`reopen` may.
         """
+        for connection in {self.connection, None if self.session is None else self.session.connection}:
+            if connection is not None:
+                connection.peer.let_go(owner)
+        if self.channel is not None:
+            self.channel.let_go(owner)  # it may have no connection yet
         self._inherited = self.session
         self._closed = self._closed or error
         self.connection = self.channel = None

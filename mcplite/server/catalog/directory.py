@@ -17,7 +17,6 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tu
 
 from ...errors import InvalidParams, RegistrationError, ResourceNotFound, TransportError
 from ...protocol.uris import check_relative, normal_uri, safe_join, uri_problem
-from ...rpc.forks import new_lock, on_fork
 from ...rpc.threads import Loop
 from ...rpc.tracing import get_logger
 from ...types import BlobResourceContents, Resource, TextResourceContents
@@ -425,13 +424,12 @@ class Watcher(Service):
         #: Compared with at each look, also with that of a server whose clients have left meanwhile; only the thread sets it.
         self._known = directory.files()
         #: Guards ``_end``; held for assignments and the start of the thread.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         #: Ends the thread that is running; None if there is none.
         self._end: Optional[threading.Event] = None
-        on_fork(self, Watcher._let_go)
 
-    def _let_go(self, owner: int) -> None:
-        self._end = None  # in a forked process, where the thread does not exist
+    def let_go(self) -> None:
+        self._lock, self._end = threading.Lock(), None
 
     def start(self) -> None:
         """Start to watch, and return; it does nothing if it watches already."""

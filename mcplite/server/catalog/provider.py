@@ -60,6 +60,9 @@ class Service:
         """End; called after the last client, with the lock of the runtime held."""
         raise NotImplementedError
 
+    def let_go(self) -> None:
+        """Forget threads and connections in a forked process; they belong to the other one."""
+
 
 class MountableClient(Protocol):
     """What a server can mount of the client's side: a :class:`mcplite.Client`."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import weakref
 from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, Set, Tuple, Union
 
 from ...errors import BackendError
@@ -104,6 +105,8 @@ class Runtime:
         self.unread = ByteBudget(limits.unread_bytes_at_once)
         #: Large messages over HTTP are decoded and checked in turns.
         self.turns = Turns(limits.queue_seconds)
+        #: The connections of all clients.
+        self.peers: "weakref.WeakSet[Any]" = weakref.WeakSet()
         #: Takes what clients cause, of all their connections together.
         self.log = PeerLog()
         #: Guards the fields below; held for list and dictionary operations, and while a lifespan is entered or left.
@@ -212,6 +215,11 @@ class Runtime:
     def _let_go(self, owner: int) -> None:
         # In a forked process: clients and threads belong to the other one, and so does the lifespan, which must not be left
         # here. Its value can be read until a lifespan of this process is entered.
+        self.turns.let_go()
+        for service in self._services.values():
+            service.let_go()
+        for peer in list(self.peers):
+            peer.let_go(owner)
         self._sessions, self._waiting, self._workers = [], None, None
         self.subscriptions = self._create_subscriptions()
         self._inherited, self._exit, self._users = self._exit or self._inherited, None, 0

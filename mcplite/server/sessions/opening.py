@@ -80,9 +80,11 @@ def create_sessionless_peer(runtime: Runtime, channel: Channel) -> Peer:
 def _peer(runtime: Runtime, channel: Channel, handler: MessageHandler, shared: bool = False) -> Peer:
     from ...rpc.tracing import trace_for  # with the first client
 
-    return Peer(channel, handler, workers=runtime.workers, serving=True, trace=trace_for(runtime.debug, channel.name),
+    peer = Peer(channel, handler, workers=runtime.workers, serving=True, trace=trace_for(runtime.debug, channel.name),
                 limits=runtime.json_limits, shared=shared, log=runtime.log, most_bytes=runtime.limits.sent_bytes,
                 grace=runtime.limits.grace)
+    runtime.peers.add(peer)
+    return peer
 
 
 class SessionlessHandler(MessageHandler):
