@@ -23,9 +23,9 @@ from tests.support.stateless import MODERN, PREFIX, call, encode, headers, messa
 
 LIMIT = 30
 KEY = "a secret of many bytes"
-#: The ways to serve; "tickets" is what a fleet has in place of sessions.
+#: The ways to serve; a fleet without a backend has no sessions.
 WAYS = {"both": {}, "modern": {"era": "modern"}, "legacy": {"era": "legacy"},
-        "tickets": {"fleet": True, "state_keys": [KEY]}}
+        "fleet": {"fleet": True, "state_keys": [KEY]}}
 
 
 def make(**options):
@@ -292,7 +292,7 @@ def served(way, stateless=False):
 
 
 @pytest.mark.parametrize("way, stateless", [("both", False), ("both", True), ("modern", False), ("legacy", False),
-                                            ("tickets", False)])
+                                            ("fleet", False)])
 @pytest.mark.slow
 def test_any_message_to_an_endpoint_is_answered(way, stateless):
     """One server gets all of it, so that nothing may be left behind by one request for the next."""
