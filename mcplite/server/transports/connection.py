@@ -128,6 +128,8 @@ class Connection(BaseHTTPRequestHandler):
     #: Of the request line that was read last; empty if it was malformed.
     command = path = requestline = ""
     request_version = "HTTP/1.1"
+    #: Whether a subclass takes each line.
+    _logs = False
     #: Made when they are used: the fields of a head, and the file of a body.
     _message: "Tuple[Optional[RequestHead], Optional[HTTPMessage]]" = (None, None)
     _input: "Tuple[Optional[RequestBody], Optional[io.BytesIO]]" = (None, None)
@@ -158,6 +160,8 @@ class Connection(BaseHTTPRequestHandler):
         self._block = b""
         self._head: Optional[RequestHead] = None
         self._plan: Optional[int] = 0
+        #: What answers a request of that head: ``do_GET`` or its kind.
+        self._method: Callable[[Connection], None] = Connection.do_POST
         #: The head of a request whose body the poller waits for.
         self._awaited: Optional[RequestHead] = None
         #: The body of the request that is being served, and since when it is.
@@ -171,6 +175,9 @@ class Connection(BaseHTTPRequestHandler):
         self._made_of: Tuple[Any, ...] = ()
         self._top = b""
         self.setup()
+
+    def __init_subclass__(cls) -> None:
+        cls._logs = (cls.log_message, cls.log_request) != (Connection.log_message, Connection.log_request)
 
     # --- what handlers of http.server have ----------------------------------------------------------------
 
@@ -247,7 +254,7 @@ class Connection(BaseHTTPRequestHandler):
     def log_request(self, code: "int | str" = "-", size: "int | str" = "-") -> None:
         """Log one request: without its query, which may hold secrets."""
         if type(self).log_message is Connection.log_message and not _access_log_enabled():
-            return
+            return  # send_response() calls this, too
         if self._head is None:
             self.log_message("- %s", getattr(code, "value", code))
         else:
@@ -278,7 +285,8 @@ class Connection(BaseHTTPRequestHandler):
         finally:
             if response.streaming:
                 response.close()
-        self.log_request(response.status)
+        if self._logs or _access_log_enabled():
+            self.log_request(response.status)
 
     do_GET = do_HEAD = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_POST
 
@@ -431,7 +439,7 @@ class Connection(BaseHTTPRequestHandler):
             sender = self._find_client(server.proxies, head)
         body = self._body = RequestBody(client, head, self._plan, server.limits, server.budget, sender)
         try:
-            getattr(self, "do_" + head.method, self.do_POST)()
+            self._method(self)
         finally:
             self._body, body.over = None, True
             if body.counted or body.planned is not None:
@@ -522,6 +530,7 @@ class Connection(BaseHTTPRequestHandler):
             self._plan = body_plan(head)
             self._head, self._block = head, block
             self.command = head.method
+            self._method = getattr(type(self), "do_" + head.method, type(self).do_POST)
             self.path = "/" + head.target.lstrip("/") if head.target.startswith("//") else head.target
             self.request_version = f"HTTP/1.{head.version[1]}"
             self.requestline = f"{head.method} {head.target} {self.request_version}"
