@@ -52,6 +52,7 @@ def test_tasks_are_looked_after_once_the_system_has_a_thread(two, monkeypatch, c
         second.until(own)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # the fault may end the task's thread
 @every_fault
 @pytest.mark.parametrize("name", ["_roster.remove", "_keep", "_pool.submit"])
 @pytest.mark.slow

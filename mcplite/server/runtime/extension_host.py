@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Callable, List, Optional
 
 from ...backend.interface import Backend
-from ...backend.memory import MemoryBackend
 from ...rpc.extension import Extension, ListenKind
 from ..catalog.provider import Service
 
@@ -19,12 +18,11 @@ class ServerHost(Service):
         #: The :class:`Runtime`, which is internal: it changes between versions of the package.
         self.runtime = runtime
         self._extension = extension
-        shared = None if runtime.fleet is None else runtime.fleet.backend
         #: Whether other processes of the server reach what the backend holds.
-        self.shared = shared is not None
+        self.shared: bool = runtime.processes.shared
         #: Values with a lifetime, and logs: of all processes of the server, or else in the memory of this one. The names of
         #: keys and logs are shared by all that uses it, so that they begin with one of the extension's own.
-        self.backend: Backend = MemoryBackend() if shared is None else shared
+        self.backend: Backend = runtime.processes.backend
 
     @property
     def name(self) -> str:
