@@ -383,8 +383,17 @@ def test_a_room_that_is_not_there_is_named_with_what_was_written(word, monkeypat
 
 
 def test_a_library_that_a_room_needs_is_not_taken_for_the_room(monkeypatch):
+    def import_module(name, package):
+        raise ModuleNotFoundError("No module named 'redis'", name="redis")
+
+    monkeypatch.setattr(rooms, "import_module", import_module)
+    with pytest.raises(ModuleNotFoundError, match="No module named 'redis'"):
+        rooms.load("backend=")
+
+
+def test_a_folder_of_which_only_the_core_is_there_is_named(monkeypatch):
     monkeypatch.setitem(rooms.ROOMS, "word", ("backend.no_such_module", "name"))
-    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+    with pytest.raises(ImportError, match=re.escape("this copy of mcplite has no backend/ but for its core (word)")):
         rooms.load("word")
 
 
