@@ -74,8 +74,9 @@ def test_the_copy_behaves_as_the_package(copy):
     ("Server('x').add_tool(lambda: 1, name='t', task='optional')", r"folder tasks/ \(task='optional'\)"),
     ("Server('x', backend='sqlite:///tmp/x.db')", r"backend/ but for its core \(backend=\)"),
     ("Server('x', auth=lambda token: None)", r"folder auth/ \(auth=\)"),
+    ("connect(Server('x')).open().start_tool('y')", r"folder tasks/ \(start_tool\(\)\)"),
     ("Server('x').mount(Server('y'), prefix='y')", r"folder proxy/ \(Server.mount\(\)\)"),
 ])
 def test_a_room_that_is_not_there_is_named(copy, written, text):
-    ran = run(copy, "-c", f"from mcpcore import Server\n{written}")
+    ran = run(copy, "-c", f"from mcpcore import Server, connect\n{written}")
     assert re.search(f"this copy of mcpcore has no {text}", ran.stdout.splitlines()[-1]), ran.stdout

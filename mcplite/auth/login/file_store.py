@@ -1,8 +1,8 @@
 """The store in a file that only its owner can read, shared by all processes of a user; and the files and locks of stores.
 
-Modes and owners keep other users away; both are checked before anything is read or written (AUTH-47). On Windows files and
-folders are made with an access list for their user alone (:mod:`.windows_files`). Locks between the processes of a user are
-files too: the locks are the system's, by ``flock``, or by ``LockFileEx`` on Windows, and end with the process that holds them.
+Modes and owners keep other users away; both are checked before anything is read or written (AUTH-47). On Windows access
+lists do that; :mod:`.windows_files` makes and reads them. Locks between the processes of a user are files too: the locks are
+the system's, by ``flock``, or by ``LockFileEx`` on Windows, and end with the process that holds them.
 """
 
 import contextlib
@@ -90,7 +90,8 @@ def check_private(path: str, found: os.stat_result, folder: bool = False) -> Non
     if not (stat.S_ISDIR if folder else stat.S_ISREG)(found.st_mode):
         raise AuthError(f"{path} is not a {'folder' if folder else 'file'}; name another one for the credentials")
     if sys.platform == "win32":
-        return  # files and folders of ours have an access list for their user alone
+        _check_access_list(path, folder)
+        return
     if found.st_uid != os.geteuid():
         raise AuthError(f"{path} belongs to the user with the id {found.st_uid}, and this process runs as {os.geteuid()};"
                         f" credentials are only kept in a folder of one's own")
@@ -101,6 +102,22 @@ def check_private(path: str, found: os.stat_result, folder: bool = False) -> Non
     if not folder and mode & _FOREIGN_RIGHTS:
         raise AuthError(f"other users than its owner can read or write {path} (its mode is {mode:o}), and there are credentials"
                         f" in it; run: chmod 600 {shlex.quote(path)}")
+
+
+def _check_access_list(path: str, folder: bool) -> None:
+    """Refuse by the access list of Windows what :func:`check_private` refuses by the mode elsewhere.
+
+    :raises AuthError: it is refused; the text says what to do.
+    """
+    owner, others = windows_files.read_access_list(path, folder)
+    if owner:
+        raise AuthError(f"{path} belongs to another user, whose security identifier is {owner};"
+                        f" credentials are only kept in a folder of one's own")
+    if others:
+        what = "write into it and replace the files in it; keep the credentials in another folder" if folder \
+            else "read or write it, and there are credentials in it"
+        raise AuthError(f"{path}: the users or groups {', '.join(others)} can {what}{', or' if folder else ';'} run:"
+                        f" icacls \"{path}\" /inheritance:d /remove {' '.join('*' + user for user in others)}")
 
 
 def open_file(path: str, flags: int) -> int:

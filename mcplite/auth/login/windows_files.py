@@ -1,13 +1,23 @@
-"""Files on Windows: access lists, which are there in place of the modes of POSIX, and locks between processes.
+"""Files on Windows: owners and access lists, which are there in place of the modes of POSIX, and locks between processes.
 
-A module of its own, since only the functions of the system, called by ``ctypes``, can do this. :mod:`.file_store` uses it on
-Windows alone.
+A module of its own, since only the functions of the system, called by ``ctypes``, can do this. :mod:`.file_store`
+uses it on Windows alone.
 """
 
 import sys
-from typing import Any
+from typing import AbstractSet, Any, Dict, List, NamedTuple
 
-__all__ = ["lock_file", "make_own_folder", "open_own_file"]
+__all__ = ["AccessList", "lock_file", "make_own_folder", "open_own_file", "read_access_list"]
+
+
+class AccessList(NamedTuple):
+    """Who has rights to a file or folder, besides this user, the system and the administrators, as security identifiers."""
+
+    #: Its owner, if that is another user; else empty.
+    owner: str
+    #: Users and groups that can read or write a file, or write into a folder.
+    others: List[str]
+
 
 if sys.platform == "win32":
     import ctypes
@@ -16,6 +26,21 @@ if sys.platform == "win32":
     import os
     from ctypes import wintypes
 
+    #: Rights to read a file's contents; with them, or with one of the next, others could use the credentials.
+    _READ_RIGHTS = 0x00000001 | 0x80000000 | 0x10000000  # FILE_READ_DATA, GENERIC_READ, GENERIC_ALL
+    #: Rights to change a file, or the entries of a folder, or the list itself: FILE_WRITE_DATA, FILE_APPEND_DATA,
+    #: FILE_DELETE_CHILD, DELETE, WRITE_DAC, WRITE_OWNER, GENERIC_WRITE, GENERIC_ALL.
+    _WRITE_RIGHTS = 0x2 | 0x4 | 0x40 | 0x00010000 | 0x00040000 | 0x00080000 | 0x40000000 | 0x10000000
+    #: The system and the administrators, who can give themselves every right; the owner as a placeholder.
+    _TRUSTED = frozenset({"S-1-5-18", "S-1-5-32-544", "S-1-3-0", "S-1-3-4"})
+    _EVERYONE = "S-1-1-0"
+    _OWNER, _LIST = 1, 4
+    _FILE_OBJECT = 1
+    _INHERIT_ONLY = 8
+    #: Kinds of entries that allow, and have the mask and the user in the same place: plain ones, and those with a condition.
+    _ALLOWING = (0, 9)
+    #: Kinds of entries that refuse or are for a log.
+    _NOT_ALLOWING = (1, 2, 6, 7, 10, 12, 13, 15, 17, 18, 19)
     _READ, _WRITE = 0x80000000, 0x40000000
     #: Others may read and write meanwhile, and not remove: so does os.open.
     _SHARE = 3
@@ -28,6 +53,10 @@ if sys.platform == "win32":
 
     class _Attributes(ctypes.Structure):
         _fields_ = [("nLength", wintypes.DWORD), ("lpSecurityDescriptor", ctypes.c_void_p), ("bInheritHandle", wintypes.BOOL)]
+
+    class _EntryHead(ctypes.Structure):
+        _fields_ = [("AceType", ctypes.c_ubyte), ("AceFlags", ctypes.c_ubyte), ("AceSize", ctypes.c_ushort),
+                    ("Mask", wintypes.DWORD)]
 
     def _library(name: str, **functions: Any) -> Any:
         """Load a library of the system and declare some functions: their result, then their arguments."""
@@ -53,10 +82,12 @@ if sys.platform == "win32":
             "advapi32", OpenProcessToken=(wintypes.BOOL, _P, wintypes.DWORD, _P),
             GetTokenInformation=(wintypes.BOOL, _P, ctypes.c_int, _P, wintypes.DWORD, _P),
             ConvertSidToStringSidW=(wintypes.BOOL, _P, _P),
-            ConvertStringSecurityDescriptorToSecurityDescriptorW=(wintypes.BOOL, wintypes.LPCWSTR, wintypes.DWORD, _P, _P))
+            ConvertStringSecurityDescriptorToSecurityDescriptorW=(wintypes.BOOL, wintypes.LPCWSTR, wintypes.DWORD, _P, _P),
+            GetNamedSecurityInfoW=(wintypes.DWORD, wintypes.LPCWSTR, ctypes.c_int, wintypes.DWORD, _P, _P, _P, _P, _P),
+            GetAce=(wintypes.BOOL, _P, wintypes.DWORD, _P))
 
-    def _failed() -> OSError:
-        return ctypes.WinError(ctypes.get_last_error())
+    def _failed(number: int = 0) -> OSError:
+        return ctypes.WinError(number or ctypes.get_last_error())
 
     def _text_of(sid: Any) -> str:
         """Return the text of a security identifier: ``S-1-5-18``."""
@@ -82,6 +113,22 @@ if sys.platform == "win32":
             return _text_of(ctypes.cast(found, ctypes.POINTER(_P))[0])
         finally:
             kernel.CloseHandle(token)
+
+    def _others(entries: Any, folder: bool, trusted: AbstractSet[str]) -> List[str]:
+        """Return whom else a list gives a right that makes a file or folder unfit."""
+        rights = _WRITE_RIGHTS if folder else _WRITE_RIGHTS | _READ_RIGHTS
+        found: Dict[str, None] = {}
+        # The head of a list: revision and padding, size, number of entries.
+        for number in range(ctypes.cast(entries, ctypes.POINTER(ctypes.c_ushort))[2]):
+            entry = _P()
+            if not _security().GetAce(entries, number, ctypes.byref(entry)):
+                raise _failed()
+            head = ctypes.cast(entry, ctypes.POINTER(_EntryHead)).contents
+            if head.AceType in _NOT_ALLOWING or head.AceFlags & _INHERIT_ONLY or not head.Mask & rights:
+                continue
+            start = (entry.value or 0) + ctypes.sizeof(_EntryHead)
+            found[_text_of(start) if head.AceType in _ALLOWING else _EVERYONE] = None
+        return [user for user in found if user not in trusted]
 
     class _OwnAttributes:
         """The security attributes of a new file or folder: one user, and no rights from the folder above."""
@@ -155,4 +202,29 @@ def lock_file(descriptor: int) -> bool:
         if error.winerror not in (_LOCK_VIOLATION, _IO_PENDING):
             raise error
         return False
+    raise NotImplementedError
+
+
+def read_access_list(path: str, folder: bool) -> AccessList:
+    """Return who else has rights on Windows.
+
+    A file system without such lists gives everyone all rights, and so does an entry of a kind that is not known here.
+
+    :param folder: whether it is one, whose names others may read.
+    :raises OSError: the list cannot be read.
+    """
+    if sys.platform == "win32":
+        security = _security()
+        owner, entries, descriptor = _P(), _P(), _P()
+        status = security.GetNamedSecurityInfoW(path, _FILE_OBJECT, _OWNER | _LIST, ctypes.byref(owner), None,
+                                                ctypes.byref(entries), None, ctypes.byref(descriptor))
+        if status:
+            raise _failed(status)
+        try:
+            trusted = _TRUSTED | {_our_user()}
+            owner_text = _text_of(owner) if owner.value else _EVERYONE
+            return AccessList("" if owner_text in trusted else owner_text,
+                              _others(entries, folder, trusted) if entries.value else [_EVERYONE])
+        finally:
+            _kernel().LocalFree(descriptor)
     raise NotImplementedError
