@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import logging
 
 __all__ = [
-    "Counters", "ERROR", "FaultLog", "INFO", "PeerLog", "RateFilter", "RateLog", "Trace", "WARNING", "bounded", "get_logger",
+    "Counters", "ERROR", "FaultLog", "INFO", "PeerLog", "RateFilter", "Trace", "WARNING", "bounded", "get_logger",
     "trace_for",
 ]
 
@@ -170,13 +170,6 @@ def _text(error: Optional[BaseException]) -> str:
 
 #: The filter of all loggers of the package.
 bounded = RateFilter()
-
-
-class RateLog:
-    """Passes lines on to a logger; the filter of all loggers bounds their rate."""
-
-    def __init__(self, logger: "logging.Logger", most: int = 10, seconds: float = 1.0) -> None:
-        self.warning, self.error = logger.warning, logger.error
 
 
 class PeerLog:

@@ -13,7 +13,7 @@ from ...protocol import jsonrpc
 from ...protocol.http.headers import parse_host
 from ...protocol.http.oauth import PROTECTED_RESOURCE, base_of, write_challenge
 from ...protocol.uris import decoded_path, url_path
-from ...rpc.tracing import INFO, RateLog, get_logger
+from ...rpc.tracing import INFO, get_logger
 from ..catalog.request_target import Target
 from ..handling.http_request import HTTPRequest
 from ..principals import Principal, all_scopes, least_scopes
@@ -43,7 +43,7 @@ class Authorization:
         self._catalog = runtime.catalog
         self._origins = origins
         self._path = path
-        self._log, self._warn = runtime.log, RateLog(_log, 1)
+        self._log = runtime.log
         auth = self._auth = runtime.auth
         if auth is not None and auth.issuers and auth.resource is None and not origins.loopback_only:
             raise ValueError("clients must be told which URL their tokens are for; give BearerAuth(...,"
@@ -113,7 +113,7 @@ class Authorization:
         id = message.id if type(message) is jsonrpc.Request else None
         text = f"this requires the scopes: {' '.join(needed)}"
         if principal is None:
-            self._warn.error("a request that requires the scopes %s was refused, since requests are not authenticated: give the"
+            _log.error("a request that requires the scopes %s was refused, since requests are not authenticated: give the"
                              " server auth=, or use a host that authenticates", " ".join(needed))
             return Rejection(403, text, id=id)
         self._log.log(_log, INFO, "a request of %.200r was refused: it requires the scopes %s, and has %.1000s",

@@ -14,7 +14,7 @@ from ...revisions import Revision
 from ...rpc.deadline import Deadline
 from ...rpc.forks import new_lock
 from ...rpc.peer import Peer
-from ...rpc.tracing import FaultLog, RateLog, get_logger
+from ...rpc.tracing import FaultLog, get_logger
 from ..handling.http_request import HTTPRequest
 from ..handling.session import RequestFacts
 from ..runtime.runtime import Runtime
@@ -93,7 +93,7 @@ class Endpoint:
         self.origins = OriginPolicy(allowed_hosts, allowed_origins)
         self.authorization = Authorization(runtime, self.origins, self.path)
         limits = self.limits = runtime.limits
-        self._warn, self._faults = RateLog(_log, 1), FaultLog(_log)
+        self._faults = FaultLog(_log)
         self._logs = StreamLogs(runtime.processes, limits)
         self._tables: List[Sessions] = []
         self.sessions = self.add_table("session")
@@ -143,7 +143,7 @@ class Endpoint:
         except UnreadableBody as error:
             response = self.error_response(Rejection(error.status, str(error), close=True), request)
         except MemoryError:
-            self._warn.warning("a request of %s was refused for want of memory", request.remote)
+            _log.warning("a request of %s was refused for want of memory", request.remote)
             response = self.error_response(_busy(None, "it has no memory"), request)
         except BackendError as error:
             if self.runtime.outage is not None:
