@@ -18,11 +18,21 @@ class ServerHost(Service):
         #: The :class:`Runtime`, which is internal: it changes between versions of the package.
         self.runtime = runtime
         self._extension = extension
-        #: Whether other processes of the server reach what the backend holds.
-        self.shared: bool = runtime.processes.shared
-        #: Values with a lifetime, and logs: of all processes of the server, or else in the memory of this one. The names of
-        #: keys and logs are shared by all that uses it, so that they begin with one of the extension's own.
-        self.backend: Backend = runtime.processes.backend
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes of the server reach what the backend holds."""
+        fleet = self.runtime.fleet
+        return fleet is not None and fleet.backend is not None
+
+    @property
+    def backend(self) -> Backend:
+        """Values with a lifetime, and logs: of all processes of the server, or else in the memory of this one.
+
+        The names of keys and logs are shared by all that uses it, so that they begin with one of the extension's own.
+        """
+        found: Backend = self.runtime.processes.backend
+        return found
 
     @property
     def name(self) -> str:
