@@ -90,7 +90,7 @@ def calls(peers: Peers, counts: Counts) -> List[Measurement]:
 
 def round_trip(url: str) -> float:
     """Return the microseconds of reading a value through the seal, with a pause before each, as between requests."""
-    from mcplite.backend.sealed import SealedBackend
+    from mcplite.backend.from_url import SealedBackend
     from mcplite.extend import open_backend
 
     backend = SealedBackend(open_backend(url), [b"a key that is long"])

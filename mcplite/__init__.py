@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         ToolError as ToolError,
         TransportError as TransportError,
     )
-    from .net.tokens import Bearer as Bearer
+    from .net.settings import Bearer as Bearer
     from .rpc.cancel import CancelToken as CancelToken
     from .server import Context as Context, Limits as Limits, Server as Server, ServerOptions as ServerOptions
     from .server.catalog.cache_hints import CacheHint as CacheHint, Header as Header
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from .server.runtime.publisher import publisher as publisher
     from .server.serving import serve as serve
     from .server.transports.wsgi import mount_wsgi as mount_wsgi
-    from .tasks.task_handle import Task as Task
+    from .tasks.task_follower import Task as Task
     from .types import assistant as assistant, user as user
     from .version import __version__ as __version__
 
@@ -62,10 +62,10 @@ __all__ = [
 _HOMES = {
     "": ("auth", "errors", "extend", "revisions", "types"),
     "client": ("Client", "ClientOptions", "connect", "connect_all"),
-    "tasks.task_handle": ("Task",),
+    "tasks.task_follower": ("Task",),
     "auth.login.code_flow": ("OAuth",),
     "client.subscription": ("PromptsChanged", "ResourceUpdated", "ResourcesChanged", "ToolsChanged"),
-    "net.tokens": ("Bearer",),
+    "net.settings": ("Bearer",),
     "rpc.cancel": ("CancelToken",),
     "server": ("Context", "Limits", "Server", "ServerOptions"),
     "server.serving": ("serve",),

@@ -40,25 +40,23 @@ SERVER = {
     "serving": "http transports app",
 }
 #: The calls of a client, and the parts of one: they stand in files of the folder itself, and in the order of their imports.
-CALLS = "call cache client_extensions client_observer output_schemas request_base tool_list calls completer"
+CALLS = "call cache client_extensions client_observer output_schemas request_base tool_list calls"
 #: What a client is made of.
 CLIENTS = "handler_types handlers client_options sessions subscription subscription_manager"
 CLIENT = {
     "handler_types": "",
     "handlers": "handler_types client_options",
     **dict.fromkeys(CALLS.split(), CALLS),
-    "placeholders": "",
-    "config": "placeholders",
+    "config": "",
     "stdio": "",
     "http": "",
     "sessions": f"{CALLS} handlers",
     "subscription": f"{CALLS} handlers sessions",
     "subscription_manager": f"{CALLS} handlers sessions subscription",
     "client_options": f"{CALLS} handler_types stdio",
-    "transport_choice": "config stdio http client_options",
     "client": f"{CALLS} {CLIENTS}",
-    "connect": f"{CALLS} {CLIENTS} transport_choice stdio client",
-    "group": f"{CALLS} {CLIENTS} transport_choice stdio config placeholders client connect",
+    "connect": f"{CALLS} {CLIENTS} config stdio http client",
+    "group": f"{CALLS} {CLIENTS} stdio config client connect",
 }
 #: What some of these rooms may import besides: the door to HTTP, and the version of the package.
 BESIDES = {
@@ -67,10 +65,9 @@ BESIDES = {
     "server.http": "backend auth.verify", "server.transports": "version",
     "server.app": "version backend auth.verify",
     "client.config": "net", "client.http": "net", "client.sessions": "version",
-    "client.transport_choice": "net", "client.client_options": "net",
-    "client.client": "version", "client.connect": "net",
+    "client.connect": "net", "client.client_options": "net", "client.client": "version",
     # The type of what start_tool() returns.
-    "client.calls": "tasks.task_handle", "client.group": "net tasks.task_handle",
+    "client.calls": "tasks.task_follower", "client.group": "net tasks.task_follower",
 }
 
 
@@ -102,7 +99,7 @@ LAYERS = {
     "server.__main__": "rpc server.program",
     "server": "types server.app server.limits server.server_options server.functions.media server.handling",
     **half("client", CLIENT),
-    "client": "types client.client client.client_options client.connect client.group client.handlers client.completer",
+    "client": "types client.client client.client_options client.connect client.group client.handlers client.calls",
     "testing": GROUND + " backend server client",
     "cli": GROUND + " version net client auth.login",
     "cli.bridge_command": GROUND + " cli proxy server.transports",
@@ -115,7 +112,7 @@ LAYERS = {
     "": GROUND + " version net backend server client auth extend tasks",
 }
 #: Imports that point to the other half of the package, or upward, inside a function.
-ACROSS = {"client.transport_choice": {"server"}}
+ACROSS = {"client.connect": {"server"}}
 
 #: What a room must never import from outside, whatever the reason.
 NEVER = {
@@ -333,12 +330,11 @@ AROUND = {"backend", "fleet", "tasks", "auth", "proxy", "llm", "contrib", "testi
 OF_THE_CORE = {"backend", "backend.interface", "backend.memory", "backend.log_watch"}
 #: Imports of rooms by the core that are still there, in a function, at the top or for types. Rows may only be removed.
 STILL_THERE = {
-    "client.calls -> tasks.task_handle",
-    "client.group -> tasks.task_handle",
+    "client.calls -> tasks.task_follower",
+    "client.group -> tasks.task_follower",
     "server.app -> auth.verify.bearer_auth",
     "server.catalog.options -> auth.verify.bearer_auth",
-    "server.http.authorization -> auth.verify.bearer_auth",
-    "server.runtime.leases -> backend.same_host_liveness",
+    "server.http.access -> auth.verify.bearer_auth",
     "server.runtime.runtime -> auth.verify.bearer_auth",
 }
 

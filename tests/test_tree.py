@@ -43,12 +43,8 @@ WITHOUT_A_MODULE = {
 }
 #: Modules without a test file of their own, and where they are tested instead.
 TESTED_ELSEWHERE = {
-    "server/handling/fleet_wait": "tests/server/sessions/test_handover.py, in two processes",
-    "server/runtime/shared": "tests/server/sessions/test_handover.py",
     "backend/postgres_connection": "tests/backend/test_interface_outages.py, with a server that hangs",
     "backend/sqlite_wakeup": "tests/backend/test_sqlite.py, through the backend",
-    "cli/all_servers": "tests/test_main.py, with files of several servers",
-    "cli/parser": "tests/test_main.py runs every command",
     "cli/command_line": "tests/test_main.py runs every command",
     "client/http/http_endpoint": "tests/client/http/test_http_channel.py, through the channel",
     "client/client_options": "a dataclass: tests/client/test_client.py, through connect",
@@ -67,7 +63,7 @@ TESTED_ELSEWHERE = {
     "server/catalog/options": "tests/server/catalog/test_registry.py, through registration",
     "server/catalog/provider": "an interface: tests/proxy",
     "server/serving": "tests/server/transports/test_httpd.py, through mcplite.serve",
-    "server/runtime/waiting": "tests/server/handling/test_wait.py",
+    "server/runtime/suspended_calls": "tests/server/handling/test_wait.py",
     "tasks/task_processes": "tests/tasks/test_server_tasks.py, with two processes, and one that ends",
     "testing/backend_check": "tests/backend/test_interface.py, which finds broken promises with it",
     "version": "tests/test_main.py prints it",

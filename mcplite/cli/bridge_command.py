@@ -9,10 +9,10 @@ from typing import Any, Dict, List
 from ..errors import BackendError, RegistrationError
 from ..protocol.error_text import worded
 from ..proxy.bridge import client_of_handshake, open_bridge
-from ..rpc.stdio.terminals import is_terminal
+from ..rpc.stdio.descriptors import is_terminal
 from ..server.transports.httpd import HTTPServer, warning_of
 from ..server.transports.stdio import own_streams, serve_stdio
-from .arguments import UsageError
+from .parser import UsageError
 from .printing import clean
 from .target import client_of
 

@@ -16,7 +16,7 @@ from ..errors import MCPError
 from ..rpc.deadline import end_at_interrupt
 from ..version import __version__
 from . import parser
-from .arguments import UsageError
+from .parser import UsageError
 from .printing import clean, is_unread, record_of, status_of, text_of
 
 __all__ = ["run"]
@@ -77,10 +77,8 @@ def _run(options: argparse.Namespace) -> int:
 
         return login.run(words[0], options)
     with end_at_interrupt():
-        from .all_servers import is_overview, show_all
-        from .commands import ACTIONS
-        from .configuration import take_file
-        from .target import connected
+        from .commands import ACTIONS, is_overview, show_all
+        from .target import connected, take_file
 
     command = options.command
     if command == "task":

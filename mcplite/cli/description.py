@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from ..protocol.schema.references import Extent, LenientReferences, References
 from ..protocol.schema.type_signature import arguments_of, result_of
 from ..protocol.uritemplate import Template
-from .arguments import UsageError
+from .parser import UsageError
 from .printing import clean, clean_line, table, wrapped
 
 __all__ = [

@@ -17,8 +17,7 @@ from ..auth.login.token_endpoint import Credentials
 from ..auth.login.user_agent import Browser, Terminal, UserAgent, Visit, default_user_agent
 from ..errors import AuthError
 from ..protocol.error_text import shown, worded
-from .arguments import UsageError
-from .parser import NAMES
+from .parser import NAMES, UsageError
 from .printing import as_json, clean, clean_line
 
 __all__ = ["Stored", "choose_agent", "how_to_log_in", "run"]

@@ -13,8 +13,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Text
 
 from ..errors import MCPError, ProtocolError, RemoteError, RequestTimeout, TransportError
 from ..protocol.error_text import worded
-from ..rpc.stdio.descriptors import PIPE_CLOSED
-from ..rpc.stdio.terminals import is_terminal
+from ..rpc.stdio.descriptors import PIPE_CLOSED, is_terminal
 from ..types import (
     AudioContent,
     BlobResourceContents,

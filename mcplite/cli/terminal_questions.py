@@ -12,11 +12,11 @@ import sys
 import threading
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, TextIO, Tuple, Union
 
-from ..client.placeholders import ConfigInput
+from ..client.config import ConfigInput
 from ..protocol import elicitation_forms
-from ..rpc.stdio.terminals import is_terminal
+from ..rpc.stdio.descriptors import is_terminal
 from ..types import ElicitRequest, Implementation
-from .arguments import UsageError
+from .parser import UsageError
 from .printing import clean, clean_line
 
 __all__ = ["TerminalAsker"]

@@ -9,7 +9,7 @@ import json
 import time
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from ..protocol.methods import LIST_CHANGES, RESOURCE_UPDATED
+from ..protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
 from ..rpc.forks import new_rlock
 
 __all__ = ["CACHEABLE", "Cache"]

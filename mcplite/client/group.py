@@ -39,14 +39,13 @@ from .client import Client
 from .client_observer import ClientObserver
 from .client_options import ClientOptions
 from .config import Config, ServerConfig, load_config
-from .connect import connect
+from .connect import applicable, connect
 from .handler_types import Elicitation, Roots, Sampling
 from .request_base import Middleware
-from .transport_choice import applicable
 
 if TYPE_CHECKING:
     from ..rpc.extension import Extension
-    from ..tasks.task_handle import Task
+    from ..tasks.task_follower import Task
     from .stdio.stderr import StderrTarget
 
 __all__ = ["Group", "connect_all"]

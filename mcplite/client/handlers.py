@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, 
 from .. import types
 from ..errors import USER_REJECTED, Cancelled, InternalError, InvalidParams, MethodNotFound, ProtocolError, RemoteError
 from ..protocol.error_text import quoted
-from ..protocol.methods import RESOURCE_UPDATED
+from ..protocol.meta import RESOURCE_UPDATED
 from ..revisions import Revision
 from ..rooms import has
 from ..rpc.forks import new_lock

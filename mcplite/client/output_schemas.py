@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Collection, Dict, Generic, List, Mapping, Optional, TypeVar
 
 from ..errors import ProtocolError, RegistrationError
-from ..protocol.jsonio import memory_size
+from ..protocol.jsonrpc import memory_size
 from ..rpc.forks import new_lock
 from ..rpc.tracing import get_logger
 from ..types import NULL, CallToolResult, Tool

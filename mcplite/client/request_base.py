@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 
 from .. import types
 from ..errors import InvalidParams, NotSupported, ProtocolError, RequestTimeout
-from ..protocol.jsonio import memory_size
+from ..protocol.jsonrpc import memory_size
 from ..protocol.meta import check_meta
 from ..rpc.cancel import CancelToken
 from ..rpc.tracing import get_logger

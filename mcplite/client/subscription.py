@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, ClassVar, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Type
 
 from ..errors import SERVER_BUSY, AuthError, Cancelled, ConnectionClosed, MCPError, RemoteError, RequestTimeout, TransportError
-from ..protocol.methods import LIST_CHANGES, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED
+from ..protocol.meta import LIST_CHANGES, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED
 from ..protocol.uris import normal_uri
 from ..rpc.cancel import CancelToken
 from ..rpc.deadline import Deadline, Sleepers, undo

@@ -26,8 +26,18 @@ from ..protocol.http.oauth import covers, find_challenge, parse_challenges
 from ..version import __version__
 from .connections import DirectSender, is_plain, written_by_requests
 from .exchange import Exchange, Reply, Stopped
-from .settings import TLS, Guard, HTTPSettings, basic, http_proxy, merged_settings, proxy_for
-from .tokens import Bearer, TokenProvider, TokenSource
+from .settings import (
+    TLS,
+    Bearer,
+    Guard,
+    HTTPSettings,
+    TokenProvider,
+    TokenSource,
+    basic,
+    http_proxy,
+    merged_settings,
+    proxy_for,
+)
 
 if TYPE_CHECKING:
     from .session_sender import SessionSender

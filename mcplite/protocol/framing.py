@@ -16,8 +16,7 @@ from collections import deque
 from typing import Any, Deque, Dict, Iterable, List, Optional, Tuple, Union
 
 from ..errors import INVALID_REQUEST
-from .jsonio import DEFAULT_LIMITS, JSONLimits, encode_json
-from .jsonrpc import Batch, Id, Invalid, Message, Request, parse
+from .jsonrpc import DEFAULT_LIMITS, Batch, Id, Invalid, JSONLimits, Message, Request, encode_json, parse
 
 __all__ = ["CutLine", "KEPT_BYTES", "LineBuffer", "refuse_unread"]
 

@@ -2,6 +2,10 @@
 
 From July 2026 on every request carries what a handshake used to agree on once: the revision, the client's
 capabilities and its name. A server reads these members as an :class:`Envelope`; a client stamps them.
+
+Facts about the protocol's methods that hold in every revision.
+
+Facts that differ between revisions stand in ``revisions``.
 """
 
 from __future__ import annotations
@@ -13,14 +17,14 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from ..errors import InvalidParams, ProtocolError, UnsupportedVersion
 from ..revisions import JUNE_2025, NOVEMBER_2025, TASKS_EXTENSION, Revision
 from ..types import ClientCapabilities, Implementation, codec
-from ..types.lazy_dataclass import fields_of
-from .jsonio import encode_json, first_members, memory_size
-from .jsonrpc import Encoded
+from ..types.lazy_dataclass import Record, fields_of, record
+from .jsonrpc import Encoded, encode_json, first_members, memory_size
 
 __all__ = [
-    "AcceptedSenders", "CAPABILITIES", "Envelope", "LOG_LEVEL", "SERVER_INFO", "SUBSCRIPTION", "Stamped", "VERSION",
-    "bounded_capabilities", "bounded_info", "check_extension", "check_meta", "checked_trace", "claims", "members",
-    "read", "revision_of", "stamp", "unsupported",
+    "AcceptedSenders", "CAPABILITIES", "Change", "Envelope", "LIST_CHANGES", "LOG_LEVEL", "REPEATABLE",
+    "RESOURCE_SUBSCRIPTIONS", "RESOURCE_UPDATED", "SERVER_INFO", "SUBSCRIPTION", "Stamped", "VERSION", "bounded_capabilities",
+    "bounded_info", "check_extension", "check_meta", "checked_trace", "claims", "members", "read", "revision_of", "stamp",
+    "unsupported",
 ]
 
 # Text, which `re` compiles with the first use: most servers use none of these, and all would wait for them when imported.
@@ -325,3 +329,37 @@ def checked_trace(given: Mapping[str, str]) -> Dict[str, str]:
     """Return the members of a W3C trace context that are well-formed; the others are not sent (META-08)."""
     return {name: value for name, value in given.items()
             if name in _TRACE and isinstance(value, str) and re.fullmatch(_TRACE[name], value)}
+
+
+#: Requests that may run twice without harm, so that they are sent again when it is unknown whether they ran.
+REPEATABLE = frozenset({
+    "ping", "tools/list", "resources/list", "resources/templates/list", "resources/read", "prompts/list", "prompts/get",
+    "completion/complete", "server/discover", "subscriptions/listen", "logging/setLevel", "resources/subscribe",
+    "resources/unsubscribe", "tasks/get", "tasks/result", "tasks/list", "tasks/update",
+})
+
+
+@record(frozen=True)
+class Change(Record):
+    """A kind of list whose changes are notified.
+
+    :param capability: the server's capability for it.
+    :param filter: the member that asks for it in the filter of ``subscriptions/listen``.
+    :param lists: the requests whose results the change makes stale.
+    """
+
+    capability: str
+    filter: str
+    lists: Tuple[str, ...]
+
+
+#: By the notification of the change.
+LIST_CHANGES: Dict[str, Change] = {
+    "notifications/tools/list_changed": Change("tools", "toolsListChanged", ("tools/list",)),
+    "notifications/prompts/list_changed": Change("prompts", "promptsListChanged", ("prompts/list",)),
+    "notifications/resources/list_changed": Change(
+        "resources", "resourcesListChanged", ("resources/list", "resources/templates/list")),
+}
+#: The notification that one resource has changed, and the filter's member that lists the URIs to watch.
+RESOURCE_UPDATED = "notifications/resources/updated"
+RESOURCE_SUBSCRIPTIONS = "resourceSubscriptions"

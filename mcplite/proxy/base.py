@@ -9,7 +9,7 @@ import re
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional
 
 from ..errors import InvalidParams
-from ..protocol.jsonio import object_of
+from ..protocol.jsonrpc import object_of
 from ..protocol.uris import normal_uri
 from ..protocol.uritemplate import normal_template
 from ..revisions import TASKS_EXTENSION

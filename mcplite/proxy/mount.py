@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Optional, Set
 
 from ..client.client import Client
 from ..errors import RegistrationError
-from ..protocol.methods import LIST_CHANGES, RESOURCE_UPDATED
+from ..protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
 from ..protocol.uris import normal_uri
 from ..revisions import NEWEST, Revision
 from ..server.app import Server

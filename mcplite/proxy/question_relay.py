@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 from ..client.client_options import ClientSettings
 from ..client.handlers import Handlers
 from ..errors import InternalError, MCPError, RemoteError
-from ..protocol.methods import LIST_CHANGES, RESOURCE_UPDATED
+from ..protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
 from ..rpc.forks import new_event, new_lock

@@ -22,13 +22,13 @@ from ..errors import (
 )
 from ..protocol import jsonrpc
 from ..protocol.framing import KEPT_BYTES, CutLine
+from .caller import Caller
 from .deadline import Deadline, wait_interruptibly
 from .fair_queue import QueuedTask
 from .forks import foreign_error
-from .incoming import AnswerQueue, BatchResponses, Incoming, MessageHandler
 from .interfaces import Channel, MessageSink, Outlet, Reading
-from .outgoing import Caller
 from .reading import TICK_SECONDS, CallerReading, LeaderFollowerReading
+from .request import AnswerQueue, BatchResponses, Incoming, MessageHandler
 from .threads import Workers
 from .tracing import PeerLog, Trace, get_logger
 

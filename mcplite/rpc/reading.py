@@ -17,8 +17,7 @@ from .fair_queue import QueuedTask
 from .forks import new_event, new_lock
 from .interfaces import Channel, Reading
 from .pending import Pending
-from .threads import Loop, Workers
-from .watchdog import Watchdog
+from .threads import Loop, Watchdog, Workers
 
 __all__ = ["TICK_SECONDS", "CallerReading", "LeaderFollowerReading", "PushedReading"]
 

@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..errors import BackendError, RegistrationError
 from ..protocol.error_text import worded
-from ..rpc.stdio.terminals import is_terminal
+from ..rpc.stdio.descriptors import is_terminal
 from ..version import __version__
 from .app import Server
 from .transports.stdio import own_streams, serve_stdio

@@ -17,10 +17,8 @@ from ..rpc.cancel import CancelToken
 from ..rpc.extension import Extension
 from ..types import Tool
 from ..types.tasks import COMPLETED, IMMEDIATE_RESPONSE, CreateTaskResult, DetailedTask, ListTasksResult
-from .task_follower import TaskFollower, read_state
-from .task_handle import Task
-from .task_notices import started_tasks
-from .task_view import TaskSupport, TaskView
+from .task_follower import Task, TaskFollower, read_state
+from .task_view import TaskSupport, TaskView, started_tasks
 
 __all__ = ["ClientTasks", "has_tasks", "tasks_of_client"]
 

@@ -13,7 +13,7 @@ from ..errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_BU
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
 from ..rpc.forks import new_lock
-from ..rpc.incoming import Incoming
+from ..rpc.request import Incoming
 from ..rpc.threads import Workers
 from ..rpc.tracing import get_logger
 from ..types import codec

@@ -17,7 +17,7 @@ from ..errors import (
     RemoteError,
     TransportError,
 )
-from ..protocol.jsonio import object_of
+from ..protocol.jsonrpc import object_of
 from ..revisions import NEWEST, REVISIONS, Revision
 from ..rpc.extension import Extension, ListenKind
 from ..rpc.forks import new_lock, on_fork
@@ -36,8 +36,7 @@ from ..types.tasks import TASK_IDS, TASKS_EXTENSION, WORKING, CreateTaskResult
 from .task_methods import TaskMethods
 from .task_processes import TaskChanges, TaskRoster
 from .task_record import Entry, TaskCall, TaskRecord, call_of, lifetime
-from .task_run import TaskRun, held_bytes
-from .task_runners import QueueRunner, TaskPool
+from .task_run import QueueRunner, TaskPool, TaskRun, held_bytes
 from .task_store import TaskStore
 
 __all__ = ["ServerTasks", "can_have_tasks", "requires_extension", "run_task", "start_tasks", "tasks_of"]

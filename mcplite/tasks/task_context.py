@@ -11,8 +11,8 @@ from ..errors import MCPError, MissingCapability, ProtocolError, RemoteError, re
 from ..protocol import jsonrpc
 from ..protocol.opaque import digest
 from ..revisions import Revision
-from ..rpc.incoming import Incoming
 from ..rpc.interfaces import MessageSink
+from ..rpc.request import Incoming
 from ..rpc.tracing import PeerLog, get_logger
 from ..server.handling.client_questions import Asker, EncodedQuestion
 from ..server.handling.context import progress_number

@@ -15,7 +15,7 @@ from ..protocol.opaque import digest
 from ..rpc.forks import new_lock, on_fork
 from ..rpc.tracing import WARNING, PeerLog, get_logger
 from ..server.runtime.leases import Leases
-from ..server.runtime.letters import Letters
+from ..server.runtime.process_messages import Letters
 
 __all__ = ["TaskChanges", "TaskRoster"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, Optional, Union
 
 from ..errors import InvalidParams
-from ..protocol.jsonio import encode_json, object_of
+from ..protocol.jsonrpc import encode_json, object_of
 from ..revisions import Revision
 from ..server.catalog.provider import ProvidedEntry
 from ..server.catalog.registry import ToolEntry

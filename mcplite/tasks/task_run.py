@@ -1,4 +1,7 @@
-"""One run of a task in this process: its handler on a thread, its status, and its end."""
+"""One run of a task in this process: its handler on a thread, its status, and its end.
+
+What runs the tasks of a server: a pool of threads in this process, or a queue of jobs that the user has already.
+"""
 
 import contextlib
 import contextvars
@@ -10,10 +13,11 @@ from typing import Any, Callable, ContextManager, Dict, Iterator, Mapping, Optio
 
 from ..errors import INTERNAL_ERROR, SERVER_BUSY, BackendError, Cancelled, RemoteError, text_of
 from ..protocol import jsonrpc
-from ..protocol.jsonio import memory_size
+from ..protocol.jsonrpc import memory_size
 from ..revisions import find_revision
 from ..rpc.fair_queue import QueuedTask
-from ..rpc.forks import end_process
+from ..rpc.forks import end_process, new_lock, on_fork
+from ..rpc.threads import Workers
 from ..rpc.tracing import ERROR, INFO, WARNING, get_logger
 from ..server.catalog.provider import ProvidedEntry
 from ..server.catalog.registry import ToolEntry
@@ -22,15 +26,17 @@ from ..server.functions.function import BadArguments
 from ..server.handling.context import CURRENT
 from ..server.handling.session import Session
 from ..server.handling.tools import call_bound, tool_error
+from ..server.limits import Limits
 from ..server.runtime.runtime import Runtime
-from ..server.runtime.waiting import WaitingCall
+from ..server.runtime.suspended_calls import WaitingCall
+from ..server.server_options import TaskRunner
 from ..types.tasks import CANCELLED, COMPLETED, INPUT_REQUIRED, WORKING
 from .task_context import QuestionBoard, RunControl, RunningRequest, TaskAsker, TaskContext, TaskSession
 from .task_processes import TaskChanges
 from .task_record import TaskCall, TaskRecord
 from .task_store import TaskStore
 
-__all__ = ["TaskRun", "held_bytes"]
+__all__ = ["QueueRunner", "TaskPool", "TaskRun", "held_bytes"]
 
 _log = get_logger(__name__)
 #: Seconds between two texts about the status that are stored; of those in between the last one counts.
@@ -380,3 +386,55 @@ def _first_text(result: Mapping[str, Any]) -> Optional[str]:
 
 def _nothing(run: TaskRun) -> None:
     """What is called at the end of a run that nothing follows."""
+
+
+class QueueRunner(TaskRunner):
+    """The base of the runners that are shipped: the server tells them what to run."""
+
+    def submit(self, name: str, payload: str) -> object:
+        raise NotImplementedError
+
+    def attach(self, run: Callable[[str], None], shared: bool) -> None:
+        """Called once by the server.
+
+        :param run: runs the task of a payload; it is :meth:`Server.run_task`.
+        :param shared: whether other processes can reach the server's backend.
+        """
+
+
+class TaskPool:
+    """The threads that run tasks in this process; apart from those of the requests, which stay short.
+
+    :param limits: how many tasks run and are queued at once.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        #: Guards the field below; held while a task is queued.
+        self._lock = new_lock()
+        #: Created with the first task, and again after :meth:`stop` and in a forked process.
+        self._workers: Optional[Workers] = None
+        on_fork(self, TaskPool._let_go)
+
+    def _let_go(self, owner: int) -> None:
+        self._workers = None
+
+    def submit(self, run: TaskRun) -> bool:
+        """Run a task as soon as there is a place; False if too many wait for one."""
+        with self._lock:
+            if self._workers is None:
+                self._workers = Workers(self._limits.tasks_running, self._limits.tasks_queued, "mcplite task")
+            run.release_place = self._workers.suspended
+            return self._workers.enqueue(run)
+
+    def discard(self, run: TaskRun) -> bool:
+        """Remove a run that waits for a place; False if it does not."""
+        with self._lock:
+            return self._workers is not None and self._workers.discard(run)
+
+    def stop(self) -> None:
+        """End the threads that are idle, and the others after their tasks."""
+        with self._lock:
+            workers, self._workers = self._workers, None
+        if workers is not None:
+            workers.stop()

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
+from mcplite.backend.from_url import SealedBackend
 from mcplite.backend.memory import MemoryBackend
-from mcplite.backend.sealed import SealedBackend
 from mcplite.errors import BackendError
 from mcplite.testing import check_backend
 

@@ -19,8 +19,8 @@ import mcplite
 from mcplite import __main__ as command_line
 from mcplite.__main__ import main
 from mcplite.cli import commands, parser
-from mcplite.cli.arguments import UsageError
 from mcplite.cli.commands import row_table, rows_of
+from mcplite.cli.parser import UsageError
 from mcplite.cli.printing import ProgressBar
 from mcplite.revisions import NEWEST, NOVEMBER_2025
 from tests.support.fakes import LIMIT

@@ -11,7 +11,6 @@ import types
 import jsonschema
 import pytest
 
-from mcplite.cli.arguments import UsageError, parse_arguments
 from mcplite.cli.description import (
     argument_words,
     chosen,
@@ -24,7 +23,7 @@ from mcplite.cli.description import (
     prompt_words,
     resolved,
 )
-from mcplite.cli.parser import parse
+from mcplite.cli.parser import UsageError, parse, parse_arguments
 from mcplite.protocol.schema.references import LenientReferences
 from mcplite.types import Prompt, PromptArgument, Resource, Tool, ToolAnnotations
 

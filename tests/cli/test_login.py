@@ -17,8 +17,8 @@ import pytest
 import mcplite
 from mcplite.auth.login.stores import MemoryStore
 from mcplite.auth.login.user_agent import Browser, NoUserAgent, Terminal, UserAgent, Visit
-from mcplite.cli.arguments import UsageError
 from mcplite.cli.login import Stored, choose_agent, how_to_log_in
+from mcplite.cli.parser import UsageError
 from tests.support.authserver import REDIRECT, AuthServer, Protected, User, follow, refuse
 from tests.support.interrupts import ask_to_stop
 from tests.support.systems import posix_only

@@ -20,7 +20,7 @@ from mcplite import types
 from mcplite.auth.login.web import is_public
 from mcplite.client import config
 from mcplite.errors import InvalidParams, ProtocolError, RegistrationError, TransportError, UnsupportedVersion
-from mcplite.protocol import jsonio, jsonrpc, meta, opaque, uris, uritemplate
+from mcplite.protocol import jsonrpc, meta, opaque, uris, uritemplate
 from mcplite.protocol.framing import KEPT_BYTES, LineBuffer
 from mcplite.protocol.http import headers, http1, oauth, routing_headers, sse
 from mcplite.protocol.schema.validation import Validator, check_schema
@@ -49,12 +49,12 @@ def text_of(data):
 def json_text(data):
     """What is read as JSON is what the standard library reads, and is written and read again unchanged."""
     try:
-        value = jsonio.load(data)
+        value = jsonrpc.load(data)
     except (ValueError, RecursionError):
         return
     assert value == json.loads(data)
     with contextlib.suppress(UnicodeEncodeError):  # a lone surrogate, which JSON can say in an escape
-        assert jsonio.load(jsonio.encode_json(value).encode("utf-8")) == value
+        assert jsonrpc.load(jsonrpc.encode_json(value).encode("utf-8")) == value
 
 
 def message(data):
@@ -73,18 +73,18 @@ def model(data):
         return
     cls = MODELS[data[0] % len(MODELS)]
     try:
-        value = codec.decode(cls, jsonio.load(data[1:]))
+        value = codec.decode(cls, jsonrpc.load(data[1:]))
     except (ValueError, ProtocolError, RecursionError):
         return
     for revision in REVISIONS:
         with contextlib.suppress(ProtocolError, ValueError):
-            jsonio.encode_json(codec.encode(value, revision))
+            jsonrpc.encode_json(codec.encode(value, revision))
 
 
 def metadata(data):
     """The metadata of a request is read, or refused with the error that the client understands."""
     try:
-        params = jsonio.load(data)
+        params = jsonrpc.load(data)
     except (ValueError, RecursionError):
         return
     if isinstance(params, dict):
@@ -95,7 +95,7 @@ def metadata(data):
 def schema(data):
     """The quick check of a schema agrees with jsonschema."""
     try:
-        given = jsonio.load(data)
+        given = jsonrpc.load(data)
     except (ValueError, RecursionError):
         return
     if not (isinstance(given, list) and len(given) == 2 and isinstance(given[0], dict)):

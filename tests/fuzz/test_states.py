@@ -8,7 +8,7 @@ from hypothesis import example, given, strategies as st
 from mcplite.backend.memory import MemoryBackend
 from mcplite.protocol.opaque import Journal
 from mcplite.server.limits import Limits
-from mcplite.server.runtime.states import KeptStates, States
+from mcplite.server.runtime.request_states import KeptStates, States
 
 OLD, NEW = b"an old key of some bytes", b"a new key of some bytes"
 #: Also what no UTF-8 has: JSON can say it, in an escape.

@@ -13,8 +13,7 @@ from mcplite.net import connections
 from mcplite.net.connections import DirectSender, is_plain
 from mcplite.net.exchange import Exchange, Stopped
 from mcplite.net.origin_client import OriginClient
-from mcplite.net.settings import HTTPSettings
-from mcplite.net.tokens import Bearer
+from mcplite.net.settings import Bearer, HTTPSettings
 from tests.support.forks import in_fork
 from tests.support.webscript import WebScript
 

@@ -13,8 +13,7 @@ import mcplite
 from mcplite.net.connections import DirectSender
 from mcplite.net.origin_client import OriginClient
 from mcplite.net.session_sender import SessionSender
-from mcplite.net.settings import HTTPSettings
-from mcplite.net.tokens import Bearer
+from mcplite.net.settings import Bearer, HTTPSettings
 from tests.support.names import named
 from tests.support.webscript import WebScript
 

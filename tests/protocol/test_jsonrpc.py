@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mcplite.errors import INVALID_REQUEST, PARSE_ERROR
-from mcplite.protocol.jsonio import LONG
 from mcplite.protocol.jsonrpc import (
+    LONG,
     Batch,
     Encoded,
     Failure,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcplite.protocol.jsonio import memory_size
+from mcplite.protocol.jsonrpc import memory_size
 from mcplite.protocol.meta import Envelope, bounded_capabilities, bounded_info, read
 from mcplite.types import ClientCapabilities, Implementation, codec
 from tests.support.stateless import meta

@@ -10,7 +10,7 @@ import pytest
 from mcplite.errors import Cancelled, ConnectionClosed, HTTPStatusError, ProtocolError, RequestTimeout, TransportError
 from mcplite.protocol import jsonrpc
 from mcplite.protocol.framing import LineBuffer
-from mcplite.rpc import incoming as incoming_module, peer as peer_module
+from mcplite.rpc import peer as peer_module, request as incoming_module
 from mcplite.rpc.cancel import CancelToken
 from mcplite.rpc.channels import MemoryChannel
 from mcplite.rpc.interfaces import Delivery

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite.rpc import masks
+from mcplite.rpc import tracing
 from mcplite.rpc.tracing import Trace, trace_for
 from tests.support.systems import posix_only
 
@@ -48,7 +48,7 @@ def test_long_messages_are_cut():
 
 
 def test_a_huge_message_is_masked_without_being_parsed(monkeypatch):
-    monkeypatch.setattr(masks.json, "loads", lambda data: pytest.fail("must not be parsed"))
+    monkeypatch.setattr(tracing.json, "loads", lambda data: pytest.fail("must not be parsed"))
     lines = []
     Trace("it", lines.append)("<-", b'{"token": "' + SECRET.encode() + b'", "text": "' + b"x" * 400_000 + b'"}')
     assert SECRET not in lines[0] and '"***"' in lines[0]

@@ -5,8 +5,8 @@ import threading
 
 from mcplite.protocol import jsonrpc
 from mcplite.rpc.channels import MemoryChannel
-from mcplite.rpc.incoming import MessageHandler
 from mcplite.rpc.peer import Peer
+from mcplite.rpc.request import MessageHandler
 from mcplite.rpc.threads import Workers
 
 

@@ -11,11 +11,10 @@ import time
 from pathlib import Path
 
 import mcplite
-from mcplite.backend.from_url import open_backend
-from mcplite.backend.sealed import SealedBackend
+from mcplite.backend.from_url import SealedBackend, open_backend
 from mcplite.revisions import NEWEST
+from mcplite.server.runtime.backend_health import Outage
 from mcplite.server.runtime.leases import Leases
-from mcplite.server.runtime.outage import Outage
 
 #: What a caller of the package may get: its errors, or the lack of memory or of a thread.
 EXPECTED = mcplite.MCPError, MemoryError, OSError, RuntimeError

@@ -17,8 +17,15 @@ from ...protocol.http.oauth import check_url, is_loopback
 from ...protocol.opaque import base64url_encode
 from ...rpc.tracing import get_logger
 from .discovery import OFFLINE_ACCESS, AuthorizationServer
-from .grant_base import Grant
-from .registration import check_document_url, choose_method, client_metadata, delete_registration, find_registration, register
+from .grant_base import (
+    Grant,
+    check_document_url,
+    choose_method,
+    client_metadata,
+    delete_registration,
+    find_registration,
+    register,
+)
 from .stores import Store
 from .token_cache import TokenRequest
 from .token_endpoint import ClientIdentity, Credentials

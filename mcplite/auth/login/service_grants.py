@@ -8,9 +8,8 @@ from typing import Callable, Optional, Sequence, Union
 from ...errors import AuthError
 from ...protocol.http.oauth import check_url
 from .discovery import AuthorizationServer
-from .grant_base import Grant
+from .grant_base import Grant, choose_method
 from .jwt_signing import Proofs, SigningKey
-from .registration import choose_method
 from .stores import Store
 from .token_cache import TokenRequest
 from .token_endpoint import ClientIdentity, Credentials, TokenEndpoint

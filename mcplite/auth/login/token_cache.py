@@ -15,8 +15,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 
 from ...errors import AuthError
 from ...net.exchange import Exchange, Reply, Stopped
-from ...net.settings import HTTPSettings
-from ...net.tokens import RequestRecovery, TokenSource
+from ...net.settings import HTTPSettings, RequestRecovery, TokenSource
 from ...protocol.error_text import OptionText, shown
 from ...protocol.http.oauth import Challenge, canonical, check_url, find_challenge, parse_challenges
 from ...revisions import NEWEST_LEGACY

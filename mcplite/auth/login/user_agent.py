@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit
 from ...errors import AuthError
 from ...protocol.error_text import one_line, printable
 from ...protocol.http.oauth import base_of, check_url
-from ...rpc.stdio.terminals import is_terminal
+from ...rpc.stdio.descriptors import is_terminal
 from .loopback import HOSTS, LoopbackListener, has_state, wait_ready
 
 __all__ = [

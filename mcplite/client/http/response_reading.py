@@ -14,7 +14,7 @@ from typing import Callable, Dict, Optional
 from ...errors import AuthError, HTTPStatusError, ProtocolError, SessionLost, TransportError
 from ...net.exchange import Exchange, Reply, Stopped
 from ...protocol.http.sse import EventParser
-from ...protocol.methods import REPEATABLE
+from ...protocol.meta import REPEATABLE
 from ...rpc.deadline import Sleepers
 from ...rpc.interfaces import Channel, Reading
 from ...rpc.pending import Pending

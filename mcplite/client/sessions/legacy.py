@@ -20,16 +20,15 @@ from ...errors import (
     UnsupportedVersion,
     UrlElicitationRequired,
 )
-from ...protocol.jsonio import memory_size
-from ...protocol.meta import checked_trace
-from ...protocol.methods import REPEATABLE
+from ...protocol.jsonrpc import memory_size
+from ...protocol.meta import REPEATABLE, checked_trace
 from ...revisions import LEGACY, REVISIONS, WIDESPREAD_LEGACY, Revision, find_revision
 from ...rooms import has, load
 from ...rpc.cancel import CancelToken
 from ...rpc.forks import new_event, new_lock
-from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
 from ...rpc.peer import Peer
+from ...rpc.request import Incoming
 from ...rpc.tracing import get_logger
 from ...types import InitializeResult, codec
 from ..call import Call, Waiting

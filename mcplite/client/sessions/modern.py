@@ -7,13 +7,13 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from ...errors import HeaderMismatch, HTTPStatusError, ProtocolError, RemoteError, TransportError, UnsupportedVersion
 from ...protocol import jsonrpc, meta as envelopes
 from ...protocol.http import routing_headers
-from ...protocol.methods import REPEATABLE
+from ...protocol.meta import REPEATABLE
 from ...revisions import TASKS_EXTENSION, Revision, find_revision
 from ...rooms import has
 from ...rpc.cancel import CancelToken
 from ...rpc.forks import new_lock
-from ...rpc.incoming import Incoming
 from ...rpc.interfaces import DIRECT, Delivery
+from ...rpc.request import Incoming
 from ...rpc.tracing import get_logger
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities, Tool, codec
 from ..cache import CACHEABLE, Cache

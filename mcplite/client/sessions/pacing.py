@@ -14,7 +14,7 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterator, Optional, Union
 
 from ...errors import HTTPStatusError, RemoteError
-from ...protocol.methods import REPEATABLE
+from ...protocol.meta import REPEATABLE
 from ...rpc.cancel import CancelToken
 from ...rpc.forks import new_lock
 from ..call import Call, Waiting

@@ -11,12 +11,12 @@ from typing import Any, Callable, Dict, Optional
 
 from ...errors import ConnectionClosed, MCPError, ProtocolError, RemoteError, RequestTimeout, TransportError
 from ...protocol import jsonrpc
-from ...protocol.jsonio import memory_size
+from ...protocol.jsonrpc import memory_size
 from ...revisions import Revision
 from ...rpc.deadline import Deadline
-from ...rpc.incoming import Incoming, MessageHandler
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
+from ...rpc.request import Incoming, MessageHandler
 from ...rpc.threads import Loop, Mailbox, Workers, start_thread, wait_for_end
 from ...rpc.tracing import Trace, get_logger
 from ..handlers import Handlers

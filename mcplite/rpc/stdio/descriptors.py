@@ -1,6 +1,10 @@
 """The descriptors of pipes: how they are made, written without blocking and read, and what Windows does otherwise.
 
 :mod:`.pipes` and the child processes of clients use them.
+
+Tells whether a stream is a terminal, where a person may read and type.
+
+The command lines of server and client and the login of OAuth ask it, so it is a module below all of them.
 """
 
 import errno
@@ -9,9 +13,11 @@ import select
 import sys
 import threading
 import time
-from typing import Tuple
+from typing import Optional, TextIO, Tuple
 
-__all__ = ["PIPE_CLOSED", "cancel_read", "has_input", "has_reader", "make_pipe", "set_nonblocking", "write_piece"]
+__all__ = [
+    "PIPE_CLOSED", "cancel_read", "has_input", "has_reader", "is_terminal", "make_pipe", "set_nonblocking", "write_piece",
+]
 
 #: The number of the error of a write to a pipe or stream whose reader has closed it.
 PIPE_CLOSED = errno.EINVAL if os.name == "nt" else errno.EPIPE
@@ -111,3 +117,27 @@ def write_piece(fd: int, data: "bytes | memoryview") -> int:
                 raise BlockingIOError(errno.EAGAIN, "the pipe is full")
             size = max(size // 4, _LEAST_BYTES)
     raise NotImplementedError
+
+
+def is_terminal(stream: Optional[TextIO]) -> bool:
+    """Return whether a stream is a terminal. Windows calls its null device one as well, on which there is no user to ask.
+
+    :param stream: None, as ``sys.stdin`` may be, is no terminal; neither is one that is closed.
+    """
+    try:
+        return stream is not None and stream.isatty() and not _is_null_device(stream)
+    except ValueError:  # it is closed
+        return False
+
+
+def _is_null_device(stream: TextIO) -> bool:
+    if sys.platform == "win32":
+        import ctypes
+        import msvcrt
+
+        try:
+            handle = msvcrt.get_osfhandle(stream.fileno())
+        except (AttributeError, OSError, ValueError):
+            return False  # an object of the program's own, which knows what it is
+        return not ctypes.windll.kernel32.GetConsoleMode(ctypes.c_void_p(handle), ctypes.byref(ctypes.c_ulong()))
+    return False

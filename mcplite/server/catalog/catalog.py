@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping,
 
 from ...errors import RegistrationError
 from ...protocol import jsonrpc, opaque
-from ...protocol.jsonio import encode_json
+from ...protocol.jsonrpc import encode_json
 from ...protocol.meta import SERVER_INFO
 from ...revisions import REVISIONS, Revision
 from ...rpc.forks import new_lock

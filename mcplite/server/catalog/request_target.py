@@ -6,7 +6,7 @@ both sessions and the dispatcher read it.
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ...protocol.methods import RESOURCE_SUBSCRIPTIONS
+from ...protocol.meta import RESOURCE_SUBSCRIPTIONS
 from .provider import Found, ProvidedEntry
 from .registry import Registry
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from ...errors import RegistrationError
-from ...protocol.methods import LIST_CHANGES, RESOURCE_SUBSCRIPTIONS
+from ...protocol.meta import LIST_CHANGES, RESOURCE_SUBSCRIPTIONS
 from ...revisions import Revision
 from ...rpc.extension import Extension, ListenKind, claim, overrides, protocol_names
 from ...types import ClientCapabilities

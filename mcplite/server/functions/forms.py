@@ -4,7 +4,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 from ...errors import RegistrationError
 from ...protocol.elicitation_forms import options
-from ...protocol.jsonio import encode_json
+from ...protocol.jsonrpc import encode_json
 from .converters import Convert
 from .schemas import Schemas, unwrap_annotated
 

@@ -9,7 +9,7 @@ import typing
 from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from ...errors import RegistrationError
-from ...protocol.jsonio import encode_json, load
+from ...protocol.jsonrpc import encode_json, load
 from ...rpc.tracing import get_logger
 from ...types.lazy_dataclass import Record, record
 from .class_fields import NOTHING, is_dataclass, with_metadata

@@ -6,7 +6,7 @@ import math
 from typing import Any, Callable, Dict, List, Mapping
 
 from ...errors import RegistrationError
-from ...protocol.jsonio import encode_json
+from ...protocol.jsonrpc import encode_json
 from ...protocol.schema.ecma import problem_of
 from ...protocol.schema.validation import Validator, check_schema
 from .converters import Mismatch, Node

@@ -9,8 +9,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from ...errors import ProtocolError
 from ...protocol.error_text import quoted
-from ...protocol.jsonio import LONG, encode_json, encode_string
-from ...protocol.jsonrpc import Encoded
+from ...protocol.jsonrpc import LONG, Encoded, encode_json, encode_string
 from ...revisions import Revision
 from ...types import (
     NULL,

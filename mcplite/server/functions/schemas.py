@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 
 from ...errors import RegistrationError
 from ...protocol.error_text import json_words
-from ...protocol.jsonio import load
+from ...protocol.jsonrpc import load
 from ...types.lazy_dataclass import changed
 from .class_fields import NOTHING, Field, Unresolved, is_named, is_typed_dict, members, resolve, type_arguments, with_arguments
 from .converters import OTHERS, SIMPLE, Convert, Mismatch, Node, expect, from_text, kinds_of, reason_of, summary

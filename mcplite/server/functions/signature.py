@@ -12,7 +12,7 @@ import typing
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Literal, Optional, Tuple, Union
 
 from ...errors import RegistrationError
-from ...protocol.jsonio import encode_json
+from ...protocol.jsonrpc import encode_json
 from ...revisions import Revision
 from ...types import NULL, Model
 from .class_fields import Unresolved, resolve

@@ -7,15 +7,15 @@ import functools
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ...errors import MCPError, MissingCapability, ProtocolError
-from ...protocol.jsonio import memory_size
+from ...protocol.jsonrpc import memory_size
 from ...revisions import Revision
 from ...rooms import load
 from ...rpc.cancel import CancelToken
-from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
+from ...rpc.request import Incoming
 from ...types import Progress, Root, codec
 from ..runtime.observer import observed_question
-from ..runtime.waiting import WaitingCall
+from ..runtime.suspended_calls import WaitingCall
 from .client_questions import ABILITIES, Asker, EncodedQuestion
 from .questions import ListRoots, Question
 from .session import KnownRoots, RequestFacts, Session

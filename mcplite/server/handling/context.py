@@ -19,7 +19,7 @@ from .session import RequestFacts, Session, Throttle, check_own_notification
 # What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
     from ...rpc.cancel import CancelToken
-    from ...rpc.incoming import Incoming
+    from ...rpc.request import Incoming
     from ...types import (
         ClientCapabilities,
         CreateMessageResult,

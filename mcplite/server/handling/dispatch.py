@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
 from ... import types
 from ...errors import Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ResourceNotFound
-from ...protocol.jsonio import object_of
-from ...protocol.jsonrpc import Encoded
+from ...protocol.jsonrpc import Encoded, object_of
 from ...rpc.fair_queue import COSTLY
 from ...rpc.tracing import INFO, get_logger
 from ...types import codec

@@ -10,13 +10,13 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Dict, Iterator, Mapping, Optional
 
 from ...errors import SERVER_BUSY, RemoteError
-from ...protocol.jsonio import first_members
+from ...protocol.jsonrpc import first_members
 from ...rpc.fair_queue import COSTLY, Turn
 from .context import Context
 
 # What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
-    from ...rpc.incoming import Incoming
+    from ...rpc.request import Incoming
     from ..functions.function import Function
     from ..runtime.runtime import Runtime
     from .session import RequestFacts, Session

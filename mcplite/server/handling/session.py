@@ -10,10 +10,10 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from ...errors import METHOD_NOT_FOUND, NotSupported, RemoteError
-from ...protocol.jsonio import memory_size
+from ...protocol.jsonrpc import memory_size
 from ...revisions import REVISIONS, Revision
-from ...rpc.incoming import Incoming, MessageFacts
 from ...rpc.peer import Peer
+from ...rpc.request import Incoming, MessageFacts
 from ...types import ClientCapabilities, Implementation
 from ..catalog.request_target import Target
 from ..limits import Limits

@@ -8,7 +8,7 @@ from typing import Mapping, Optional, Sequence
 
 from ..handling.dispatch import load_tools
 from ..runtime.runtime import Runtime
-from ..state.open_streams import OpenStreams
+from ..state.response_bodies import OpenStreams
 from .endpoint import Endpoint, Route
 
 __all__ = ["make_endpoint"]

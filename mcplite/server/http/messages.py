@@ -11,7 +11,7 @@ from ...errors import INVALID_REQUEST
 from ...protocol import jsonrpc
 from ...protocol.http.headers import Headers
 from ...revisions import find_revision
-from ..state.bodies import StreamingBody
+from ..state.response_bodies import StreamingBody
 
 __all__ = ["EVENTS", "HTTPResponse", "Rejection", "SESSION", "UnreadableBody", "VERSION", "names_modern"]
 

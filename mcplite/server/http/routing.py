@@ -18,8 +18,8 @@ from ...rpc.fair_queue import COSTLY, Turns
 from ..catalog.request_target import Target
 from ..handling.http_request import HTTPRequest, no_body
 from ..state.sessions import HTTPSession
+from .access import OriginPolicy
 from .messages import SESSION, VERSION, Rejection, UnreadableBody
-from .origins import OriginPolicy
 
 __all__ = [
     "AcceptMessage", "Decision", "EndSession", "NotifySessionless", "OpenGetStream", "Preflight", "ResumeStream", "Rules",

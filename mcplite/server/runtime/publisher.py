@@ -6,10 +6,10 @@ from typing import Optional, Sequence, Type, Union
 
 from ...backend.interface import Backend
 from ...errors import RegistrationError
-from ...protocol.methods import RESOURCE_UPDATED
+from ...protocol.meta import RESOURCE_UPDATED
 from ...protocol.uris import normal_uri
+from .change_broadcast import append_news
 from .fleet import open_shared_backend, read_keys
-from .news import append_news
 
 __all__ = ["Publisher", "publisher"]
 

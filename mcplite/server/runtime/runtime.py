@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Opt
 
 from ...errors import BackendError
 from ...protocol import jsonrpc
-from ...protocol.methods import LIST_CHANGES, RESOURCE_UPDATED
+from ...protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
 from ...rpc.fair_queue import Turns
 from ...rpc.forks import new_rlock, on_fork
 from ...rpc.threads import Workers
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from ..catalog.provider import Service
     from ..limits import Limits
     from ..principals import Principal
+    from .backend_health import Outage
+    from .change_broadcast import News
     from .extension_host import ServerHost
     from .fleet import Fleet
     from .leases import Leases
-    from .letters import Letters
-    from .news import News
     from .observer import ServerObserver
-    from .outage import Outage
+    from .process_messages import Letters
     from .processes import Processes
-    from .states import States
-    from .subscribers import Subscribers
-    from .waiting import WaitingCalls
+    from .request_states import States
+    from .subscriptions import Subscribers
+    from .suspended_calls import WaitingCalls
 
 __all__ = ["OpenSession", "Runtime"]
 
@@ -156,10 +156,10 @@ class Runtime:
 
     def _join(self, backend: "Backend") -> None:
         """Make what this process needs to talk to others; nothing is read or stored yet."""
+        from .backend_health import Outage
+        from .change_broadcast import News
         from .leases import Leases
-        from .letters import FleetProcesses, Letters
-        from .news import News
-        from .outage import Outage
+        from .process_messages import FleetProcesses, Letters
 
         outage = self.outage = Outage()
         self.leases = Leases(backend, outage)
@@ -198,7 +198,7 @@ class Runtime:
 
         :param awaited: whether a client is told that it has subscribed after the hook was called, and not before.
         """
-        from .subscribers import Subscribers  # for servers that have a hook
+        from .subscriptions import Subscribers  # for servers that have a hook
 
         if self.subscribers is None:
             self.subscribers = Subscribers(hook)
@@ -457,7 +457,7 @@ class Runtime:
         """The handlers that wait for their clients; created with the first."""
         with self._lock:
             if self._waiting is None:
-                from .waiting import WaitingCalls
+                from .suspended_calls import WaitingCalls
 
                 self._waiting = WaitingCalls(self.limits)
             return self._waiting
@@ -471,7 +471,7 @@ class Runtime:
     def states(self) -> "States":
         """Creates and reads the states of handlers that ask, in a fleet."""
         if self._states is None:
-            from .states import KeptStates, States
+            from .request_states import KeptStates, States
 
             assert self.fleet is not None, "only the handlers of a fleet have states"
             kept, seconds = None, self.limits.waiting_seconds

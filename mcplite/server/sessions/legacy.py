@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterable, Opti
 
 from ...errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError, ProtocolError, RemoteError
 from ...protocol import jsonrpc
-from ...protocol.jsonio import memory_size, object_of
+from ...protocol.jsonrpc import memory_size, object_of
 from ...protocol.meta import bounded_capabilities, bounded_info
 from ...revisions import NEWEST_LEGACY, Revision, find_revision
-from ...rpc.incoming import MessageHandler
 from ...rpc.interfaces import Delivery
+from ...rpc.request import MessageHandler
 from ...rpc.tracing import INFO, get_logger
 from ...types import ClientCapabilities, Implementation, codec
 from ..handling.context import LEVELS, log_params, rank
@@ -24,7 +24,7 @@ from ..handling.session import KnownRoots, RequestFacts, Session, check_own_meth
 from ..runtime.runtime import OpenSession, Runtime
 
 if TYPE_CHECKING:
-    from ...rpc.incoming import Incoming
+    from ...rpc.request import Incoming
     from ..handling.client_questions import Asker
     from ..handling.questions import Question
     from ..principals import Principal

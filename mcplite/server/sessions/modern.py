@@ -127,17 +127,17 @@ class ModernSession(Session):
                                      f" is read (revision {self.revision})")
         if self._client is not None and self.runtime.fleet is not None:
             if self.runtime.letters is not None:
-                from ..handling.fleet_wait import FleetAsker
+                from ..handling.ask_waiting import FleetAsker
 
                 return FleetAsker(context, self.journal, self.given)
-            from ..handling.replay import ReplayAsker
+            from ..handling.ask_waiting import ReplayAsker
 
             return ReplayAsker(context, self.journal, self.given)
         if self._client is not None and not self._client.single_process:
             return NoAsker(self, "this server runs in several processes, so the client's answer may reach another one"
                                      " than asked; share backend= between them, or the variable MCPLITE_BACKEND, or say so with"
                                      " Server(fleet=True, state_keys=[...])")
-        from ..handling.wait import WaitingAsker
+        from ..handling.ask_waiting import WaitingAsker
 
         return WaitingAsker(context, self.given)
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple, Type
 from ...errors import METHOD_NOT_FOUND, InvalidParams, RemoteError
 from ...protocol import jsonrpc, meta as envelopes
 from ...protocol.meta import unsupported
-from ...rpc.incoming import Incoming, MessageHandler
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
+from ...rpc.request import Incoming, MessageHandler
 from ..handling.context import rank
 from ..handling.dispatch import answer_request
 from ..handling.request_context import RequestContext
@@ -24,7 +24,7 @@ from .modern import ModernSession
 if TYPE_CHECKING:
     from ..catalog.request_target import Target
     from ..runtime.runtime import Runtime
-    from .handover import Handover
+    from .remote_answers import Handover
 
 __all__ = ["create_session", "create_sessionless_peer", "serve_channel"]
 
@@ -97,7 +97,7 @@ class SessionlessHandler(MessageHandler):
         self._senders = envelopes.AcceptedSenders()
         self._handover: "Optional[Handover]" = None
         if runtime.letters is not None:
-            from .handover import handover_of
+            from .remote_answers import handover_of
 
             self._handover = handover_of(runtime)
 
@@ -172,7 +172,7 @@ class SessionlessHandler(MessageHandler):
             return False
         if not isinstance(state, str):
             raise InvalidParams("params.requestState must be a string")
-        from ..runtime.waiting import refused_state
+        from ..runtime.suspended_calls import refused_state
 
         if incoming.facts is not None and self._handover is not None:
             return self._handover.find(session, incoming, state)
@@ -181,7 +181,7 @@ class SessionlessHandler(MessageHandler):
             if session.journal is None:
                 raise refused_state()
             return False
-        from ..handling.wait import continue_call
+        from ..handling.ask_waiting import continue_call
 
         if not continue_call(session, incoming, state, dict(session.given)):
             raise refused_state()

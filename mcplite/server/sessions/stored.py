@@ -4,7 +4,7 @@ import itertools
 from typing import Any, Callable, Dict, Iterator, Optional
 
 from ...errors import BackendError
-from ...protocol.jsonio import memory_size
+from ...protocol.jsonrpc import memory_size
 from ...protocol.uris import normal_uri
 from ..runtime.processes import Processes
 from ..runtime.runtime import Runtime
@@ -28,7 +28,7 @@ class QuestionIds(Iterator[int]):
         try:
             number = self._processes.number
         except BackendError as error:
-            from ..runtime.outage import away_error
+            from ..runtime.backend_health import away_error
 
             self._processes.failed(error)
             raise away_error() from error

@@ -12,14 +12,14 @@ from typing import Dict, List, NamedTuple, Optional, Protocol, Set
 from ...errors import BackendError, ConnectionClosed
 from ...protocol import jsonrpc
 from ...protocol.http.sse import encode_event
-from ...protocol.methods import LIST_CHANGES, RESOURCE_UPDATED
+from ...protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
 from ...rpc.interfaces import Outlet
 from ...rpc.tracing import get_logger
-from ..runtime.changes import Changes, ToldChange
+from ..runtime.change_broadcast import Changes, ToldChange
 from ..sessions.legacy import LegacySession
 from ..sessions.records import SessionRecord, SessionRecords
-from .bodies import OPENING, priming_event
 from .logs import LogBody, StreamLog, StreamLogs, read_log
+from .response_bodies import OPENING, priming_event
 from .streams import RequestStreams, StreamsChannel
 
 __all__ = ["CommonLogChannel", "CommonOutlet", "CommonStream", "ReadSession", "end_common"]

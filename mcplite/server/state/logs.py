@@ -22,7 +22,7 @@ from ...rpc.tracing import get_logger
 from ..eviction import Shares
 from ..limits import Limits
 from ..runtime.processes import Processes
-from .bodies import KEEP_ALIVE, OPENING, PROBE_SECONDS, EndingBody, retry_event
+from .response_bodies import KEEP_ALIVE, OPENING, PROBE_SECONDS, EndingBody, retry_event
 
 __all__ = ["LogBody", "StreamLog", "StreamLogs", "read_log"]
 

@@ -29,7 +29,7 @@ from .logs import LogBody, StreamLog, StreamLogs
 from .streams import Backlog, RequestLogBody, RequestStreams, StreamsChannel, resume_request
 
 if TYPE_CHECKING:
-    from ..runtime.changes import Changes
+    from ..runtime.change_broadcast import Changes
     from ..sessions.fleet_sessions import FleetSessions
 
 __all__ = ["HTTPSession", "Sessions", "StoredSession", "create_session_for_one_message"]
@@ -169,7 +169,7 @@ class StoredSession(HTTPSession):
             if len(self.data) > self.listed:
                 self._table.make_room(self)
         except BackendError as error:
-            from ..runtime.outage import away_error
+            from ..runtime.backend_health import away_error
 
             self._table.processes.failed(error)
             raise away_error() from error
@@ -264,7 +264,7 @@ class Sessions:
         #: When the store could not be read last.
         self._failed = float("-inf")
         if self._shared:
-            from ..runtime.changes import Changes
+            from ..runtime.change_broadcast import Changes
             from ..sessions.fleet_sessions import FleetSessions
 
             self._changes = Changes(processes.backend, runtime.catalog.name)
@@ -390,7 +390,7 @@ class Sessions:
         :raises RemoteError: it is refused.
         """
         if self.processes.away and time.monotonic() - self._failed < _KNOWN_SECONDS:
-            from ..runtime.outage import away_error
+            from ..runtime.backend_health import away_error
 
             raise away_error()
 

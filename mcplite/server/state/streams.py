@@ -23,9 +23,8 @@ from ...rpc.tracing import FaultLog, get_logger
 from ..eviction import ByteBudget
 from ..limits import Limits
 from ..sessions.records import SessionRecords
-from .bodies import KEEP_ALIVE, OPENING, PROBE_SECONDS, EndingBody, priming_event, retry_event
 from .logs import LogBody, StreamLog, StreamLogs, read_log
-from .open_streams import OpenStreams
+from .response_bodies import KEEP_ALIVE, OPENING, PROBE_SECONDS, EndingBody, OpenStreams, priming_event, retry_event
 
 __all__ = ["Backlog", "EventBody", "EventStream", "RequestLogBody", "RequestStreams", "StreamsChannel", "resume_request"]
 

@@ -15,13 +15,13 @@ import time
 from typing import Callable, Hashable, List, Optional, Union
 
 from ...protocol.http.http1 import BadRequest, ChunkedDecoder, RequestHead
-from ...protocol.jsonio import count_elements
+from ...protocol.jsonrpc import count_elements
 from ...rpc.forks import close_socket
 from ...rpc.tracing import get_logger
 from ..eviction import Shares
 from ..http.messages import UnreadableBody
 from ..limits import Limits
-from ..state.bodies import do_nothing
+from ..state.response_bodies import do_nothing
 
 __all__ = ["BodyBudget", "ClientGone", "ClientSocket", "PlannedAnswer", "RequestBody", "SMALL_BODY", "SMALL_BYTES"]
 

@@ -22,10 +22,10 @@ from ...protocol.http.http1 import BadRequest, HeadLimits, RequestHead, body_pla
 from ...rpc.tracing import get_logger
 from ..eviction import sender_at
 from ..handling.http_request import HTTPRequest
+from ..http.access import TrustedProxies
 from ..http.messages import HTTPResponse
-from ..http.origins import TrustedProxies
 from ..limits import Limits
-from ..state.bodies import StreamingBody, do_nothing
+from ..state.response_bodies import StreamingBody, do_nothing
 from .client_socket import SMALL_BODY, SMALL_BYTES, BodyBudget, ClientGone, ClientSocket, RequestBody
 
 if TYPE_CHECKING:

@@ -49,8 +49,8 @@ from ...rpc.forks import close_socket, on_fork, release_socket
 from ...rpc.tracing import get_logger
 from ..eviction import Shares
 from ..http import make_endpoint
+from ..http.access import LOOPBACK, TrustedProxies
 from ..http.endpoint import Route
-from ..http.origins import LOOPBACK, TrustedProxies
 from ..limits import Limits
 from ..runtime.runtime import Runtime
 from .client_socket import BodyBudget

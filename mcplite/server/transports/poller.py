@@ -21,10 +21,9 @@ from typing import Callable, Dict, List, Optional, Set
 
 from ...errors import TransportError
 from ...rpc.forks import release_socket
-from ...rpc.threads import Loop, Workers
+from ...rpc.threads import Loop, Watchdog, Workers
 from ...rpc.tracing import get_logger
-from ...rpc.watchdog import Watchdog
-from ..state.bodies import do_nothing
+from ..state.response_bodies import do_nothing
 from .connection import Connection
 
 __all__ = ["Poller"]

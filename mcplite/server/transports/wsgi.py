@@ -16,13 +16,13 @@ from ...rpc.forks import catch_up_with_fork, new_lock, on_fork
 from ..eviction import sender_at
 from ..handling.http_request import HTTPRequest, never_disconnected
 from ..http import make_endpoint
+from ..http.access import TrustedProxies
 from ..http.endpoint import Route
 from ..http.messages import HTTPResponse, UnreadableBody
-from ..http.origins import TrustedProxies
 from ..limits import Limits
 from ..principals import ISSUED_HERE, Principal
 from ..runtime.runtime import Runtime
-from ..state.open_streams import OpenStreams
+from ..state.response_bodies import OpenStreams
 
 __all__ = ["WSGIApp", "mount_wsgi"]
 

@@ -9,7 +9,7 @@ import pytest
 
 import mcplite
 from mcplite.client.sessions.legacy import ServerState
-from mcplite.protocol.methods import REPEATABLE
+from mcplite.protocol.meta import REPEATABLE
 from tests.support import connecting
 from tests.support.fakes import start
 from tests.support.webscript import WebScript

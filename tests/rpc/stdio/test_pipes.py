@@ -13,9 +13,9 @@ import mcplite
 from mcplite.errors import Cancelled, ConnectionClosed, RequestTimeout, TransportError
 from mcplite.protocol.framing import CutLine
 from mcplite.rpc.cancel import CancelToken
-from mcplite.rpc.incoming import MessageHandler
 from mcplite.rpc.peer import Peer
 from mcplite.rpc.pending import Clock, Pending
+from mcplite.rpc.request import MessageHandler
 from mcplite.rpc.stdio import pipes
 from mcplite.rpc.stdio.descriptors import make_pipe, set_nonblocking
 from mcplite.rpc.stdio.pipes import PipeChannel

@@ -11,8 +11,8 @@ from mcplite.revisions import LEGACY, NEWEST, NEWEST_LEGACY, REVISIONS
 from mcplite.server.catalog.request_target import Target
 from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import routing
+from mcplite.server.http.access import OriginPolicy
 from mcplite.server.http.messages import UnreadableBody
-from mcplite.server.http.origins import OriginPolicy
 from mcplite.server.http.routing import (
     AcceptMessage,
     EndSession,

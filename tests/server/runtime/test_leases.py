@@ -15,8 +15,8 @@ import mcplite
 from mcplite.backend.from_url import open_backend
 from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import BackendError
+from mcplite.server.runtime.backend_health import Outage
 from mcplite.server.runtime.leases import Leases
-from mcplite.server.runtime.outage import Outage
 from tests.support.forks import POSIX_ONLY, Forked
 
 PATIENCE = 60
@@ -124,7 +124,7 @@ _CHILD = """
 import sys
 from mcplite.backend.from_url import open_backend
 from mcplite.server.runtime.leases import Leases
-from mcplite.server.runtime.outage import Outage
+from mcplite.server.runtime.backend_health import Outage
 
 leases = Leases(open_backend(sys.argv[1]), Outage(), float(sys.argv[2]))
 leases.on_lost(lambda number: print("lost", number, flush=True))

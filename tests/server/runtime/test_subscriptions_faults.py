@@ -3,7 +3,7 @@
 import pytest
 
 from mcplite.errors import TransportError
-from mcplite.rpc.incoming import Incoming
+from mcplite.rpc.request import Incoming
 from tests.server.runtime.test_subscriptions import Stream, make
 from tests.support.faults import lines, strike
 from tests.support.stateless import Web

@@ -1,7 +1,7 @@
 """What one session costs at most: what is kept of its client, and what it may subscribe to."""
 
 from mcplite.errors import INVALID_REQUEST
-from mcplite.protocol.jsonio import memory_size
+from mcplite.protocol.jsonrpc import memory_size
 from mcplite.server import Server
 from mcplite.server.sessions.legacy import LegacySession
 from mcplite.types import ClientCapabilities, Implementation

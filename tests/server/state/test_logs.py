@@ -4,12 +4,12 @@ import threading
 
 import pytest
 
+from mcplite.backend.from_url import SealedBackend
 from mcplite.backend.memory import MemoryBackend
-from mcplite.backend.sealed import SealedBackend
 from mcplite.errors import BackendError
 from mcplite.server.state import logs
-from mcplite.server.state.bodies import KEEP_ALIVE, OPENING
 from mcplite.server.state.logs import LogBody, read_log
+from mcplite.server.state.response_bodies import KEEP_ALIVE, OPENING
 from tests.support.tight import tight
 
 KEY = b"a key of sixteen bytes or more"

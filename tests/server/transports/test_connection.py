@@ -20,7 +20,7 @@ from mcplite.protocol.http.headers import Headers
 from mcplite.protocol.http.http1 import HeadLimits
 from mcplite.server.http.messages import HTTPResponse, UnreadableBody
 from mcplite.server.limits import Limits
-from mcplite.server.state.bodies import StreamingBody
+from mcplite.server.state.response_bodies import StreamingBody
 from mcplite.server.transports import client_socket
 from mcplite.server.transports.client_socket import BodyBudget
 from mcplite.server.transports.connection import Connection

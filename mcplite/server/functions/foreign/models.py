@@ -9,7 +9,7 @@ import re
 from typing import Any, Dict, List, Optional, Tuple, Union, get_origin
 
 from ....errors import RegistrationError
-from ....protocol.jsonio import encode_json
+from ....protocol.jsonrpc import encode_json
 from ..class_fields import attrs_value
 from ..converters import Mismatch, Node, reason_of
 from .adapters import Compiler, adapted, cut, libraries_of, loaded, no_schema, without_own_title

@@ -1,0 +1,266 @@
+"""Letters: what one process of a fleet tells another, or all others; and the one thread that waits for logs of all processes.
+
+A letter has a kind, which names the module that handles it, and a body of JSON. The backend is sealed, so a letter was
+written by a process with the keys.
+"""
+
+import json
+import secrets
+import threading
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+from ...backend.interface import Backend, Entry
+from ...errors import BackendError
+from ...rpc.forks import new_lock, on_fork
+from ...rpc.threads import start_thread
+from ...rpc.tracing import WARNING, FaultLog, PeerLog, get_logger
+from .backend_health import Outage
+from .leases import Leases
+from .processes import Processes
+
+__all__ = ["FleetProcesses", "Letters"]
+
+_log = get_logger(__name__)
+_ALL = "letters-all/in"
+#: Seconds for which a letter is kept, and how many are.
+_SECONDS = 60.0
+_KEEP = 10_000
+#: Seconds of one wait for the logs, after which the thread looks whether it shall end.
+_WAIT_SECONDS = 0.25
+#: Seconds after which the own log is read without a notification.
+_LOOK_SECONDS = 2.0
+#: Seconds before the next attempt to read a store that cannot be reached, at first and at most.
+_AWAY_SECONDS = (0.1, 1.0)
+
+
+class _ReadLog(NamedTuple):
+    receive: Callable[[bytes], object]
+    missed: Callable[[], object]
+
+
+class Letters:
+    """Sends letters to other processes, and hands on those that come.
+
+    :param backend: sealed.
+    :param leases: knows the number of this process.
+    :param server: the name of the server; letters to all go to the processes of this name.
+    :param outage: is told when the backend fails.
+    :param log: takes what fails in the handlers of letters.
+    """
+
+    def __init__(self, backend: Backend, leases: Leases, server: str, outage: Outage, log: PeerLog) -> None:
+        self._backend = backend
+        self._leases = leases
+        self._server = server
+        self._outage = outage
+        self._peer_log = log
+        self._kinds: Dict[str, Callable[[Any], object]] = {}
+        self._on_missed: List[Callable[[], object]] = []
+        self._logs: Dict[str, _ReadLog] = {_ALL: _ReadLog(self._receive_for_all, self._missed)}
+        #: Guards the start and the end of the reading thread; held while the first numbers are read.
+        self._lock = new_lock()
+        self._begin()
+        on_fork(self, Letters._begin)
+
+    def _begin(self, owner: int = 0) -> None:
+        #: Set when the present thread shall end; None without a thread.
+        self._ended: Optional[threading.Event] = None
+        #: When the own log was read without a notification.
+        self._looked = 0.0
+        #: Tells this process's letters to all from others'.
+        self._sender = secrets.token_hex(8)
+
+    # --- sending ----------------------------------------------------------------------------------------
+
+    def send(self, number: int, kind: str, body: Any) -> None:
+        """Send a letter to one process, which need not run any more; returns when it is stored.
+
+        :param number: of the process, see :class:`Leases`; a letter to the own number comes back.
+        :param body: JSON.
+        :raises BackendError: the store failed.
+        """
+        self._append(_log_of(number), {"kind": kind, "body": body})
+
+    def broadcast(self, kind: str, body: Any) -> None:
+        """Send a letter to all other processes of this server.
+
+        :raises BackendError: the store failed.
+        """
+        self._append(_ALL, {"kind": kind, "body": body, "server": self._server, "sender": self._sender})
+
+    def _append(self, log: str, letter: Any) -> None:
+        self._backend.append(log, json.dumps(letter, separators=(",", ":")).encode("ascii"), _SECONDS, _KEEP)
+
+    # --- receiving --------------------------------------------------------------------------------------
+
+    def on(self, kind: str, receive: Callable[[Any], object]) -> None:
+        """Call *receive* with the body of each letter of a kind. It runs on the reading thread and must not block; what takes
+        long, and what uses the backend, belongs on a worker.
+        """
+        self._kinds[kind] = receive
+
+    def on_missed(self, callback: Callable[[], object]) -> None:
+        """Call *callback* when letters were lost; on the reading thread, so it must not block."""
+        self._on_missed.append(callback)
+
+    def read(self, log: str, receive: Callable[[bytes], object], missed: Callable[[], object]) -> None:
+        """Read one more log on the same thread, from its end on; called before :meth:`start`.
+
+        :param receive: called with each entry; must not block.
+        :param missed: called when entries were missed.
+        """
+        self._logs[log] = _ReadLog(receive, missed)
+
+    def start(self) -> None:
+        """Begin to read; until :meth:`stop`. Letters that are sent from now on are handed on.
+
+        :raises TransportError: the system has no thread for it.
+        """
+        with self._lock:
+            if self._ended is not None:
+                return
+            ended = self._ended = threading.Event()
+            known: Dict[str, Optional[int]] = dict.fromkeys(self._logs)
+            try:
+                for log in known:
+                    known[log] = self._backend.last(log)
+            except BackendError as error:
+                self._outage.found(error)  # the thread goes on trying
+            try:
+                faults = FaultLog(_log, ended.wait)
+                # It ends half a second after stop() at the latest, since it blocks on the backend for no longer.
+                start_thread(lambda: faults.keep_running(lambda: self._run(known, ended), "what other processes have told could"
+                                                         " not be read"), "mcplite letters")
+            except BaseException:
+                self._ended = None  # the next client tries again
+                raise
+
+    def stop(self) -> None:
+        """Read no more."""
+        with self._lock:
+            ended, self._ended = self._ended, None
+        if ended is not None:
+            ended.set()
+
+    def _run(self, known: Dict[str, Optional[int]], ended: threading.Event) -> None:
+        pause = _AWAY_SECONDS[0]
+        while not ended.is_set():
+            own = _log_of(self._leases.candidate)
+            if own not in known:
+                # The log of a number that is new, or that no process has used for a long time, is empty.
+                for log in [log for log in known if log not in self._logs]:
+                    del known[log]
+                known[own] = 0
+            try:
+                self._read(known, own, ended)
+            except BackendError as error:
+                if not ended.is_set():
+                    self._outage.found(error)
+                    ended.wait(pause)
+                    pause = min(2 * pause, _AWAY_SECONDS[1])
+                continue
+            pause = _AWAY_SECONDS[0]
+
+    def _read(self, known: Dict[str, Optional[int]], own: str, ended: threading.Event) -> None:
+        """Wait for entries once, and hand them on."""
+        if self._outage:  # a wait does not tell that the store is there again
+            self._backend.last(_ALL)
+            self._outage.passed()
+        for log, number in known.items():
+            if number is None:  # the store could not be read at the beginning
+                known[log] = self._backend.last(log)
+                self._logs[log].missed()
+        numbers = {log: number for log, number in known.items() if number is not None}
+        began = time.monotonic()
+        grown = self._backend.wait(numbers, _WAIT_SECONDS)
+        if not grown and time.monotonic() - began < _WAIT_SECONDS / 2:
+            ended.wait(_WAIT_SECONDS)  # the backend is closed
+        # A notification of the store can be lost with its connection, and requests hang on these letters.
+        looks = self._leases.held and time.monotonic() - self._looked >= _LOOK_SECONDS
+        if looks:
+            self._looked = time.monotonic()
+        for log in grown.union([own] if looks else []):
+            if ended.is_set():
+                return
+            read = self._logs.get(log) or _ReadLog(self._receive, self._missed)
+            entries = self._backend.since(log, numbers[log])
+            if entries is None:
+                entries = self._after_a_gap(log, numbers[log])
+                self._call(read.missed)
+            elif not entries and log not in grown:
+                continue
+            elif not entries:
+                # What was appended was not sealed by this server, and is passed over.
+                last = self._backend.last(log)
+                entries = self._backend.since(log, numbers[log]) or [(last, b"")]
+            for at, entry in entries:
+                known[log] = at
+                if entry:
+                    self._call(read.receive, entry)
+
+    def _after_a_gap(self, log: str, number: int) -> List[Entry]:
+        last = self._backend.last(log)
+        if last < number:  # the store was emptied, and the log has begun again
+            entries = self._backend.since(log, 0)
+            if entries:
+                return entries
+        return [(last, b"")]
+
+    def _call(self, receive: Callable[..., object], *arguments: bytes) -> None:
+        try:
+            receive(*arguments)
+        except BaseException:
+            self._peer_log.failure(_log, "what another process has told could not be handled")
+
+    def _receive(self, entry: bytes) -> None:
+        self._hand_on(json.loads(entry))
+
+    def _receive_for_all(self, entry: bytes) -> None:
+        letter = json.loads(entry)
+        if letter["server"] == self._server and letter["sender"] != self._sender:
+            self._hand_on(letter)
+
+    def _hand_on(self, letter: Any) -> None:
+        receive = self._kinds.get(letter["kind"])
+        if receive is not None:  # else of a newer version of the package, during an update
+            receive(letter["body"])
+
+    def _missed(self) -> None:
+        self._peer_log.log(_log, WARNING, "letters of other processes were lost: the store was emptied, or this process"
+                           " was paused for too long")
+        for callback in self._on_missed:
+            callback()
+
+
+def _log_of(number: int) -> str:
+    return f"letters-{number}/in"
+
+
+class FleetProcesses(Processes):
+    """The processes that share a backend."""
+
+    shared = True
+
+    def __init__(self, backend: Backend, leases: Leases, letters: Letters, outage: Outage) -> None:
+        super().__init__(backend)
+        self._leases = leases
+        self._outage = outage
+        self.alive = leases.alive  # type: ignore[method-assign]
+        self.on_lost = leases.on_lost  # type: ignore[method-assign]
+        self.send = letters.send  # type: ignore[method-assign]
+        self.broadcast = letters.broadcast  # type: ignore[method-assign]
+        self.on = letters.on  # type: ignore[method-assign]
+        self.failed = outage.found  # type: ignore[method-assign]
+
+    @property
+    def candidate(self) -> int:  # type: ignore[override]
+        return self._leases.candidate
+
+    @property
+    def number(self) -> int:
+        return self._leases.number
+
+    @property
+    def away(self) -> bool:
+        return bool(self._outage)

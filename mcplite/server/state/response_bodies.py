@@ -1,0 +1,190 @@
+"""Bodies of responses that are event streams, as the hosts read them; and what such a stream begins and ends with.
+
+The event streams that clients hold open, within one limit: which one ends for another, and when its client comes back.
+
+A module of its own below the streams: under a WSGI host all endpoints of a process share one object of it.
+"""
+
+import time
+from typing import Callable, Dict, Hashable, Iterator, Optional
+
+from ...rpc.forks import new_lock, on_fork
+from ..eviction import Shares
+from ..handling.http_request import never_disconnected
+from ..limits import Limits
+
+__all__ = [
+    "EndingBody", "KEEP_ALIVE", "OPENING", "OpenStreams", "PROBE_SECONDS", "StreamingBody", "do_nothing", "priming_event",
+    "retry_event",
+]
+
+#: Comments of an event stream.
+KEEP_ALIVE = b": keep-alive\n\n"
+OPENING = b": open\n\n"
+#: Seconds between two checks whether the client of a waiting body has disconnected.
+PROBE_SECONDS = 5.0
+
+
+def do_nothing() -> None:
+    """The default of optional callbacks."""
+
+
+class StreamingBody:
+    """The body of a streaming response; each piece is sent at once.
+
+    One thread iterates and closes it.
+    """
+
+    #: Whether the piece returned last is the final one, so that the end of the response can be sent with it.
+    last: bool = False
+    #: Whether the response lasts until one side ends it, and the client begins another one then.
+    lasting: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether all pieces are already there, so that iterating does not block."""
+        return False
+
+    def __iter__(self) -> Iterator[bytes]:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """End the iteration, from any thread, because the client has disconnected."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Release the body, after the response has been sent or has failed. Idempotent."""
+        raise NotImplementedError
+
+
+class EndingBody(StreamingBody):
+    """The body of an event stream, which ends with the stream, with its client, or at a certain time."""
+
+    #: Set to end this body after the messages that are there.
+    ending = False
+    #: When the body must end, by the monotonic clock.
+    _due: Optional[float] = None
+    #: Called at that time.
+    on_due: Callable[[], object] = staticmethod(do_nothing)
+    #: Returns whether the client has disconnected, as far as the host can tell.
+    disconnected: Callable[[], bool] = staticmethod(never_disconnected)
+    #: Called once when the response has ended.
+    on_close: Optional[Callable[[], object]] = None
+    #: Names the stream, so that its client is known when it comes back; None if it cannot be.
+    name: Hashable = None
+    #: Whether the session ends with this body, so that its client cannot come back.
+    ends_session = False
+    #: Whether its client could not get the rest of the stream by another body.
+    must_stay = False
+
+    def end_after(self, seconds: float, end: Callable[[], object]) -> None:
+        """End the body after a time; called before it is iterated.
+
+        :param end: called at that time; messages that it sends are still delivered.
+        """
+        self._due, self.on_due = time.monotonic() + seconds, end
+
+    def end_for_now(self, seconds: float) -> None:
+        """End the body after the messages that are there; from any thread.
+
+        :param seconds: after which the client should come back, at least.
+        """
+        raise NotImplementedError
+
+    @property
+    def left(self) -> Optional[float]:
+        """The seconds until the body must end; None for no limit."""
+        return None if self._due is None or self.ending else self._due - time.monotonic()
+
+    def closed(self) -> None:
+        """Call :attr:`on_close`, the first time."""
+        callback, self.on_close = self.on_close, None
+        if callback is not None:
+            callback()
+
+
+def priming_event(id: str, limits: Limits) -> bytes:
+    """Return the empty event at the beginning of a stream, after which it can be resumed (HTTP-15)."""
+    return b"id: %s\nretry: %d\ndata:\n\n" % (id.encode("ascii"), round(limits.retry_seconds * 1000))
+
+
+def retry_event(seconds: float) -> bytes:
+    """Return what tells a client when to come back (HTTP-16)."""
+    return b"retry: %d\n\n" % round(seconds * 1000)
+
+
+#: Requests a second by which the clients come back whose streams have made room for others.
+_RETURNS_PER_SECOND = 6.0
+#: Seconds after the time to come back for which a client still counts as one that waits.
+_LATE_SECONDS = 5.0
+
+
+def _ends_session(body: EndingBody) -> bool:
+    return body.ends_session
+
+
+def _stays(body: EndingBody) -> bool:
+    return body.ends_session or body.must_stay
+
+
+class OpenStreams:
+    """The event streams that are open; for one more the oldest ends.
+
+    A stream whose session ends with it makes room only if there is no other, and one that must stay makes none.
+
+    :param most: streams at once.
+    :param in_turns: whether clients have to take turns, since there may be more of them than *most*: then each is told when to
+        come back. That is the later the more of them wait, so that few come back in a second.
+    """
+
+    def __init__(self, most: int, in_turns: bool = False) -> None:
+        self._in_turns = in_turns
+        self._open: Shares[EndingBody] = Shares(most, busy=_stays, lasting=_ends_session)
+        #: Guards ``_away``; held for dictionary work only.
+        self._lock = new_lock()
+        #: Until when a client counts as one that waits, by the name of its stream.
+        self._away: Dict[Hashable, float] = {}
+        on_fork(self, OpenStreams._let_go)
+
+    def _let_go(self, owner: int) -> None:
+        self._open.clear()  # these responses belong to the other process
+        self._away.clear()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, body: EndingBody, sender: str) -> None:
+        """Add a stream until :meth:`remove`."""
+        if body.name is not None:
+            with self._lock:
+                self._away.pop(body.name, None)
+        going = self._open.add(body, sender)
+        for old in [body] if going is None else going:
+            if old.must_stay:
+                continue
+            if self._in_turns and not old.ends_session:
+                old.end_for_now(self.leave(old.name))
+            else:
+                old.stop()
+
+    def remove(self, body: EndingBody) -> None:
+        """Note that a stream has ended."""
+        self._open.remove(body)
+
+    def leave(self, name: Hashable = None) -> float:
+        """Note that a client waits to come back; return the seconds until it should.
+
+        :param name: of its stream; None if it cannot be told when it has come back.
+        """
+        now = time.monotonic()
+        with self._lock:
+            self._away = {known: until for known, until in self._away.items() if until > now}
+            seconds = (len(self._away) + (name not in self._away)) / _RETURNS_PER_SECOND
+            self._away[object() if name is None else name] = now + seconds + (0.0 if name is None else _LATE_SECONDS)
+        return seconds
+
+    def forget(self, session: str) -> None:
+        """Note that a session has ended, whose client does not come back."""
+        with self._lock:
+            for name in [name for name in self._away if name == session or type(name) is tuple and name[0] == session]:
+                del self._away[name]

@@ -1,0 +1,79 @@
+"""The seal of a shared backend: what the server did not write does not exist."""
+
+import logging
+
+import pytest
+
+from mcplite.backend import from_url as sealed_module
+from mcplite.backend.from_url import SealedBackend
+from mcplite.backend.memory import MemoryBackend
+from mcplite.protocol.opaque import open_bytes
+
+OLD, NEW = b"an old key of 16 bytes", b"a new key of 16 bytes"
+
+
+@pytest.fixture
+def store():
+    return MemoryBackend()
+
+
+def test_what_another_program_stores_is_not_read(store, caplog):
+    sealed = SealedBackend(store, [NEW])
+    store.put("a", b"forged", 60)
+    store.append("log", b"forged", 60, 5)
+    sealed.append("log", b"own", 60, 5)
+    with caplog.at_level(logging.WARNING):
+        assert (sealed.get("a"), sealed.take("a"), sealed.since("log", 0)) == (None, None, [(2, b"own")])
+    assert "'a' that was not sealed with one of the state_keys" in caplog.text
+
+
+def test_a_value_is_bound_to_its_key(store):
+    sealed = SealedBackend(store, [NEW])
+    sealed.put("a", b"1", 60)
+    sealed.append("a", b"2", 60, 5)
+    store.put("b", store.get("a"), 60)
+    store.put("c", store.since("a", 0)[0][1], 60)
+    assert (sealed.get("a"), sealed.get("b"), sealed.get("c")) == (b"1", None, None)
+
+
+def test_no_content_is_stored_without_its_seal(store):
+    SealedBackend(store, [NEW]).put("a", b"1", 60)
+    assert store.get("a") != b"1" and store.get("a").endswith(b"1")
+
+
+def test_a_key_can_be_replaced(store):
+    before, after = SealedBackend(store, [OLD]), SealedBackend(store, [NEW, OLD])
+    before.put("a", b"1", 60)
+    before.append("log", b"1", 60, 5)
+    assert (after.get("a"), after.since("log", 0)) == (b"1", [(1, b"1")])
+    assert after.swap("a", b"1", b"2", 60)
+    assert (before.get("a"), after.get("a")) == (None, b"2")
+
+
+def test_a_seal_is_verified_once_for_the_same_bytes(store, monkeypatch):
+    opened = []
+    monkeypatch.setattr(sealed_module, "open_bytes", lambda data, *rest: opened.append(data) or open_bytes(data, *rest))
+    sealed = SealedBackend(store, [NEW])
+    sealed.put("a", b"1", 60)
+    assert [sealed.get("a") for _ in range(3)] == [b"1"] * 3 and len(opened) == 1
+    sealed.put("a", b"2", 60)
+    assert [sealed.get("a") for _ in range(3)] == [b"2"] * 3 and len(opened) == 2
+    sealed.put("long", bytes(5000), 60)
+    assert sealed.get("long") == sealed.get("long") == bytes(5000) and len(opened) == 4, "long values are not remembered"
+    for number in range(3000):
+        sealed.put(f"b/{number}", b"3", 60)
+        sealed.get(f"b/{number}")
+    assert len(sealed._verified) <= 1024
+
+
+def test_what_was_valid_is_not_when_another_program_changes_it(store):
+    sealed = SealedBackend(store, [NEW])
+    sealed.put("a", b"1", 60)
+    assert sealed.get("a") == b"1"
+    stored = store.get("a")
+    store.put("a", stored[:-1] + b"2", 60)
+    assert sealed.get("a") is None
+    store.put("other", stored, 60)
+    assert sealed.get("other") is None, "it is valid for its own key"
+    store.take("a")
+    assert sealed.get("a") is None

@@ -1,0 +1,29 @@
+"""What is told later is told after any one fault, and so is what comes afterwards."""
+
+import pytest
+from tests.server.runtime.test_news import Listening, Shared, shop
+
+import mcplite
+from mcplite.errors import BackendError
+from tests.support.faults import every_fault, strike
+
+STOCK = mcplite.ResourceUpdated(uri="shop://stock")
+
+
+@every_fault
+@pytest.mark.slow
+def test_changes_are_told_after_a_fault(monkeypatch, caplog, fault):
+    backend = Shared()
+    one, other = shop(backend), shop(backend)
+    with Listening(one, "2026-07-28"), Listening(other, "2026-07-28") as far:
+        def is_news(log, *rest):
+            return log == "news/changes"
+
+        fails = strike(monkeypatch, backend, "append", fault, is_news)
+        away = strike(monkeypatch, backend, "append", lambda: BackendError("away for a moment"), is_news)
+        one.resource_updated("shop://stock")
+        assert far.hears() == STOCK and away.is_set() and fails.is_set()
+        assert "other processes could not be told of a change" in caplog.text
+        for _ in range(2):
+            one.resource_updated("shop://stock")
+            assert far.hears() == STOCK

@@ -1,0 +1,239 @@
+"""What processes tell each other."""
+
+import contextlib
+import logging
+import queue
+import secrets
+import time
+
+import pytest
+
+from mcplite.backend.from_url import SealedBackend, open_backend
+from mcplite.backend.memory import MemoryBackend
+from mcplite.errors import BackendError
+from mcplite.rpc.tracing import PeerLog
+from mcplite.server.runtime.backend_health import Outage
+from mcplite.server.runtime.leases import Leases
+from mcplite.server.runtime.process_messages import Letters
+from tests.support.forks import POSIX_ONLY, Forked
+
+KEY = secrets.token_bytes(32)
+PATIENCE = 60
+
+
+class Shared(MemoryBackend):
+    """A memory that two objects of this process share as two processes would, and that can fail."""
+
+    shared = True
+    broken = False
+
+    def _use(self):
+        if self.broken:
+            raise BackendError("the backend is away")
+
+    def append(self, *arguments):
+        self._use()
+        return super().append(*arguments)
+
+    def last(self, log):
+        self._use()
+        return super().last(log)
+
+    def wait(self, logs, timeout):
+        self._use()
+        return super().wait(logs, timeout)
+
+
+class Process:
+    """What one process has for letters."""
+
+    def __init__(self, backend, server="shop"):
+        self.backend = SealedBackend(backend, [KEY])
+        self.outage = Outage()
+        self.leases = Leases(self.backend, self.outage)
+        self.letters = Letters(self.backend, self.leases, server, self.outage, PeerLog())
+        self.read = queue.Queue()
+        self.letters.on("greeting", self.read.put)
+
+    def gets(self):
+        return self.read.get(timeout=PATIENCE)
+
+
+@pytest.fixture(params=["shared", "sqlite"])
+def backend(request, tmp_path):
+    if request.param == "shared":
+        yield Shared()
+        return
+    with contextlib.closing(open_backend(f"sqlite:///{tmp_path / 'shop.db'}")) as backend:
+        yield backend
+
+
+@pytest.fixture
+def create(backend):
+    """A function that makes one more process which reads; all end after the test."""
+    made = []
+
+    def create(server="shop"):
+        made.append(Process(backend, server))
+        made[-1].letters.start()
+        return made[-1]
+
+    yield create
+    for process in made:
+        process.letters.stop()
+        process.leases.stop()
+
+
+def test_a_letter_reaches_the_process_of_its_number(create):
+    one, other, third = create(), create(), create()
+    for text in ("hello", "again", {"deep": ["ä", None]}):
+        one.letters.send(other.leases.number, "greeting", text)
+        assert other.gets() == text
+    one.letters.send(one.leases.number, "greeting", "to myself")
+    assert one.gets() == "to myself"
+    assert third.read.empty()
+
+
+def test_letters_of_one_process_come_in_order(create):
+    one, other = create(), create()
+    for number in range(100):
+        one.letters.send(other.leases.number, "greeting", number)
+    assert [other.gets() for _ in range(100)] == list(range(100))
+
+
+def test_a_letter_to_all_reaches_the_other_processes_of_the_server(create):
+    one, other, third, bakery = create(), create(), create(), create("bakery")
+    one.letters.broadcast("greeting", "hello")
+    assert (other.gets(), third.gets()) == ("hello", "hello")
+    other.letters.broadcast("greeting", "and back")
+    assert one.gets() == "and back"
+    bakery.letters.send(bakery.leases.number, "greeting", "own")
+    assert bakery.gets() == "own"
+
+
+def test_a_handler_that_fails_ends_nothing(create, caplog):
+    one, other = create(), create()
+    other.letters.on("fails", lambda body: 1 / 0)
+    one.letters.send(other.leases.number, "fails", None)
+    one.letters.send(other.leases.number, "of a later version", None)
+    one.letters.send(other.leases.number, "greeting", "hello")
+    assert other.gets() == "hello"
+    assert "what another process has told could not be handled" in caplog.text
+
+
+def test_what_was_not_sealed_with_the_keys_is_not_read(create, backend):
+    one, other = create(), create()
+    number = other.leases.number
+    backend.append(f"letters-{number}/in", b'{"kind": "greeting", "body": "forged"}', 60, 100)
+    one.letters.send(number, "greeting", "hello")
+    assert other.gets() == "hello"
+
+
+def test_a_letter_whose_notification_was_lost_is_read_all_the_same():
+    class Deaf(Shared):
+        def wait(self, logs, timeout):
+            return super().wait({}, timeout)
+
+    process = Process(Deaf())
+    process.letters.start()
+    try:
+        process.letters.send(process.leases.number, "greeting", "hello")
+        assert process.gets() == "hello"
+    finally:
+        process.letters.stop()
+        process.leases.stop()
+
+
+def test_further_logs_are_read_on_the_same_thread(backend):
+    process, missed = Process(backend), queue.Queue()
+    process.letters.read("more/log", process.read.put, lambda: missed.put(True))
+    process.letters.start()
+    try:
+        process.backend.append("more/log", b"hello", 60, 100)
+        assert process.gets() == b"hello"
+        assert missed.empty()
+    finally:
+        process.letters.stop()
+
+
+def test_a_process_that_has_stopped_reads_again_when_it_begins_again(create):
+    one, other = create(), create()
+    before = other.leases.number
+    other.letters.stop()
+    other.leases.stop()
+    one.letters.send(before, "greeting", "too late")
+    other.letters.start()
+    one.letters.send(other.leases.number, "greeting", "hello")
+    assert other.gets() == "hello"
+
+
+class Outages:
+    """For a store in memory only, which a test can break."""
+
+    @pytest.fixture
+    def backend(self):
+        return Shared()
+
+
+class TestOutages(Outages):
+    @pytest.mark.slow
+    def test_letters_go_on_after_it_and_it_is_one_warning(self, create, backend, caplog):
+        one, other = create(), create()
+        number = other.leases.number
+        with caplog.at_level(logging.WARNING):
+            backend.broken = True
+            with pytest.raises(BackendError, match="the backend is away"):
+                one.letters.send(number, "greeting", "lost")
+            until = time.monotonic() + PATIENCE
+            while caplog.text.count("is away; what needs it") < 2:  # one for each process
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            time.sleep(1)  # further attempts
+            backend.broken = False
+            one.letters.send(number, "greeting", "hello")
+            assert other.gets() == "hello"
+            assert caplog.text.count("is away; what needs it") == 2
+
+    def test_a_process_that_begins_meanwhile_reads_after_it(self, create, backend):
+        one = create()
+        backend.broken = True
+        late = create()
+        with pytest.raises(BackendError):
+            one.letters.broadcast("greeting", "lost")
+        backend.broken = False
+        one.letters.send(late.leases.number, "greeting", "hello")
+        assert late.gets() == "hello"
+
+    def test_letters_go_on_in_a_store_that_was_emptied(self, create, backend, caplog):
+        one, other = create(), create()
+        number = other.leases.number
+        for text in "abc":
+            one.letters.send(number, "greeting", text)
+            assert other.gets() == text
+        with backend._lock:
+            backend._values.clear()
+            backend._logs.clear()
+        one.letters.send(number, "greeting", "hello")
+        assert other.gets() == "hello"
+        assert "letters of other processes were lost" in caplog.text
+
+
+@POSIX_ONLY
+def test_a_forked_process_has_letters_of_its_own(create, backend):
+    if isinstance(backend, MemoryBackend):
+        pytest.skip("a memory is not shared with a forked process")
+    one = create()
+    number = one.leases.number
+
+    def child():
+        one.letters.start()
+        one.letters.send(number, "greeting", one.leases.number)
+        answer = one.gets()
+        one.letters.stop()
+        one.leases.stop()
+        return answer
+
+    forked = Forked(child)
+    one.letters.send(one.gets(), "greeting", "hello, child")
+    assert forked.result() == "hello, child"
+    assert one.read.empty()

@@ -1,0 +1,61 @@
+"""The thread that reads letters goes on after any one fault, and what was sent meanwhile comes."""
+
+import pytest
+from tests.server.runtime.test_letters import Process, Shared, backend  # noqa: F401
+
+from mcplite.errors import TransportError
+from tests.support.faults import every_fault, lines, no_threads, strike
+
+PATIENCE = 60
+
+
+@pytest.fixture
+def pair(backend):  # noqa: F811
+    one, other = Process(backend), Process(backend)
+    yield one, other
+    for process in (one, other):
+        process.letters.stop()
+        process.leases.stop()
+
+
+@every_fault
+@pytest.mark.parametrize("operation", ["wait", "since"])
+@pytest.mark.slow
+def test_letters_come_after_a_fault(pair, monkeypatch, caplog, operation, fault):
+    one, other = pair
+    struck = strike(monkeypatch, one.backend, operation, fault)
+    one.letters.start()
+    other.letters.send(one.leases.number, "greeting", 1)
+    assert struck.wait(PATIENCE)
+    other.letters.broadcast("greeting", 2)
+    assert {one.gets(), one.gets()} == {1, 2}
+    assert lines(caplog, "what other processes have told could not be read") == 1
+
+
+@every_fault
+@pytest.mark.slow
+def test_a_handler_of_letters_ends_no_thread(pair, fault):
+    one, other = pair
+    faults = [fault]
+
+    def receive(body):
+        if faults:
+            raise faults.pop()()
+        one.read.put(body)
+
+    one.letters.on("greeting", receive)
+    one.letters.start()
+    for body in (1, 2):
+        other.letters.send(one.leases.number, "greeting", body)
+    assert one.gets() == 2
+
+
+def test_letters_are_read_once_the_system_has_a_thread(pair, monkeypatch):
+    one, other = pair
+    there = no_threads(monkeypatch, "mcplite letters")
+    with pytest.raises(TransportError, match="mcplite letters"):
+        one.letters.start()
+    there()
+    one.letters.start()
+    other.letters.broadcast("greeting", 1)
+    assert one.gets() == 1
