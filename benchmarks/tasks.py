@@ -22,7 +22,7 @@ from tests.support.processes import serving
 
 _SERVER = """
 import mcplite
-mcp = mcplite.Server("adder", limits=mcplite.Limits(tasks_per_client=100_000))
+mcp = mcplite.Server("adder", options=mcplite.ServerOptions(tasks=Tasks(kept=100_000)))
 
 @mcp.tool()
 def add(a: int, b: int) -> int:

@@ -11,6 +11,7 @@ DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS.parent))
 
 from mcplite.server.limits import Limits  # noqa: E402
+from mcplite.tasks import Tasks  # noqa: E402
 
 PAGE = DOCS / "security.rst"
 MARKS = ".. costs of one client\n\n", ".. end of the costs\n"
@@ -44,7 +45,7 @@ def costs(limits: Limits) -> List[Cost]:
         Cost("messages that streams wait to send", limits.unread_bytes_at_once + limits.streams * STREAM, 0,
              "a stream that is not read is cut off"),
         Cost("events kept for resumption", limits.store_bytes, 0, "the oldest stream is dropped"),
-        Cost("tasks, unfinished and kept", limits.task_bytes, limits.tasks_running + limits.tasks_running // 8,
+        Cost("tasks, unfinished and kept", limits.memory_bytes >> 4, Tasks().running + Tasks().running // 8,
              "the oldest finished one goes"),
         Cost("subscriptions of 2026-07-28", limits.streams * limits.listen_bytes, 0, "the oldest one ends"),
         Cost("questions without an answer", limits.waiting_bytes, limits.waiting_calls, "the oldest one is cancelled"),

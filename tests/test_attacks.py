@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
+from mcplite.tasks import Tasks
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Bytes of the log that an attack may cause.
@@ -43,8 +44,8 @@ def test_another_client_is_answered_during_an_attack(attacks, name, share):
     if name == "tasks":
         # Calls and results are decoded and encoded besides, and the threads of those that wait are those of waiting calls.
         limits = mcplite.Limits()
-        assert found.mebibytes <= 8 * (limits.task_bytes >> 20), found
-        assert found.threads <= limits.waiting_calls + limits.tasks_running + limits.running, found
+        assert found.mebibytes <= 8 * (limits.memory_bytes >> 24), found
+        assert found.threads <= limits.waiting_calls + Tasks().running + limits.running, found
 
 
 @pytest.mark.parametrize("name", ["sessions", "idle_connections", "streams"])

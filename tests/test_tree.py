@@ -22,6 +22,7 @@ WITHOUT_A_MODULE = {
     "auth": "the names of mcplite.auth",
     "benchmarks": "the benchmarks",
     "ci": "the repetition of failed tests, of .ci/rerun, and what a release lists",
+    "tasks": "how a server has tasks, of mcplite.tasks",
     "core": "a copy of the core without the rooms",
     "conftest": "the checks after every test, of tests/conftest.py",
     "docs": "the pages of docs/",

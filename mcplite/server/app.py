@@ -155,7 +155,7 @@ class Server:
             catalog, limits, None if lifespan is None else functools.partial(lifespan, self),
             options.on_roots_changed, mask_errors, bearer_auth(auth),
             create_fleet(fleet, state_keys, backend), debug)
-        self._trusted_patterns, self.runtime.task_runner = options.trusted_patterns, options.tasks
+        self._trusted_patterns, self.runtime.tasks = options.trusted_patterns, options.tasks
         if extensions:
             for extension in checked_extensions(extensions, what):
                 self.runtime.add_extension(extension)

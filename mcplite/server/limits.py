@@ -40,7 +40,7 @@ class Limits(Record):
     #: message.
     file_bytes: int = 16 << 20
     #: Bytes of memory that clients together can make the server keep, besides connections and the handlers' own objects. What
-    #: is kept for requests, questions, sessions, streams and tasks each has a share of it.
+    #: is kept for requests, questions, sessions, streams and tasks has a share of it each.
     memory_bytes: int = 256 << 20
     #: Handlers that run at once, each on a thread; further requests are queued. While all places are taken, an eighth more is
     #: there for senders, and half of that for HTTP sessions, of which no handler runs.
@@ -84,20 +84,6 @@ class Limits(Record):
     keep_alive_seconds: float = 15.0
     #: Seconds that running handlers have to finish when the server stops.
     grace: float = 2.0
-    #: Tasks that run at once in one process, each on a thread; further ones are queued. They are apart from ``running``.
-    tasks_running: int = 32
-    #: Queued tasks; one more is refused.
-    tasks_queued: int = 4096
-    #: Tasks that are kept for one principal, or one remote address without authentication; for one more the oldest finished
-    #: one goes, and it is refused if none is finished.
-    tasks_per_client: int = 1000
-    #: Bytes that all tasks take in one process: the arguments of the unfinished ones, records and results. For one more the
-    #: oldest finished one goes, of the client with the most. With a shared backend: the bytes there of one client's tasks.
-    task_bytes: int = 16 << 20
-    #: Seconds for which a task is kept after its creation; a client may ask for less.
-    task_seconds: float = 3600.0
-    #: The most seconds that clients are asked to wait between two looks at a task; for a young task it is half its age.
-    task_poll_seconds: float = 0.5
 
     # --- shares of memory_bytes -----------------------------------------------------------------------------------------
 

@@ -51,8 +51,7 @@ class ServerOptions(Record):
     :param on_subscribe: called with a URI and the number of subscriptions to it when that number has changed, in each
         revision: 1 after the first, when the server may begin to watch the resource, and 0 after the last. The calls come
         one after another on a thread of their own.
-    :param tasks: has tasks run elsewhere, by ``submit(name, payload)``: ``CeleryTasks``, ``RQTasks``, or an object of yours
-        whose job calls :meth:`Server.run_task`. By default they run on threads of this process.
+    :param tasks: how the server has tasks: a :class:`mcplite.tasks.Tasks`, or only its runner, which has them run elsewhere.
     """
 
     page_size: int = 1000
@@ -64,7 +63,7 @@ class ServerOptions(Record):
     trusted_patterns: bool = False
     on_roots_changed: Optional[Callable[[LegacySession], object]] = None
     on_subscribe: Optional[Callable[[str, int], object]] = None
-    tasks: Optional[TaskRunner] = None
+    tasks: Any = None
 
 
 def checked_options(options: Any, what: str) -> ServerOptions:
@@ -82,9 +81,10 @@ def checked_options(options: Any, what: str) -> ServerOptions:
         raise RegistrationError(f"{what}: page_size must be at least 1, a whole number, not {size!r}")
     if options.era not in (None, "legacy", "modern"):
         raise RegistrationError(f"era is 'legacy', 'modern' or None for both, not {options.era!r}")
-    if tasks is not None and not callable(getattr(tasks, "submit", None)):
-        raise RegistrationError(f"{what}: tasks= must have a method submit(name, payload), as CeleryTasks and RQTasks have,"
-                                f" not {quoted(tasks)}")
+    runner = getattr(tasks, "runner", tasks)  # mcplite.tasks.Tasks has one
+    if runner is not None and not callable(getattr(runner, "submit", None)):
+        raise RegistrationError(f"{what}: tasks= must be mcplite.tasks.Tasks(...), or a runner with a method"
+                                f" submit(name, payload), as CeleryTasks and RQTasks have, not {quoted(runner)}")
     for name in ("on_roots_changed", "on_subscribe"):
         if getattr(options, name) is not None:
             checked_function(getattr(options, name), f"{what}: {name}=")

@@ -13,7 +13,6 @@ from ..errors import (
     BackendError,
     InvalidParams,
     MissingCapability,
-    RegistrationError,
     RemoteError,
     TransportError,
 )
@@ -32,7 +31,9 @@ from ..server.runtime.extension_host import ServerHost
 from ..server.runtime.runtime import Runtime
 from ..server.server_options import TaskRunner
 from ..types import codec
+from ..types.lazy_dataclass import changed
 from ..types.tasks import TASK_IDS, TASKS_EXTENSION, WORKING, CreateTaskResult
+from . import Tasks
 from .task_methods import TaskMethods
 from .task_processes import TaskChanges, TaskRoster
 from .task_record import Entry, TaskCall, TaskRecord, call_of, lifetime
@@ -98,14 +99,15 @@ class ServerTasks(Extension):
 
     def attach(self, side: ServerHost) -> None:
         runtime: Runtime = side.runtime
-        runner: Optional[TaskRunner] = runtime.task_runner
-        if runner is not None and not callable(getattr(runner, "submit", None)):
-            raise RegistrationError(f"tasks= needs an object with submit(name, payload), not {type(runner).__name__}")
+        given = runtime.tasks
+        limits = given if isinstance(given, Tasks) else Tasks(runner=given)
+        #: The limits of the tasks of this server.
+        self.limits = limits = changed(limits, bytes=limits.bytes or runtime.limits.memory_bytes >> 4)
+        runner: Optional[TaskRunner] = limits.runner
         self._side = side
         self._runtime = runtime
         #: Has tasks run elsewhere; None for threads of this process.
         self._runner = runner
-        limits = runtime.limits
         self.store = TaskStore(side.backend, side.name, limits, self._make_way)
         self.changes = TaskChanges(runtime.letters, self._changed_here, self._changed_elsewhere, runtime.log)
         self._pool = TaskPool(limits)
@@ -244,7 +246,7 @@ class ServerTasks(Extension):
         # Another process needs the call only to begin the task again.
         kept = call if self.shared and record.restartable else None
         try:
-            self.store.create(record, kept, held_bytes(call, self._runtime.limits.task_bytes))
+            self.store.create(record, kept, held_bytes(call, self.store.most_bytes))
         except RemoteError:
             self._unnote(record.id)
             raise
@@ -265,13 +267,13 @@ class ServerTasks(Extension):
         return found or registry.find_provided("tools", name)
 
     def _new_record(self, context: RequestContext, entry: Entry) -> TaskRecord:
-        session, limits, now = context.session, self._runtime.limits, self.store.now()
+        session, now = context.session, self.store.now()
         principal = context.principal
         return TaskRecord(
             id=self.store.new_id(), server=self._runtime.catalog.name, tool=entry.name,
             owner=None if principal is None else principal.key, sender=session.sender_of(context.incoming),
-            revision=session.revision.name, created=now, updated=now, ttl=lifetime(context, limits.task_seconds),
-            poll=limits.task_poll_seconds, restartable=entry.restartable,
+            revision=session.revision.name, created=now, updated=now, ttl=lifetime(context, self.limits.keep),
+            poll=self.limits.poll, restartable=entry.restartable,
             askable=session.askable)
 
     def _note(self, task_id: str) -> int:
@@ -422,7 +424,7 @@ class ServerTasks(Extension):
         elif not again:
             self._hand_over(record)
         elif entry is not None:
-            self.store.budget.add(record, held_bytes(call, self._runtime.limits.task_bytes), 0)  # whether or not there is room
+            self.store.budget.add(record, held_bytes(call, self.store.most_bytes), 0)  # whether or not there is room
             self._submit(self._run_of(entry, record, call, None), record)
 
     def _end(self, record: TaskRecord, why: str) -> None:

@@ -23,7 +23,7 @@ from ..types.tasks import COMPLETED, FAILED, TERMINAL, WORKING, DetailedTask
 __all__ = ["Entry", "TaskCall", "TaskRecord", "call_of", "dump_json", "error_members", "lifetime", "timestamp"]
 
 #: Seconds that a client waits at least between two looks at a task that has just begun, and for the others the part of their
-#: age: a short task is seen to end soon after, and a long one is not looked at more often than ``Limits.task_poll_seconds``.
+#: age: a short task is seen to end soon after, and a long one is not looked at more often than ``Tasks.poll``.
 _SOONEST_POLL, _POLL_SHARE = 0.01, 0.5
 #: Characters of a status message; it may be shown to a person on one line.
 _MOST_MESSAGE = 500

@@ -26,11 +26,11 @@ from ..server.functions.function import BadArguments
 from ..server.handling.context import CURRENT
 from ..server.handling.session import Session
 from ..server.handling.tools import call_bound, tool_error
-from ..server.limits import Limits
 from ..server.runtime.runtime import Runtime
 from ..server.runtime.suspended_calls import WaitingCall
 from ..server.server_options import TaskRunner
 from ..types.tasks import CANCELLED, COMPLETED, INPUT_REQUIRED, WORKING
+from . import Tasks
 from .task_context import QuestionBoard, RunControl, RunningRequest, TaskAsker, TaskContext, TaskSession
 from .task_processes import TaskChanges
 from .task_record import TaskCall, TaskRecord
@@ -275,7 +275,7 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
             return
         if self._persist(lambda: self._store.put_result(record, result)) is False:
             self._fail(INTERNAL_ERROR, "the task was ended: its result takes more bytes than the server keeps for tasks"
-                                       " (Limits.task_bytes)")
+                                       " (Tasks.bytes)")
             return
 
         def end(found: TaskRecord) -> None:
@@ -405,11 +405,11 @@ class QueueRunner(TaskRunner):
 class TaskPool:
     """The threads that run tasks in this process; apart from those of the requests, which stay short.
 
-    :param limits: how many tasks run and are queued at once.
+    :param settings: how many tasks run and are queued at once.
     """
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, settings: Tasks) -> None:
+        self._settings = settings
         #: Guards the field below; held while a task is queued.
         self._lock = new_lock()
         #: Created with the first task, and again after :meth:`stop` and in a forked process.
@@ -423,7 +423,7 @@ class TaskPool:
         """Run a task as soon as there is a place; False if too many wait for one."""
         with self._lock:
             if self._workers is None:
-                self._workers = Workers(self._limits.tasks_running, self._limits.tasks_queued, "mcplite task")
+                self._workers = Workers(self._settings.running, self._settings.queued, "mcplite task")
             run.release_place = self._workers.suspended
             return self._workers.enqueue(run)
 

@@ -26,7 +26,7 @@ from ..errors import INTERNAL_ERROR, SERVER_BUSY, RemoteError
 from ..protocol.opaque import digest
 from ..rpc.forks import new_lock, on_fork
 from ..server.eviction import Shares
-from ..server.limits import Limits
+from . import Tasks
 from .task_record import TaskCall, TaskRecord, dump_json
 
 __all__ = ["ListedTask", "TaskBudget", "TaskStore", "append_task", "latest_end", "listed_totals", "read_list", "write_list"]
@@ -220,21 +220,23 @@ class TaskStore:
 
     :param backend: shared by the processes of the server, or the memory of this one.
     :param server: its name.
-    :param limits: how many tasks are kept for one client, and how many bytes.
+    :param settings: how many tasks are kept for one client, and how many bytes, which are given here.
     :param evict: called with the id of a task that has to go for another one, and may run; by default it is dropped.
     :param clock: returns seconds since 1970.
     """
 
-    def __init__(self, backend: Backend, server: str, limits: Limits, evict: Optional[Callable[[str], object]] = None,
+    def __init__(self, backend: Backend, server: str, settings: Tasks, evict: Optional[Callable[[str], object]] = None,
                  clock: Callable[[], float] = time.time) -> None:
         self.backend = backend
         self._server = server
-        self._most = limits.tasks_per_client
+        self._most = settings.kept
+        assert settings.bytes is not None, "the server has put a share of its memory there"
+        self.most_bytes = settings.bytes
         #: The bytes that a client's list may note; one in the memory of this process is bounded by the budget.
-        self._most_listed = limits.task_bytes if backend.shared else sys.maxsize
+        self._most_listed = settings.bytes if backend.shared else sys.maxsize
         self._clock = clock
         #: What the tasks take of this process.
-        self.budget = TaskBudget(limits.task_bytes, not backend.shared, evict or self._drop_found, clock)
+        self.budget = TaskBudget(settings.bytes, not backend.shared, evict or self._drop_found, clock)
 
     @staticmethod
     def new_id() -> str:
@@ -324,7 +326,7 @@ class TaskStore:
         def fail(found: TaskRecord) -> bool:
             found.result_bytes = 0
             found.fail(INTERNAL_ERROR, "the task was ended: its questions, answers, results and errors take more bytes than"
-                                       " the server keeps for tasks (Limits.task_bytes)")
+                                       " the server keeps for tasks (Tasks.bytes)")
             return True
 
         self.backend.take(_key(record.id, f"result-{record.run}"))

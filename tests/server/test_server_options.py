@@ -18,7 +18,8 @@ from mcplite.errors import RegistrationError
     ({"era": "ancient"}, "era is 'legacy', 'modern' or None for both, not 'ancient'"),
     ({"cache_lists": 60}, "cache_lists must be a dict"), ({"capabilities": "tools"}, "capabilities must be a dict"),
     ({"on_roots_changed": 5}, "on_roots_changed= must be a function"),
-    ({"on_subscribe": "x"}, "on_subscribe= must be a function"), ({"tasks": object()}, "tasks= must have a method submit"),
+    ({"on_subscribe": "x"}, "on_subscribe= must be a function"),
+    ({"tasks": object()}, r"tasks= must be mcplite.tasks.Tasks\(...\), or a runner with a method submit"),
 ])
 def test_options_of_a_wrong_type_are_refused_by_name(given, reason):
     with pytest.raises(RegistrationError, match=reason):

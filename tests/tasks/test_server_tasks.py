@@ -9,7 +9,7 @@ import mcplite
 from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import SERVER_BUSY, InvalidParams, RegistrationError, RemoteError
 from mcplite.revisions import JULY_2026, NOVEMBER_2025
-from mcplite.tasks import server_tasks
+from mcplite.tasks import Tasks, server_tasks
 from mcplite.tasks.server_tasks import tasks_of
 from tests.support import connecting
 from tests.support.taskclients import LIMIT, REVISIONS, task_client
@@ -217,7 +217,7 @@ def test_a_task_is_its_principals(revision):
 
 @both
 def test_bounds_for_each_client(revision):
-    mcp, go = jobs(limits=mcplite.Limits(tasks_per_client=3))
+    mcp, go = jobs(tasks=Tasks(kept=3))
     with task_client(mcp, revision) as client:
         finished = client.start("who")
         client.until(finished)
@@ -234,7 +234,7 @@ def test_bounds_for_each_client(revision):
 
 @both
 def test_too_many_for_the_pool(revision):
-    mcp, go = jobs(limits=mcplite.Limits(tasks_running=1, tasks_queued=1))
+    mcp, go = jobs(tasks=Tasks(running=1, queued=1))
     with task_client(mcp, revision) as client:
         kept = [client.start("wait"), client.start("wait")]
         with pytest.raises(RemoteError) as caught:
@@ -265,7 +265,7 @@ def test_a_task_is_gone_after_its_time():
 
 @both
 def test_a_plain_call_is_not_held_up_by_tasks(revision):
-    mcp, go = jobs(limits=mcplite.Limits(tasks_running=2, running=1))
+    mcp, go = jobs(tasks=Tasks(running=2), limits=mcplite.Limits(running=1))
     mcp.add_tool(lambda: "plain", name="plain")
     with task_client(mcp, revision) as client:
         tasks = [client.start("wait") for _ in range(5)]

@@ -5,12 +5,13 @@ import pytest
 import mcplite
 from mcplite.errors import InvalidParams
 from mcplite.revisions import NOVEMBER_2025
+from mcplite.tasks import Tasks
 from tests.support.taskclients import REVISIONS, task_client
 
 
 @pytest.fixture
 def mcp():
-    mcp = mcplite.Server("calls", limits=mcplite.Limits(task_seconds=100))
+    mcp = mcplite.Server("calls", options=mcplite.ServerOptions(tasks=Tasks(keep=100)))
 
     @mcp.tool(task="optional")
     def told(ctx: mcplite.Context, text: str) -> str:

@@ -9,6 +9,7 @@ import mcplite
 from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import SERVER_BUSY, RemoteError
 from mcplite.revisions import JULY_2026
+from mcplite.tasks import Tasks
 from mcplite.tasks.server_tasks import tasks_of
 from tests.support import connecting
 from tests.support.taskclients import LIMIT, REVISIONS, task_client
@@ -25,10 +26,10 @@ class Shared(MemoryBackend):
 class Jobs:
     """A server with tasks, over a memory of its own or a store that is shared."""
 
-    def __init__(self, shared=False, **limits):
+    def __init__(self, shared=False, tasks=None, **limits):
         self.go, self.arguments = threading.Event(), []
         options = {"backend": Shared(), "state_keys": [KEY]} if shared else {}
-        self.mcp = connecting.new_server("jobs", limits=tight(**limits), **options)
+        self.mcp = connecting.new_server("jobs", limits=tight(**limits), tasks=tasks, **options)
 
         @self.mcp.tool(task="optional")
         def ask(ctx: mcplite.Context, number: int = 0) -> str:
@@ -107,7 +108,7 @@ def test_tasks_that_wait_for_answers_are_bounded(jobs, revision, shared):
 @pytest.mark.parametrize("shared", [False, True])
 @both
 def test_the_arguments_of_unfinished_tasks_are_bounded(jobs, revision, shared):
-    server = jobs(shared=shared, task_bytes=1_000_000)
+    server = jobs(shared=shared, tasks=Tasks(bytes=1_000_000))
     with task_client(server.mcp, revision) as client:
         tasks = [client.start("wait", text="x" * 300_000) for _ in range(3)]
         with pytest.raises(RemoteError) as caught:
@@ -123,7 +124,7 @@ def test_the_arguments_of_unfinished_tasks_are_bounded(jobs, revision, shared):
 @pytest.mark.parametrize("shared", [False, True])
 @both
 def test_the_results_of_finished_tasks_are_bounded(jobs, revision, shared):
-    server = jobs(shared=shared, task_bytes=1_000_000)
+    server = jobs(shared=shared, tasks=Tasks(bytes=1_000_000))
     with task_client(server.mcp, revision) as client:
         tasks = []
         for _ in range(10):
@@ -139,18 +140,18 @@ def test_the_results_of_finished_tasks_are_bounded(jobs, revision, shared):
 @pytest.mark.parametrize("shared", [False, True])
 @both
 def test_a_result_that_is_too_large_fails_its_task(jobs, revision, shared):
-    server = jobs(shared=shared, task_bytes=1_000_000)
+    server = jobs(shared=shared, tasks=Tasks(bytes=1_000_000))
     with task_client(server.mcp, revision) as client:
         other = client.start("make", size=10)
         client.until(other)
         task = client.start("make", size=600_000)
         found = client.until(task)
-        assert found["status"] == "failed" and "Limits.task_bytes" in found["statusMessage"]
+        assert found["status"] == "failed" and "Tasks.bytes" in found["statusMessage"]
         assert client.get(other)["status"] == "completed" and server.stored() < 10_000
 
 
 def test_another_client_gets_room_from_one_whose_tasks_do_not_end(jobs):
-    server = jobs(task_bytes=1_000_000, tasks_running=1)
+    server = jobs(tasks=Tasks(bytes=1_000_000, running=1))
     with mcplite.serve(server.mcp, port=0) as httpd:
         with task_client(httpd.url, JULY_2026) as client:
             running, queued, last = (client.start("hold", text="x" * 300_000) for _ in range(3))

@@ -4,7 +4,7 @@ import pytest
 
 from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import RemoteError
-from mcplite.server.limits import Limits
+from mcplite.tasks import Tasks
 from mcplite.tasks.task_record import TaskCall, TaskRecord
 from mcplite.tasks.task_store import TaskStore
 
@@ -26,7 +26,7 @@ def clock():
 
 @pytest.fixture
 def store(clock):
-    return TaskStore(MemoryBackend(clock), "s", Limits(tasks_per_client=3), clock=clock)
+    return TaskStore(MemoryBackend(clock), "s", Tasks(kept=3, bytes=16 << 20), clock=clock)
 
 
 def new(store, owner="ann", sender="", server="s", ttl=60.0):
@@ -134,7 +134,7 @@ class SharedBackend(MemoryBackend):
 
 
 def sized(clock, shared, task_bytes=105_000):
-    return TaskStore(SharedBackend(clock) if shared else MemoryBackend(clock), "s", Limits(task_bytes=task_bytes), clock=clock)
+    return TaskStore(SharedBackend(clock) if shared else MemoryBackend(clock), "s", Tasks(bytes=task_bytes), clock=clock)
 
 
 def large(store, size=20_000, **options):
@@ -218,7 +218,7 @@ def test_a_record_that_grows_too_large_is_failed(clock, shared):
         return True
 
     changed = store.change(record.id, grow)
-    assert changed.status == "failed" and "task_bytes" in changed.message
+    assert changed.status == "failed" and "Tasks.bytes" in changed.message
     assert store.get(record.id) == changed and len(changed.dump()) < 4096
     assert store.list("ann") == [record.id] and large(store, 80_000)
 

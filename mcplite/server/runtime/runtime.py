@@ -144,8 +144,8 @@ class Runtime:
         self.tool_hooks: "Tuple[Extension, ...]" = ()
         #: Passes calls on between processes; of the sessions' layer.
         self.handover: Any = None
-        #: Has tasks run elsewhere, as the user gave it; None for threads of this process.
-        self.task_runner: Any = None
+        #: How the server has tasks, as the user gave it; None for the defaults.
+        self.tasks: Any = None
         self._news: "Optional[News]" = None
         self._processes: "Optional[Processes]" = None
         if fleet is not None and fleet.backend is not None:
