@@ -34,7 +34,7 @@ types:
 	$(PYTHON) -m mypy --platform win32
 	$(PYTHON) -m mypy --platform darwin
 
-# The map of the package in docs/design.rst, from the docstrings, and the list of pages in docs/llms.txt.
+# The map of the package in docs/map.rst, from the docstrings, and the list of pages in docs/llms.txt.
 map:
 	$(PYTHON) docs/map.py
 

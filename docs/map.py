@@ -1,4 +1,4 @@
-"""Writes the map of the package into the page about its design: one line for each folder and module.
+"""Writes the map of the package into a page of its own: one line for each folder and module.
 
 ``python docs/map.py`` (or ``make map``) takes the first line of each docstring. It makes ``llms.txt``, too. Tests compare both.
 """
@@ -12,7 +12,7 @@ from typing import Iterator
 
 DOCS = Path(__file__).resolve().parent
 PACKAGE = DOCS.parent / "mcplite"
-PAGE = DOCS / "design.rst"
+PAGE = DOCS / "map.rst"
 MARKS = ".. map of the package\n\n", ".. end of the map\n"
 
 
