@@ -62,7 +62,8 @@ class MemoryBackend(Backend):
     def put(self, key: str, value: bytes, seconds: float) -> None:
         now = self._clock()
         with self._lock:
-            self._sweep(now)
+            if now - self._swept >= _SWEEP_SECONDS:
+                self._sweep(now)
             self._values[key] = _Kept(value, now + seconds)
 
     def get(self, key: str) -> Optional[bytes]:
@@ -88,18 +89,23 @@ class MemoryBackend(Backend):
 
     def append(self, log: str, value: bytes, seconds: float, keep: int) -> int:
         now = self._clock()
+        until = now + seconds
         with self._lock:
-            self._sweep(now)
+            if now - self._swept >= _SWEEP_SECONDS:
+                self._sweep(now)
             found = self._logs.get(log)
             if found is None or found.until <= now:
                 found = self._logs[log] = _NumberedLog()
-            found.last += 1
-            found.until = max(found.until, now + seconds + NUMBERS_SECONDS)
-            found.entries.append((found.last, value, now + seconds))
-            while len(found.entries) > keep:
-                found.entries.popleft()
-            self._wake(log)
-            return found.last
+            number = found.last = found.last + 1
+            if until + NUMBERS_SECONDS > found.until:
+                found.until = until + NUMBERS_SECONDS
+            entries = found.entries
+            entries.append((number, value, until))
+            while len(entries) > keep:
+                entries.popleft()
+            if log in self._waiting:
+                self._wake(log)
+            return number
 
     def since(self, log: str, number: int) -> Optional[List[Entry]]:
         now = self._clock()
@@ -160,8 +166,6 @@ class MemoryBackend(Backend):
                 self._wake(log)
 
     def _sweep(self, now: float) -> None:
-        if now - self._swept < _SWEEP_SECONDS:
-            return
         self._swept = now
         for key in [key for key, kept in self._values.items() if kept.until <= now]:
             del self._values[key]

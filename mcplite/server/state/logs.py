@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import deque
-from typing import Callable, Deque, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Callable, Deque, Dict, Iterator, List, Optional, Set, Tuple, Union
 
 from ...backend.interface import Backend, Entry
 from ...errors import BackendError
@@ -74,15 +74,12 @@ class StreamLogs:
         shares = self._shares
         if shares is None:
             return
-        # In steps of an eighth, so that few entries change the count.
-        log.counted = size = log.size + (log.size >> 3)
-        if log in shares:
-            going = shares.resize(log, size)
-        else:
-            found = shares.add(log, log.sender, size)
-            going = [log] if found is None else found
+        # In steps of an eighth, and of some messages, so that few entries change the count.
+        size = log.size
+        log.counted = size = size + max(size >> 3, _LOG_COST)
+        going = shares.resize(log, size) if log in shares else shares.add(log, log.sender, size)
         shares.use(log)
-        for old in going:
+        for old in [log] if going is None else going:
             old.evict()
 
     def forget(self, log: "StreamLog") -> None:
@@ -136,7 +133,7 @@ class StreamLog:
         self.last = 0
         self._alone = True
         #: The bytes of the latest entries, as far as this process knows, and of all these.
-        self._sizes: Sequence[int] = ()
+        self._sizes: Union[Deque[int], Tuple[()]] = ()  # most logs have no entry
         self._bytes = 0
         #: The bodies of this process that follow the log.
         self._followers: List[LogBody] = []
@@ -151,38 +148,36 @@ class StreamLog:
 
         :raises BackendError: the store failed.
         """
+        limits, size = self._logs.limits, len(entry)
         with self._lock:
-            number = self._append(entry)
-        if self._bytes + _EVENT_COST * len(self._sizes) + _LOG_COST > self.counted:
+            sizes = self._sizes = self._sizes or deque()
+            keep = limits.stream_events
+            if self._bytes + size > limits.stream_bytes:
+                keep = self._kept_with(size)
+            number = self._backend.append(self.name, entry, limits.store_seconds, keep)
+            if number != self.last + 1:
+                self._alone = False
+                # What others have written, or what was written before this process knew the log.
+                sizes.extend([0] * min(number - self.last - 1, limits.stream_events))
+            self.last = number
+            self.fresh = True
+            sizes.append(size)
+            self._bytes += size
+            while len(sizes) > keep:
+                self._bytes -= sizes.popleft()
+        if self._bytes + _EVENT_COST * len(sizes) + _LOG_COST > self.counted:
             self._logs.grown(self)
         return number
 
-    def _append(self, entry: bytes) -> int:
+    def _kept_with(self, size: int) -> int:
+        """Return the number of entries that are kept, with one more for whose bytes the oldest ones have to go."""
         limits = self._logs.limits
-        sizes: Deque[int] = self._sizes if type(self._sizes) is deque else deque()  # most logs have no entry
-        self._sizes = sizes
-        most = limits.stream_events
-        total, kept = self._bytes + len(entry), len(sizes) + 1
-        if total > limits.stream_bytes or kept > most:
-            for size in sizes:
-                if kept == 1 or (total <= limits.stream_bytes and kept <= most):
-                    break
-                total, kept = total - size, kept - 1
-            keep = kept if self._alone else max(kept, min(_FEW, most))
-        else:
-            keep = most
-        number = self._backend.append(self.name, entry, limits.store_seconds, keep)
-        if number != self.last + 1:
-            self._alone = False
-            # What others have written, or what was written before this process knew the log.
-            sizes.extend([0] * min(number - self.last - 1, most))
-        sizes.append(len(entry))
-        self._bytes += len(entry)
-        self.fresh = True
-        while len(sizes) > keep:
-            self._bytes -= sizes.popleft()
-        self.last = number
-        return number
+        total, kept = self._bytes + size, len(self._sizes) + 1
+        for old in self._sizes:
+            if total <= limits.stream_bytes and kept <= limits.stream_events:
+                break
+            total, kept = total - old, kept - 1
+        return kept if self._alone else max(kept, min(_FEW, limits.stream_events))
 
     # --- the room of all logs -------------------------------------------------------------------------
 

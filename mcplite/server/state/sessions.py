@@ -8,6 +8,7 @@ what concerns it. A record is written when the session is handed out and when a 
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Union
@@ -76,6 +77,8 @@ class StoredSession(HTTPSession):
     """
 
     session: StoredLegacySession
+    #: Held while a change is stored, so that changes of this process do not compete with each other; for several processes.
+    _changing: threading.Lock
 
     def __init__(self, id: str, session: StoredLegacySession, peer: Peer, streams: RequestStreams, log: StreamLog, now: float,
                  record: SessionRecord, table: "Sessions") -> None:
@@ -101,8 +104,8 @@ class StoredSession(HTTPSession):
         self.listed = LISTED_BYTES
         #: The responses of this process that read the common stream.
         self.bodies: Set[LogBody] = set()
-        #: Held while a change is stored, so that changes of this process do not compete with each other.
-        self._changing = new_lock()
+        if table.processes.shared:
+            self._changing = new_lock()
 
     @property
     def busy(self) -> bool:

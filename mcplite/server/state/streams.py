@@ -91,9 +91,9 @@ class RequestStreams:
         if logs is None or records is None:
             return None
         label = f"{logs.processes.number}.{next(logs.labels)}"
-        made = _RequestLog(logs, records.name(self.key, label), self.sender, label)
+        made = _RequestLog(logs, records.name(self.key, label), self.sender, label, self.backlog)
         # Other processes need the ids, to answer for this one once it has ended.
-        made.write(_OPENED + stream.described() if logs.processes.shared else _OPENED)
+        made.append(_OPENED + stream.described() if logs.processes.shared else _OPENED)
         with self._lock:
             self._open[label] = stream
         return made
@@ -201,7 +201,8 @@ class EventStream(Outlet):
         with self._lock:
             if self._finished or self.plain:
                 return self.plain
-            self._open()
+            if not self.streaming:
+                self._open()
             sent = self._put(data)
             given_up = self._given_up
         if given_up:
@@ -230,7 +231,7 @@ class EventStream(Outlet):
             elif data is not None:
                 self._put(data, _FINAL)
             elif self._log is not None:
-                self._append(_FINAL)
+                self._log.write(_FINAL)
             self._finish()
             if not self.streaming:
                 # No body will read: its reference back would keep the response until the garbage collector comes.
@@ -283,7 +284,7 @@ class EventStream(Outlet):
             if not self._finished:
                 if self._log is not None:
                     # For those who follow the log: the session, or this process, ends before the handler has answered.
-                    self._append(_FINAL + _failures(json.loads(self.described())))
+                    self._log.write(_FINAL + _failures(json.loads(self.described())))
                 self._finish()
 
     # --- with the lock held -----------------------------------------------------------------------
@@ -358,28 +359,20 @@ class EventStream(Outlet):
     def _put(self, data: bytes, kind: bytes = _MESSAGE) -> bool:
         self._make_room(len(data))
         self._event += 1
-        log = self._log
+        log, name = self._log, None
         if log is not None:
-            self._append(kind + data)
+            log.write(kind + data)
+            name = f"{log.label}-{self._event}"
         if self._body is None:
             return log is not None
-        event = encode_event(data, None if log is None else f"{log.label}-{self._event}")
+        event = encode_event(data, name)
         self._queue.append(event)
         self._queued += len(event)
-        self._count_unread()
-        self._notify()
+        if self._counted or self._queued + self._sending > _UNCOUNTED_BYTES:
+            self._count_unread()
+        if self._waited is not None:
+            self._waited.notify_all()
         return True
-
-    def _append(self, entry: bytes) -> None:
-        log, streams = self._log, self._streams
-        assert log is not None
-        try:
-            log.write(entry)
-        except BackendError as error:
-            assert streams.logs is not None
-            streams.logs.processes.failed(error)
-            if entry[:1] == _FINAL and streams.backlog is not None:
-                streams.backlog.add(log)
 
     def _make_room(self, size: int) -> None:
         limits = self._streams.limits
@@ -584,11 +577,13 @@ class _RequestLog(StreamLog):
     An entry that the store does not take is kept here, and goes before the next one.
 
     :param label: names the stream in the ids of its events.
+    :param backlog: stores the last entry if the store does not take it.
     """
 
-    def __init__(self, logs: StreamLogs, name: str, sender: str, label: str) -> None:
+    def __init__(self, logs: StreamLogs, name: str, sender: str, label: str, backlog: "Optional[Backlog]") -> None:
         super().__init__(logs, name, sender)
         self.label = label
+        self._backlog = backlog
         self._unstored: List[bytes] = []
         #: Whether an entry may have been stored although the store failed.
         self._doubtful = False
@@ -596,23 +591,22 @@ class _RequestLog(StreamLog):
         self._lost = False
 
     def write(self, entry: bytes) -> None:
-        """Store an entry.
-
-        :raises BackendError: the store failed; the entry is stored with the next one.
-        """
+        """Store an entry; with the next one if the store fails."""
         if self._lost:
             return
-        if self._unstored or self._doubtful:
+        try:
+            if not self._unstored:
+                self.append(entry)
+                return
             self._unstored.append(entry)
             del self._unstored[:-self._logs.limits.stream_events]
             self.flush()
-            return
-        try:
-            self.append(entry)
-        except BackendError:
-            self._unstored.append(entry)
-            self._doubtful = True
-            raise
+        except BackendError as error:
+            if not self._unstored:
+                self._unstored, self._doubtful = [entry], True
+            self._logs.processes.failed(error)
+            if entry[:1] == _FINAL and self._backlog is not None:
+                self._backlog.add(self)
 
     def flush(self) -> None:
         """Store the entries that the store did not take.
