@@ -4,7 +4,6 @@ The hosts are :mod:`mcplite.server.transports`: our own HTTP server and WSGI. Re
 :mod:`mcplite.server.handling.http_request`, since handlers see them.
 """
 
-from dataclasses import dataclass, field
 from typing import Iterable, List, Optional, Tuple
 
 from ...errors import INVALID_REQUEST
@@ -32,17 +31,20 @@ class UnreadableBody(Exception):
         self.status = status
 
 
-@dataclass
 class HTTPResponse:
-    """One response; the host that sends it calls :meth:`close` in any case."""
+    """One response; the host that sends it calls :meth:`close` in any case.
 
-    #: 0 if a route has written the response itself.
-    status: int
-    headers: List[Tuple[str, str]] = field(default_factory=list)
-    #: A :class:`StreamingBody` if ``streaming``.
-    body: Iterable[bytes] = ()
-    #: Whether the length of the body is not known, and each piece is sent at once.
-    streaming: bool = False
+    :param status: 0 if a route has written the response itself.
+    :param body: a :class:`StreamingBody` if *streaming*.
+    :param streaming: whether the length of the body is not known, and each piece is sent at once.
+    """
+
+    def __init__(self, status: int, headers: Optional[List[Tuple[str, str]]] = None, body: Iterable[bytes] = (),
+                 streaming: bool = False) -> None:
+        self.status = status
+        self.headers = [] if headers is None else headers
+        self.body = body
+        self.streaming = streaming
 
     @property
     def content(self) -> bytes:
@@ -56,19 +58,22 @@ class HTTPResponse:
             self.body.close()
 
 
-@dataclass
 class Rejection:
-    """The refusal of a request: a JSON-RPC error as body, without an id unless one could be read (HTTP-07)."""
+    """The refusal of a request: a JSON-RPC error as body, without an id unless one could be read (HTTP-07).
 
-    status: int
-    message: str
-    code: int = INVALID_REQUEST
-    id: Optional[jsonrpc.Id] = None
-    headers: List[Tuple[str, str]] = field(default_factory=list)
-    #: Error data.
-    data: object = None
-    #: Whether the connection cannot be reused, because the body was not read.
-    close: bool = False
+    :param data: of the error.
+    :param close: whether the connection cannot be reused, because the body was not read.
+    """
+
+    def __init__(self, status: int, message: str, code: int = INVALID_REQUEST, id: Optional[jsonrpc.Id] = None,
+                 headers: Optional[List[Tuple[str, str]]] = None, data: object = None, close: bool = False) -> None:
+        self.status = status
+        self.message = message
+        self.code = code
+        self.id = id
+        self.headers = [] if headers is None else headers
+        self.data = data
+        self.close = close
 
 
 def names_modern(headers: Headers) -> bool:

@@ -5,7 +5,6 @@ below, which the endpoint carries out. The first check that fails decides the re
 the body come before it is read.
 """
 
-from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ...errors import INVALID_REQUEST, UNSUPPORTED_VERSION, RemoteError
@@ -28,25 +27,25 @@ __all__ = [
 ]
 
 
-@dataclass
 class Preflight:
     """Answer a CORS preflight request."""
 
-    headers: List[Tuple[str, str]]
+    def __init__(self, headers: List[Tuple[str, str]]) -> None:
+        self.headers = headers
 
 
-@dataclass
 class StartSession:
     """Start a session with this ``initialize`` request, or start ``session`` over."""
 
-    data: bytes
-    message: jsonrpc.Message
-    session: Optional[HTTPSession] = None
     #: Only requests that may need an entry are looked up.
     target = None
 
+    def __init__(self, data: bytes, message: jsonrpc.Message, session: Optional[HTTPSession] = None) -> None:
+        self.data = data
+        self.message = message
+        self.session = session
 
-@dataclass
+
 class ServeInSession:
     """Pass a message with requests to a session, and answer with the responses.
 
@@ -54,66 +53,65 @@ class ServeInSession:
     ``target`` is what a single request is about; None for a batch.
     """
 
-    data: bytes
-    message: jsonrpc.Message
-    session: Optional[HTTPSession]
-    revision: Revision = DEFAULT_HTTP
-    target: Optional[Target] = None
+    def __init__(self, data: bytes, message: jsonrpc.Message, session: Optional[HTTPSession], revision: Revision,
+                 target: Optional[Target] = None) -> None:
+        self.data = data
+        self.message = message
+        self.session = session
+        self.revision = revision
+        self.target = target
 
 
-@dataclass
-class AcceptMessage:
+class AcceptMessage(ServeInSession):
     """Pass a message without requests to a session, and answer 202 (HTTP-06)."""
 
-    data: bytes
-    message: jsonrpc.Message
-    session: Optional[HTTPSession]
-    revision: Revision = DEFAULT_HTTP
-    target = None
 
-
-@dataclass
 class ServeSessionless:
     """Serve a sessionless request, whose headers match its body."""
 
-    data: bytes
-    message: jsonrpc.Request
-    envelope: Envelope
-    revision: Revision
-    target: Target
+    def __init__(self, data: bytes, message: jsonrpc.Request, envelope: Envelope, revision: Revision, target: Target) -> None:
+        self.data = data
+        self.message = message
+        self.envelope = envelope
+        self.revision = revision
+        self.target = target
 
 
-@dataclass
 class NotifySessionless:
     """Pass on a sessionless notification, and answer 202 (H26-05)."""
 
-    data: bytes
-    message: jsonrpc.Notification
     target = None
 
+    def __init__(self, data: bytes, message: jsonrpc.Notification) -> None:
+        self.data = data
+        self.message = message
 
-@dataclass
+
 class OpenGetStream:
     """Open the session's common stream."""
 
-    session: HTTPSession
+    def __init__(self, session: HTTPSession) -> None:
+        self.session = session
 
 
-@dataclass
 class ResumeStream:
-    """Resume a stream after an event."""
+    """Resume a stream after an event.
 
-    session: HTTPSession
-    #: The name of the stream, and the number of the event in it.
-    stream: str
-    event: int
+    :param stream: the name of the stream.
+    :param event: the number of the event in it.
+    """
+
+    def __init__(self, session: HTTPSession, stream: str, event: int) -> None:
+        self.session = session
+        self.stream = stream
+        self.event = event
 
 
-@dataclass
 class EndSession:
     """End the session."""
 
-    session: HTTPSession
+    def __init__(self, session: HTTPSession) -> None:
+        self.session = session
 
 
 Decision = Union[Rejection, Preflight, StartSession, ServeInSession, AcceptMessage, ServeSessionless, NotifySessionless,
@@ -123,7 +121,6 @@ _NO_ID = "this request needs the Mcp-Session-Id that the response to 'initialize
 _NO_SESSION = "there is no such session, or it has ended; send 'initialize' without a session id to start one"
 
 
-@dataclass
 class Rules:
     """The rules of one endpoint.
 
@@ -140,25 +137,27 @@ class Rules:
     :param pushes: on a host that has few threads: returns whether clients may be sent what belongs to none of their requests.
     """
 
-    origins: OriginPolicy
-    body_bytes: int
-    json: jsonrpc.JSONLimits
-    find: Callable[[str, Optional[str]], Optional[HTTPSession]]
-    stateless: bool
-    revisions: Sequence[Revision]
-    resolve: Callable[[str, Optional[Dict[str, Any]]], Target]
-    modern_methods: FrozenSet[str] = frozenset()
-    turns: Turns = field(default_factory=Turns)
-    pushes: Optional[Callable[[], bool]] = None
-
-    def __post_init__(self) -> None:
-        #: Whether clients that begin with a handshake are served.
-        self.legacy = not self.revisions[0].modern
+    def __init__(self, origins: OriginPolicy, body_bytes: int, json: jsonrpc.JSONLimits,
+                 find: Callable[[str, Optional[str]], Optional[HTTPSession]], stateless: bool, revisions: Sequence[Revision],
+                 resolve: Callable[[str, Optional[Dict[str, Any]]], Target], modern_methods: FrozenSet[str] = frozenset(),
+                 turns: Optional[Turns] = None, pushes: Optional[Callable[[], bool]] = None) -> None:
+        self.origins = origins
+        self.body_bytes = body_bytes
+        self.json = json
+        self.find = find
+        self.stateless = stateless
+        self.revisions = revisions
+        self.resolve = resolve
+        self.modern_methods = modern_methods
+        self.turns = turns or Turns()
+        self.pushes = pushes
         self.senders = envelopes.AcceptedSenders()
+        #: Whether clients that begin with a handshake are served.
+        self.legacy = not revisions[0].modern
         #: Whether sessionless clients are served.
-        self.modern = self.revisions[-1].modern
+        self.modern = revisions[-1].modern
         #: Whether there are sessions that are stored, with their streams.
-        self.sessions = self.legacy and not self.stateless
+        self.sessions = self.legacy and not stateless
 
     @property
     def methods(self) -> str:
@@ -276,12 +275,14 @@ def _decide_post(request: HTTPRequest, rules: Rules) -> Decision:
     if rules.sessions:
         found = _find_session(request, named, rules)
         if isinstance(found, Rejection):
-            return replace(found, id=id)
+            found.id = id
+            return found
         session, revision = found, found.session.revision
     else:
         version = _version(named, rules)
         if isinstance(version, Rejection):
-            return replace(version, id=id)
+            version.id = id
+            return version
         revision = version or DEFAULT_HTTP  # HDR-03
     if initializes:
         return StartSession(data, message, session)

@@ -6,7 +6,7 @@
 import json
 import re
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Optional, Tuple
 
 from ...backend.interface import Backend
@@ -26,9 +26,9 @@ _ID = re.compile(r"[A-Za-z0-9_-]{32}")
 _RENEWED = 0.25
 
 
-@dataclass(frozen=True)
+@dataclass
 class SessionRecord:
-    """One session, as its processes store it.
+    """One session, as its processes store it. A record is not changed; :meth:`changed` returns the next one.
 
     :param owner: the key of the principal that opened it; None without authentication.
     :param sender: whose share it counts to.
@@ -36,6 +36,7 @@ class SessionRecord:
     :param touched: when its lifetime was renewed last, in seconds since 1970; 0 if the client has sent nothing since it began.
     :param news: the number of the last change notification before it began.
     :param begun: whether the client has sent ``initialize``.
+    :param capabilities: of the client; None before its ``initialize``.
     :param reader: the number of the process whose response is the stream of a client of the transport with two endpoints;
         the session ends with it. 0 for others.
     :param roots: how often the client has announced that its roots have changed.
@@ -50,7 +51,7 @@ class SessionRecord:
     begun: bool = True
     reader: int = 0
     info: Optional[Implementation] = None
-    capabilities: ClientCapabilities = field(default_factory=ClientCapabilities)
+    capabilities: Optional[ClientCapabilities] = None
     level: str = ""
     uris: Tuple[str, ...] = ()
     ready: bool = False
@@ -64,7 +65,7 @@ class SessionRecord:
             "revision": self.revision.name, "owner": self.owner, "sender": self.sender, "opened": self.opened,
             "news": self.news, "begun": self.begun, "reader": self.reader, "level": self.level, "uris": self.uris,
             "ready": self.ready, "roots": self.roots, "version": self.version, "touched": self.touched,
-            "capabilities": codec.encode(self.capabilities, self.revision),
+            "capabilities": None if self.capabilities is None else codec.encode(self.capabilities, self.revision),
             "info": None if self.info is None else codec.encode(self.info, self.revision)}
         return json.dumps(content, separators=(",", ":")).encode("ascii")
 
@@ -78,7 +79,8 @@ class SessionRecord:
         info, capabilities, uris = content.pop("info"), content.pop("capabilities"), content.pop("uris")
         return from_members(cls, {**content, "revision": revision, "uris": tuple(uris),
                                   "info": None if info is None else codec.decode(Implementation, info),
-                                  "capabilities": codec.decode(ClientCapabilities, capabilities)})
+                                  "capabilities": None if capabilities is None else codec.decode(ClientCapabilities,
+                                                                                                 capabilities)})
 
     def changed(self, **changes: Any) -> "SessionRecord":
         """Return the next version of the record."""

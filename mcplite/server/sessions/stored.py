@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict, Iterator, Optional
 from ...errors import BackendError
 from ...protocol.jsonrpc import memory_size
 from ...protocol.uris import normal_uri
+from ...types import ClientCapabilities
 from ..runtime.processes import Processes
 from ..runtime.runtime import Runtime
 from .legacy import LegacySession
@@ -84,7 +85,7 @@ class StoredLegacySession(LegacySession):
                 return
             declared = self.agreed, self.client_info, self.client_capabilities
             if declared != (record.revision, record.info, record.capabilities):
-                self.client_info, self.client_capabilities = record.info, record.capabilities
+                self.client_info, self.client_capabilities = record.info, record.capabilities or ClientCapabilities()
                 self._declare(record.revision)
                 self.revision = self.agreed = record.revision
             self._level, self._ready = record.level, record.ready

@@ -84,7 +84,7 @@ class StreamLogs:
 
     def forget(self, log: "StreamLog") -> None:
         """Drop a log that is not written any more. In a shared backend it expires: other processes may follow it."""
-        if self._shares is not None:
+        if self._shares is not None and log.last:  # most logs have no entry
             self._shares.remove(log)
             self.backend.forget(log.name)
 

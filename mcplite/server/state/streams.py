@@ -100,19 +100,17 @@ class RequestStreams:
 
     def finished(self, log: "_RequestLog") -> None:
         """Note that a stream has finished; it can be resumed until enough others have finished."""
-        expired: List[_RequestLog] = []
         with self._lock:
             self._open.pop(log.label, None)
             self._finished.append(log)
-            while len(self._finished) > _FINISHED:
-                expired.append(self._finished.pop(0))
+            expired = self._finished[:-_FINISHED]
+            del self._finished[:-_FINISHED]
         self._forget(expired)
 
     def _forget(self, logs: "List[_RequestLog]") -> None:
-        assert self.logs is not None or not logs
         for log in logs:
-            if self.logs is not None:
-                self.logs.forget(log)
+            assert self.logs is not None
+            self.logs.forget(log)
 
     def of_label(self, label: str) -> "Optional[EventStream]":
         """Return the open stream of this process that has a label."""
@@ -126,13 +124,10 @@ class RequestStreams:
 
     def close(self) -> None:
         """End every stream and drop its events (SESS-12)."""
-        with self._lock:
-            streams = list(self._open.values())
-        for stream in streams:
+        for stream in list(self._open.values()):
             stream.end()
         with self._lock:
-            finished = list(self._finished)
-            self._finished.clear()
+            finished, self._finished = self._finished, []
         self._forget(finished)
         if self.held is not None:
             self.held.forget(self.key)

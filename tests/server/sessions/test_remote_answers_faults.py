@@ -1,8 +1,8 @@
 """The thread that looks for the end of other processes goes on after any one fault."""
 
 import pytest
-from tests.server.sessions.test_handover import CAN, PATIENCE, memory_fleet  # noqa: F401
 
+from tests.server.sessions.test_remote_answers import CAN, PATIENCE, memory_fleet  # noqa: F401
 from tests.support.faults import every_fault, lines, strike
 from tests.support.stateless import again, call
 

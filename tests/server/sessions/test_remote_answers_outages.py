@@ -18,7 +18,7 @@ from mcplite.errors import BackendError
 from tests.support.stateless import again, call
 from tests.support.systems import posix_only
 
-from .test_handover import CAN, PATIENCE, Process, Shared, book, text
+from .test_remote_answers import CAN, PATIENCE, Process, Shared, book, text
 
 USED = ("this requestState was used before, or the store has lost it; its call is not repeated, and what it has done is not"
         " known")
