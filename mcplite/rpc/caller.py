@@ -20,7 +20,7 @@ from .deadline import Deadline
 from .interfaces import DIRECT, Channel, Delivery, Outlet, Reading, too_long
 from .pending import Clock, Pending
 from .request import MessageHandler
-from .tracing import Counters, PeerLog, Trace, get_logger
+from .tracing import Counters, Trace, get_logger
 
 __all__ = ["Caller"]
 
@@ -40,9 +40,6 @@ class Caller:
     :param trace: called with "->" or "<-" and the bytes of each message.
     :param most_bytes: that a message may have which is sent; None for what the channel carries.
     """
-
-    #: Takes what the other side causes, and the failures of callbacks.
-    log: PeerLog
 
     def __init__(self, channel: Channel, handler: MessageHandler, reading: Reading, trace: Optional[Trace],
                  most_bytes: Optional[int] = None) -> None:

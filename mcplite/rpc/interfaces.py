@@ -11,7 +11,6 @@ from typing import Any, Callable, Collection, ContextManager, NamedTuple, Option
 from ..errors import TransportError
 from .pending import Pending
 from .threads import Workers
-from .tracing import PeerLog
 
 __all__ = ["DIRECT", "Channel", "ChannelHooks", "Delivery", "MessageSink", "Network", "Outlet", "Reading", "too_long"]
 
@@ -266,8 +265,6 @@ class MessageSink:
     #: Bytes that a message may have which is sent.
     most_bytes = sys.maxsize
 
-    #: Takes what the other side causes.
-    log: PeerLog
     #: Whether this process was forked from the one that has the connection.
     foreign = False
 

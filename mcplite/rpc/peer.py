@@ -30,7 +30,7 @@ from .interfaces import Channel, MessageSink, Outlet, Reading
 from .reading import TICK_SECONDS, CallerReading, LeaderFollowerReading
 from .request import AnswerQueue, BatchResponses, Incoming, MessageHandler
 from .threads import Workers
-from .tracing import PeerLog, Trace, get_logger
+from .tracing import Trace, get_logger
 
 __all__ = ["Peer"]
 
@@ -65,14 +65,13 @@ class Peer(Caller, MessageSink):
 
     def __init__(self, channel: Channel, handler: MessageHandler, *, workers: Workers, serving: bool = False,
                  limits: jsonrpc.JSONLimits = jsonrpc.DEFAULT_LIMITS, trace: Optional[Trace] = None,
-                 shared: bool = False, log: Optional[PeerLog] = None, most_bytes: Optional[int] = None,
+                 shared: bool = False, most_bytes: Optional[int] = None,
                  grace: float = 0.0) -> None:
         self._workers = workers
         self._serving = serving
         self._limits = limits
         #: Whether it speaks for many clients.
         self.shared = shared
-        self.log = log or PeerLog()
         #: Without a lock: each change is one step in C.
         self._in_flight: Dict[Any, Incoming] = {}
         #: What a client answers on the threads that read; None for a server, which reads on threads of its own.

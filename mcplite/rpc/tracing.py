@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     import logging
 
 __all__ = [
-    "Counters", "ERROR", "FaultLog", "INFO", "PeerLog", "RateFilter", "Trace", "WARNING", "bounded", "get_logger", "mask",
+    "Counters", "FaultLog", "INFO", "RateFilter", "Trace", "WARNING", "bounded", "get_logger", "mask",
     "trace_for",
 ]
 
-#: The levels of the standard library.
-INFO, WARNING, ERROR = 20, 30, 40
+#: Levels of the standard library.
+INFO, WARNING = 20, 30
 _SHOWN_CHARACTERS = 2000
 #: The names of the standard streams.
 _DESCRIPTORS = {"/dev/stdout": 1, "/dev/stderr": 2, "/dev/fd/1": 1, "/dev/fd/2": 2, "/proc/self/fd/1": 1, "/proc/self/fd/2": 2}
@@ -176,19 +176,6 @@ def _text(error: Optional[BaseException]) -> str:
 
 #: The filter of all loggers of the package.
 bounded = RateFilter()
-
-
-class PeerLog:
-    """Passes lines on to loggers; the filter of all loggers bounds their rate."""
-
-    def log(self, logger: "logging.Logger", level: int, message: str, *arguments: object) -> None:
-        """Write one line."""
-        if logger.isEnabledFor(level):
-            logger.log(level, message, *arguments)
-
-    def failure(self, logger: "logging.Logger", message: str, *arguments: object) -> None:
-        """Write a line about the exception that is being handled."""
-        logger.error(message, *arguments, exc_info=True)
 
 
 class FaultLog:

@@ -21,7 +21,7 @@ from ..revisions import NEWEST, REVISIONS, Revision
 from ..rpc.extension import Extension, ListenKind
 from ..rpc.forks import new_lock, on_fork
 from ..rpc.threads import start_thread
-from ..rpc.tracing import INFO, WARNING, FaultLog, get_logger
+from ..rpc.tracing import FaultLog, get_logger
 from ..server.catalog.provider import ProvidedEntry
 from ..server.functions.function import BadArguments
 from ..server.handling.request_context import RequestContext
@@ -109,7 +109,7 @@ class ServerTasks(Extension):
         #: Has tasks run elsewhere; None for threads of this process.
         self._runner = runner
         self.store = TaskStore(side.backend, side.name, limits, self._make_way)
-        self.changes = TaskChanges(runtime.letters, self._changed_here, self._changed_elsewhere, runtime.log)
+        self.changes = TaskChanges(runtime.letters, self._changed_here, self._changed_elsewhere)
         self._pool = TaskPool(limits)
         self._roster: Optional[TaskRoster] = None
         if side.shared:
@@ -256,7 +256,7 @@ class ServerTasks(Extension):
         return self._created(context, record, meta)
 
     def _created(self, context: RequestContext, record: TaskRecord, meta: Optional[Dict[str, Any]] = None) -> Any:
-        self._runtime.log.log(_log, INFO, "task %s of tool %r was created", record.id, record.tool)
+        _log.info("task %s of tool %r was created", record.id, record.tool)
         revision = context.session.revision
         return codec.encode(CreateTaskResult(record.view(revision), meta), revision)
 
@@ -306,7 +306,7 @@ class ServerTasks(Extension):
             if self._roster is not None and not run.left:
                 self._roster.remove(run.task_id)
         except BackendError as error:
-            self._runtime.log.log(_log, WARNING, "the end of a task was not noted: %s", error)
+            _log.warning("the end of a task was not noted: %s", error)
         finally:
             self._runtime.leave()
 
@@ -334,7 +334,7 @@ class ServerTasks(Extension):
             self._runner.submit(record.tool, record.id)
         except Exception as error:
             self.store.drop(record)
-            self._runtime.log.failure(_log, "the runner of tasks failed")
+            _log.exception("the runner of tasks failed")
             raise RemoteError("Server busy: the task cannot be started; try again later", code=SERVER_BUSY) from error
 
     # --- running --------------------------------------------------------------------------------------------
@@ -416,8 +416,8 @@ class ServerTasks(Extension):
         call = None if record is None or record.finished else self.store.call(task_id)
         if record is not None:
             self.changes.tell(task_id)
-            self._runtime.log.log(_log, WARNING, "%s: task %s of tool %r is %s", _ENDED, task_id, record.tool,
-                                  "begun again" if call is not None else record.status)
+            _log.warning("%s: task %s of tool %r is %s", _ENDED, task_id, record.tool,
+                         "begun again" if call is not None else record.status)
         if call is None or record is None:
             if again and task_id not in self._runs:
                 self._unnote(task_id)
@@ -472,7 +472,7 @@ class ServerTasks(Extension):
             record = self.store.get(task_id)
         except BackendError as error:
             # The run finds it with its next change.
-            self._runtime.log.log(_log, WARNING, "the change of a task was not read: %s", error)
+            _log.warning("the change of a task was not read: %s", error)
             return
         if record is None or record.finished or record.run != run.run:
             run.cancel("the task was cancelled, or another process runs it")
@@ -515,7 +515,7 @@ class ServerTasks(Extension):
             try:
                 self._roster.look()
             except (BackendError, RemoteError) as error:
-                self._runtime.log.log(_log, WARNING, "the tasks of other processes are not looked after: %s", error)
+                _log.warning("the tasks of other processes are not looked after: %s", error)
 
     def stop(self, side: Any) -> None:
         with self._lock:

@@ -13,7 +13,7 @@ from ..protocol.opaque import digest
 from ..revisions import Revision
 from ..rpc.interfaces import MessageSink
 from ..rpc.request import Incoming
-from ..rpc.tracing import PeerLog, get_logger
+from ..rpc.tracing import get_logger
 from ..server.handling.client_questions import Asker, EncodedQuestion
 from ..server.handling.context import progress_number
 from ..server.handling.questions import Question
@@ -69,9 +69,6 @@ class _NoPeer(MessageSink):
     last_error = None
     closed = False
 
-    def __init__(self, log: PeerLog) -> None:
-        self.log = log
-
 
 class RunningRequest(Incoming):
     """The request that became a task: answered already, and in progress until the task is finished.
@@ -81,8 +78,8 @@ class RunningRequest(Incoming):
 
     __slots__ = ("_control", "_origin")
 
-    def __init__(self, control: RunControl, params: Dict[str, Any], log: PeerLog, origin: Optional[Session]) -> None:
-        super().__init__(_NoPeer(log), control.task_id, jsonrpc.Request(control.task_id, "tools/call", params))
+    def __init__(self, control: RunControl, params: Dict[str, Any], origin: Optional[Session]) -> None:
+        super().__init__(_NoPeer(), control.task_id, jsonrpc.Request(control.task_id, "tools/call", params))
         self._control = control
         self._origin = origin
 
@@ -119,7 +116,7 @@ class TaskSession(Session):
                  origin: Optional[Session]) -> None:
         self.runtime = runtime
         self.revision = revision
-        self.peer = _NoPeer(runtime.log)  # type: ignore[assignment]
+        self.peer = _NoPeer()  # type: ignore[assignment]
         self.client_capabilities = codec.decode(ClientCapabilities, call.capabilities)
         self.client_info = None if call.info is None else codec.decode(Implementation, call.info)
         self.principal = None if call.principal is None else from_members(Principal, call.principal)

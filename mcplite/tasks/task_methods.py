@@ -17,7 +17,7 @@ from ..protocol import opaque
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
 from ..rpc.interfaces import Delivery
-from ..rpc.tracing import INFO, get_logger
+from ..rpc.tracing import get_logger
 from ..server.handling.back_channel import send_question
 from ..server.handling.client_questions import EncodedQuestion
 from ..server.handling.request_context import RequestContext
@@ -66,7 +66,7 @@ class TaskMethods:
             raise InvalidParams("params.taskId must be a string")
         record = self._store.get(task_id)
         if record is None or record.owner != (None if principal is None else principal.key):
-            self._runtime.log.log(_log, INFO, "%s: there is no task %.64r for this client", context.method, task_id)
+            _log.info("%s: there is no task %.64r for this client", context.method, task_id)
             raise InvalidParams("Failed to retrieve task: there is none with this id, or its time is over")
         return self._look_after(record)
 
@@ -108,7 +108,7 @@ class TaskMethods:
         if changed is not None:
             self._changes.tell(record.id)
             self._cancel_run(record.id, reason)
-            self._runtime.log.log(_log, INFO, "task %s of tool %r was cancelled", record.id, record.tool)
+            _log.info("task %s of tool %r was cancelled", record.id, record.tool)
         return {} if changed is None or revision.modern else self.describe(changed, revision)
 
     def _update(self, context: RequestContext) -> Result:

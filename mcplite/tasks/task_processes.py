@@ -13,7 +13,7 @@ from ..backend.interface import Backend
 from ..errors import BackendError
 from ..protocol.opaque import digest
 from ..rpc.forks import new_lock, on_fork
-from ..rpc.tracing import WARNING, PeerLog, get_logger
+from ..rpc.tracing import get_logger
 from ..server.runtime.leases import Leases
 from ..server.runtime.process_messages import Letters
 
@@ -107,11 +107,10 @@ class TaskChanges:
     """
 
     def __init__(self, letters: Optional[Letters], on_change: Callable[[str], object],
-                 on_foreign_change: Callable[[str], object], log: PeerLog) -> None:
+                 on_foreign_change: Callable[[str], object]) -> None:
         self._letters = letters
         self._on_change = on_change
         self._on_foreign_change = on_foreign_change
-        self._peer_log = log
         #: Guards the field below; held for dictionary operations only.
         self._lock = new_lock()
         self._begin()
@@ -152,7 +151,7 @@ class TaskChanges:
         try:
             self._letters.broadcast(_KIND, task_id)
         except BackendError as error:
-            self._peer_log.log(_log, WARNING, "other processes were not told of a task's change: %s", error)
+            _log.warning("other processes were not told of a task's change: %s", error)
 
     def _receive(self, task_id: str) -> None:
         self._wake(task_id)

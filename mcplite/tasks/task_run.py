@@ -18,7 +18,7 @@ from ..revisions import find_revision
 from ..rpc.fair_queue import QueuedTask
 from ..rpc.forks import end_process, new_lock, on_fork
 from ..rpc.threads import Workers
-from ..rpc.tracing import ERROR, INFO, WARNING, get_logger
+from ..rpc.tracing import get_logger
 from ..server.catalog.provider import ProvidedEntry
 from ..server.catalog.registry import ToolEntry
 from ..server.functions.forms import form_type
@@ -87,7 +87,7 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
         assert revision is not None, "the record is of a revision that this server has served"
         session = TaskSession(runtime, revision, call, record, origin)
         self._params = {"name": call.tool, "arguments": call.arguments, "_meta": call.meta}
-        self._request = RunningRequest(self, self._params, runtime.log, origin)
+        self._request = RunningRequest(self, self._params, origin)
         self.context = TaskContext(session, self._request, self, lambda _: TaskAsker(session, self))
         self.context.once_results = dict(record.once) or None
 
@@ -106,7 +106,7 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
         contextvars.Context().run(self._execute)
 
     def _execute(self) -> None:
-        context, log, process = self.context, self._runtime.log, os.getpid()
+        context, process = self.context, os.getpid()
         CURRENT.set(context)
         try:
             result = self._result()
@@ -122,7 +122,7 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
             # SystemExit and KeyboardInterrupt too: a handler must not end the thread or the server.
             if os.getpid() != process:
                 end_process(f"the task {self.task_id}", error)  # the handler has forked: the task is the other process's
-            log.failure(_log, "the task of tool %r failed", self._call.tool)
+            _log.exception("the task of tool %r failed", self._call.tool)
             self._fail(INTERNAL_ERROR, "Internal error")
         finally:
             if context.turn is not None:
@@ -194,7 +194,7 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
         try:
             self._change(change)
         except (BackendError, RemoteError) as error:
-            self._runtime.log.log(_log, WARNING, "the status of a task was not stored: %s", error)
+            _log.warning("the status of a task was not stored: %s", error)
 
     def remember(self, key: str, value: Any) -> None:
         def change(record: TaskRecord) -> bool:
@@ -312,7 +312,7 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
 
         changed = self._persist(lambda: self._change(change))
         if changed is not None:
-            self._runtime.log.log(_log, INFO, "task %s of tool %r is %s", self.task_id, self._call.tool, changed.status)
+            _log.info("task %s of tool %r is %s", self.task_id, self._call.tool, changed.status)
 
     def _persist(self, operation: Callable[[], Any]) -> Any:
         """Run an operation of the store, again while the store is away: what a task has done must not be lost for that."""
@@ -321,7 +321,7 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
                 return operation()
             except BackendError as error:
                 if attempt + 1 == _ATTEMPTS:
-                    self._runtime.log.log(_log, ERROR, "the end of task %s was not stored: %s", self.task_id, error)
+                    _log.error("the end of task %s was not stored: %s", self.task_id, error)
                     return None
                 time.sleep(_ATTEMPT_SECONDS)
         return None

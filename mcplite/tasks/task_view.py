@@ -270,8 +270,7 @@ class TaskStream(Subscriber):
             _log.info("%s does not send the changes of the task %.100r, which is polled: %s", self._session.name, self._id,
                       error)
         except BaseException:
-            self._session.peer.log.failure(_log, "the changes of the task %.100r could not be read, and it is polled",
-                                           self._id)
+            _log.exception("the changes of the task %.100r could not be read, and it is polled", self._id)
         finally:
             self._view.set_pushed(self, False)
 

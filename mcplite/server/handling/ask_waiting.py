@@ -60,7 +60,7 @@ class WaitingAsker(Asker):
     def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
         missing = {key: self.prepare(question) for key, question in questions.items()}
         # A client may send answers by name in its first request, to questions that it expects.
-        answers = read_answers(missing, self._given, self.session.runtime.log) if named and self._given else {}
+        answers = read_answers(missing, self._given) if named and self._given else {}
         deadline = time.monotonic() + self.session.limits.waiting_seconds
         missing = {key: asked for key, asked in missing.items() if key not in answers}
         while missing:
@@ -143,7 +143,7 @@ class Suspension:
 
     def read(self, responses: Mapping[str, Any]) -> Dict[str, Any]:
         """Return the answers in the client's next request, as :meth:`wait` returns them."""
-        return read_answers(self._asked, responses, self._context.session.runtime.log)
+        return read_answers(self._asked, responses)
 
     def _continue_handler(self, session: Session, incoming: Incoming, answers: Dict[str, Any]) -> None:
         self._context.continue_with(session, incoming)
@@ -214,7 +214,7 @@ class ReplayAsker(Asker):
         new = self._new(asked, known)
         while True:
             responses = {**known, **new}
-            answers = read_answers(asked, responses, self.session.runtime.log)
+            answers = read_answers(asked, responses)
             known = {key: responses[key] for key in answers}
             rounds[self._position:] = [(digest_of_questions, known), *rounds[self._position + 1:]]
             if len(answers) == len(asked):
@@ -332,7 +332,7 @@ class FleetAsker(ReplayAsker):
 class _FleetSuspension(Suspension):
     def read(self, responses: Mapping[str, Any]) -> Dict[str, Any]:
         """Return the answers as they came, for the journal."""
-        return {key: responses[key] for key in read_answers(self._asked, responses, self._context.session.runtime.log)}
+        return {key: responses[key] for key in read_answers(self._asked, responses)}
 
 
 def noted_steps(runtime: Runtime, handle: str) -> str:

@@ -10,7 +10,7 @@ from ...errors import InternalError, InvalidParams, MethodNotFound, MissingCapab
 from ...protocol import elicitation_forms
 from ...revisions import Revision
 from ...rpc.cancel import CancelToken
-from ...rpc.tracing import ERROR, WARNING, PeerLog, get_logger
+from ...rpc.tracing import get_logger
 from ...types import (
     CreateMessageRequest,
     CreateMessageResult,
@@ -184,7 +184,7 @@ class Asker:
                 data={"requiredCapabilities": capability})
 
     def _warn(self, message: str, *arguments: object) -> None:
-        self.session.runtime.log.log(_log, WARNING, message, *arguments)
+        _log.warning(message, *arguments)
 
     def _elicit(self, question: Elicit) -> EncodedQuestion:
         self._require("elicitation/create", {"elicitation": {"form": {}} if self._revision.elicitation_modes else {}},
@@ -264,10 +264,9 @@ def input_required(asked: Mapping[str, EncodedQuestion], state: str) -> Dict[str
     return {"resultType": "input_required", "inputRequests": requests, "requestState": state}
 
 
-def read_answers(asked: Mapping[str, EncodedQuestion], responses: Mapping[str, Any], log: PeerLog) -> Dict[str, Any]:
+def read_answers(asked: Mapping[str, EncodedQuestion], responses: Mapping[str, Any]) -> Dict[str, Any]:
     """Return the answers that fit their questions; the other questions have to be asked again (MRTR-20, MRTR-21).
 
-    :param log: takes the reasons.
     :raises InvalidParams: an answer has the wrong form for its question (MRTR-19).
     """
     answers = {}
@@ -276,7 +275,7 @@ def read_answers(asked: Mapping[str, EncodedQuestion], responses: Mapping[str, A
             try:
                 answers[key] = question.read(responses[key])
             except InvalidAnswer as error:
-                log.log(_log, WARNING, "the client's answer to %.100r is asked for again: %s", key, error)
+                _log.warning("the client's answer to %.100r is asked for again: %s", key, error)
             except ProtocolError as error:
                 raise InvalidParams(f"params.inputResponses[{key[:100]!r}]: {error}") from error
     return answers
@@ -297,7 +296,7 @@ class NoAsker(Asker):
         return False
 
     def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
-        self.session.runtime.log.log(_log, ERROR, "a handler asked a client that cannot be asked: %s", self._why)
+        _log.error("a handler asked a client that cannot be asked: %s", self._why)
         raise InternalError(f"the client cannot be asked: {self._why}")
 
 

@@ -15,7 +15,7 @@ from ... import types
 from ...errors import Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ResourceNotFound
 from ...protocol.jsonrpc import Encoded, object_of
 from ...rpc.fair_queue import COSTLY
-from ...rpc.tracing import INFO, get_logger
+from ...rpc.tracing import get_logger
 from ...types import codec
 from ...types.content import downgrade
 from ..catalog.provider import ProvidedEntry
@@ -181,7 +181,7 @@ def _guarded(context: RequestContext, what: str, run: Callable[[], Any]) -> Any:
             log_failure(context, what, error)
             raise InternalError("Internal error") from error
         if isinstance(error, MissingCapability):
-            context.session.runtime.log.log(_log, INFO, UNASKABLE, what, error)
+            _log.info(UNASKABLE, what, error)
         raise
 
 

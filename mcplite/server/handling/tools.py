@@ -20,7 +20,7 @@ from ...errors import (
 from ...protocol.jsonrpc import Encoded
 from ...revisions import Revision
 from ...rpc.fair_queue import COSTLY
-from ...rpc.tracing import ERROR, INFO, WARNING, get_logger
+from ...rpc.tracing import get_logger
 from ...types import CallToolResult, Model, TextContent, codec
 from ...types.content import downgrade
 from ..catalog.registry import ToolEntry, suggestions
@@ -120,8 +120,7 @@ def call_bound(context: RequestContext, entry: ToolEntry, kwargs: Dict[str, Any]
     text = f"Tool {name} did not finish within {entry.timeout:g} s"
 
     def respond() -> None:
-        context.session.runtime.log.log(_log, WARNING, "tool %r ran for more than its timeout of %g s", name,
-                                        entry.timeout)
+        _log.warning("tool %r ran for more than its timeout of %g s", name, entry.timeout)
         context.respond(tool_error(context, text))
 
     timeout = Timeout(entry.timeout, respond, lambda reason: context.token.cancel(reason))
@@ -178,7 +177,7 @@ def _run(context: RequestContext, name: str, function: Function, kwargs: Dict[st
             log_failure(context, f"tool {name!r}", error)
             return _failed(context, name, error)
         if isinstance(error, MissingCapability):
-            context.session.runtime.log.log(_log, INFO, UNASKABLE, f"tool {name!r}", error)
+            _log.info(UNASKABLE, f"tool {name!r}", error)
             if not context.session.revision.capability_errors:
                 return tool_error(context, error.message)
         raise  # raised on purpose, for the client to read
@@ -186,7 +185,7 @@ def _run(context: RequestContext, name: str, function: Function, kwargs: Dict[st
         return _raised(context, name, error)
     except BadOutput as error:
         # TOOL-37: an invalid result is never sent as a valid one.
-        context.session.runtime.log.log(_log, ERROR, "tool %r returned what its output schema does not allow: %s", name, error)
+        _log.error("tool %r returned what its output schema does not allow: %s", name, error)
         return tool_error(context, f"Tool {name} returned an invalid result: {error}")
     except Exception as error:
         log_failure(context, f"tool {name!r}", error)
@@ -198,11 +197,10 @@ def log_failure(context: RequestContext, what: str, error: Exception) -> None:
 
     :param what: the handler, for the line.
     """
-    log = context.session.runtime.log
     if isinstance(error, MCPError) and error.asked:
-        log.log(_log, INFO, "%s got no answer from its client: %s", what, error)
+        _log.info("%s got no answer from its client: %s", what, error)
     else:
-        log.failure(_log, "%s failed", what)
+        _log.exception("%s failed", what)
 
 
 def _raised(context: RequestContext, name: str, error: ToolError) -> Dict[str, Any]:
@@ -212,7 +210,7 @@ def _raised(context: RequestContext, name: str, error: ToolError) -> Dict[str, A
     try:
         content = downgrade(content_items(items), revision)
     except (TypeError, ValueError) as problem:
-        context.session.runtime.log.failure(_log, "tool %r raised a ToolError whose content cannot be sent", name)
+        _log.exception("tool %r raised a ToolError whose content cannot be sent", name)
         return _failed(context, name, problem)
     return codec.encode(CallToolResult(content=content, is_error=True), revision)  # type: ignore[no-any-return]
 

@@ -23,7 +23,7 @@ from ...protocol.error_text import Option, OptionText
 from ...protocol.http.headers import DEFAULT_PORTS, Headers, parse_host, parse_origin
 from ...protocol.http.oauth import PROTECTED_RESOURCE, base_of, is_loopback, write_challenge
 from ...protocol.uris import decoded_path, url_path
-from ...rpc.tracing import INFO, get_logger
+from ...rpc.tracing import get_logger
 from ..catalog.request_target import Target
 from ..handling.http_request import HTTPRequest
 from ..principals import Principal, all_scopes, least_scopes
@@ -234,7 +234,6 @@ class Authorization:
         self._catalog = runtime.catalog
         self._origins = origins
         self._path = path
-        self._log = runtime.log
         auth = self._auth = runtime.auth
         if auth is not None and auth.issuers and auth.resource is None and not origins.loopback_only:
             raise ValueError("clients must be told which URL their tokens are for; give BearerAuth(...,"
@@ -307,7 +306,7 @@ class Authorization:
             _log.error("a request that requires the scopes %s was refused, since requests are not authenticated: give the"
                              " server auth=, or use a host that authenticates", " ".join(needed))
             return Rejection(403, text, id=id)
-        self._log.log(_log, INFO, "a request of %.200r was refused: it requires the scopes %s, and has %.1000s",
+        _log.info("a request of %.200r was refused: it requires the scopes %s, and has %.1000s",
                       principal.subject, " ".join(needed), " ".join(sorted(principal.scopes)) or "none")
         challenge = self._challenge(auth, self._resource(request), "insufficient_scope", text,
                                     [*needed, *self._granted(principal, request)])

@@ -14,7 +14,7 @@ from ...errors import BackendError, TransportError
 from ...rpc.deadline import Deadline
 from ...rpc.forks import new_lock
 from ...rpc.threads import start_thread
-from ...rpc.tracing import WARNING, FaultLog, PeerLog, get_logger
+from ...rpc.tracing import FaultLog, get_logger
 from .process_messages import Letters
 
 __all__ = ["Changes", "EVERYTHING", "LOG", "News", "ToldChange", "append_news"]
@@ -54,16 +54,14 @@ class News:
     :param server: the name of the server.
     :param deliver: called on the reading thread with the method and the URI of each change elsewhere.
     :param missed: called on the reading thread when changes were missed.
-    :param log: takes what fails.
     """
 
     def __init__(self, backend: Backend, letters: Letters, server: str, deliver: Callable[[str, Optional[str]], object],
-                 missed: Callable[[], object], log: PeerLog) -> None:
+                 missed: Callable[[], object]) -> None:
         self._backend = backend
         self._server = server
         self._deliver = deliver
         self._missed = missed
-        self._peer_log = log
         #: Guards the fields below; held for dictionary work only.
         self._lock = new_lock()
         self._begin()
@@ -84,8 +82,7 @@ class News:
         try:
             append_news(self._backend, self._server, method, uri, self._sender)
         except BackendError as error:
-            self._peer_log.log(_log, WARNING, "the clients of other processes are told of a change when the store is back: %s",
-                               error)
+            _log.warning("the clients of other processes are told of a change when the store is back: %s", error)
             if not self._keep(method, uri, begin=True):
                 self._start()
 
@@ -113,7 +110,7 @@ class News:
             self._telling = False  # the next change tries again
             if not isinstance(error, TransportError):
                 raise
-            self._peer_log.log(_log, WARNING, "the clients of other processes were not told of a change: %s", error)
+            _log.warning("the clients of other processes were not told of a change: %s", error)
 
     def _tell_later(self, stopped: threading.Event, deadline: Deadline) -> None:
         pause = _AGAIN_SECONDS[0]
@@ -127,7 +124,7 @@ class News:
                     raise
                 pause = min(2 * pause, _AGAIN_SECONDS[1])
                 if last:
-                    self._peer_log.log(_log, WARNING, "the clients of other processes were not told of a change: %s", error)
+                    _log.warning("the clients of other processes were not told of a change: %s", error)
                     self._give_up()
                     return
 

@@ -14,7 +14,7 @@ from ...backend.interface import Backend, Entry
 from ...errors import BackendError
 from ...rpc.forks import new_lock, on_fork
 from ...rpc.threads import start_thread
-from ...rpc.tracing import WARNING, FaultLog, PeerLog, get_logger
+from ...rpc.tracing import FaultLog, get_logger
 from .backend_health import Outage
 from .leases import Leases
 from .processes import Processes
@@ -46,15 +46,13 @@ class Letters:
     :param leases: knows the number of this process.
     :param server: the name of the server; letters to all go to the processes of this name.
     :param outage: is told when the backend fails.
-    :param log: takes what fails in the handlers of letters.
     """
 
-    def __init__(self, backend: Backend, leases: Leases, server: str, outage: Outage, log: PeerLog) -> None:
+    def __init__(self, backend: Backend, leases: Leases, server: str, outage: Outage) -> None:
         self._backend = backend
         self._leases = leases
         self._server = server
         self._outage = outage
-        self._peer_log = log
         self._kinds: Dict[str, Callable[[Any], object]] = {}
         self._on_missed: List[Callable[[], object]] = []
         self._logs: Dict[str, _ReadLog] = {_ALL: _ReadLog(self._receive_for_all, self._missed)}
@@ -211,7 +209,7 @@ class Letters:
         try:
             receive(*arguments)
         except BaseException:
-            self._peer_log.failure(_log, "what another process has told could not be handled")
+            _log.exception("what another process has told could not be handled")
 
     def _receive(self, entry: bytes) -> None:
         self._hand_on(json.loads(entry))
@@ -227,8 +225,7 @@ class Letters:
             receive(letter["body"])
 
     def _missed(self) -> None:
-        self._peer_log.log(_log, WARNING, "letters of other processes were lost: the store was emptied, or this process"
-                           " was paused for too long")
+        _log.warning("letters of other processes were lost: the store was emptied, or this process was paused for too long")
         for callback in self._on_missed:
             callback()
 

@@ -16,7 +16,7 @@ from ...protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
 from ...rpc.fair_queue import Turns
 from ...rpc.forks import new_rlock, on_fork
 from ...rpc.threads import Workers
-from ...rpc.tracing import PeerLog, get_logger
+from ...rpc.tracing import get_logger
 from ..eviction import ByteBudget
 from .subscriptions import ListenRequests
 
@@ -107,8 +107,6 @@ class Runtime:
         self.turns = Turns(limits.queue_seconds)
         #: The connections of all clients.
         self.peers: "weakref.WeakSet[Any]" = weakref.WeakSet()
-        #: Takes what clients cause, of all their connections together.
-        self.log = PeerLog()
         #: Guards the fields below; held for list and dictionary operations, and while a lifespan is entered or left.
         self._lock = new_rlock()
         self._sessions: List[OpenSession] = []
@@ -163,8 +161,8 @@ class Runtime:
 
         outage = self.outage = Outage()
         self.leases = Leases(backend, outage)
-        letters = self.letters = Letters(backend, self.leases, self.catalog.name, outage, self.log)
-        self._news = News(backend, self.letters, self.catalog.name, self._deliver, self._everything_changed, self.log)
+        letters = self.letters = Letters(backend, self.leases, self.catalog.name, outage)
+        self._news = News(backend, self.letters, self.catalog.name, self._deliver, self._everything_changed)
         self._processes = FleetProcesses(backend, self.leases, letters, outage)
         self.leases.on_doubt(lambda number: letters.broadcast("ended?", number))
         letters.on("ended?", lambda number: self.workers.spawn(lambda: self._judge(number)))
@@ -446,7 +444,7 @@ class Runtime:
             try:
                 handler()
             except Exception:
-                self.log.failure(_log, "the handler of %r failed", method)
+                _log.exception("the handler of %r failed", method)
 
         self.workers.submit(run)
 

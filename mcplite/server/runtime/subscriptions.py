@@ -20,7 +20,7 @@ from ...revisions import Revision
 from ...rpc.forks import new_condition, new_lock, on_fork
 from ...rpc.request import Incoming
 from ...rpc.threads import start_thread
-from ...rpc.tracing import FaultLog, PeerLog, get_logger
+from ...rpc.tracing import FaultLog, get_logger
 from ..catalog.catalog import Catalog
 from ..catalog.request_target import MOST_URIS
 from ..eviction import Shares
@@ -317,7 +317,6 @@ class Subscribers:
         #: Whether a thread calls the hook.
         self._telling = False
         self._faults = FaultLog(_log)
-        self._failures = PeerLog()
         on_fork(self, Subscribers._let_go)
 
     def _let_go(self, owner: int) -> None:
@@ -377,4 +376,4 @@ class Subscribers:
                 try:
                     hook(uri, subscriptions)
                 except BaseException:
-                    self._failures.failure(_log, "on_subscribe failed for %.200r", uri)
+                    _log.exception("on_subscribe failed for %.200r", uri)

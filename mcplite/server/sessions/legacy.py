@@ -15,7 +15,7 @@ from ...protocol.meta import bounded_capabilities, bounded_info
 from ...revisions import NEWEST_LEGACY, Revision, find_revision
 from ...rpc.interfaces import Delivery
 from ...rpc.request import MessageHandler
-from ...rpc.tracing import INFO, get_logger
+from ...rpc.tracing import get_logger
 from ...types import ClientCapabilities, Implementation, codec
 from ..handling.context import LEVELS, log_params, rank
 from ..handling.dispatch import answer_request
@@ -342,7 +342,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         self._declare(revision)
         result = self._catalog.describe(revision, self.persistent, self.principal is not None)
         self.revision = self.agreed = revision
-        self.runtime.log.log(_log, INFO, "client %.200r speaks %s", info.name, revision)
+        _log.info("client %.200r speaks %s", info.name, revision)
         incoming.respond(result)
 
     def _start_over(self) -> None:
@@ -358,7 +358,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
             self._subscriptions, self._subscribed_bytes = {}, 0
         self._tell_subscribers()
         self._roots.forget()
-        self.runtime.log.log(_log, INFO, "a client begins the session again")
+        _log.info("a client begins the session again")
 
     def _declare(self, revision: Revision) -> None:
         self._declared = {kind for kind in ("tools", "resources", "prompts") if self._catalog.offers(kind)}

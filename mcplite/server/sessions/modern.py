@@ -20,7 +20,7 @@ from ...errors import (
 from ...protocol.meta import Envelope, bounded_capabilities, bounded_info
 from ...revisions import Revision
 from ...rpc.peer import Peer
-from ...rpc.tracing import ERROR, WARNING, get_logger
+from ...rpc.tracing import get_logger
 from ...types import ClientCapabilities, Implementation
 from ..catalog.request_target import Target
 from ..handling.context import rank
@@ -162,10 +162,8 @@ class ModernSession(Session):
             return error
         if code in _RESERVED:
             # ERR-01, ERR-02, ERR-06: clients would take it for an error of the protocol.
-            self.runtime.log.log(_log, ERROR, "a handler raised the code %d, which is the protocol's own; use one"
-                                 " outside of -32768 to -32000", code)
+            _log.error("a handler raised the code %d, which is the protocol's own; use one outside of -32768 to -32000", code)
             return InternalError(error.message, data=error.data)
         if code not in _OPEN and -32768 <= code <= -32000:
-            self.runtime.log.log(_log, WARNING, "a handler raised the code %d; those from -32768 to -32000 are"
-                                 " JSON-RPC's to define", code)  # ERR-04
+            _log.warning("a handler raised the code %d; those from -32768 to -32000 are JSON-RPC's to define", code)  # ERR-04
         return error

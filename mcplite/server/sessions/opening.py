@@ -81,7 +81,7 @@ def _peer(runtime: Runtime, channel: Channel, handler: MessageHandler, shared: b
     from ...rpc.tracing import trace_for  # with the first client
 
     peer = Peer(channel, handler, workers=runtime.workers, serving=True, trace=trace_for(runtime.debug, channel.name),
-                limits=runtime.json_limits, shared=shared, log=runtime.log, most_bytes=runtime.limits.sent_bytes,
+                limits=runtime.json_limits, shared=shared, most_bytes=runtime.limits.sent_bytes,
                 grace=runtime.limits.grace)
     runtime.peers.add(peer)
     return peer

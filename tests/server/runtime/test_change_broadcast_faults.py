@@ -1,10 +1,10 @@
 """What is told later is told after any one fault, and so is what comes afterwards."""
 
 import pytest
-from tests.server.runtime.test_news import Listening, Shared, shop
 
 import mcplite
 from mcplite.errors import BackendError
+from tests.server.runtime.test_change_broadcast import Listening, Shared, shop
 from tests.support.faults import every_fault, strike
 
 STOCK = mcplite.ResourceUpdated(uri="shop://stock")

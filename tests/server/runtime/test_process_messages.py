@@ -11,7 +11,6 @@ import pytest
 from mcplite.backend.from_url import SealedBackend, open_backend
 from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import BackendError
-from mcplite.rpc.tracing import PeerLog
 from mcplite.server.runtime.backend_health import Outage
 from mcplite.server.runtime.leases import Leases
 from mcplite.server.runtime.process_messages import Letters
@@ -51,7 +50,7 @@ class Process:
         self.backend = SealedBackend(backend, [KEY])
         self.outage = Outage()
         self.leases = Leases(self.backend, self.outage)
-        self.letters = Letters(self.backend, self.leases, server, self.outage, PeerLog())
+        self.letters = Letters(self.backend, self.leases, server, self.outage)
         self.read = queue.Queue()
         self.letters.on("greeting", self.read.put)
 

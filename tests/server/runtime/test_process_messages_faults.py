@@ -1,9 +1,9 @@
 """The thread that reads letters goes on after any one fault, and what was sent meanwhile comes."""
 
 import pytest
-from tests.server.runtime.test_letters import Process, Shared, backend  # noqa: F401
 
 from mcplite.errors import TransportError
+from tests.server.runtime.test_process_messages import Process, Shared, backend  # noqa: F401
 from tests.support.faults import every_fault, lines, no_threads, strike
 
 PATIENCE = 60
