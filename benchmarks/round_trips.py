@@ -43,7 +43,7 @@ MESSAGES = 10
 #: Seconds for what another thread does, on a busy machine.
 LIMIT = 60
 #: The threads of a worker that use the backend for itself, and for what other processes have told it.
-LEASE, LETTERS = "mcplite lease", "mcplite letters"
+LEASE, LETTERS = "mcplite renewal of the lease", "mcplite reader of letters"
 
 
 class CountedBackend(Backend):

@@ -93,6 +93,8 @@ class ClientMount(Mounted, Service):
 
     def let_go(self) -> None:
         self._keeper.let_go()
+        if self._tasks is not None:
+            self._tasks.let_go()
 
     @property
     def down(self) -> Optional[Exception]:

@@ -10,7 +10,8 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from ..client.call import Call
 from ..errors import Cancelled, InputNeeded, InternalError, MCPError, MissingCapability, RequestTimeout, TransportError
 from ..revisions import TASKS_EXTENSION, Revision
-from ..rpc.forks import new_lock, on_fork
+from ..rpc.deadline import undo
+from ..rpc.forks import new_lock
 from ..rpc.tracing import INFO, get_logger
 from ..server.catalog.provider import ProvidedEntry
 from ..server.handling.context import Context
@@ -48,9 +49,12 @@ class PassedTasks:
         #: Guards the field below; held for dictionary work only.
         self._lock = new_lock()
         self._begin()
-        on_fork(self, PassedTasks._begin)
 
-    def _begin(self, owner: int = 0) -> None:
+    def let_go(self) -> None:
+        """Forget, in a forked process, the tasks that the other one follows."""
+        self._begin()
+
+    def _begin(self) -> None:
         #: By the ids that the mounted server gave: the tasks that a request has started, until their runs follow them.
         self._started: Dict[str, Tuple[Link, TaskFollower]] = {}
 
@@ -103,13 +107,13 @@ class PassedTasks:
             with self._lock:
                 self._started[follower.id] = link, follower
             said = follower.immediate_response
-            try:
+            with undo(lambda: self._abandon(follower, link)):
                 return tasks.adopt(context, {_THERE: follower.id}, None if said is None else {IMMEDIATE_RESPONSE: said}), None
-            except BaseException:
-                if self._take(follower.id) is not None:
-                    follower.abandon()
-                    link.release()
-                raise
+
+    def _abandon(self, follower: TaskFollower, link: Link) -> None:
+        if self._take(follower.id) is not None:
+            follower.abandon()
+            link.release()
 
     def _take(self, task_id: str) -> Optional[Tuple[Link, TaskFollower]]:
         with self._lock:

@@ -104,6 +104,9 @@ class Extension:
     def close(self, side: Any) -> None:
         """Called by ``close()`` of a server, before :meth:`stop`."""
 
+    def let_go(self, side: Any) -> None:
+        """Called in a process that was forked from that of a server: threads and connections belong to the other one."""
+
     # --- on a server --------------------------------------------------------------------------------------
 
     def handle_tool(self, context: Any, entry: Any, proceed: Callable[[], Any]) -> Any:

@@ -10,7 +10,6 @@ A module of its own because only a program that traces its messages loads it.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     import logging
 
 __all__ = [
-    "Counters", "FaultLog", "INFO", "RateFilter", "Trace", "WARNING", "bounded", "get_logger", "mask",
+    "Counters", "INFO", "RateFilter", "Trace", "WARNING", "bounded", "get_logger", "mask",
     "trace_for",
 ]
 
@@ -176,33 +175,6 @@ def _text(error: Optional[BaseException]) -> str:
 
 #: The filter of all loggers of the package.
 bounded = RateFilter()
-
-
-class FaultLog:
-    """What a loop does after a fault, for those that are no :class:`.threads.Loop` yet."""
-
-    def __init__(self, logger: "logging.Logger", pause: Callable[[float], object] = time.sleep) -> None:
-        self._logger = logger
-        self._pause = pause
-
-    def note(self, what: str, *arguments: object) -> None:
-        """Log the exception that is being handled."""
-        with contextlib.suppress(Exception):
-            self._logger.error(what, *arguments, exc_info=True)
-
-    def survive(self, what: str, *arguments: object) -> None:
-        """Log the exception that is being handled, and pause."""
-        self.note(what, *arguments)
-        self._pause(0.05)
-
-    def keep_running(self, body: Callable[[], object], what: str, *arguments: object) -> None:
-        """Call *body* until it returns, as :class:`.threads.Loop` does."""
-        while True:
-            try:
-                body()
-                return
-            except BaseException:
-                self.survive(what, *arguments)
 
 
 class Trace:

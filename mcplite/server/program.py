@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..errors import BackendError, RegistrationError
 from ..protocol.error_text import worded
+from ..rpc.deadline import undo
 from ..rpc.stdio.descriptors import is_terminal
 from ..version import __version__
 from .app import Server
@@ -75,11 +76,8 @@ def _file(path: str) -> ModuleType:
     assert spec is not None and spec.loader is not None, "the name ends in .py"
     module = importlib.util.module_from_spec(spec)
     sys.modules[label] = module
-    try:
+    with undo(lambda: sys.modules.pop(label, None)):
         spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[label]
-        raise
     return module
 
 

@@ -18,10 +18,11 @@ from ..errors import (
 )
 from ..protocol.jsonrpc import object_of
 from ..revisions import NEWEST, REVISIONS, Revision
+from ..rpc.deadline import undo
 from ..rpc.extension import Extension, ListenKind
-from ..rpc.forks import new_lock, on_fork
-from ..rpc.threads import start_thread
-from ..rpc.tracing import FaultLog, get_logger
+from ..rpc.forks import new_lock
+from ..rpc.threads import Loop
+from ..rpc.tracing import get_logger
 from ..server.catalog.provider import ProvidedEntry
 from ..server.functions.function import BadArguments
 from ..server.handling.request_context import RequestContext
@@ -119,11 +120,16 @@ class ServerTasks(Extension):
         #: Guards the fields below; held for dictionary operations only.
         self._lock = new_lock()
         self._begin()
-        on_fork(self, ServerTasks._begin)
         if isinstance(runner, QueueRunner):
             runner.attach(self.run_task, self.shared)
 
-    def _begin(self, owner: int = 0) -> None:
+    def let_go(self, side: Any) -> None:
+        for part in (self.store.budget, self.changes, self._pool, self._roster):
+            if part is not None:
+                part.let_go()
+        self._begin()
+
+    def _begin(self) -> None:
         self._runs: Dict[str, TaskRun] = {}
         #: Set when the present keeping thread shall end; None without a thread.
         self._ended: Optional[threading.Event] = None
@@ -311,12 +317,9 @@ class ServerTasks(Extension):
             self._runtime.leave()
 
     def _submit(self, run: TaskRun, record: TaskRecord) -> None:
-        try:
+        with undo(lambda: self._give_up(run, record)):
             self._hold(run)
             placed = self._pool.submit(run)
-        except BaseException:
-            self._give_up(run, record)
-            raise
         if not placed:
             self._give_up(run, record)
             raise RemoteError("Server busy: too many tasks are waiting; try again later", code=SERVER_BUSY)
@@ -363,11 +366,8 @@ class ServerTasks(Extension):
                 self._end(record, f"this process has no tool {call.tool!r}")
             return
         run = self._run_of(entry, record, call, None)
-        try:
+        with undo(lambda: self._run_ended(run)):
             self._hold(run)
-        except BaseException:
-            self._run_ended(run)
-            raise
         run.execute()
 
     def _take(self, record: TaskRecord, number: int) -> bool:
@@ -489,16 +489,15 @@ class ServerTasks(Extension):
                 return
             ended = self._ended = threading.Event()
         try:
-            faults = FaultLog(_log, ended.wait)
-            # It ends with stop(), or when there is nothing to look after; it blocks on operations of the backend.
-            start_thread(lambda: faults.keep_running(lambda: self._look(ended), "tasks could not be looked after"),
-                         "mcplite tasks")
-        except BaseException as error:
-            with self._lock:
-                self._ended = None  # the next task tries again
-            if not isinstance(error, TransportError):
-                raise
+            with undo(self._not_kept):
+                # It ends with stop(), or when there is nothing to look after; it blocks on operations of the backend.
+                Loop("watch over tasks", lambda: self._look(ended), ended.wait).start()
+        except TransportError as error:
             _log.warning("tasks are not looked after: %s", error)
+
+    def _not_kept(self) -> None:
+        with self._lock:
+            self._ended = None  # the next task tries again
 
     def _look(self, ended: threading.Event) -> None:
         while not ended.wait(_LOOK_SECONDS):

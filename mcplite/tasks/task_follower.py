@@ -27,6 +27,7 @@ from ..errors import (
     remote_error,
 )
 from ..rpc.cancel import CancelToken
+from ..rpc.deadline import undo
 from ..rpc.forks import new_lock
 from ..rpc.threads import start_thread
 from ..rpc.tracing import get_logger
@@ -192,18 +193,20 @@ class TaskFollower:
         questions = self._claim(self.view.state.input_requests or {})
         if not questions:
             return False
+        answered = False
         try:
             if not self._rounds:
                 raise InputNeeded(f"the task {self.id!r} of {session.name} needs answers before it continues; give them to"
                                   f" client.task({self.id!r}).answer({{...}})", requests=questions)
             answers = session.answer_inputs(questions, cancel)
             self.update(answers)
-        except BaseException as error:
-            with self._lock:
-                self._answered.difference_update(questions)
-            if isinstance(error, MCPError):
-                raise about_task(error, self.id, "") from error
-            raise
+            answered = True
+        except MCPError as error:
+            raise about_task(error, self.id, "") from error
+        finally:
+            if not answered:
+                with self._lock:
+                    self._answered.difference_update(questions)
         return True
 
     def update(self, answers: Dict[str, Any]) -> None:
@@ -225,11 +228,12 @@ class TaskFollower:
                 return
             self._fetching = True
         # The thread ends with the response, which comes when the task has ended, or with the connection.
-        try:
+        with undo(self._not_fetching):
             start_thread(lambda: self._fetch_on_thread(session), "mcplite task result")
-        except BaseException:
+
+    def _not_fetching(self) -> None:
+        with self._lock:
             self._fetching = False
-            raise
 
     def _fetch_on_thread(self, session: FeatureSession) -> None:
         try:
@@ -238,8 +242,7 @@ class TaskFollower:
             # A failed task is noticed by its status, and a lost connection by the requests for the status.
             _log.debug("tasks/result of the task %.100r failed: %s", self.id, error)
         finally:
-            with self._lock:
-                self._fetching = False
+            self._not_fetching()
             self.view.wake()
 
     # --- the end ----------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from ..errors import (
 from ..protocol import opaque
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
+from ..rpc.deadline import undo
 from ..rpc.interfaces import Delivery
 from ..rpc.tracing import get_logger
 from ..server.handling.back_channel import send_question
@@ -187,14 +188,15 @@ class TaskMethods:
             if not self._store.claim(record, key):
                 continue
             sent = True
-            try:
-                answer = self._send(context, record, key, question)
-            except BaseException:
-                self._store.release(record, key)
-                raise
+            answer = self._send_claimed(context, record, key, question)
             if answer is not None:
                 self.take_answers(record.id, {key: answer})
         return sent
+
+    def _send_claimed(self, context: RequestContext, record: TaskRecord, key: str,
+                      question: Dict[str, Any]) -> Optional[Result]:
+        with undo(lambda: self._store.release(record, key)):
+            return self._send(context, record, key, question)
 
     def _send(self, context: RequestContext, record: TaskRecord, key: str, question: Dict[str, Any]) -> Optional[Result]:
         """Send a question, and return its answer or error; None if the task did not wait for it to the end."""

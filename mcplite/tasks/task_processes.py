@@ -12,7 +12,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Set
 from ..backend.interface import Backend
 from ..errors import BackendError
 from ..protocol.opaque import digest
-from ..rpc.forks import new_lock, on_fork
+from ..rpc.forks import new_lock
 from ..rpc.tracing import get_logger
 from ..server.runtime.leases import Leases
 from ..server.runtime.process_messages import Letters
@@ -38,12 +38,15 @@ class TaskRoster:
         #: Guards the fields below, and the order in which they are stored; held for operations of the backend.
         self._lock = new_lock()
         self._begin()
-        on_fork(self, TaskRoster._begin)
 
-    def _begin(self, owner: int = 0) -> None:
+    def _begin(self) -> None:
         self._running: Set[str] = set()
         #: The number under which this process is listed.
         self._listed: Optional[int] = None
+
+    def let_go(self) -> None:
+        """Forget, in a forked process, what the other one runs."""
+        self._begin()
 
     def add(self, task_id: str) -> int:
         """Note that this process runs a task; return its number."""
@@ -114,12 +117,15 @@ class TaskChanges:
         #: Guards the field below; held for dictionary operations only.
         self._lock = new_lock()
         self._begin()
-        on_fork(self, TaskChanges._begin)
         if letters is not None:
             letters.on(_KIND, self._receive)
 
-    def _begin(self, owner: int = 0) -> None:
+    def _begin(self) -> None:
         self._waiting: Dict[str, List[Callable[[], object]]] = {}
+
+    def let_go(self) -> None:
+        """Forget, in a forked process, the threads that wait in the other one."""
+        self._begin()
 
     @contextlib.contextmanager
     def watch(self, task_id: str) -> Iterator[threading.Event]:

@@ -16,7 +16,7 @@ from ..protocol import jsonrpc
 from ..protocol.jsonrpc import memory_size
 from ..revisions import find_revision
 from ..rpc.fair_queue import QueuedTask
-from ..rpc.forks import end_process, new_lock, on_fork
+from ..rpc.forks import end_process, new_lock
 from ..rpc.threads import Workers
 from ..rpc.tracing import get_logger
 from ..server.catalog.provider import ProvidedEntry
@@ -414,9 +414,9 @@ class TaskPool:
         self._lock = new_lock()
         #: Created with the first task, and again after :meth:`stop` and in a forked process.
         self._workers: Optional[Workers] = None
-        on_fork(self, TaskPool._let_go)
 
-    def _let_go(self, owner: int) -> None:
+    def let_go(self) -> None:
+        """Forget the threads in a forked process; they belong to the other one."""
         self._workers = None
 
     def submit(self, run: TaskRun) -> bool:

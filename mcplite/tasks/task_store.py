@@ -24,7 +24,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 from ..backend.interface import Backend
 from ..errors import INTERNAL_ERROR, SERVER_BUSY, RemoteError
 from ..protocol.opaque import digest
-from ..rpc.forks import new_lock, on_fork
+from ..rpc.deadline import undo
+from ..rpc.forks import new_lock
 from ..server.eviction import Shares
 from . import Tasks
 from .task_record import TaskCall, TaskRecord, dump_json
@@ -121,9 +122,12 @@ class TaskBudget:
         #: Guards ``_counted``; held for dictionary operations only.
         self._lock = new_lock()
         self._begin()
-        on_fork(self, TaskBudget._begin)
 
-    def _begin(self, owner: int = 0) -> None:
+    def let_go(self) -> None:
+        """Count, in a forked process, only its own tasks."""
+        self._begin()
+
+    def _begin(self) -> None:
         self._counted: Dict[str, _CountedTask] = {}
         self._shares: "Shares[str]" = Shares(sys.maxsize, self._most, busy=self._unfinished)
         self._swept = self._clock()
@@ -262,14 +266,11 @@ class TaskStore:
         if not self.budget.add(record, held, size):
             raise RemoteError("Server busy: unfinished tasks take the bytes that are kept for tasks; wait for one, or cancel"
                               " one", code=SERVER_BUSY)
-        try:
+        with undo(lambda: self.budget.remove(record.id)):
             self._enlist(record)
             if call is not None:
                 self.backend.put(_key(record.id, "call"), text, record.ttl)
             self.backend.put(_key(record.id, "record"), data, record.ttl)
-        except BaseException:
-            self.budget.remove(record.id)
-            raise
 
     def _measure(self, record: TaskRecord) -> Tuple[int, bytes]:
         """Note in a record what its list should say of its bytes; return them, and the record as it is stored."""

@@ -165,13 +165,7 @@ OWNERS = {
     "server/transports/signals.py": "signal handlers",
     "server/transports/stdio.py": "the standard streams of a server", "backend/memory.py": "a backend",
     "backend/log_watch.py": "a shared backend, each of which has one watch",
-    "server/runtime/leases.py": "a server, and a socket", "rpc/stdio/pipes.py": "pipes", "net/connections.py": "connections",
-    # To follow their owners:
-    "proxy/mounted_tasks.py": "a server", "server/state/response_bodies.py": "an endpoint",
-    "server/runtime/process_messages.py": "a server", "server/runtime/request_states.py": "a server",
-    "server/runtime/subscriptions.py": "a server", "server/sessions/remote_answers.py": "a server",
-    "tasks/server_tasks.py": "tasks", "tasks/task_processes.py": "tasks", "tasks/task_run.py": "tasks",
-    "tasks/task_store.py": "tasks",
+    "rpc/stdio/pipes.py": "pipes", "net/connections.py": "connections",
 }
 
 

@@ -32,13 +32,13 @@ def test_the_tasks_of_an_ended_process_are_found_after_a_fault(two, monkeypatch,
         assert struck.wait(LIMIT)
         one.die()
         wait_taken(task, other)
-    assert lines(caplog, "tasks could not be looked after") == 1
+    assert lines(caplog, "watch over tasks failed, and is tried again") == 1
 
 
 @pytest.mark.slow
 def test_tasks_are_looked_after_once_the_system_has_a_thread(two, monkeypatch, caplog):  # noqa: F811
     one, other = two
-    there = no_threads(monkeypatch, "mcplite tasks")
+    there = no_threads(monkeypatch, "mcplite watch over tasks")
     with task_client(other.mcp, JULY_2026) as second:
         assert "tasks are not looked after" in caplog.text
         there()

@@ -19,7 +19,7 @@ from ...revisions import Revision
 from ...rpc.deadline import Deadline
 from ...rpc.forks import new_lock
 from ...rpc.peer import Peer
-from ...rpc.tracing import FaultLog, get_logger
+from ...rpc.tracing import get_logger
 from ..handling.http_request import HTTPRequest
 from ..handling.session import RequestFacts
 from ..limits import Limits
@@ -68,6 +68,10 @@ class GetStreams:
 
     def __len__(self) -> int:
         return len(self._streams)
+
+    def let_go(self) -> None:
+        """Forget all streams in a forked process; they belong to the other one."""
+        self._streams.let_go()
 
     def open_common(self, request: HTTPRequest, sessions: Sessions, session: HTTPSession) -> HTTPResponse:
         """Open the session's common stream.
@@ -175,7 +179,6 @@ class Endpoint:
         self.origins = OriginPolicy(allowed_hosts, allowed_origins)
         self.authorization = Authorization(runtime, self.origins, self.path)
         limits = self.limits = runtime.limits
-        self._faults = FaultLog(_log)
         self._logs = StreamLogs(runtime.processes, limits)
         self._tables: List[Sessions] = []
         self.sessions = self.add_table("session")
@@ -235,7 +238,7 @@ class Endpoint:
             # What needs the backend is refused for some seconds after it has failed.
             response = self.error_response(Rejection(503, error.message, error.code, headers=_BUSY), request)
         except Exception:
-            self._faults.note("%s %.200r failed", request.method, request.path)
+            _log.exception("%s %.200r failed", request.method, request.path)
             response = self.error_response(Rejection(500, "Internal error", INTERNAL_ERROR, close=True), request)
         origin = request.headers.get("origin")
         if origin is not None and _header(response, _ALLOWED) is None:
@@ -492,6 +495,7 @@ class Endpoint:
     def let_go(self) -> None:
         """Close in a forked process: clients, handlers and the lifespan belong to another one."""
         self._closed, self._entered = True, False
+        self.get_streams.let_go()
 
     def close(self, grace: Optional[float] = None) -> None:
         """Stop: refuse new requests, let handlers finish, cancel those that do not, and end every session. Idempotent.

@@ -11,10 +11,10 @@ from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from ...backend.interface import Backend
 from ...errors import BackendError, TransportError
-from ...rpc.deadline import Deadline
+from ...rpc.deadline import Deadline, undo
 from ...rpc.forks import new_lock
-from ...rpc.threads import start_thread
-from ...rpc.tracing import FaultLog, get_logger
+from ...rpc.threads import Loop
+from ...rpc.tracing import get_logger
 from .process_messages import Letters
 
 __all__ = ["Changes", "EVERYTHING", "LOG", "News", "ToldChange", "append_news"]
@@ -100,17 +100,16 @@ class News:
             return before
 
     def _start(self) -> None:
+        stopped, deadline = self._stopped, Deadline(_SECONDS)
         try:
-            stopped, deadline = self._stopped, Deadline(_SECONDS)
-            faults = FaultLog(_log, stopped.wait)
-            # It ends when all is told, after some minutes, or in stop(); it blocks on the backend for one operation.
-            start_thread(lambda: faults.keep_running(lambda: self._tell_later(stopped, deadline), "other processes could not be"
-                                                     " told of a change, which is tried again"), "mcplite news")
-        except BaseException as error:
-            self._telling = False  # the next change tries again
-            if not isinstance(error, TransportError):
-                raise
+            with undo(self._stop_telling):
+                # It ends when all is told, after some minutes, or in stop(); it blocks on the backend for one operation.
+                Loop("sender of changes", lambda: self._tell_later(stopped, deadline), stopped.wait).start()
+        except TransportError as error:
             _log.warning("the clients of other processes were not told of a change: %s", error)
+
+    def _stop_telling(self) -> None:
+        self._telling = False  # the next change tries again
 
     def _tell_later(self, stopped: threading.Event, deadline: Deadline) -> None:
         pause = _AGAIN_SECONDS[0]
@@ -141,11 +140,11 @@ class News:
                 # Taken out before it is told: the same change may come again while that takes place, and is told again.
                 method, uri = next(iter(self._untold))
                 del self._untold[method, uri]
-            try:
-                append_news(self._backend, self._server, method, uri, self._sender)
-            except BaseException:
-                self._keep(method, uri)
-                raise
+            self._tell_or_keep(method, uri)
+
+    def _tell_or_keep(self, method: str, uri: Optional[str]) -> None:
+        with undo(lambda: self._keep(method, uri)):
+            append_news(self._backend, self._server, method, uri, self._sender)
 
     def _give_up(self) -> None:
         with self._lock:

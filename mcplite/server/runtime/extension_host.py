@@ -61,6 +61,9 @@ class ServerHost(Service):
     def stop(self) -> None:
         self._extension.stop(self)
 
+    def let_go(self) -> None:
+        self._extension.let_go(self)
+
     def close(self) -> None:
         """Tell the extension that the server is closed."""
         self._extension.close(self)

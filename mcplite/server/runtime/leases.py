@@ -21,9 +21,10 @@ from typing import Callable, Dict, List, Optional
 
 from ...backend.interface import Backend
 from ...errors import BackendError, TransportError
-from ...rpc.forks import new_lock, on_fork, release_socket
-from ...rpc.threads import start_thread
-from ...rpc.tracing import FaultLog, get_logger
+from ...rpc.deadline import undo
+from ...rpc.forks import new_lock, release_socket
+from ...rpc.threads import Loop
+from ...rpc.tracing import get_logger
 from .backend_health import Outage
 from .processes import NUMBERS
 
@@ -59,9 +60,9 @@ class Presence:
             sock.close()
             return
         self.mark, self._socket = mark, sock
-        on_fork(self, Presence._forked)
 
-    def _forked(self, owner: int) -> None:
+    def let_go(self) -> None:
+        """Hold the socket no longer in a forked process."""
         if self._socket is not None:
             release_socket(self._socket)
 
@@ -151,9 +152,8 @@ class Leases:
         #: backend.
         self._lock = new_lock()
         self._begin()
-        on_fork(self, Leases._begin)
 
-    def _begin(self, owner: int = 0) -> None:
+    def _begin(self) -> None:
         #: The number that this process has, or will have when it first needs one.
         self.candidate = _random_number()
         #: The stored value, which tells this lease from others of the same number; None without a lease.
@@ -166,6 +166,12 @@ class Leases:
         self._steady = self._renewed = float("-inf")
         #: When the lease of another process was seen, by its number.
         self._seen: Dict[int, float] = {}
+
+    def let_go(self) -> None:
+        """Be another process than the one that this was forked from."""
+        if self._presence is not None:
+            self._presence.let_go()
+        self._begin()
 
     # --- the own lease --------------------------------------------------------------------------------
 
@@ -192,11 +198,8 @@ class Leases:
                 # Before the lease is stored: other processes look for it from then on.
                 presence = self._presence = self._presence or Presence()
                 token = secrets.token_bytes(_TOKEN_BYTES) + presence.mark
-                try:
+                with undo(self._give_back):  # what is not held yet is not closed by stop()
                     taken = self._backend.swap(_key(self.candidate), None, token, self._seconds)
-                except BaseException:  # without memory, too: what is not held yet is not closed by stop()
-                    self._let_go()
-                    raise
                 if not taken:
                     self.candidate = _random_number()
                     continue
@@ -210,15 +213,11 @@ class Leases:
         :raises BackendError: the system has no thread for it, so the process has no number either.
         """
         ended = self._ended = threading.Event()
-        faults = FaultLog(_log, ended.wait)
         try:
-            # It ends in stop(), when the lease is lost, or with the process. It blocks on the backend for one operation.
-            start_thread(lambda: faults.keep_running(lambda: self._keep(token, ended), "the lease of this process could not be"
-                                                     " renewed, which is tried again"), "mcplite lease")
-        except BaseException as error:
-            self._let_go()
-            if not isinstance(error, TransportError):
-                raise
+            with undo(self._give_back):
+                # It ends in stop(), when the lease is lost, or with the process. It blocks on the backend for one operation.
+                Loop("renewal of the lease", lambda: self._keep(token, ended), ended.wait).start()
+        except TransportError as error:
             raise BackendError(f"this process cannot be known to others: {error}") from error
 
     def on_lost(self, callback: Callable[[int], object]) -> None:
@@ -232,19 +231,19 @@ class Leases:
         pause = max(0.0, self._renewed + self._seconds / 3 - time.monotonic())
         while not ended.wait(pause):
             try:
-                if not self._renew(token):
-                    return
+                with undo(self._begin_steady):
+                    if not self._renew(token):
+                        return
             except BackendError as error:
-                self._steady = time.monotonic()
                 if not ended.is_set():
                     self._outage.found(error)
                 pause = _RETRY_SECONDS
-            except BaseException:
-                self._steady = time.monotonic()
-                raise
             else:
                 self._outage.passed()
                 pause = self._seconds / 3
+
+    def _begin_steady(self) -> None:
+        self._steady = time.monotonic()
 
     def _renew(self, token: bytes) -> bool:
         """Renew the lease; False if it is lost."""
@@ -261,13 +260,13 @@ class Leases:
             if held:
                 self._renewed = time.monotonic()
                 return True
-            self._let_go()
+            self._give_back()
         _log.warning("this process was paused for more than %g s, and other processes have taken it for ended: the calls that"
                      " wait in it for clients fail", self._seconds)
         for callback in list(self._on_lost):
             try:
                 callback(number)
-            except BaseException:
+            except Exception:
                 _log.exception("the loss of a lease could not be handled")
         return False
 
@@ -277,13 +276,13 @@ class Leases:
             token, number = self._token, self.candidate
             if token is None:
                 return
-            self._let_go()
+            self._give_back()
             self._ended.set()
             if not self._outage:
                 with contextlib.suppress(BackendError):  # then it expires
                     self._backend.swap(_key(number), token, _ENDED, _ENDED_SECONDS)
 
-    def _let_go(self) -> None:
+    def _give_back(self) -> None:
         """Have no number; called with the lock held."""
         presence, self._presence = self._presence, None
         self._token, self.candidate = None, _random_number()

@@ -12,9 +12,10 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from ...backend.interface import Backend, Entry
 from ...errors import BackendError
-from ...rpc.forks import new_lock, on_fork
-from ...rpc.threads import start_thread
-from ...rpc.tracing import FaultLog, get_logger
+from ...rpc.deadline import undo
+from ...rpc.forks import new_lock
+from ...rpc.threads import Loop
+from ...rpc.tracing import get_logger
 from .backend_health import Outage
 from .leases import Leases
 from .processes import Processes
@@ -59,15 +60,18 @@ class Letters:
         #: Guards the start and the end of the reading thread; held while the first numbers are read.
         self._lock = new_lock()
         self._begin()
-        on_fork(self, Letters._begin)
 
-    def _begin(self, owner: int = 0) -> None:
+    def _begin(self) -> None:
         #: Set when the present thread shall end; None without a thread.
         self._ended: Optional[threading.Event] = None
         #: When the own log was read without a notification.
         self._looked = 0.0
         #: Tells this process's letters to all from others'.
         self._sender = secrets.token_hex(8)
+
+    def let_go(self) -> None:
+        """Be another process than the one that this was forked from."""
+        self._begin()
 
     # --- sending ----------------------------------------------------------------------------------------
 
@@ -118,21 +122,17 @@ class Letters:
         with self._lock:
             if self._ended is not None:
                 return
-            ended = self._ended = threading.Event()
+            ended = threading.Event()
             known: Dict[str, Optional[int]] = dict.fromkeys(self._logs)
             try:
                 for log in known:
                     known[log] = self._backend.last(log)
             except BackendError as error:
                 self._outage.found(error)  # the thread goes on trying
-            try:
-                faults = FaultLog(_log, ended.wait)
+            with undo(ended.set):
                 # It ends half a second after stop() at the latest, since it blocks on the backend for no longer.
-                start_thread(lambda: faults.keep_running(lambda: self._run(known, ended), "what other processes have told could"
-                                                         " not be read"), "mcplite letters")
-            except BaseException:
-                self._ended = None  # the next client tries again
-                raise
+                Loop("reader of letters", lambda: self._run(known, ended), ended.wait).start()
+                self._ended = ended
 
     def stop(self) -> None:
         """Read no more."""
@@ -208,7 +208,7 @@ class Letters:
     def _call(self, receive: Callable[..., object], *arguments: bytes) -> None:
         try:
             receive(*arguments)
-        except BaseException:
+        except Exception:
             _log.exception("what another process has told could not be handled")
 
     def _receive(self, entry: bytes) -> None:

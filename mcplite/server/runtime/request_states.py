@@ -11,7 +11,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 from ...backend.interface import Backend
 from ...errors import BackendError
 from ...protocol.opaque import Journal, bound_to, open_sealed, seal
-from ...rpc.forks import new_lock, on_fork
+from ...rpc.forks import new_lock
 from ..eviction import Shares
 from ..limits import Limits
 
@@ -45,12 +45,15 @@ class KeptStates:
         #: Guards ``_swept``; held for an assignment.
         self._lock = new_lock()
         self._begin()
-        on_fork(self, KeptStates._begin)
 
-    def _begin(self, owner: int = 0) -> None:
+    def _begin(self) -> None:
         limits = self._limits
         self._shares: "Shares[str]" = Shares(limits.fleet_states, limits.fleet_state_bytes, clock=self._clock)
         self._swept = self._clock()
+
+    def let_go(self) -> None:
+        """Count, in a forked process, only what it stores itself."""
+        self._begin()
 
     def keep(self, text: str, sender: str) -> str:
         """Store a text, and return its handle.
@@ -104,6 +107,11 @@ class States:
         self._seconds = seconds
         self._kept = kept
         self._clock = clock
+
+    def let_go(self) -> None:
+        """Count, in a forked process, only what it stores itself."""
+        if self._kept is not None:
+            self._kept.let_go()
 
     def write(self, journal: Journal, owner: Optional[str], method: str, params: Mapping[str, Any], sender: str = "") -> str:
         """Return the state of a request.

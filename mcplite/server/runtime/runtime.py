@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Opt
 from ...errors import BackendError
 from ...protocol import jsonrpc
 from ...protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
+from ...rpc.deadline import undo
 from ...rpc.fair_queue import Turns
 from ...rpc.forks import new_rlock, on_fork
 from ...rpc.threads import Workers
@@ -214,6 +215,9 @@ class Runtime:
         # In a forked process: clients and threads belong to the other one, and so does the lifespan, which must not be left
         # here. Its value can be read until a lifespan of this process is entered.
         self.turns.let_go()
+        for part in (self.leases, self.letters, self._news, self.subscribers, self._states, self.handover):
+            if part is not None:
+                part.let_go()
         for service in self._services.values():
             service.let_go()
         for peer in list(self.peers):
@@ -221,8 +225,6 @@ class Runtime:
         self._sessions, self._waiting, self._workers = [], None, None
         self.subscriptions = self._create_subscriptions()
         self._inherited, self._exit, self._users = self._exit or self._inherited, None, 0
-        if self._news is not None:
-            self._news.let_go()
 
     # --- threads and the lifespan ---------------------------------------------------------------------
 
@@ -241,27 +243,24 @@ class Runtime:
         with self._lock:
             self._users += 1
             if self._users == 1:
-                try:
+                with undo(self._uncount):
                     self._start_listening()
-                except BaseException:
-                    self._users -= 1
-                    self._stop_listening()
-                    raise
             if self._lifespan is None or self._exit is not None:
                 return
             stack = contextlib.ExitStack()
-            try:
+            with undo(self._uncount):
                 entered = self._lifespan()
                 if not hasattr(type(entered), "__enter__"):
                     raise TypeError(f"decorate the function of lifespan= with @contextlib.contextmanager: it returned"
                                     f" {type(entered).__name__}, which is no context manager")
                 self.lifespan_value = stack.enter_context(entered)
-            except BaseException:
-                self._users -= 1
-                if not self._users:
-                    self._stop_listening()
-                raise
             self._exit = stack
+
+    def _uncount(self) -> None:
+        # With the lock held.
+        self._users -= 1
+        if not self._users:
+            self._stop_listening()
 
     def add_service(self, name: str, service: Service) -> None:
         """Let *service* run while there are clients."""

@@ -17,10 +17,11 @@ from ...errors import InvalidParams, MCPError, TransportError
 from ...protocol.jsonrpc import memory_size
 from ...protocol.meta import LIST_CHANGES, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED, SUBSCRIPTION
 from ...revisions import Revision
-from ...rpc.forks import new_condition, new_lock, on_fork
+from ...rpc.deadline import undo
+from ...rpc.forks import new_condition, new_lock
 from ...rpc.request import Incoming
-from ...rpc.threads import start_thread
-from ...rpc.tracing import FaultLog, get_logger
+from ...rpc.threads import Loop
+from ...rpc.tracing import get_logger
 from ..catalog.catalog import Catalog
 from ..catalog.request_target import MOST_URIS
 from ..eviction import Shares
@@ -92,12 +93,12 @@ class _ListenRequest:
         return {"_meta": {SUBSCRIPTION: self.incoming.id}, **params}
 
     def _send(self, wait: bool) -> None:
-        try:
+        with undo(self._pause):
             self._send_all(wait)
-        except BaseException:
-            with self._lock:
-                self._sending = False  # what waits is sent with the next change
-            raise
+
+    def _pause(self) -> None:
+        with self._lock:
+            self._sending = False  # what waits is sent with the next change
 
     def _send_all(self, wait: bool) -> None:
         while True:
@@ -107,18 +108,17 @@ class _ListenRequest:
                     self._sending = False
                     return
                 del self._waiting[item]
+            done = False
             try:
-                sent = self._send_one(*item, wait)
+                done = self._send_one(*item, wait)
             except MCPError as error:
                 _log.debug("%s was not sent: %s", item[0], error)
-                continue
-            except BaseException:
-                with self._lock:
-                    self._waiting[item] = None
-                raise
-            if not sent:
-                with self._lock:
-                    self._waiting[item] = None
+                done = True
+            finally:
+                if not done:
+                    with self._lock:
+                        self._waiting[item] = None
+            if not done:
                 self._spawn(lambda: self._send(wait=True))
                 return
 
@@ -157,7 +157,6 @@ class ListenRequests:
         #: Guards ``_requests``; held for dictionary operations only.
         self._lock = new_lock()
         self._requests: Dict[_ListenRequest, None] = {}
-        self._faults = FaultLog(_log)
         self._shares: Shares[_ListenRequest] = Shares(limits.streams)
         self._subscribers = subscribers
 
@@ -268,7 +267,7 @@ class ListenRequests:
                 try:
                     request.notify(method, uri)
                 except Exception:
-                    self._faults.note("a client is told of a change with the next one")
+                    _log.exception("a client is told of a change with the next one")
 
     def end(self, peer: Any, facts: Any = None) -> None:
         """End all requests of one connection, each with a result that says so (SUBS-11).
@@ -316,11 +315,9 @@ class Subscribers:
         self._changes: Deque[Tuple[str, int]] = deque()
         #: Whether a thread calls the hook.
         self._telling = False
-        self._faults = FaultLog(_log)
-        on_fork(self, Subscribers._let_go)
 
-    def _let_go(self, owner: int) -> None:
-        # In a forked process: the clients, and the thread, belong to the other one.
+    def let_go(self) -> None:
+        """Forget clients and thread in a forked process; they belong to the other one."""
         self._counts, self._changes, self._telling = Counter(), deque(), False
 
     def add_hook(self, hook: Callable[[str, int], object]) -> None:
@@ -350,14 +347,15 @@ class Subscribers:
                 return
             self._telling = True
         try:
-            start_thread(lambda: self._faults.keep_running(self._tell, "on_subscribe was not called for a change"),
-                         "mcplite subscribers")
-        except BaseException as error:
-            with self._lock:
-                self._telling = False  # the next change tries again, and tells of this one as well
-            if not isinstance(error, TransportError):
-                raise
+            with undo(self._stop_telling):
+                # It ends when the hooks were called for all changes; it may block in a hook.
+                Loop("calls of on_subscribe", self._tell).start()
+        except TransportError as error:
             _log.warning("on_subscribe is called later: %s", error)
+
+    def _stop_telling(self) -> None:
+        with self._lock:
+            self._telling = False  # the next change tries again, and tells of this one as well
 
     def wait_told(self, seconds: float) -> None:
         """Wait until the hooks were called for all changes so far, but no longer than *seconds*."""
@@ -375,5 +373,5 @@ class Subscribers:
             for hook in list(self._hooks):
                 try:
                     hook(uri, subscriptions)
-                except BaseException:
+                except BaseException:  # of the user's
                     _log.exception("on_subscribe failed for %.200r", uri)

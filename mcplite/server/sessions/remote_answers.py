@@ -10,6 +10,7 @@ Has a request answered by the process of the fleet where its handler waits, and 
 handover.py decides which requests are relayed, and is the other process's side.
 """
 
+import contextlib
 import functools
 import secrets
 import time
@@ -21,11 +22,12 @@ from ...errors import INTERNAL_ERROR, BackendError, Cancelled, RemoteError, Tran
 from ...protocol import jsonrpc, meta as envelopes
 from ...protocol.http.headers import Headers
 from ...protocol.opaque import digest
-from ...rpc.forks import new_lock, on_fork
+from ...rpc.deadline import undo
+from ...rpc.forks import new_lock
 from ...rpc.interfaces import Outlet
 from ...rpc.request import Incoming
-from ...rpc.threads import start_thread
-from ...rpc.tracing import FaultLog, get_logger
+from ...rpc.threads import Loop
+from ...rpc.tracing import get_logger
 from ..catalog.request_target import Target
 from ..handling.ask_waiting import noted_steps, request_digest
 from ..handling.dispatch import answer_request
@@ -353,15 +355,14 @@ class Handover:
         self._doubtful: Dict[str, bool] = {}
         #: Whether a thread looks for the end of the processes whose requests run here.
         self._watching = False
-        self._faults = FaultLog(_log)
         shared.letters.on("continue call", lambda body: runtime.workers.spawn(lambda: self._accept(body)))
         shared.letters.on("cancel call", self._cancel)
         shared.letters.on("reply", self._receive)
         shared.letters.on_missed(self._lose_replies)
         shared.leases.on_lost(self._lose_number)
-        on_fork(self, Handover._forked)
 
-    def _forked(self, owner: int) -> None:
+    def let_go(self) -> None:
+        """Forget, in a forked process, the requests that run in the other one."""
         self._accepted, self._relays, self._doubtful, self._watching = {}, {}, {}, False
 
     def _lose_number(self, number: int) -> None:
@@ -489,14 +490,12 @@ class Handover:
             self._runtime.workers.spawn(lambda: accepted.peer.drop_incoming(accepted.id, accepted.client, body["reason"]))
 
     def _watch(self) -> None:
-        try:
+        with contextlib.suppress(TransportError), undo(self._not_watching):
             # It ends when no request of another process runs here any more; it blocks on the backend for one operation.
-            start_thread(lambda: self._faults.keep_running(self._cancel_abandoned, "it is not known whether the processes have"
-                                                           " ended whose requests run here"), "mcplite handover")
-        except BaseException as error:
-            self._watching = False  # the next request tries again
-            if not isinstance(error, TransportError):
-                raise
+            Loop("watch over the processes of clients", self._cancel_abandoned).start()
+
+    def _not_watching(self) -> None:
+        self._watching = False  # the next request tries again
 
     def _cancel_abandoned(self) -> None:
         """Cancel the handlers that go on for clients of processes that have ended: the connections ended with them."""

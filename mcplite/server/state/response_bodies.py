@@ -8,7 +8,7 @@ A module of its own below the streams: under a WSGI host all endpoints of a proc
 import time
 from typing import Callable, Dict, Hashable, Iterator, Optional
 
-from ...rpc.forks import new_lock, on_fork
+from ...rpc.forks import new_lock
 from ..eviction import Shares
 from ..handling.http_request import never_disconnected
 from ..limits import Limits
@@ -144,10 +144,10 @@ class OpenStreams:
         self._lock = new_lock()
         #: Until when a client counts as one that waits, by the name of its stream.
         self._away: Dict[Hashable, float] = {}
-        on_fork(self, OpenStreams._let_go)
 
-    def _let_go(self, owner: int) -> None:
-        self._open.clear()  # these responses belong to the other process
+    def let_go(self) -> None:
+        """Forget all streams in a forked process; the responses belong to the other one."""
+        self._open.clear()
         self._away.clear()
 
     def __len__(self) -> int:

@@ -14,12 +14,12 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Set
 from ...errors import INTERNAL_ERROR, BackendError, ConnectionClosed, TransportError
 from ...protocol import jsonrpc
 from ...protocol.http.sse import encode_event
-from ...rpc.deadline import Deadline
+from ...rpc.deadline import Deadline, undo
 from ...rpc.forks import new_event, new_lock
 from ...rpc.interfaces import Channel, Network, Outlet
 from ...rpc.reading import PushedReading
-from ...rpc.threads import Workers, start_thread
-from ...rpc.tracing import FaultLog, get_logger
+from ...rpc.threads import Loop, Workers
+from ...rpc.tracing import get_logger
 from ..eviction import ByteBudget
 from ..limits import Limits
 from ..sessions.records import SessionRecords
@@ -637,7 +637,6 @@ class Backlog:
         self._logs: Deque[Any] = deque(maxlen=_MOST_BEHIND)
         self._running = False
         self._closed = new_event()
-        self._faults = FaultLog(_log, self._closed.wait)
 
     def add(self, log: Any) -> None:
         """Have the rest of a log stored."""
@@ -646,16 +645,16 @@ class Backlog:
             if self._running:
                 return
             self._running = True
+        deadline = Deadline(_BEHIND_SECONDS)
         try:
-            deadline = Deadline(_BEHIND_SECONDS)
-            # It ends when all is stored, after a minute, or in close(); it may block on the backend for one operation.
-            start_thread(lambda: self._faults.keep_running(lambda: self._run(deadline), "the end of a stream could not be"
-                                                           " stored, which is tried again"), "mcplite streams")
-        except BaseException as error:
-            self._running = False  # the next stream tries again
-            if not isinstance(error, TransportError):
-                raise
+            with undo(self._not_running):
+                # It ends when all is stored, after a minute, or in close(); it may block on the backend for one operation.
+                Loop("storage of streams", lambda: self._run(deadline), self._closed.wait).start()
+        except TransportError as error:
             _log.warning("the end of a stream is stored later: %s", error)
+
+    def _not_running(self) -> None:
+        self._running = False  # the next stream tries again
 
     def close(self) -> None:
         """Give up."""

@@ -94,6 +94,7 @@ class WSGIApp:
 
     def _let_go(self, owner: int) -> None:
         # In a forked process: the sessions belong to the other one, whose threads do not exist here.
+        self.endpoint.let_go()
         self.endpoint = self._make_endpoint()
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:

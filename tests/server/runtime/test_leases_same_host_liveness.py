@@ -48,7 +48,8 @@ def test_a_forked_process_does_not_hold_it():
     waits, ended = os.pipe()
     child = os.fork()
     if not child:
-        os.write(told, b"x")  # here it has let go of what is its parent's
+        held.let_go()
+        os.write(told, b"x")
         os.read(waits, 1)
         os._exit(0)
     try:

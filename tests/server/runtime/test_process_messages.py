@@ -225,6 +225,8 @@ def test_a_forked_process_has_letters_of_its_own(create, backend):
     number = one.leases.number
 
     def child():
+        one.leases.let_go()
+        one.letters.let_go()
         one.letters.start()
         one.letters.send(number, "greeting", one.leases.number)
         answer = one.gets()

@@ -29,7 +29,7 @@ def test_letters_come_after_a_fault(pair, monkeypatch, caplog, operation, fault)
     assert struck.wait(PATIENCE)
     other.letters.broadcast("greeting", 2)
     assert {one.gets(), one.gets()} == {1, 2}
-    assert lines(caplog, "what other processes have told could not be read") == 1
+    assert lines(caplog, "reader of letters failed, and is tried again") == 1
 
 
 @every_fault
@@ -52,8 +52,8 @@ def test_a_handler_of_letters_ends_no_thread(pair, fault):
 
 def test_letters_are_read_once_the_system_has_a_thread(pair, monkeypatch):
     one, other = pair
-    there = no_threads(monkeypatch, "mcplite letters")
-    with pytest.raises(TransportError, match="mcplite letters"):
+    there = no_threads(monkeypatch, "mcplite reader of letters")
+    with pytest.raises(TransportError, match="mcplite reader of letters"):
         one.letters.start()
     there()
     one.letters.start()

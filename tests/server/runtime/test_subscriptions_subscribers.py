@@ -7,6 +7,7 @@ import pytest
 
 import mcplite
 from mcplite.revisions import REVISIONS
+from mcplite.rpc.threads import Loop
 from mcplite.server.runtime.subscriptions import Subscribers
 from tests.support.children import wait_until
 from tests.support.faults import every_fault, strike
@@ -117,14 +118,13 @@ def test_changes_come_in_their_order_while_the_hook_blocks(told):
 
 def test_without_threads_the_next_change_tells_of_this_one_too(monkeypatch, told, caplog):
     from mcplite.errors import TransportError
-    from mcplite.server.runtime import subscriptions as module
 
-    def no_thread(run, name):
+    def no_thread(loop):
         raise TransportError("the thread cannot be started")
 
     counted = Subscribers(lambda uri, number: told.put((uri, number)))
     with monkeypatch.context() as context:
-        context.setattr(module, "start_thread", no_thread)
+        context.setattr(Loop, "start", no_thread)
         counted.add([URI])
         counted.tell()
     assert "called later" in caplog.text and told.empty()

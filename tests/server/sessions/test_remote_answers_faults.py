@@ -23,5 +23,5 @@ def test_a_handler_is_cancelled_when_the_process_of_its_client_ends_after_a_faul
     assert strike(monkeypatch, leases, "alive", fault, lambda asked: asked == number).wait(PATIENCE)
     other.mcp.runtime.leases.stop()  # as those see it who share the store, that process has ended
     assert "has ended" in one.ended.get(timeout=PATIENCE)
-    assert lines(caplog, "it is not known whether the processes have ended") == 1
+    assert lines(caplog, "watch over the processes of clients failed, and is tried again") == 1
     response.body.close()

@@ -60,5 +60,5 @@ def test_a_client_that_is_back_or_gone_waits_no_longer():
 def test_a_forked_process_has_none():
     streams = OpenStreams(1)
     ended(streams, Body("a"))
-    streams._let_go(1)
+    streams.let_go()
     assert len(streams) == 0

@@ -33,14 +33,14 @@ def test_the_ends_of_streams_are_stored_after_a_fault(caplog, fault):
     later = Log()
     backlog.add(later)
     assert later.stored.wait(PATIENCE)
-    assert lines(caplog, "the end of a stream could not be stored") == 1
+    assert lines(caplog, "storage of streams failed, and is tried again") == 1
     backlog.close()
 
 
 @pytest.mark.slow
 def test_the_ends_of_streams_are_stored_once_the_system_has_a_thread(monkeypatch):
     backlog, logs = Backlog(), [Log(), Log()]
-    there = no_threads(monkeypatch, "mcplite streams")
+    there = no_threads(monkeypatch, "mcplite storage of streams")
     backlog.add(logs[0])
     there()
     backlog.add(logs[1])
