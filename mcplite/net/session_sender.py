@@ -15,6 +15,7 @@ import io
 import os
 import socket
 import threading
+import weakref
 from http.client import RemoteDisconnected
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
@@ -296,6 +297,10 @@ class _GuardedAdapter(HTTPAdapter):
         return {**where, "host": last}, {**how, "server_hostname": name, "assert_hostname": name} if secure else how
 
 
+#: The process that the connections of each session belong to: the first that used it, or that which made new ones after a fork.
+_PROCESSES: "weakref.WeakKeyDictionary[Any, int]" = weakref.WeakKeyDictionary()
+
+
 class SessionSender:
     """Sends requests to one origin by a session; any thread may use it.
 
@@ -336,22 +341,23 @@ class SessionSender:
         self._url_auth = get_auth_from_url(self.url)
         #: Whether the server has answered a request.
         self._answered = False
-        #: The process that the threads and connections belong to, and what a forked one has left alone since.
-        self._process = 0
+        #: What this process has left alone since it was forked.
         self._left: List[Any] = []
         self._begin_in_this_process()
 
     def _begin_in_this_process(self) -> None:
         # spawn() takes no place. A thread ends after half a minute without a request, or with close().
         self._workers = Workers(1, 0, "mcplite session")
-        if self._process:
+        #: The process that the threads belong to.
+        self._process = os.getpid()
+        if _PROCESSES.setdefault(self._session, self._process) != self._process:
+            _PROCESSES[self._session] = self._process
             for adapter in self._session.adapters.values():
                 if isinstance(adapter, HTTPAdapter):
                     # As unpickled: without connections. The lock of the others may be held by a thread that is not here.
                     self._left.append((adapter.poolmanager, adapter.proxy_manager))
                     again: Any = adapter  # its stubs do not know how it is pickled
                     again.__setstate__(again.__getstate__())
-        self._process = os.getpid()
 
     def send(self, exchange: Exchange, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes],
              connect_seconds: float) -> Reply:
