@@ -224,11 +224,9 @@ class ClientExtensions:
         :param send: sends the call, and returns its result.
         :raises TypeError: a hook returns no object.
         """
-        def proceed(index: int) -> Any:
-            hooks = self._hooks
-            return send() if index == len(hooks) else hooks[index].send_tool(call, lambda: proceed(index + 1))
-
-        result = proceed(0)
+        for hook in reversed(self._hooks):
+            send = functools.partial(hook.send_tool, call, send)
+        result = send()
         if not isinstance(result, dict):
             raise TypeError(f"return an object or proceed() from send_tool() of an extension, not {type(result).__name__}")
         return result

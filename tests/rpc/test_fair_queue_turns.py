@@ -153,7 +153,7 @@ def test_in_a_forked_process_nobody_has_a_turn(line):
     line.join("b1")
     other = Turns()
     with other.turn("a"):
-        other._let_go(1)
+        other.let_go()
         with other.turn("b"):
             assert other.waiting == 0
     assert other._current is None

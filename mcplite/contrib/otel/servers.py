@@ -46,7 +46,7 @@ class ServerTelemetry(ServerObserver):
         with operation.running(parent):
             try:
                 result = proceed()
-            except Exception as error:
+            except BaseException as error:
                 _fail(operation, context, error)
                 raise
             operation.finish(result)

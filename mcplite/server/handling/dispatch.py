@@ -100,18 +100,19 @@ def dispatch(context: RequestContext, target: Target) -> Result:
     :param target: what the request is about.
     :raises RemoteError: the error for the client.
     """
-    catalog, method = context.runtime.catalog, context.incoming.method
-    middleware = catalog.middleware
+    middleware = context.runtime.catalog.middleware
     if not middleware:
         return _handle(context, target)
 
-    def proceed(index: int) -> Result:
-        if index == len(middleware):
-            # Middleware may have changed the params.
-            return _handle(context, catalog.resolve(method, context.params))
-        return middleware[index](context, lambda: proceed(index + 1))
+    # Middleware may change the params.
+    proceed: Callable[[], Result] = functools.partial(_resolved, context)
+    for one in reversed(middleware):
+        proceed = functools.partial(one, context, proceed)
+    return proceed()
 
-    return proceed(0)
+
+def _resolved(context: RequestContext) -> Result:
+    return _handle(context, context.runtime.catalog.resolve(context.incoming.method, context.params))
 
 
 def _handle(context: RequestContext, target: Target) -> Result:

@@ -5,6 +5,7 @@ The dispatcher calls it for ``tools/call``. It also uses :func:`call_until_compl
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Dict, Optional
 
 from ...errors import (
@@ -72,11 +73,9 @@ def call_hooked(context: RequestContext, entry: Any, run: Callable[[], Any]) -> 
     hooks = context.runtime.tool_hooks
     if any(hook.reads_results for hook in hooks):
         context.result_is_read = True
-
-    def proceed(index: int) -> Any:
-        return run() if index == len(hooks) else hooks[index].handle_tool(context, entry, lambda: proceed(index + 1))
-
-    result = proceed(0)
+    for hook in reversed(hooks):
+        run = functools.partial(hook.handle_tool, context, entry, run)
+    result = run()
     if isinstance(result, (dict, Encoded)):
         return result
     if not isinstance(result, Model):
