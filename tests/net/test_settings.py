@@ -191,7 +191,8 @@ def test_the_context_is_as_strict_as_that_of_urllib3(folder):
     assert ours.verify_mode is ssl.CERT_REQUIRED and ours.check_hostname
     assert ours.minimum_version >= ssl.TLSVersion.TLSv1_2
     assert (ours.options, ours.verify_flags) == (theirs.options, theirs.verify_flags)
-    assert ours.get_ciphers() == theirs.get_ciphers()
+    # urllib3 1.26 has a list of its own, which is longer than that of the system.
+    assert {cipher["name"] for cipher in ours.get_ciphers()} <= {cipher["name"] for cipher in theirs.get_ciphers()}
 
 
 @pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
