@@ -47,13 +47,13 @@ def _wsgi():
 
 def main(port):
     with mcplite.serve(mcp, port=int(port), stateless=True, allowed_hosts=["*"]) as server:
-        handle = server.endpoint.handle
+        answer = server.answer
 
-        def handle_and_note(request):
+        def answer_and_note(request):
             note("seen", request.headers.get("x-front") or "-")
-            return handle(request)
+            return answer(request)
 
-        server.endpoint.handle = handle_and_note
+        server.answer = answer_and_note
         sys.stdin.read()
 
 

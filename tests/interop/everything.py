@@ -525,16 +525,16 @@ def serve_http(stateless: bool) -> None:
 
     options = {"stateless": stateless, "legacy_sse": mcp.runtime.catalog.speaks_legacy}
     with mcplite.serve(mcp, routes={"/sessions": count_sessions}, **options) as server:
-        handle = server.endpoint.handle
+        answer = server.answer
 
-        def handle_and_note(request: Any) -> Any:
+        def answer_and_note(request: Any) -> Any:
             # A handler does not see the headers; the test wants to know whether they came.
             if request.headers.get("mcp-name") == "locate":
                 headers.append({name.lower(): value for name, value in request.headers.items()
                                 if name.lower().startswith("mcp-")})
-            return handle(request)
+            return answer(request)
 
-        server.endpoint.handle = handle_and_note  # type: ignore[method-assign]
+        server.answer = answer_and_note
         print(server.url, flush=True)
         sys.stdin.read()
 
