@@ -12,7 +12,7 @@ import pytest
 
 import mcplite
 
-pytestmark = [pytest.mark.slow, pytest.mark.one_python, pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.one_python]
 
 PACKAGE = Path(mcplite.__file__).resolve().parent
 TESTS = Path(__file__).resolve().parent
