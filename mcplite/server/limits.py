@@ -89,7 +89,7 @@ class Limits(Record):
 
     #: Estimated bytes of memory of the requests over HTTP whose handlers run, of those above 16 KiB; further ones are queued.
     running_bytes = _share(96)
-    #: The same bytes of those that are queued, however small.
+    #: Estimated bytes of memory of the requests over HTTP that are queued, however small each is.
     queued_bytes = _share(64)
     #: Bytes of memory that the params and threads of the handlers take that wait for their clients.
     waiting_bytes = _share(128)
