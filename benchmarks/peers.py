@@ -8,7 +8,6 @@ An older commit of mcplite is a peer too: its package, with the programs of toda
 import io
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -80,7 +79,9 @@ def find_peers(official: Optional[str]) -> Dict[str, Peer]:
 
 
 def check_out(revision: str, folder: Path) -> Peer:
-    """Put the package of an older commit into *folder*, with the programs of today, and return it as a peer.
+    """Put an older commit's package and programs into *folder*, and return them as a peer.
+
+    Its own programs speak the interface that the package had then.
 
     :raises Failed: git does not know the commit, or this is no checkout.
     """
@@ -91,10 +92,8 @@ def check_out(revision: str, folder: Path) -> Peer:
         return done.stdout
 
     name = git("rev-parse", "--short", "--verify", revision + "^{commit}").decode("ascii").strip()
-    with tarfile.open(fileobj=io.BytesIO(git("archive", name, "mcplite"))) as archive:
+    with tarfile.open(fileobj=io.BytesIO(git("archive", name, "mcplite", "benchmarks/parts"))) as archive:
         archive.extractall(folder)
-    shutil.copytree(ROOT / "benchmarks" / "parts", folder / "benchmarks" / "parts",
-                    ignore=shutil.ignore_patterns("__pycache__"))
     return Peer(f"mcplite {name}", "ours", sys.executable, "from mcplite import Server", "from mcplite import Client",
                 root=folder)
 
