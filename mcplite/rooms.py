@@ -5,7 +5,10 @@ The core imports no room. A copy of the package without one of these folders wor
 
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, Dict, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Tuple
+
+if TYPE_CHECKING:
+    from .tasks.task_follower import Task as Task  # what start_tool() returns
 
 __all__ = ["ROOMS", "has", "load"]
 

@@ -23,7 +23,7 @@ from .output_schemas import OutputSchemas
 from .request_base import Middleware, Requests, unreadable
 
 if TYPE_CHECKING:
-    from ..tasks.task_follower import Task
+    from ..rooms import Task
     from .tool_list import Tools
 
 __all__ = ["Completer", "Features"]

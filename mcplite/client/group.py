@@ -44,8 +44,8 @@ from .handler_types import Elicitation, Roots, Sampling
 from .request_base import Middleware
 
 if TYPE_CHECKING:
+    from ..rooms import Task
     from ..rpc.extension import Extension
-    from ..tasks.task_follower import Task
     from .stdio.stderr import StderrTarget
 
 __all__ = ["Group", "connect_all"]

@@ -32,7 +32,6 @@ from ..version import __version__
 from .catalog.catalog import Catalog, Description, read_capabilities
 from .catalog.entries import completer, directory_entries, prompt_arguments, prompt_entry, resource_entry, tool_entry
 from .catalog.options import (
-    bearer_auth,
     check_hint,
     check_lifespan,
     check_not_of_extension,
@@ -61,12 +60,12 @@ from .sessions.opening import serve_channel
 if TYPE_CHECKING:
     import logging
 
-    from ..auth.verify.bearer_auth import BearerAuth, Verifier
     from ..backend.interface import Backend
     from ..rpc.extension import Extension
     from .catalog.cache_hints import CacheHint
+    from .http.authorizer import Authorizer
     from .http.endpoint import Route
-    from .principals import Principal
+    from .principals import Principal, Verifier
     from .runtime.observer import ServerObserver
     from .sessions.legacy import LegacySession
     from .transports.wsgi import WSGIApp
@@ -80,6 +79,26 @@ Meta = Optional[Dict[str, Any]]
 PromptArguments = Optional[Sequence[Union["types.PromptArgument", Dict[str, Any]]]]
 Extensions = Union[None, Mapping[str, Dict[str, Any]], "Sequence[Extension]"]
 Middleware = Callable[[Context, Callable[[], Dict[str, Any]]], Dict[str, Any]]
+
+
+def _authorizer(given: "Union[None, Authorizer, Verifier]") -> "Optional[Authorizer]":
+    """Return what authenticates; a verifier alone is wrapped.
+
+    :raises RegistrationError: it is neither.
+    """
+    if given is None:
+        return None
+    from .http.authorizer import Authorizer
+
+    if isinstance(given, Authorizer):
+        return given
+    from ..rooms import load
+
+    try:
+        return load("auth=")(given)  # type: ignore[no-any-return]
+    except ValueError as error:
+        raise RegistrationError(f"auth=: {error}") from error
+
 
 
 class Server:
@@ -125,7 +144,7 @@ class Server:
                  description: Optional[str] = None, instructions: Optional[str] = None, website_url: Optional[str] = None,
                  icons: Icons = None, lifespan: "Optional[Callable[[Server], ContextManager[Any]]]" = None,
                  middleware: Sequence[Middleware] = (), limits: Optional[Limits] = None,
-                 auth: "Union[None, BearerAuth, Verifier]" = None, backend: "Union[None, str, Backend]" = None,
+                 auth: "Union[None, Authorizer, Verifier]" = None, backend: "Union[None, str, Backend]" = None,
                  fleet: bool = False, state_keys: Sequence[Union[str, bytes]] = (),
                  extensions: Extensions = None, cache: "Optional[CacheHint]" = None,
                  on_duplicate: str = "error", mask_errors: bool = False, debug: Union[None, bool, str] = None,
@@ -153,7 +172,7 @@ class Server:
         #: What sessions, endpoints and transports share.
         self.runtime = Runtime(
             catalog, limits, None if lifespan is None else functools.partial(lifespan, self),
-            options.on_roots_changed, mask_errors, bearer_auth(auth),
+            options.on_roots_changed, mask_errors, _authorizer(auth),
             create_fleet(fleet, state_keys, backend), debug)
         self._trusted_patterns, self.runtime.tasks = options.trusted_patterns, options.tasks
         if extensions:
@@ -199,13 +218,13 @@ class Server:
         return self.runtime.fleet is not None
 
     @property
-    def auth(self) -> "Optional[BearerAuth]":
+    def auth(self) -> "Optional[Authorizer]":
         """Authentication over HTTP; read when an endpoint is created."""
-        return self.runtime.auth
+        return self.runtime.auth  # type: ignore[no-any-return]
 
     @auth.setter
-    def auth(self, auth: "Union[None, BearerAuth, Verifier]") -> None:
-        self.runtime.auth = bearer_auth(auth)
+    def auth(self, auth: "Union[None, Authorizer, Verifier]") -> None:
+        self.runtime.auth = _authorizer(auth)
 
     @property
     def debug(self) -> Union[None, bool, str]:

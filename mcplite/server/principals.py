@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, FrozenSet, Iterable, Mapping, Optional, 
 
 from ..rpc.forks import new_lock
 
-__all__ = ["ISSUED_HERE", "Principal", "VerifiedTokens", "all_scopes", "checked_scopes", "least_scopes"]
+__all__ = ["ISSUED_HERE", "Principal", "VerifiedTokens", "Verifier", "all_scopes", "checked_scopes", "least_scopes"]
 
 #: The characters of a scope (RFC 6749, section 3.3).
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
@@ -84,6 +84,10 @@ class Principal:
         """Identifies the owner of sessions, streams and waiting calls: equal for all tokens of one client and subject."""
         key: str = self.__dict__["_key"]
         return key
+
+
+#: Called with a token; returns its principal, or None if the token is not valid.
+Verifier = Callable[[str], Optional[Principal]]
 
 
 class VerifiedTokens:

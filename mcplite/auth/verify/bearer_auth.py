@@ -7,6 +7,7 @@ advance, for a personal tool, a test or a small team.
 
 import hashlib
 import hmac
+import json
 import re
 import time
 import traceback
@@ -14,35 +15,24 @@ from dataclasses import replace
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 from urllib.parse import quote, urlsplit
 
-from ...protocol.http.oauth import canonical, check_url
+from ...protocol.http.oauth import PROTECTED_RESOURCE, base_of, canonical, check_url
+from ...protocol.uris import decoded_path, url_path
 from ...rpc.tracing import get_logger
-from ...server.principals import ISSUED_HERE, Principal, all_scopes, checked_scopes
+from ...server.handling.http_request import HTTPRequest
+from ...server.http.authorizer import Authorization, Authorizer, Refused
+from ...server.http.messages import HTTPResponse
+from ...server.principals import ISSUED_HERE, Principal, Verifier, all_scopes, checked_scopes
 
 __all__ = ["BearerAuth", "Refused", "StaticTokens", "Verifier", "bearer_token", "is_token"]
 
 _log = get_logger(__name__)
-Verifier = Callable[[str], Optional[Principal]]
 #: A token after "Bearer" (RFC 6750, section 2.1), with the spaces before it.
 _TOKEN = re.compile(r" +([A-Za-z0-9\-._~+/]+=*)")
 #: Characters of an ``Authorization`` header. Our own HTTP server's limit for a header line is only a little higher.
 _MAX_HEADER_CHARACTERS = 8000
+_METADATA_METHODS = "GET, HEAD, OPTIONS"
 #: Shorter pieces of a token are not masked in logs: they are of no use to an attacker.
 _SHORTEST_MASKED = 12
-
-
-class Refused(Exception):
-    """A request is refused for lack of authorization.
-
-    :param status: of the response.
-    :param error: the code of RFC 6750; empty if no token was sent, or if the error is not the client's.
-    :param description: what is wrong, for people; it quotes nothing that the client sent.
-    """
-
-    def __init__(self, status: int, error: str, description: str) -> None:
-        super().__init__(description)
-        self.status = status
-        self.error = error
-        self.description = description
 
 
 def bearer_token(values: Sequence[str]) -> Optional[str]:
@@ -68,7 +58,7 @@ def is_token(text: str) -> bool:
     return _TOKEN.fullmatch(" " + text) is not None and len(text) < _MAX_HEADER_CHARACTERS - 10
 
 
-class BearerAuth:
+class BearerAuth(Authorizer):
     """Authenticates callers over HTTP by bearer tokens (OAuth 2.1).
 
     :param verify: called with a token; returns its :class:`Principal`, or None if the token is not valid. See
@@ -122,10 +112,57 @@ class BearerAuth:
         self.documentation = documentation
         self.repeat_granted = repeat_granted
         self._clock = clock
-        #: Of the tokens that were refused, which anyone can send.
 
     def __repr__(self) -> str:
         return f"<BearerAuth of {type(self._verify).__name__}, issuers {list(self.issuers)}, resource {self.resource!r}>"
+
+    # --- the authorizer of an endpoint ------------------------------------------------------------------------
+
+    def routes(self, endpoint: Authorization) -> Dict[str, Callable[[HTTPRequest], HTTPResponse]]:
+        """Return the handlers of the protected resource metadata (RFC 9728, AUS-07); without an issuer there is none."""
+        if not self.issuers:
+            return {}
+        if self.resource is None and not endpoint.origins.loopback_only:
+            raise ValueError("clients must be told which URL their tokens are for; give BearerAuth(...,"
+                             " resource='https://mcp.example.com/mcp')")
+
+        def serve(request: HTTPRequest) -> HTTPResponse:
+            return self._serve_metadata(request, endpoint)
+
+        ours = urlsplit(self.resource or "").path.rstrip("/")
+        return {PROTECTED_RESOURCE + decoded_path(path): serve for path in ("", endpoint.path, ours)}
+
+    def authenticate(self, request: HTTPRequest, endpoint: Authorization) -> Principal:
+        token = bearer_token(request.headers.all("authorization"))
+        if token is None:
+            raise Refused(401, "", "this server requires an access token; send 'Authorization: Bearer ...'")
+        return self.identify(token, endpoint.url_of(request))
+
+    def challenge(self, endpoint: Authorization, resource: Optional[str], error: str, description: Optional[str],
+                  scopes: Iterable[str]) -> str:
+        metadata = _metadata_url(resource, endpoint.path) if resource is not None and self.issuers else None
+        return self.bearer_challenge(error, description, scopes, self.realm, metadata)
+
+    def _serve_metadata(self, request: HTTPRequest, endpoint: Authorization) -> HTTPResponse:
+        if request.method == "OPTIONS":
+            allowed = endpoint.origins.preflight(request.headers)
+            if allowed is not None:
+                return HTTPResponse(204, allowed)
+        if request.method not in ("GET", "HEAD"):
+            return HTTPResponse(405, [("Content-Type", "text/plain"), ("Allow", _METADATA_METHODS), ("Connection", "close")])
+        resource = endpoint.url_of(request)
+        if resource is None:
+            return HTTPResponse(404, [("Content-Type", "text/plain")],
+                                [b"this server does not know its URL under this host and port\n"])
+        scopes = endpoint.scopes() if self.scopes_supported is None else self.scopes_supported
+        document: Dict[str, Any] = {
+            "resource": resource, "authorization_servers": list(self.issuers), "bearer_methods_supported": ["header"],
+            "scopes_supported": list(dict.fromkeys(scopes)) or None,
+            "resource_name": endpoint.info.title or endpoint.info.name, "resource_documentation": self.documentation}
+        content = json.dumps({name: value for name, value in document.items() if value is not None})
+        return HTTPResponse(200, [("Content-Type", "application/json")], [content.encode("ascii")])
+
+    # --- tokens -------------------------------------------------------------------------------------------------
 
     def identify(self, token: str, resource: Optional[str]) -> Principal:
         """Return the principal of a token, with the scopes that its scopes include.
@@ -136,8 +173,7 @@ class BearerAuth:
         principal = self._verified(token)
         self._check_audience(principal, resource)
         if self.issuers and principal.issuer and principal.issuer not in self.issuers:
-            _log.info("a token of the issuer %.200r was refused; known are %s", principal.issuer,
-                          list(self.issuers))
+            _log.info("a token of the issuer %.200r was refused; known are %s", principal.issuer, list(self.issuers))
             raise _invalid("the token was issued by another authorization server")
         if principal.expires_at is not None and principal.expires_at <= self._clock():
             raise _invalid("the token has expired")
@@ -186,6 +222,18 @@ class BearerAuth:
             _log.info("a token for %.300s was refused; this server is %s", list(principal.audience),
                           [*self._audiences, *filter(None, [resource])])
         raise _invalid("the token is for another server")
+
+
+def _metadata_url(resource: str, at: str) -> str:
+    """Return the public URL of the metadata, at a path that this server really serves.
+
+    :param at: the path of the endpoint within its host.
+    """
+    base, path = base_of(resource), url_path(urlsplit(resource).path.rstrip("/"))
+    if path == at or not path.endswith(at):
+        return base + PROTECTED_RESOURCE + path
+    # Mounted, or behind a proxy that strips a prefix: only paths below the prefix are sure to arrive here.
+    return base + path[:len(path) - len(at)] + PROTECTED_RESOURCE + at
 
 
 def _invalid(description: str) -> Refused:

@@ -21,13 +21,12 @@ from ..functions.signature import is_generator
 from ..limits import Limits
 
 if TYPE_CHECKING:
-    from ...auth.verify.bearer_auth import BearerAuth, Verifier
     from ...protocol.http.routing_headers import Mark
     from ...rpc.extension import Extension
     from .cache_hints import CacheHint
 
 __all__ = [
-    "bearer_auth", "check_hint", "check_lifespan", "check_not_of_extension", "checked_extensions", "checked_function",
+    "check_hint", "check_lifespan", "check_not_of_extension", "checked_extensions", "checked_function",
     "checked_hints", "checked_icons", "checked_key", "checked_limits", "checked_list", "checked_meta", "checked_middleware",
     "checked_object", "checked_record", "checked_size", "checked_text", "checked_timeout", "checked_uri", "find_marks",
     "registered_scopes",
@@ -212,24 +211,6 @@ def checked_uri(uri: Any, what: str) -> str:
     if text is None:
         raise RegistrationError(f"{what} needs a URI, such as 'config://settings', not {uri!r}")
     return text  # type: ignore[no-any-return]
-
-
-def bearer_auth(given: "Union[None, BearerAuth, Verifier]") -> "Optional[BearerAuth]":
-    """Return *given* as a BearerAuth; a verifier alone is wrapped.
-
-    :raises RegistrationError: it is neither.
-    """
-    if given is None:
-        return None
-    from ...rooms import load
-
-    BearerAuth = load("auth=")  # noqa: N806 - a class
-    if isinstance(given, BearerAuth):
-        return given  # type: ignore[no-any-return]
-    try:
-        return BearerAuth(given)  # type: ignore[no-any-return]
-    except ValueError as error:
-        raise RegistrationError(f"auth=: {error}") from error
 
 
 def find_marks(function: Function, what: str) -> "Sequence[Mark]":

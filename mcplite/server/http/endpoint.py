@@ -31,7 +31,8 @@ from ..state.logs import StreamLogs
 from ..state.response_bodies import EndingBody, OpenStreams, do_nothing
 from ..state.sessions import HTTPSession, Sessions, StoredSession, create_session_for_one_message
 from ..state.streams import EventBody, EventStream, RequestStreams, StreamsChannel
-from .access import Authorization, OriginPolicy
+from .access import OriginPolicy
+from .authorizer import Authorization
 from .messages import EVENTS, HTTPResponse, Rejection, UnreadableBody, names_modern
 from .routing import (
     AcceptMessage,
@@ -193,7 +194,7 @@ class Endpoint:
                             None if held is None else lambda: runtime.pushes)
         #: Public handlers, by path: the protected resource metadata, and the user's routes.
         self._public: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {
-            **self.authorization.routes(),
+            **self.authorization.routes,
             **{decoded_path(at.rstrip("/")): _plain(at, route) for at, route in (routes or {}).items()}}
         #: The paths of those that answer web pages of any origin.
         self._of_any_origin = frozenset(decoded_path(at.rstrip("/")) for at, route in (routes or {}).items()

@@ -22,7 +22,6 @@ from ..eviction import ByteBudget
 from .subscriptions import ListenRequests
 
 if TYPE_CHECKING:
-    from ...auth.verify.bearer_auth import BearerAuth
     from ...backend.interface import Backend
     from ...revisions import Revision
     from ...rpc.extension import Extension
@@ -79,14 +78,14 @@ class Runtime:
     :param lifespan: returns the context manager that is entered before the first client is served and left after the last.
     :param on_roots_changed: called with a session whose client announces that its roots have changed.
     :param mask_errors: hides the text of a tool's exceptions from clients.
-    :param auth: authentication over HTTP; read when an endpoint is created.
+    :param auth: the ``Authorizer`` of the endpoints over HTTP, or None; read when an endpoint is created.
     :param fleet: what the processes of a fleet share; None for a server in one process.
     :param debug: logs every message.
     """
 
     def __init__(self, catalog: Catalog, limits: Limits, lifespan: Optional[Callable[[], ContextManager[Any]]] = None,
                  on_roots_changed: Optional[Callable[[Any], object]] = None, mask_errors: bool = False,
-                 auth: "Optional[BearerAuth]" = None, fleet: "Optional[Fleet]" = None,
+                 auth: Any = None, fleet: "Optional[Fleet]" = None,
                  debug: Union[None, bool, str] = None) -> None:
         self.catalog = catalog
         self.limits = limits

@@ -160,7 +160,7 @@ class WSGIApp:
     @property
     def publishes(self) -> bool:
         """Whether protected resource metadata is served here."""
-        return self.endpoint.authorization.publishes
+        return bool(self.endpoint.authorization.routes)
 
     def close(self, grace: Optional[float] = None) -> None:
         """End every session and leave the lifespan; called at the end of the process, or before. Idempotent.
