@@ -1,9 +1,8 @@
-"""The interface of a backend: values with a lifetime, and logs whose entries are numbered.
+"""The interface of a backend: values with a lifetime, logs whose entries are numbered, and the URL that names a store.
 
-The server keeps what its processes share in a backend: sessions, states of unfinished calls, events of streams. A user can
-implement the interface for another store; ``mcplite.testing.check_backend`` judges it.
-
-URLs of backends: their options, and their form for errors and logs, without the password.
+The server keeps in a backend what its processes share: sessions, states of unfinished calls, events of streams. A user can
+implement the interface for another store; ``mcplite.testing.check_backend`` judges it. Errors and logs show a URL without
+its password.
 """
 
 from typing import List, Mapping, Optional, Set, Tuple

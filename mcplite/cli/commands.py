@@ -2,8 +2,7 @@
 
 Results of tools are shown as text, as JSON, as a table, or go into a file. ``watch`` prints the changes of the server's lists
 and resources, a line each, until Ctrl-C. ``task`` lists, shows, waits for and cancels tasks, and ``call --task`` starts one.
-
-All servers of a configuration file, one after the other: what ``list``, ``describe`` and ``ping`` say of each.
+``list``, ``describe`` and ``ping`` take a configuration file too, and treat its servers one after the other.
 """
 
 import argparse

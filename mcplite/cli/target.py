@@ -1,8 +1,7 @@
 """From the command line to a connected client: the target, its options, and the stored login for its URL.
 
-All commands that use a server start here; ``commands`` gets the connected client.
-
-A configuration file on the command line: as TARGET, as FILE:NAME, or with ``--config`` and ``--server``.
+All commands that use a server start here; ``commands`` gets the connected client. A target is a URL, a command, a file with a
+server, or a server of a configuration file: the file as TARGET, FILE:NAME, or ``--config`` with ``--server``.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Links: the connections to one mounted server, and which of them carries a call.
+"""The connections to one mounted server, and which of them carries a call.
 
 A server that needs no handshake gets all calls over one connection, each with the capabilities of its own client. One with a
 handshake knows one client for each connection, and its questions do not say which call they belong to. So each client that
 began with a handshake has a connection of its own, with its own capabilities, for as long as its session lasts. A call of a
 client without a session has a connection for itself while it runs, if the client can be asked anything.
 
-:class:`Senders` says what the mounted server is told of a client: what it can be asked, its name, and the log level it wants.
+The mounted server is told of a client what it can be asked, its name, and the log level that it wants (:class:`Senders`).
 """
 
 import contextlib

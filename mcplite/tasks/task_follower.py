@@ -1,10 +1,8 @@
-"""TaskFollower: waits for a task: polls it or hears of it, reports its progress, answers its questions, fetches its result.
+"""A task that this client has started: the follower that waits for it, and the handle that a program gets.
 
-``call_tool`` uses one for each call that became a task, and each :class:`~.task_handle.Task` has one.
-
-Task: the handle of a tool call that goes on at the server; any process with a client of that server can take it up.
-
-``client.start_tool`` and ``client.task`` return it.
+A :class:`TaskFollower` polls the task or hears of it, reports its progress, answers its questions and fetches its result.
+``call_tool`` uses one for each call that became a task. A :class:`Task` has one, too: ``client.start_tool`` and ``client.task``
+return it, in any process with a client of that server.
 """
 
 import contextlib

@@ -1,8 +1,7 @@
 """What is stored of a task: its record, and the call that another process needs to run it.
 
-The views of a record in both generations of the protocol are made from it here, so that each process answers alike.
-
-What a call that becomes a task brings: its arguments, its client, and for how long it is kept.
+The call has the arguments, the client, and the time for which the task is kept. The views of a record in both generations of
+the protocol are made here, so that each process answers alike.
 """
 
 import json

@@ -1,17 +1,12 @@
 """Keeps tasks in the backend: a record, the call and the result of each, and a list for each client.
 
-A record is changed by comparing and replacing, so that of a cancellation and a result that come at once one counts. All
-tasks together have a budget in bytes (:mod:`.budget`), and those of one client another one in a store that is shared.
+A record is changed by comparing and replacing: of a cancellation and a result that come at once, one counts.
 
-The text of a client's list of tasks, as it is stored.
-
-A list begins with a line that has the time when the last of its tasks is over, and their bytes. Each further line is a task:
-its id, when it is over, and its bytes. A task is added without reading the others, since a client may have a thousand.
-
-Bounds the bytes of memory that tasks take in one process, with a share for each client.
-
-A run holds its arguments; what is stored of a task counts as well, where the store is the memory of this process. A shared
-store is bounded for each client by the lists of :mod:`.listing`.
+Two bounds in bytes hold. A :class:`TaskBudget` counts what tasks take in the memory of this process, with a share for each
+client: the arguments that a run holds, and the stored parts if the store is this memory. In a store that processes share, the
+list of each client bounds that client's tasks. The first line of a list has the time when its last task is over, and the bytes
+of all; each further line has a task's id, when it is over, and its bytes. So a task is added without a look at the others,
+of which a client may have a thousand.
 """
 
 import json

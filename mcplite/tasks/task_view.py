@@ -1,12 +1,9 @@
-"""TaskView: what this client knows of one task: its latest state, and progress that was not reported yet.
+"""What this client knows of one task, and how it hears of changes.
 
-The thread that reads the connection adds to it, and the threads that wait for the task sleep on it. :class:`TaskSupport` is
-which of the listed tools run as tasks, in November 2025, where the client decides on it.
-
-What a server sends about the tasks that this client has started, besides its responses.
-
-A server with a session sends it there: :class:`StartedTasks` is a part of that session. One without a session sends each change
-of a task on a subscription to it, a :class:`TaskStream`, which is opened once the task has lasted for a while.
+A :class:`TaskView` has the latest state, and progress that was not reported yet. The thread that reads the connection adds to
+it, and the threads that wait for the task sleep on it. A server with a session sends changes there (:class:`StartedTasks`).
+From one without a session they come on a subscription (:class:`TaskStream`), which is opened once the task has lasted for a
+while. :class:`TaskSupport` knows which of the listed tools run as tasks in November 2025, where the client decides on it.
 """
 
 import itertools

@@ -1,8 +1,7 @@
 """Tools for the tests of servers and clients: a transport that records, a check of handlers in a fleet, and one of backends.
 
-A server is tested without a process by connecting to the object itself, in any revision::
-
-    with mcplite.connect(mcp, revision=...) as client: ...
+A server is tested without a process by connecting to the object itself, in any revision:
+``with mcplite.connect(mcp, revision=...) as client: ...``
 """
 
 from .backend_check import check_backend
