@@ -96,7 +96,6 @@ class LogWatch:
         on_fork(self, LogWatch._let_go)
 
     def _let_go(self, owner: int) -> None:
-        self._changed = threading.Condition()
         self._watched.clear()
         self._waiting.clear()
         self._forked()

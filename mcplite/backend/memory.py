@@ -54,7 +54,6 @@ class MemoryBackend(Backend):
         on_fork(self, MemoryBackend._forked)
 
     def _forked(self, owner: int) -> None:
-        self._lock = threading.Lock()
         self._values.clear()
         self._logs.clear()
         self._waiting.clear()

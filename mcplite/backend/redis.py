@@ -14,6 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from ..errors import BackendError, RegistrationError, TransportError
 from ..rpc.deadline import Deadline
+from ..rpc.forks import renew
 from ..rpc.threads import Loop
 from ..rpc.tracing import get_logger
 from .interface import NUMBERS_SECONDS, Backend, Entry, take_option, without_password
@@ -84,7 +85,7 @@ class RedisClient:
 
     def let_go(self) -> None:
         """Let go of the connections in a forked process."""
-        self._lock = threading.Lock()
+        renew(self)
         if self.cluster:
             self._client = None  # its locks may be held
 
@@ -168,7 +169,7 @@ class RedisChanges:
 
     def let_go(self) -> None:
         """Let go of the thread in a forked process."""
-        self._changed = threading.Condition()
+        renew(self)
         self._wanted.clear()
         self._confirmed.clear()
         self._started = False

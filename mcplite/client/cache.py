@@ -6,11 +6,11 @@ One cache belongs to one client, which acts for one user; nothing is shared betw
 from __future__ import annotations
 
 import json
+import threading
 import time
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from ..protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
-from ..rpc.forks import new_rlock
 
 __all__ = ["CACHEABLE", "Cache"]
 
@@ -35,7 +35,7 @@ class Cache:
         self._clock = clock
         #: Guards the three fields below; held for dictionary work only. They are the results as JSON with their ends, the
         #: number of characters of all, and the number of changes.
-        self._lock = new_rlock()
+        self._lock = threading.RLock()
         self._kept: Dict[Tuple[str, str], Tuple[float, str]] = {}
         self._size = 0
         self._epoch = 0

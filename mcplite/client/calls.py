@@ -8,6 +8,7 @@ Completer: completion for an input field; debounces, drops outdated requests and
 from __future__ import annotations
 
 import json
+import threading
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -15,7 +16,6 @@ from .. import types
 from ..errors import Cancelled, InvalidParams, MethodNotFound, ProtocolError, RemoteError, RequestTimeout, ResourceNotFound
 from ..rooms import has, load
 from ..rpc.cancel import CancelToken
-from ..rpc.forks import new_lock
 from ..rpc.tracing import INFO, get_logger
 from ..types import CallToolResult, ListToolsResult, Tool, codec
 from .call import DEFAULT, Call, FeatureSession, OnProgress, RequestOptions
@@ -470,7 +470,7 @@ class Completer:
         self._pause = pause
         self._remembered = remembered
         #: Guards the two fields below; held for dictionary work only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._answers: Dict[Tuple[object, ...], List[str]] = {}
         self._latest = CancelToken()
 

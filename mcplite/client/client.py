@@ -16,7 +16,7 @@ from .. import types
 from ..errors import ConnectionClosed, NotSupported, RegistrationError
 from ..revisions import TASKS_EXTENSION, Revision
 from ..rooms import has, load
-from ..rpc.forks import foreign_error, new_event, new_lock, on_fork
+from ..rpc.forks import foreign_error, on_fork, renew
 from ..rpc.interfaces import Channel
 from ..rpc.tracing import Counters, get_logger, trace_for
 from ..types.lazy_dataclass import changed
@@ -86,11 +86,11 @@ class Client(Features):
         #: The session that the observers know of; None before it is open and after its end.
         self._observed: Optional[ClientSession] = None
         #: Guards ``_state`` and what comes with it; held for assignments only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._state = "new"
         self._opening_thread: Optional[int] = None
         #: Set when opening has succeeded or failed.
-        self._opening_done = new_event()
+        self._opening_done = threading.Event()
         info = settings.client_info or types.Implementation(name=__name__.partition(".")[0], version=__version__)
         self._opener = SessionOpener(
             transport, self._connect,
@@ -198,6 +198,7 @@ class Client(Features):
         self._last_error = None if reopens else error
         self._keepalive = None
         self._opening_done.set()
+        renew(self._cache, self._handlers, self._output_schemas)
         self._opener.let_go(None if reopens else error, owner)
         self._subscriptions.let_go(foreign_error(self._name, owner, "subscribe in this process"))
 

@@ -31,7 +31,6 @@ from ..protocol.uritemplate import Template
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
 from ..rpc.deadline import undo, wait_interruptibly
-from ..rpc.forks import new_lock
 from ..rpc.tracing import get_logger
 from ..types import CallToolResult, GetPromptResult, LogMessage, Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool
 from .call import DEFAULT, OnProgress
@@ -127,7 +126,7 @@ class Group:
         self._separator = separator
         self._clients: Dict[str, Client] = {}
         #: Guards ``_errors``, ``_owners`` and ``_closed``; held for dictionary work only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._closed = False
         self._errors: Dict[str, Exception] = dict(config.errors)
         #: The servers that list each URI, from the latest listing.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
+import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from .. import types
@@ -16,7 +17,6 @@ from ..protocol.error_text import quoted
 from ..protocol.meta import RESOURCE_UPDATED
 from ..revisions import Revision
 from ..rooms import has
-from ..rpc.forks import new_lock
 from ..rpc.tracing import get_logger
 from ..types import codec
 from ..types.content import as_block
@@ -83,7 +83,7 @@ class Handlers:
         self._disconnect = settings.on_disconnect
         self._experimental = settings.experimental
         #: Guards ``_expected``, and changes of ``_roots`` that depend on it; held for work in memory only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._expected: Dict[str, None] = {}
         #: The asking server; set when the session opens.
         self.server_info = types.Implementation(name="", version="")

@@ -7,11 +7,11 @@ others each time.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, Collection, Dict, Generic, List, Mapping, Optional, TypeVar
 
 from ..errors import ProtocolError, RegistrationError
 from ..protocol.jsonrpc import memory_size
-from ..rpc.forks import new_lock
 from ..rpc.tracing import get_logger
 from ..types import NULL, CallToolResult, Tool
 
@@ -144,7 +144,7 @@ class OutputSchemas:
     def __init__(self, on: bool) -> None:
         self._on = on
         #: Guards the two fields below; readers of a schema need none.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         #: The schemas by the names of their tools; ``listed.found`` is all that most calls look at.
         self.listed: Listed[OutputSchema] = Listed()
         self._epoch = 0

@@ -13,7 +13,7 @@ from ..protocol.meta import LIST_CHANGES, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDAT
 from ..protocol.uris import normal_uri
 from ..rpc.cancel import CancelToken
 from ..rpc.deadline import Deadline, Sleepers, undo
-from ..rpc.forks import new_rlock
+from ..rpc.forks import renew
 from ..rpc.threads import Loop
 from ..rpc.tracing import get_logger
 from .sessions.base import ClientSession, Subscriber
@@ -157,7 +157,7 @@ class Subscription(Subscriber):
         self._filter = filter
         self._callback = callback
         #: Guards the fields below; held for dictionary work.
-        self._lock = new_rlock()
+        self._lock = threading.RLock()
         #: Of events, of the acknowledgement and of the end.
         self._changed = Sleepers()
         self._events: Dict[Event, None] = {}
@@ -260,6 +260,7 @@ class Subscription(Subscriber):
 
     def let_go(self, error: Exception) -> None:
         """End the subscription in a forked process, which does not have its thread."""
+        renew(self)
         if not self._closed:
             self._closed, self._error = True, error
 

@@ -5,11 +5,12 @@ The client has one and passes each change on to it.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from ..errors import ConnectionClosed, MCPError
 from ..rpc.deadline import undo
-from ..rpc.forks import new_lock
+from ..rpc.forks import renew
 from ..rpc.tracing import get_logger
 from .handlers import Handlers
 from .sessions.base import ClientSession
@@ -40,7 +41,7 @@ class Subscriptions:
         self._subscribe = subscribe
         self._unsubscribe = unsubscribe
         #: Guards the two fields below; held for list work only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._open: "List[Subscription]" = []
         self._watched: "Dict[str, Subscription]" = {}
 
@@ -131,6 +132,7 @@ class Subscriptions:
 
         :param error: for those who read them.
         """
+        renew(self)
         for subscription in self._open:
             subscription.let_go(error)
         self._open = []

@@ -7,6 +7,7 @@ has a subclass, which knows the API's objects.
 
 import difflib
 import json
+import threading
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Pattern, Set, Tuple, Union
 
@@ -14,7 +15,6 @@ from ..client.call import DEFAULT, OnProgress
 from ..errors import Cancelled, ConnectionClosed, MCPError, ToolError, TransportError
 from ..protocol.error_text import abridged, one_line, well_formed
 from ..rpc.cancel import CancelToken
-from ..rpc.forks import new_lock
 from ..rpc.tracing import get_logger
 from ..types import CallToolResult, TextContent, Tool
 from .result_content import FAILED, Part, never, parts_of
@@ -93,7 +93,7 @@ class Toolset(ABC):
         self._exclude = _chooser("exclude", exclude)
         self._timeout = timeout
         #: Guards the three fields below; held for work in memory only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._names = NameMap(self._tool_names)
         self._entries: Dict[str, Entry] = {}
         self._unknown: Set[str] = set()

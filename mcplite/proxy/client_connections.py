@@ -10,6 +10,7 @@ The mounted server is told of a client what it can be asked, its name, and the l
 
 import contextlib
 import json
+import threading
 from functools import partial
 from typing import Any, ContextManager, Dict, Iterator, List, Mapping, Optional, Tuple
 
@@ -21,7 +22,7 @@ from ..errors import ConnectionClosed, MCPError, RemoteError
 from ..protocol.meta import CAPABILITIES, CLIENT_INFO, LOG_LEVEL
 from ..revisions import NEWEST, TASKS_EXTENSION, Revision
 from ..rpc.deadline import undo
-from ..rpc.forks import new_lock
+from ..rpc.forks import renew
 from ..rpc.threads import start_thread
 from ..server.handling.request_context import RequestContext
 from ..server.runtime.runtime import OpenSession
@@ -101,7 +102,7 @@ class Link:
         #: Name the sender of each request, on a connection without a handshake.
         self.senders = Senders()
         #: Guards the fields below; held for arithmetic only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         #: The calls and the tasks for which it is kept open.
         self._held = 0
         self._over = False
@@ -165,7 +166,7 @@ class Links:
         #: Sees the requests of that connection.
         self.observer: Optional[ClientObserver] = None
         #: Guards the fields below; held for dictionary work only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._own: Dict[OpenSession, Link] = {}
         #: By principal: what serves clients without a session that cannot be asked.
         self._plain: Dict[Optional[str], Link] = {}
@@ -339,6 +340,7 @@ class Links:
 
     def let_go(self) -> None:
         """Forget all connections in a forked process; they belong to the other one."""
+        renew(self)
         self.main, self._own, self._plain, self._opening, self._idle = None, {}, {}, {}, []
 
     def close(self) -> None:

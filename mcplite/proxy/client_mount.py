@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import threading
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Set, Tuple
 
 from ..client.client import Client
@@ -22,7 +23,7 @@ from ..protocol.schema.rules import as_object, in_result
 from ..protocol.uris import normal_uri
 from ..protocol.uritemplate import Template
 from ..revisions import TASKS_EXTENSION, Revision
-from ..rpc.forks import new_lock
+from ..rpc.forks import renew
 from ..rpc.tracing import get_logger
 from ..server.catalog.provider import ProvidedEntry, Service
 from ..server.handling.request_context import RequestContext
@@ -63,7 +64,7 @@ class ClientMount(Mounted, Service):
         #: What the server has offered so far, by kind and the names that clients see; for the errors of calls while it is down.
         self._known: Dict[str, Dict[str, ProvidedEntry]] = {kind: {} for kind in KINDS}
         #: Guards ``_followed``; held for set work only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._followed: Set[str] = set()
         self._reads = False
         #: None while the server has offered no tasks.
@@ -92,6 +93,7 @@ class ClientMount(Mounted, Service):
         self._keeper.stop()
 
     def let_go(self) -> None:
+        renew(self)
         self._keeper.let_go()
         if self._tasks is not None:
             self._tasks.let_go()

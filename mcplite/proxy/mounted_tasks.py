@@ -5,13 +5,14 @@ and cancellation pass in any pair of revisions, the lifetime and the principal a
 continues to follow it.
 """
 
+import threading
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from ..client.call import Call
 from ..errors import Cancelled, InputNeeded, InternalError, MCPError, MissingCapability, RequestTimeout, TransportError
 from ..revisions import TASKS_EXTENSION, Revision
 from ..rpc.deadline import undo
-from ..rpc.forks import new_lock
+from ..rpc.forks import renew
 from ..rpc.tracing import INFO, get_logger
 from ..server.catalog.provider import ProvidedEntry
 from ..server.handling.context import Context
@@ -47,11 +48,12 @@ class PassedTasks:
         self._links = links
         self._doubt = doubt
         #: Guards the field below; held for dictionary work only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._begin()
 
     def let_go(self) -> None:
         """Forget, in a forked process, the tasks that the other one follows."""
+        renew(self)
         self._begin()
 
     def _begin(self) -> None:

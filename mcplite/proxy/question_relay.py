@@ -14,7 +14,6 @@ from ..errors import InternalError, MCPError, RemoteError
 from ..protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
-from ..rpc.forks import new_event, new_lock
 from ..rpc.tracing import get_logger
 from ..server.handling.context import LEVELS
 from ..server.handling.questions import Relayed
@@ -94,7 +93,7 @@ class RelayHandlers(Handlers):
         self._on_change = on_change
         self._on_lost = on_lost
         #: Guards the two fields below; held for list and dictionary work.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._calls: List[RelayedCall] = []
         #: By the ids of URL questions: the sessions that were asked.
         self._visits: Dict[str, Any] = {}
@@ -116,7 +115,7 @@ class RelayHandlers(Handlers):
         """
         self._session = session
         if self._begun is None:
-            self._begun = new_event()
+            self._begun = threading.Event()
         if session is not None:
             self._begun.set()
 

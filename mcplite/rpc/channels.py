@@ -10,13 +10,14 @@ import io
 import os
 import select
 import sys
+import threading
 from collections import deque
 from typing import Any, Callable, Deque, List, Optional, Tuple
 
 from ..errors import ConnectionClosed, RequestTimeout, TransportError, nested_call
 from ..protocol.framing import LineBuffer
 from .deadline import WAKE_SECONDS, Deadline, WakeSignal
-from .forks import new_lock, new_rlock, ownership
+from .forks import ownership
 from .interfaces import Channel, Reading
 from .stdio.descriptors import has_reader
 from .threads import Workers
@@ -166,10 +167,10 @@ class StreamChannel(Channel):
         self.most_bytes = line_limit
         self.name = name
         #: Guards ``_closed`` and ``_reading``; held for assignments only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._closed = self._reading = False
         #: Keeps one message whole on the stream; held while it is written.
-        self._write_lock = new_rlock()
+        self._write_lock = threading.RLock()
         self._writes_here = ownership(self._write_lock)
         fd = _descriptor(reader)
         if fd is not None and type(reader) is io.BufferedReader:
@@ -325,7 +326,7 @@ class _ReadWait:
         except OSError as error:
             raise TransportError(f"cannot make a pipe to wake the reader of {name}: {error.strerror}") from error
         #: Guards ``_ends``; held while one byte is written, or while they are closed.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         if sys.platform == "win32":
             raise NotImplementedError("_descriptor() returns None there")
         self._poll = select.poll()

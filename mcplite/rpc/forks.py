@@ -2,7 +2,7 @@
 
 A fork copies all objects and one thread. In the copy no thread answers, reads or releases a lock, and each descriptor is
 shared with the first process. So every object that owns a thread or a descriptor says here what becomes of it in a forked
-process, and every lock that outlives one request is made here. ``docs/threads.rst`` has the table.
+process; its locks are free there, and :func:`renew` frees those of what it owns. ``docs/threads.rst`` has the table.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import os
 import sys
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Collection, Iterator, List, NoReturn, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Collection, Iterator, List, NoReturn, Optional, TypeVar
 
 from ..errors import ConnectionClosed
 
 if TYPE_CHECKING:
     import logging
 
-__all__ = ["catch_up_with_fork", "close_socket", "end_process", "foreign_error", "new_awaited_lock", "new_condition",
-           "new_event", "new_lock", "new_rlock", "on_fork", "ownership", "release", "release_socket", "renew", "signals_held"]
+__all__ = ["catch_up_with_fork", "close_socket", "end_process", "foreign_error", "new_awaited_lock", "on_fork", "ownership",
+           "release", "release_socket", "renew", "signals_held"]
 
 T = TypeVar("T")
 #: Seconds for which a fork waits for a lock at most.
@@ -81,9 +81,11 @@ class _Actions:
 
     def _run(self) -> None:
         owner = self._pid
-        # Locks first: the actions of other objects may use them.
-        for thing, action in sorted(self._by_object.items(), key=lambda item: item[1] is not renew):
+        for lock in self.awaited:
+            lock._at_fork_reinit()  # type: ignore[attr-defined]
+        for thing, action in list(self._by_object.items()):
             try:
+                renew(thing)
                 action(thing, owner)
             except Exception:
                 _log().exception("%r could not be let go after a fork", type(thing))
@@ -105,8 +107,9 @@ def _actions() -> _Actions:
 def on_fork(thing: T, action: Callable[[T, int], object]) -> None:
     """In each process that is forked from this one, call *action* with *thing* and the id of the process forked from.
 
-    It is called before anything else runs there, with one thread, while locks may be held that no thread will release;
-    :func:`new_lock` and its kind make those that are free again. Only a weak reference to *thing* is kept.
+    It is called before anything else runs there, with one thread. The locks of *thing* itself are free then; those of what it
+    owns may be held by threads that do not exist, so the action calls :func:`renew` for them. Only a weak reference to *thing*
+    is kept.
     """
     _actions().add(thing, action)
 
@@ -163,15 +166,18 @@ def end_process(what: str, error: Optional[BaseException]) -> NoReturn:
     os._exit(status)
 
 
-# --- locks that are free in a forked process, whichever thread held them --------------------------------------------------
+# --- locks, which are free in a forked process, whichever thread held them ------------------------------------------------
 
 
-def renew(lock: Any, owner: int = 0) -> None:
-    """Make a lock, condition or event as new in a forked process: free, with no thread that waits.
+def renew(*owners: Any) -> None:
+    """Make the locks, conditions and events of these objects as new in a forked process: free, with no thread that waits.
 
-    :param lock: one of :mod:`threading`.
+    Its owner calls it there, before it uses them.
     """
-    lock._at_fork_reinit()  # as the standard library's own modules do
+    for owner in owners:
+        for value in list(getattr(owner, "__dict__", {}).values()):
+            if hasattr(value, "_at_fork_reinit"):
+                value._at_fork_reinit()  # as the standard library's own modules do
 
 
 def ownership(lock: "threading.RLock") -> Callable[[], bool]:
@@ -182,49 +188,15 @@ def ownership(lock: "threading.RLock") -> Callable[[], bool]:
     return lock._is_owned  # type: ignore[no-any-return, attr-defined]  # as the standard library's own modules do
 
 
-def new_lock() -> threading.Lock:
-    """Return a lock that is free in a forked process."""
-    lock = threading.Lock()
-    on_fork(lock, renew)
-    return lock
-
-
 def new_awaited_lock() -> threading.Lock:
     """Return a lock that is free in a forked process, and that a fork waits for.
 
     It guards the use of a C library which has locks of its own: a fork while a thread is inside would leave these locked in
     the forked process for ever. The thread that forks must not hold it.
     """
-    lock = new_lock()
+    lock = threading.Lock()
     _actions().awaited.add(lock)
     return lock
-
-
-def new_rlock() -> "threading.RLock":
-    """Return a lock for nested blocks that is free in a forked process.
-
-    A signal handler may call the client that it interrupts, so what threads of the user take on the way of a call is nested.
-    """
-    lock = threading.RLock()
-    on_fork(lock, renew)
-    return lock
-
-
-def new_condition(lock: "Union[None, threading.Lock, threading.RLock]" = None) -> threading.Condition:
-    """Return a condition whose lock is free in a forked process.
-
-    :param lock: by default one of its own.
-    """
-    condition = threading.Condition(lock)
-    on_fork(condition, renew)
-    return condition
-
-
-def new_event() -> threading.Event:
-    """Return an event that can be set in a forked process; it keeps its state."""
-    event = threading.Event()
-    on_fork(event, renew)
-    return event
 
 
 # --- descriptors and sockets in a forked process --------------------------------------------------------------------------

@@ -6,12 +6,12 @@ while a handler of this side answers a question of the peer, since a person may 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Optional, Tuple
 
 from .deadline import WakeSignal
-from .forks import new_rlock
 from .tracing import get_logger
 
 __all__ = ["Clock", "Pending"]
@@ -35,7 +35,7 @@ class Clock:
 
     def __init__(self) -> None:
         #: Guards the three fields below; held for assignments only.
-        self._lock = new_rlock()
+        self._lock = threading.RLock()
         #: How many pauses have not ended, and the seconds of those that have.
         self.pauses, self.lost = 0, 0.0
         self._since = 0.0

@@ -14,7 +14,7 @@ from typing import Callable, ContextManager, Dict, Optional, Set, Tuple, TypeVar
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError, nested_call
 from .deadline import WAKE_SECONDS, Deadline, Sleepers, WakeSignal, undo
 from .fair_queue import QueuedTask
-from .forks import new_event, new_lock
+from .forks import renew
 from .interfaces import Channel, Reading
 from .pending import Pending
 from .threads import Loop, Watchdog, Workers
@@ -74,7 +74,7 @@ class CallerReading(Reading):
         #: Changes with each call that is sent, and with each that begins to wait.
         self._calls = 0
         #: Set when reading has been stopped. The flag says the same: each call looks at it, and an event takes longer to ask.
-        self._stop = new_event()
+        self._stop = threading.Event()
         self._stopped = False
         # A fault of the system may pass: the message, which was not consumed, is read again.
         self._loop = Loop(f"reader of {channel.name}", self._run_daemon, self._stop.wait,
@@ -279,6 +279,7 @@ class CallerReading(Reading):
         self._loop.join(Deadline(timeout))
 
     def let_go(self) -> None:
+        renew(self)
         self._set_stopped()
         self._role.clear()
         self._waiting.clear()
@@ -341,12 +342,12 @@ class LeaderFollowerReading(_PooledReading):
         self._refused = refused
         self._failed = failed
         #: Guards ``_leader`` and ``behind``; held for assignments only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._leader: Optional[int] = None
         self.behind: Set[int] = set()
         self._watchdog = Watchdog(TICK_SECONDS, self._on_late)
-        self._stop = new_event()
-        self._ended = new_event()
+        self._stop = threading.Event()
+        self._ended = threading.Event()
         self._loop = Loop(f"reader of {channel.name}", self._lead_on, self._stop.wait,
                           lambda error: self._finish(_end_of(channel, error)))
 
@@ -445,5 +446,6 @@ class LeaderFollowerReading(_PooledReading):
         return self._ended.wait(timeout)
 
     def let_go(self) -> None:
+        renew(self, self._watchdog)
         self._stop.set()
         self._end()

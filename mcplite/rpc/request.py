@@ -14,7 +14,7 @@ from ..errors import INTERNAL_ERROR, SERVER_BUSY, Cancelled, RemoteError, Reques
 from ..protocol import jsonrpc
 from .cancel import CancelToken
 from .fair_queue import QueuedTask
-from .forks import end_process, new_rlock
+from .forks import end_process
 from .interfaces import MessageSink, Outlet, too_long
 from .threads import Workers
 from .tracing import get_logger
@@ -345,7 +345,7 @@ class AnswerQueue:
         self._workers = workers
         self._send = send
         #: Guards the three fields below; held for list work, and while a thread is started.
-        self._lock = new_rlock()
+        self._lock = threading.RLock()
         self._waiting: Deque[bytes] = deque()
         self._bytes = 0
         self._sending = False

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Callable, Deque, Dict, Hashable, Iterator, Lis
 from ..errors import TransportError
 from .deadline import Deadline, Sleepers
 from .fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, QueuedTask
-from .forks import new_condition, new_event, new_rlock
 from .tracing import get_logger
 
 if TYPE_CHECKING:
@@ -188,9 +187,9 @@ class Workers:
         self._name = name
         self._keep = keep
         #: Guards every field below; held for list and dictionary work, and while a thread is started.
-        self._lock = new_rlock()
+        self._lock = threading.RLock()
         #: Waited on by ``suspended`` (for a place) and by ``drain`` (for the end of all tasks).
-        self._changed = new_condition(self._lock)
+        self._changed = threading.Condition(self._lock)
         self._running = 0
         #: Tasks that wait for something, without a place.
         self._suspended = 0
@@ -486,9 +485,9 @@ class Mailbox:
         self.byte_limit = byte_limit
         self._source = source or name
         #: Guards the fields below; held for list work, and while the thread is started.
-        self._lock = new_rlock()
+        self._lock = threading.RLock()
         #: Notified of new callbacks and of the end, for which the thread waits.
-        self._changed = new_condition(self._lock)
+        self._changed = threading.Condition(self._lock)
         #: Notified when no callback is left, for :meth:`flush`.
         self._flushed = Sleepers()
         #: The callbacks that wait, each with the bytes that it holds, and their sum.
@@ -602,7 +601,7 @@ class Watchdog:
         self._count = 0
         self._asleep = False
         self._stopped = False
-        self._awake = new_event()
+        self._awake = threading.Event()
 
     def start(self) -> None:
         """Start the thread. :meth:`stop` ends it; it blocks on its tick, or sleeps until the next task.

@@ -6,11 +6,10 @@ so that all of them choose alike: at a limit the newcomer is served, and the old
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import OrderedDict
 from typing import Callable, Dict, Generic, Hashable, List, Optional, Tuple, TypeVar
-
-from ..rpc.forks import new_lock
 
 __all__ = ["ByteBudget", "Shares", "sender_at"]
 
@@ -48,7 +47,7 @@ class ByteBudget:
     def __init__(self, most: int) -> None:
         self._most = most
         #: Guards ``held``; held for an addition.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         #: The bytes that are held now.
         self.held = 0
 
@@ -129,7 +128,7 @@ class Shares(Generic[Item]):
         self._due = due
         self._clock = clock
         #: Guards the fields below; held for dictionary work only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._entries: Dict[Item, _KeptItem] = {}
         self._shares: Dict[str, _Share[Item]] = {}
         self._bytes = 0

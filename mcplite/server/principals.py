@@ -7,11 +7,10 @@ read them. A module of its own so that servers without authentication do not loa
 import hashlib
 import json
 import re
+import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, FrozenSet, Iterable, Mapping, Optional, Sequence, Set, Tuple, Union
-
-from ..rpc.forks import new_lock
 
 __all__ = ["ISSUED_HERE", "Principal", "VerifiedTokens", "Verifier", "all_scopes", "checked_scopes", "least_scopes"]
 
@@ -101,7 +100,7 @@ class VerifiedTokens:
     def __init__(self, seconds: float, most: int, clock: Callable[[], float]) -> None:
         self._seconds, self._most, self._clock = seconds, most, clock
         #: Guards ``_entries``; held for dictionary operations only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         #: By the digest of a token: its principal, from when until when the entry is valid, and what it was verified by. The
         #: first time is kept since the clock can be set back.
         self._entries: "OrderedDict[bytes, Tuple[Principal, float, float, object]]" = OrderedDict()

@@ -4,6 +4,7 @@ A legacy session has one from the first such question on. The handlers are the c
 """
 
 import os
+import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
@@ -12,7 +13,6 @@ from ..client.sessions.legacy import LegacySession
 from ..errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_BUSY, Cancelled, RemoteError
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
-from ..rpc.forks import new_lock
 from ..rpc.request import Incoming
 from ..rpc.threads import Workers
 from ..rpc.tracing import get_logger
@@ -84,7 +84,7 @@ class ReceivedTasks(SessionPart):
         self._workers = workers
         self._answer = answer
         #: Guards the tasks, by id, oldest first; held for work in memory only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._tasks: Dict[str, _ReceivedTask] = {}
 
     def accept(self, incoming: Incoming) -> None:

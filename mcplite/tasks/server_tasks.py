@@ -20,7 +20,7 @@ from ..protocol.jsonrpc import object_of
 from ..revisions import NEWEST, REVISIONS, Revision
 from ..rpc.deadline import undo
 from ..rpc.extension import Extension, ListenKind
-from ..rpc.forks import new_lock
+from ..rpc.forks import renew
 from ..rpc.threads import Loop
 from ..rpc.tracing import get_logger
 from ..server.catalog.provider import ProvidedEntry
@@ -118,12 +118,13 @@ class ServerTasks(Extension):
             self._roster = TaskRoster(side.backend, runtime.leases, side.name, self._recover)
         self._methods = TaskMethods(runtime, self.store, self.changes, self.cancel_run, self.look_after)
         #: Guards the fields below; held for dictionary operations only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._begin()
         if isinstance(runner, QueueRunner):
             runner.attach(self.run_task, self.shared)
 
     def let_go(self, side: Any) -> None:
+        renew(self)
         for part in (self.store.budget, self.changes, self._pool, self._roster):
             if part is not None:
                 part.let_go()

@@ -6,6 +6,7 @@ return it, in any process with a client of that server.
 """
 
 import contextlib
+import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Protocol, Set
 
@@ -26,7 +27,6 @@ from ..errors import (
 )
 from ..rpc.cancel import CancelToken
 from ..rpc.deadline import undo
-from ..rpc.forks import new_lock
 from ..rpc.threads import start_thread
 from ..rpc.tracing import get_logger
 from ..types import CallToolResult, Progress, codec
@@ -87,7 +87,7 @@ class TaskFollower:
         self.immediate_response: Optional[str] = None
         self._rounds = rounds
         #: Guards the fields below; held for work in memory only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         #: The keys of the questions that are answered, or being answered.
         self._answered: Set[str] = set()
         #: Whether a thread waits for ``tasks/result``, over which questions come in November 2025.

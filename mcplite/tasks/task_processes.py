@@ -12,7 +12,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Set
 from ..backend.interface import Backend
 from ..errors import BackendError
 from ..protocol.opaque import digest
-from ..rpc.forks import new_lock
+from ..rpc.forks import renew
 from ..rpc.tracing import get_logger
 from ..server.runtime.leases import Leases
 from ..server.runtime.process_messages import Letters
@@ -36,7 +36,7 @@ class TaskRoster:
         self._group = f"tasks-{digest(server)}"
         self._lost = lost
         #: Guards the fields below, and the order in which they are stored; held for operations of the backend.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._begin()
 
     def _begin(self) -> None:
@@ -46,6 +46,7 @@ class TaskRoster:
 
     def let_go(self) -> None:
         """Forget, in a forked process, what the other one runs."""
+        renew(self)
         self._begin()
 
     def add(self, task_id: str) -> int:
@@ -115,7 +116,7 @@ class TaskChanges:
         self._on_change = on_change
         self._on_foreign_change = on_foreign_change
         #: Guards the field below; held for dictionary operations only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._begin()
         if letters is not None:
             letters.on(_KIND, self._receive)
@@ -125,6 +126,7 @@ class TaskChanges:
 
     def let_go(self) -> None:
         """Forget, in a forked process, the threads that wait in the other one."""
+        renew(self)
         self._begin()
 
     @contextlib.contextmanager

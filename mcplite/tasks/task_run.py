@@ -16,7 +16,7 @@ from ..protocol import jsonrpc
 from ..protocol.jsonrpc import memory_size
 from ..revisions import find_revision
 from ..rpc.fair_queue import QueuedTask
-from ..rpc.forks import end_process, new_lock
+from ..rpc.forks import end_process, renew
 from ..rpc.threads import Workers
 from ..rpc.tracing import get_logger
 from ..server.catalog.provider import ProvidedEntry
@@ -411,12 +411,13 @@ class TaskPool:
     def __init__(self, settings: Tasks) -> None:
         self._settings = settings
         #: Guards the field below; held while a task is queued.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         #: Created with the first task, and again after :meth:`stop` and in a forked process.
         self._workers: Optional[Workers] = None
 
     def let_go(self) -> None:
         """Forget the threads in a forked process; they belong to the other one."""
+        renew(self)
         self._workers = None
 
     def submit(self, run: TaskRun) -> bool:

@@ -13,6 +13,7 @@ import json
 import re
 import secrets
 import sys
+import threading
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
@@ -20,7 +21,7 @@ from ..backend.interface import Backend
 from ..errors import INTERNAL_ERROR, SERVER_BUSY, RemoteError
 from ..protocol.opaque import digest
 from ..rpc.deadline import undo
-from ..rpc.forks import new_lock
+from ..rpc.forks import renew
 from ..server.eviction import Shares
 from . import Tasks
 from .task_record import TaskCall, TaskRecord, dump_json
@@ -115,11 +116,12 @@ class TaskBudget:
         self._evict = evict
         self._clock = clock
         #: Guards ``_counted``; held for dictionary operations only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._begin()
 
     def let_go(self) -> None:
         """Count, in a forked process, only its own tasks."""
+        renew(self)
         self._begin()
 
     def _begin(self) -> None:

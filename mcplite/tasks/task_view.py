@@ -7,6 +7,7 @@ while. :class:`TaskSupport` knows which of the listed tools run as tasks in Nove
 """
 
 import itertools
+import threading
 import weakref
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple
@@ -17,7 +18,6 @@ from ..errors import Cancelled, MCPError, ProtocolError, TransportError
 from ..revisions import LEGACY
 from ..rpc.cancel import CancelToken
 from ..rpc.deadline import Sleepers
-from ..rpc.forks import new_lock, new_rlock
 from ..rpc.threads import start_thread
 from ..rpc.tracing import get_logger
 from ..types import Tool, codec
@@ -39,7 +39,7 @@ class TaskView:
 
     def __init__(self, state: Optional[DetailedTask] = None) -> None:
         #: Guards the fields below; held for work in memory only.
-        self._lock = new_rlock()
+        self._lock = threading.RLock()
         self._changed = Sleepers()
         self._state = state
         self._progress: Deque[Tuple[Dict[str, Any], int]] = deque()
@@ -133,7 +133,7 @@ class TaskSupport:
 
     def __init__(self) -> None:
         #: Guards the fields below; readers of the support of a tool need none.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._listed: Listed[str] = Listed()
         self._epoch = -1
 
@@ -174,7 +174,7 @@ class StartedTasks(SessionPart):
 
     def __init__(self) -> None:
         #: Guards the fields below; held for dictionary work only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         #: A token is valid until its task has ended (TSK-40), or until the client has dropped the task.
         self._by_token: "weakref.WeakValueDictionary[str, TaskView]" = weakref.WeakValueDictionary()
         self._by_id: Dict[str, List[TaskView]] = {}

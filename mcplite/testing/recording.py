@@ -4,10 +4,10 @@ Connects a test to a server object in this process, and records the messages.
 """
 
 import json
+import threading
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from ..rpc.channels import MemoryChannel
-from ..rpc.forks import new_lock
 from ..rpc.interfaces import Channel
 
 __all__ = ["Recorded", "Recording", "record"]
@@ -31,7 +31,7 @@ class Recording(Channel):
         self.name = channel.name
         self.interruptible = channel.interruptible
         #: Guards ``_messages``; held for list work only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._messages: List[Recorded] = []
 
     @property

@@ -90,71 +90,42 @@ def test_a_fork_waits_for_a_lock_that_guards_a_library():
     assert lock.acquire(blocking=False), "it is given back here"
 
 
-@pytest.mark.parametrize("make", [forks.new_lock, forks.new_rlock, forks.new_condition])
-@pytest.mark.slow
-def test_a_lock_that_another_thread_holds_is_free_in_a_fork(make):
-    lock, held, over = make(), threading.Event(), threading.Event()
+class Locked:
+    def __init__(self):
+        self.lock, self.nested = threading.Lock(), threading.RLock()
+        self.changed, self.event, self.ended = threading.Condition(), threading.Event(), threading.Event()
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_locks_that_another_thread_holds_are_free_in_a_fork(registered):
+    locked, held, over = Locked(), threading.Event(), threading.Event()
+    locked.event.set()
+    if registered:
+        forks.on_fork(locked, lambda locked, owner: None)
 
     def hold():
-        with lock:
+        with locked.lock, locked.nested, locked.changed:
             held.set()
             over.wait(LIMIT)
+
+    def forked():
+        if not registered:
+            forks.renew(locked)
+        with locked.changed:
+            locked.changed.notify_all()
+            woken = locked.changed.wait(0.01)
+        free = [lock.acquire(blocking=False) for lock in (locked.lock, locked.nested, locked.changed)]
+        return free, woken, locked.event.is_set(), locked.ended.is_set()
 
     thread = threading.Thread(target=hold)
     thread.start()
     try:
         assert held.wait(LIMIT)
-        assert not lock.acquire(blocking=False)
-        assert in_fork(lambda: lock.acquire(blocking=False))
-        assert not lock.acquire(blocking=False), "it is still held here"
+        assert in_fork(forked) == ([True, True, True], False, True, False)
+        assert not locked.lock.acquire(blocking=False), "it is still held here"
     finally:
         over.set()
         thread.join()
-
-
-@pytest.mark.slow
-def test_an_event_keeps_its_state_in_a_fork():
-    event, other = forks.new_event(), forks.new_event()
-    event.set()
-    assert in_fork(lambda: (event.is_set(), other.is_set())) == (True, False)
-
-
-def test_a_condition_with_waiting_threads_can_be_used_in_a_fork():
-    condition = forks.new_condition()
-    over = []
-
-    def wait():
-        with condition:
-            condition.wait_for(lambda: over, LIMIT)
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    try:
-        def forked():
-            with condition:
-                condition.notify_all()
-                return condition.wait(0.01)
-
-        assert in_fork(forked) is False
-    finally:
-        with condition:
-            over.append(1)
-            condition.notify_all()
-        thread.join()
-
-
-def test_locks_are_free_before_other_actions_run():
-    class User:
-        def __init__(self):
-            forks.on_fork(self, User.let_go)
-            self.lock = forks.new_lock()
-
-        def let_go(self, owner):
-            self.free = self.lock.acquire(blocking=False)
-
-    user = User()
-    with user.lock:
-        assert in_fork(lambda: user.free)
 
 
 #: Modules whose objects act on a fork themselves, and why no owner does it for them.

@@ -8,6 +8,7 @@ Client registration: the client's metadata, dynamic registration, and registrati
 The code flow uses it when it meets an authorization server that does not know the client.
 """
 
+import threading
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 from urllib.parse import urlsplit
 
@@ -19,7 +20,6 @@ from ...protocol.error_text import Option, OptionText, shown
 from ...protocol.http.headers import POST_HEADERS
 from ...protocol.http.oauth import Challenge, canonical, check_url, find_challenge, is_loopback, parse_challenges
 from ...rpc.deadline import Deadline
-from ...rpc.forks import new_lock
 from .discovery import AuthorizationServer, ProtectedResource, find_resource, same_issuer
 from .jwt_signing import Proofs
 from .stores import MemoryStore, Store
@@ -66,7 +66,7 @@ class Grant(TokenFlow, TokenProvider):
         self.store = MemoryStore() if store is None else store
         self.dpop = dpop
         #: Guards ``_servers``; held for dictionary work.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._servers: Dict[str, ServerTokens] = {}
 
     def __repr__(self) -> str:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 import secrets
+import threading
 import time
 from collections import OrderedDict
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
@@ -15,7 +16,6 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Union
 from ...errors import AuthError
 from ...protocol.http.oauth import base_of, origin_of, path_of
 from ...protocol.opaque import base64url_encode
-from ...rpc.forks import new_lock
 
 __all__ = ["Proofs", "SigningKey", "client_assertion"]
 
@@ -210,7 +210,7 @@ class Proofs:
         self.key = key
         self._headers: Dict[str, Any] = {"typ": "dpop+jwt", "jwk": key.public_jwk}
         #: Guards ``_nonces``; held for dictionary work.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         #: By origin, the one that was used last at the end.
         self._nonces: "OrderedDict[Tuple[str, str, int], str]" = OrderedDict()
 

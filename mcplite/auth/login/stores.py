@@ -6,8 +6,6 @@ import os
 import threading
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Union
 
-from ...rpc.forks import new_lock
-
 __all__ = ["MemoryStore", "Store", "ThreadLocks", "dump_record", "parse_record"]
 
 #: Seconds that a waiting thread blocks before it calls ``wait``.
@@ -70,7 +68,7 @@ class MemoryStore(Store):
 
     def __init__(self) -> None:
         #: Guards the texts; held for one look or one assignment.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         #: As JSON, so that callers and the store share no part of a record.
         self._texts: Dict[str, str] = {}
         self._locks = ThreadLocks()

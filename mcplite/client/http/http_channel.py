@@ -14,7 +14,7 @@ from ...net.exchange import Exchange, Reply, Stopped
 from ...net.settings import HTTPSettings
 from ...protocol import jsonrpc
 from ...rpc.deadline import Deadline
-from ...rpc.forks import new_lock
+from ...rpc.forks import renew
 from ...rpc.interfaces import Channel, Network
 from ...rpc.threads import Loop, Workers
 from ...rpc.tracing import get_logger
@@ -231,7 +231,7 @@ class HTTPChannel(Channel):
         self._receive: Callable[[bytes], None] = _ignore
         self._workers: Optional[Workers] = None
         #: Guards the fields below; held for set work and assignments.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._exchanges: Set[Exchange] = set()
         self._get_stream: Optional[GetStream] = None
         self._closed = False
@@ -240,6 +240,7 @@ class HTTPChannel(Channel):
 
     def let_go(self, owner: int) -> None:
         # The session and the listening thread belong to the other process.
+        renew(self)
         self._closed, self._get_stream = True, None
         self._exchanges.clear()
 

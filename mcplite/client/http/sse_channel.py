@@ -4,6 +4,7 @@ One stream carries all that the server sends, the answers to what is posted else
 all callers, as with a pipe. When it ends, the connection is over (LSSE-10).
 """
 
+import threading
 from collections import deque
 from typing import Any, Callable, Deque, Mapping, Optional
 
@@ -14,7 +15,7 @@ from ...net.settings import HTTPSettings
 from ...protocol.error_text import shown
 from ...protocol.http.sse import EventParser
 from ...rpc.deadline import Deadline, undo
-from ...rpc.forks import foreign_error, new_event
+from ...rpc.forks import foreign_error
 from ...rpc.interfaces import Channel, Network
 from ...rpc.pending import Pending
 from ...rpc.threads import Workers
@@ -46,7 +47,7 @@ class SSEChannel(Channel):
         self.name = shown(url)
         self._parser = EventParser(line_limit)
         self._messages: Deque[bytes] = deque()
-        self._closed = new_event()
+        self._closed = threading.Event()
         #: The deadline of :meth:`open`; None afterwards.
         self._open_deadline: Optional[Deadline] = None
         self._stream = Exchange(self._next_timeout)

@@ -11,6 +11,7 @@ from typing import Callable, Optional, Tuple
 
 from ...errors import AuthError, ConnectionClosed, TransportError
 from ...rpc.deadline import undo
+from ...rpc.forks import renew
 from ...rpc.interfaces import Channel
 from ...rpc.threads import start_thread
 from ...rpc.tracing import get_logger
@@ -124,6 +125,7 @@ class SessionOpener:
         :param owner: the id of that process.
         :param error: for every attempt to open one; None if :meth:`reopen` may.
         """
+        renew(self._opening, self.session)
         for connection in {self.connection, None if self.session is None else self.session.connection}:
             if connection is not None:
                 connection.peer.let_go(owner)

@@ -25,7 +25,6 @@ from ...protocol.meta import REPEATABLE, checked_trace
 from ...revisions import LEGACY, REVISIONS, WIDESPREAD_LEGACY, Revision, find_revision
 from ...rooms import has, load
 from ...rpc.cancel import CancelToken
-from ...rpc.forks import new_event, new_lock
 from ...rpc.interfaces import Delivery
 from ...rpc.peer import Peer
 from ...rpc.request import Incoming
@@ -59,7 +58,7 @@ class ServerState:
 
     def __init__(self) -> None:
         #: Guards the two fields below; held for assignments only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._level: Optional[Dict[str, Any]] = None
         self._subscriptions: Dict[str, Dict[str, Any]] = {}
 
@@ -127,7 +126,7 @@ class LegacySession(ClientSession):
         self._rate = RateLimit(options.questions_per_minute)
         self._revision: Optional[Revision] = None
         #: Set when the handshake has succeeded or the connection has closed.
-        self._handshake_done = new_event()
+        self._handshake_done = threading.Event()
         #: The pause of the handler that runs on a thread, by the thread's ident; empty but while handlers run.
         self._paused: Dict[int, _Pause] = {}
         self._server_state = ServerState()
@@ -136,7 +135,7 @@ class LegacySession(ClientSession):
         #: Whether the server can lose the session and not the connection, so that a call has to know when it began.
         self._over_http = connection.channel.carries_beside
         #: Guards ``_questions``, the questions without an answer with the bytes that each takes; held for dictionary work.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._questions: Dict[Incoming, int] = {}
         self._handshake: Callable[[Waiting], InitializeResult]
         connection.session = self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ...errors import HeaderMismatch, HTTPStatusError, ProtocolError, RemoteError, TransportError, UnsupportedVersion
@@ -11,7 +12,6 @@ from ...protocol.meta import REPEATABLE
 from ...revisions import TASKS_EXTENSION, Revision, find_revision
 from ...rooms import has
 from ...rpc.cancel import CancelToken
-from ...rpc.forks import new_lock
 from ...rpc.interfaces import DIRECT, Delivery
 from ...rpc.request import Incoming
 from ...rpc.tracing import get_logger
@@ -60,7 +60,7 @@ class ModernSession(ClientSession):
         #: The parameters of listed tools that travel in headers as well.
         self._marks: Listed[Sequence[routing_headers.Mark]] = Listed()
         #: Guards ``_marks`` and ``_subscribers``; held for dictionary work only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         #: By the id of the ``subscriptions/listen`` request.
         self._subscribers: Dict[int, Subscriber] = {}
         connection.session = self

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import threading
 import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterator, Optional, Union
@@ -16,7 +17,6 @@ from typing import Any, Callable, Deque, Dict, Iterator, Optional, Union
 from ...errors import HTTPStatusError, RemoteError
 from ...protocol.meta import REPEATABLE
 from ...rpc.cancel import CancelToken
-from ...rpc.forks import new_lock
 from ..call import Call, Waiting
 
 __all__ = ["OpeningLock", "RateLimit", "send_again"]
@@ -33,7 +33,7 @@ class RateLimit:
         self._clock = clock
         self._per_minute = per_minute
         #: Guards ``_admitted``: the latest times, oldest first.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._admitted: Deque[float] = deque(maxlen=per_minute)
 
     @property
@@ -70,7 +70,7 @@ class OpeningLock:
     def __init__(self, per_minute: Optional[int] = None) -> None:
         self._rate = RateLimit(per_minute)
         #: Held by the thread that opens a session, for as long as that takes; guards the fields below.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         #: How often opening has failed, and the last error. Threads that begin to wait read the number without the lock.
         self._failures = 0
         self._failure: Optional[Exception] = None

@@ -14,13 +14,14 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from importlib.util import find_spec
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...errors import TransportError
 from ...protocol.error_text import Option, OptionText
-from ...rpc.forks import new_event
+from ...rpc.forks import renew
 from ...rpc.stdio.descriptors import PIPE_CLOSED, make_pipe
 from ...rpc.threads import start_thread
 from ...rpc.tracing import get_logger
@@ -268,7 +269,7 @@ class Child:
         self.owner = os.getpid()
         self._pump: Optional[StderrPump] = None
         #: Set when the watching thread is to end.
-        self._stop_watching = new_event()
+        self._stop_watching = threading.Event()
         #: Whether ``exit_fd`` is a pidfd, which becomes readable at the very exit.
         self._has_pidfd = False
         with contextlib.ExitStack() as undo:
@@ -412,6 +413,7 @@ class Child:
 
     def let_go(self) -> None:
         """Let go of the child in a forked process: it belongs to the parent."""
+        renew(self)
         if self._pump is not None:
             self._pump.let_go()
         self._process.returncode = 0  # so that subprocess does not wait for it

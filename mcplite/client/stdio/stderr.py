@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Callable, Optional, Union, cast
 from ...errors import TransportError
 from ...protocol.error_text import printable
 from ...rpc.deadline import Deadline
-from ...rpc.forks import new_event, new_lock, release
+from ...rpc.forks import release, renew
 from ...rpc.stdio.descriptors import cancel_read, has_input
 from ...rpc.threads import Loop, start_thread, wait_for_end
 from ...rpc.tracing import get_logger
@@ -147,9 +147,9 @@ class StderrPump:
         self._sink = sink
         self._name = name
         #: Guards ``_tail`` and ``_stop_write``; held while a chunk is added or the tail is copied, and for an assignment.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._tail = bytearray()
-        self._finished = new_event()
+        self._finished = threading.Event()
         self._failed = False
         #: Set when no more lines are passed on, since the channel is closed.
         self._dropping = False
@@ -212,6 +212,7 @@ class StderrPump:
 
     def let_go(self) -> None:
         """Let go of all descriptors in a forked process, where the thread does not run."""
+        renew(self)
         if not self._finished.is_set():
             for fd in (self._fd, self._stop_read, self._stop_write):
                 release(fd)

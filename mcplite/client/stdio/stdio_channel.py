@@ -18,7 +18,6 @@ from typing import Callable, List, Mapping, Optional, Sequence, Union
 from ...errors import ConnectionClosed, TransportError
 from ...protocol.error_text import printable
 from ...rpc.deadline import undo
-from ...rpc.forks import new_event, new_lock
 from ...rpc.stdio.descriptors import PIPE_CLOSED, set_nonblocking
 from ...rpc.stdio.pipes import PipeChannel
 from .child import UNKNOWN, Child, describe_exit
@@ -63,9 +62,9 @@ class ChildChannel(PipeChannel):
         self._child = child
         self._grace = grace
         #: Acquired once, by the thread that ends the child, and never released.
-        self._once = new_lock()
+        self._once = threading.Lock()
         self._closer: Optional[int] = None
-        self._done = new_event()
+        self._done = threading.Event()
         self._finalizer: "Optional[weakref.finalize[..., ChildChannel]]" = None
         self._exit_hook = functools.partial(_end_at_exit, weakref.ref(self))
         try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from typing import Any, List, Mapping, Optional
 
 from ...errors import TransportError
-from ...rpc.forks import new_lock
 
 __all__ = ["CREATION_FLAGS", "Job", "check_batch_arguments", "resolve"]
 
@@ -79,7 +79,7 @@ class Job:
 
     def __init__(self, process: Any, name: str) -> None:
         #: Guards ``_handle``: the thread that watches the child ends the job that another thread closes.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._handle: Optional[int] = None
         self._kernel: Any = None
         if sys.platform == "win32":

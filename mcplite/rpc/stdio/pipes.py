@@ -23,13 +23,14 @@ import os
 import queue
 import select
 import sys
+import threading
 import time
 from typing import Any, List, Optional, Tuple
 
 from ...errors import ConnectionClosed, RequestTimeout, TransportError, nested_call
 from ...protocol.framing import LineBuffer
 from ..deadline import undo
-from ..forks import foreign_error, new_event, new_rlock, on_fork, ownership, release
+from ..forks import foreign_error, on_fork, ownership, release, renew
 from ..interfaces import Channel, Network
 from ..pending import Pending
 from ..threads import Loop, start_thread
@@ -84,7 +85,7 @@ class PipeChannel(Channel):
         self._unread_error: Optional[ConnectionClosed] = None
         #: Guards ``_closed``, ``_read_side`` and the wake-up pipe's write end; held for an assignment, for the one byte of a
         #: wake-up, and while that end is closed. A signal handler may wake in the middle of a wake-up, so it can be nested.
-        self._close_lock = new_rlock()
+        self._close_lock = threading.RLock()
         #: Whether a thread is inside :meth:`read`; it closes what it reads if the channel is closed meanwhile.
         self._reading = False
         #: The thread that reads where there is no poll; it closes ``read_fd``.
@@ -95,7 +96,7 @@ class PipeChannel(Channel):
         self._input_over = False
         self._ended: Optional[ConnectionClosed] = None
         #: Keeps one message whole on the descriptor; held while it is written.
-        self._write_lock = new_rlock()
+        self._write_lock = threading.RLock()
         self._writes_here = ownership(self._write_lock)
         #: The latest message, its line end if that is not joined to it, and how many bytes each write has written. If its
         #: writer was stopped in the middle, the rest goes out before the next message.
@@ -380,6 +381,7 @@ class PipeChannel(Channel):
 
         :param owner: the id of the process that has the channel.
         """
+        renew(self)
         if self._closed:
             return
         self._closed = True
@@ -407,7 +409,7 @@ class PipeReader:
         self.chunks: List[bytes] = []
         #: An item for each chunk, and one for each call of wake().
         self._news: "queue.SimpleQueue[bool]" = queue.SimpleQueue()
-        self._room = new_event()
+        self._room = threading.Event()
         self._stopped = self._discarding = False
         # Started here; ended by the end of the pipe or by stop(); blocks in os.read, or until the channel takes chunks.
         self._thread = start_thread(self._run, name)

@@ -8,6 +8,7 @@ The catalog declares them to clients. A module of its own for the check of what 
 """
 
 import copy
+import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ...errors import RegistrationError
@@ -15,7 +16,6 @@ from ...protocol import jsonrpc, opaque
 from ...protocol.jsonrpc import encode_json
 from ...protocol.meta import SERVER_INFO
 from ...revisions import REVISIONS, Revision
-from ...rpc.forks import new_lock
 from ...rpc.tracing import get_logger
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities, codec
 from ...types.lazy_dataclass import Record, changed, record
@@ -142,7 +142,7 @@ class Catalog:
         self._longest_uri = longest_uri
         self._cache = cache
         #: Guards the replacement of the four dictionaries below; readers need no lock.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._cache_lists: Dict[str, CacheHint] = dict(cache_lists or {})
         #: By kind of list, where it is not ``page_size``.
         self._page_sizes: Dict[str, int] = {}

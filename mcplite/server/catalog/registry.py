@@ -7,10 +7,10 @@ A name that is registered already is an error, or the new entry takes its place,
 from __future__ import annotations
 
 import sys
+import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...errors import RegistrationError
-from ...rpc.forks import new_lock
 from ...rpc.tracing import get_logger
 from ...types.lazy_dataclass import changed
 from .provider import Found, ProvidedEntry, Provider
@@ -217,7 +217,7 @@ class Registry:
             raise RegistrationError(f"on_duplicate is one of {', '.join(map(repr, _POLICIES))}, not {on_duplicate!r}")
         self._on_duplicate = on_duplicate
         #: Guards the replacement of snapshots; readers need no lock.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._kinds: Dict[str, _Kind] = {kind: _Kind(self._lock) for kind in self.KINDS}
         self._completions: Dict[Tuple[str, str, str], Function] = {}
         self._completes = False

@@ -8,6 +8,7 @@ The GET streams of an endpoint: the common stream of a session, and streams that
 A module of its own since both transports with event streams open them here.
 """
 
+import threading
 import time
 from typing import Any, Callable, Dict, Hashable, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -17,7 +18,7 @@ from ...protocol.http.headers import check_header
 from ...protocol.uris import decoded_path, url_path
 from ...revisions import Revision
 from ...rpc.deadline import Deadline
-from ...rpc.forks import new_lock
+from ...rpc.forks import renew
 from ...rpc.peer import Peer
 from ...rpc.tracing import get_logger
 from ..handling.http_request import HTTPRequest
@@ -202,13 +203,13 @@ class Endpoint:
         #: Handlers that require authorization, by path.
         self._protected: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {decoded_path(self.path): self._handle_endpoint}
         #: Guards the fields below; held for arithmetic and assignments.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         #: The peer of all sessionless clients; created for the first request.
         self._sessionless_peer: Optional[Peer] = None
         self._sessionless_streams = RequestStreams("", limits, unread=runtime.unread)
         self.get_streams = GetStreams(limits, self.error_response, held)
         #: Held while the lifespan is entered, so that no request is served before.
-        self._entering = new_lock()
+        self._entering = threading.Lock()
         self._entered = False
         self._closed = False
 
@@ -495,6 +496,7 @@ class Endpoint:
 
     def let_go(self) -> None:
         """Close in a forked process: clients, handlers and the lifespan belong to another one."""
+        renew(self)
         self._closed, self._entered = True, False
         self.get_streams.let_go()
 

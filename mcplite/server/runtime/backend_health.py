@@ -1,10 +1,10 @@
 """Whether the backend can be reached, as all threads of one process find: one line in the log for each outage."""
 
+import threading
 import time
 from typing import Callable
 
 from ...errors import SERVER_BUSY, BackendError, RemoteError
-from ...rpc.forks import new_lock
 from ...rpc.tracing import get_logger
 
 __all__ = ["Outage", "away_error"]
@@ -38,7 +38,7 @@ class Outage:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         #: Guards the fields below; held for assignments only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._present = False
         #: When an operation failed last, and when the last outage was over.
         self._found = self._passed = float("-inf")

@@ -12,7 +12,7 @@ from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 from ...backend.interface import Backend
 from ...errors import BackendError, TransportError
 from ...rpc.deadline import Deadline, undo
-from ...rpc.forks import new_lock
+from ...rpc.forks import renew
 from ...rpc.threads import Loop
 from ...rpc.tracing import get_logger
 from .process_messages import Letters
@@ -63,7 +63,7 @@ class News:
         self._deliver = deliver
         self._missed = missed
         #: Guards the fields below; held for dictionary work only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._begin()
         letters.read(LOG, self._receive, missed)
 
@@ -157,6 +157,7 @@ class News:
 
     def let_go(self) -> None:
         """Be another sender than the process that this one was forked from."""
+        renew(self)
         self._begin()
 
     def _receive(self, entry: bytes) -> None:
@@ -198,7 +199,7 @@ class Changes:
         self._backend = backend
         self._server = server
         #: Guards ``_latest``; held while the log is read, so that of many streams one reads it.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._latest: Deque[ToldChange] = deque(maxlen=_MOST)
 
     def last(self) -> int:

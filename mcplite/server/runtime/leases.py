@@ -22,7 +22,7 @@ from typing import Callable, Dict, List, Optional
 from ...backend.interface import Backend
 from ...errors import BackendError, TransportError
 from ...rpc.deadline import undo
-from ...rpc.forks import new_lock, release_socket
+from ...rpc.forks import release_socket, renew
 from ...rpc.threads import Loop
 from ...rpc.tracing import get_logger
 from .backend_health import Outage
@@ -150,7 +150,7 @@ class Leases:
         self._on_doubt: List[Callable[[int], object]] = []
         #: Guards the taking and the giving back of the lease, and the start of its thread; held for one operation of the
         #: backend.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._begin()
 
     def _begin(self) -> None:
@@ -169,6 +169,7 @@ class Leases:
 
     def let_go(self) -> None:
         """Be another process than the one that this was forked from."""
+        renew(self)
         if self._presence is not None:
             self._presence.let_go()
         self._begin()

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 from ...backend.interface import Backend, Entry
 from ...errors import BackendError
 from ...rpc.deadline import undo
-from ...rpc.forks import new_lock
+from ...rpc.forks import renew
 from ...rpc.threads import Loop
 from ...rpc.tracing import get_logger
 from .backend_health import Outage
@@ -58,7 +58,7 @@ class Letters:
         self._on_missed: List[Callable[[], object]] = []
         self._logs: Dict[str, _ReadLog] = {_ALL: _ReadLog(self._receive_for_all, self._missed)}
         #: Guards the start and the end of the reading thread; held while the first numbers are read.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._begin()
 
     def _begin(self) -> None:
@@ -71,6 +71,7 @@ class Letters:
 
     def let_go(self) -> None:
         """Be another process than the one that this was forked from."""
+        renew(self)
         self._begin()
 
     # --- sending ----------------------------------------------------------------------------------------

@@ -5,13 +5,14 @@ Only the servers of a fleet load it; in one process a state is a random handle, 
 
 import contextlib
 import secrets
+import threading
 import time
 from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 
 from ...backend.interface import Backend
 from ...errors import BackendError
 from ...protocol.opaque import Journal, bound_to, open_sealed, seal
-from ...rpc.forks import new_lock
+from ...rpc.forks import renew
 from ..eviction import Shares
 from ..limits import Limits
 
@@ -43,7 +44,7 @@ class KeptStates:
         self._evicted = evicted
         self._clock = clock
         #: Guards ``_swept``; held for an assignment.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._begin()
 
     def _begin(self) -> None:
@@ -53,6 +54,7 @@ class KeptStates:
 
     def let_go(self) -> None:
         """Count, in a forked process, only what it stores itself."""
+        renew(self)
         self._begin()
 
     def keep(self, text: str, sender: str) -> str:

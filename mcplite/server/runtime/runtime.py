@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, Set, Tuple, Union
 
@@ -15,7 +16,7 @@ from ...protocol import jsonrpc
 from ...protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
 from ...rpc.deadline import undo
 from ...rpc.fair_queue import Turns
-from ...rpc.forks import new_rlock, on_fork
+from ...rpc.forks import on_fork, renew
 from ...rpc.threads import Workers
 from ...rpc.tracing import get_logger
 from ..eviction import ByteBudget
@@ -108,7 +109,7 @@ class Runtime:
         #: The connections of all clients.
         self.peers: "weakref.WeakSet[Any]" = weakref.WeakSet()
         #: Guards the fields below; held for list and dictionary operations, and while a lifespan is entered or left.
-        self._lock = new_rlock()
+        self._lock = threading.RLock()
         self._sessions: List[OpenSession] = []
         self._users = 0
         self._exit: Optional[contextlib.ExitStack] = None
@@ -213,6 +214,7 @@ class Runtime:
     def _let_go(self, owner: int) -> None:
         # In a forked process: clients and threads belong to the other one, and so does the lifespan, which must not be left
         # here. Its value can be read until a lifespan of this process is entered.
+        renew(self.catalog, self.catalog.registry, self.unread, self.outage)
         self.turns.let_go()
         for part in (self.leases, self.letters, self._news, self.subscribers, self._states, self.handover):
             if part is not None:

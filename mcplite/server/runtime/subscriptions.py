@@ -18,7 +18,7 @@ from ...protocol.jsonrpc import memory_size
 from ...protocol.meta import LIST_CHANGES, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED, SUBSCRIPTION
 from ...revisions import Revision
 from ...rpc.deadline import undo
-from ...rpc.forks import new_condition, new_lock
+from ...rpc.forks import renew
 from ...rpc.request import Incoming
 from ...rpc.threads import Loop
 from ...rpc.tracing import get_logger
@@ -155,7 +155,7 @@ class ListenRequests:
         self._limits = limits
         self._spawn = spawn
         #: Guards ``_requests``; held for dictionary operations only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._requests: Dict[_ListenRequest, None] = {}
         self._shares: Shares[_ListenRequest] = Shares(limits.streams)
         self._subscribers = subscribers
@@ -310,7 +310,7 @@ class Subscribers:
         self.awaited = False
         #: Guards the fields below; held for dictionary operations only. Sessions hold their own lock around it. Waited on for
         #: the end of the calls.
-        self._lock = new_condition()
+        self._lock = threading.Condition()
         self._counts: "Counter[str]" = Counter()
         self._changes: Deque[Tuple[str, int]] = deque()
         #: Whether a thread calls the hook.
@@ -318,6 +318,7 @@ class Subscribers:
 
     def let_go(self) -> None:
         """Forget clients and thread in a forked process; they belong to the other one."""
+        renew(self)
         self._counts, self._changes, self._telling = Counter(), deque(), False
 
     def add_hook(self, hook: Callable[[str, int], object]) -> None:

@@ -5,10 +5,10 @@ connection that has ended. Loaded with the first handler that waits.
 """
 
 import secrets
+import threading
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from ...errors import SERVER_BUSY, InvalidParams, RemoteError
-from ...rpc.forks import new_lock
 from ..eviction import Shares
 from ..limits import Limits
 
@@ -69,7 +69,7 @@ class WaitingCalls:
         self._limits = limits
         self._shares: "Shares[str]" = Shares(limits.waiting_calls, limits.waiting_bytes)
         #: Guards ``_calls``; held for dictionary operations only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._calls: Dict[str, WaitingCall] = {}
 
     def __len__(self) -> int:

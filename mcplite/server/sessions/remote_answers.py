@@ -13,6 +13,7 @@ handover.py decides which requests are relayed, and is the other process's side.
 import contextlib
 import functools
 import secrets
+import threading
 import time
 from queue import Empty, SimpleQueue
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, TypeVar
@@ -23,7 +24,7 @@ from ...protocol import jsonrpc, meta as envelopes
 from ...protocol.http.headers import Headers
 from ...protocol.opaque import digest
 from ...rpc.deadline import undo
-from ...rpc.forks import new_lock
+from ...rpc.forks import renew
 from ...rpc.interfaces import Outlet
 from ...rpc.request import Incoming
 from ...rpc.threads import Loop
@@ -347,7 +348,7 @@ class Handover:
         self._runtime = runtime
         self._shared = shared = shared_of(runtime)
         #: Guards the fields below; held for dictionary work only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         #: By their names: the requests of other processes that run here, and those of here that run in others.
         self._accepted: Dict[str, _Accepted] = {}
         self._relays: Dict[str, Relay] = {}
@@ -363,6 +364,7 @@ class Handover:
 
     def let_go(self) -> None:
         """Forget, in a forked process, the requests that run in the other one."""
+        renew(self)
         self._accepted, self._relays, self._doubtful, self._watching = {}, {}, {}, False
 
     def _lose_number(self, number: int) -> None:

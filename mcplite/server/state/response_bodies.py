@@ -5,10 +5,11 @@ The event streams that clients hold open, within one limit: which one ends for a
 A module of its own below the streams: under a WSGI host all endpoints of a process share one object of it.
 """
 
+import threading
 import time
 from typing import Callable, Dict, Hashable, Iterator, Optional
 
-from ...rpc.forks import new_lock
+from ...rpc.forks import renew
 from ..eviction import Shares
 from ..handling.http_request import never_disconnected
 from ..limits import Limits
@@ -141,12 +142,13 @@ class OpenStreams:
         self._in_turns = in_turns
         self._open: Shares[EndingBody] = Shares(most, busy=_stays, lasting=_ends_session)
         #: Guards ``_away``; held for dictionary work only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         #: Until when a client counts as one that waits, by the name of its stream.
         self._away: Dict[Hashable, float] = {}
 
     def let_go(self) -> None:
         """Forget all streams in a forked process; the responses belong to the other one."""
+        renew(self, self._open)
         self._open.clear()
         self._away.clear()
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Unio
 
 from ...errors import SERVER_BUSY, BackendError, ConnectionClosed, RemoteError
 from ...protocol import jsonrpc
-from ...rpc.forks import new_lock
 from ...rpc.peer import Peer
 from ..eviction import Shares
 from ..principals import Principal
@@ -105,7 +104,7 @@ class StoredSession(HTTPSession):
         #: The responses of this process that read the common stream.
         self.bodies: Set[LogBody] = set()
         if table.processes.shared:
-            self._changing = new_lock()
+            self._changing = threading.Lock()
 
     @property
     def busy(self) -> bool:
@@ -254,7 +253,7 @@ class Sessions:
         self._sweep_seconds = min(_SWEEP_SECONDS, limits.session_idle_seconds / 2, limits.session_start_seconds / 2)
         self._swept = clock()
         #: Guards ``_sessions``; held for dictionary work only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         #: In the order of their beginning.
         self._sessions: Dict[str, StoredSession] = {}
         self._shares: Shares[StoredSession] = Shares(limits.sessions, limits.session_bytes, busy=_is_busy, clock=clock)

@@ -15,7 +15,6 @@ from ...errors import INTERNAL_ERROR, BackendError, ConnectionClosed, TransportE
 from ...protocol import jsonrpc
 from ...protocol.http.sse import encode_event
 from ...rpc.deadline import Deadline, undo
-from ...rpc.forks import new_event, new_lock
 from ...rpc.interfaces import Channel, Network, Outlet
 from ...rpc.reading import PushedReading
 from ...rpc.threads import Loop, Workers
@@ -633,10 +632,10 @@ class Backlog:
 
     def __init__(self) -> None:
         #: Guards the fields below; held for list work only.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._logs: Deque[Any] = deque(maxlen=_MOST_BEHIND)
         self._running = False
-        self._closed = new_event()
+        self._closed = threading.Event()
 
     def add(self, log: Any) -> None:
         """Have the rest of a log stored."""

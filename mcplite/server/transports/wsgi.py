@@ -6,13 +6,14 @@ two are open in a process by default: ``gunicorn -k gthread --threads 32``, ``wa
 
 import atexit
 import functools
+import threading
 from http import HTTPStatus
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...protocol.http.headers import Headers
 from ...protocol.http.oauth import PROTECTED_RESOURCE
 from ...protocol.uris import decoded_path
-from ...rpc.forks import catch_up_with_fork, new_lock, on_fork
+from ...rpc.forks import catch_up_with_fork, on_fork
 from ..eviction import sender_at
 from ..handling.http_request import HTTPRequest, never_disconnected
 from ..http import make_endpoint
@@ -87,7 +88,7 @@ class WSGIApp:
         self._principal = principal or _user
         self._proxies = TrustedProxies(trusted_proxies) if trusted_proxies else None
         #: Guards ``_used``, for the first request.
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._used = False
         self.endpoint = self._make_endpoint()
         on_fork(self, WSGIApp._let_go)
