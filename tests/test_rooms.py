@@ -105,6 +105,7 @@ LAYERS = {
     "contrib": GROUND + " version server client tasks",
     "proxy": GROUND + " version net server client tasks",
     "tasks": GROUND + " backend server client",
+    "fleet": GROUND + " backend server",
     "llm": GROUND + " client",
     "extend": "protocol rpc backend server",
     "__main__": "rpc cli",
