@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ToolError as ToolError,
         TransportError as TransportError,
     )
+    from .fleet.publisher import publisher as publisher
     from .net.settings import Bearer as Bearer
     from .rpc.cancel import CancelToken as CancelToken
     from .server import Context as Context, Limits as Limits, Server as Server, ServerOptions as ServerOptions
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
         Sample as Sample,
     )
     from .server.principals import Principal as Principal
-    from .server.runtime.publisher import publisher as publisher
     from .server.serving import serve as serve
     from .server.transports.wsgi import mount_wsgi as mount_wsgi
     from .tasks.task_follower import Task as Task
@@ -74,7 +74,7 @@ _HOMES = {
     "server.catalog.cache_hints": ("CacheHint", "Header"),
     "server.functions.media": ("Audio", "Image"),
     "server.handling.questions": ("Elicit", "InputRequired", "ListRoots", "Sample"),
-    "server.runtime.publisher": ("publisher",),
+    "fleet.publisher": ("publisher",),
     "server.transports.wsgi": ("mount_wsgi",),
     "types": ("assistant", "user"),
     "version": ("__version__",),

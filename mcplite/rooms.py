@@ -14,8 +14,8 @@ __all__ = ["ROOMS", "has", "load"]
 
 #: By what a user writes: the module, and the name in it.
 ROOMS: Dict[str, Tuple[str, str]] = {
-    "backend=": ("backend.from_url", "open_backend"),
-    "a shared backend": ("backend.from_url", "SealedBackend"),
+    "backend=": ("backend.from_url", "open_shared_backend"),
+    "a shared backend": ("fleet.fleet_processes", "FleetProcesses"),
     "auth=": ("auth.verify.bearer_auth", "BearerAuth"),
     "--token-env": ("auth.verify.bearer_auth", "StaticTokens"),
     "Server.mount()": ("proxy.mount", "mount"),

@@ -109,7 +109,7 @@ LAYERS = {
     "llm": GROUND + " client",
     "extend": "protocol rpc backend server",
     "__main__": "rpc cli",
-    "": GROUND + " version net backend server client auth extend tasks",
+    "": GROUND + " version net backend server client auth extend tasks fleet",
 }
 #: Imports that point to the other half of the package, or upward, inside a function.
 ACROSS = {"client.connect": {"server"}}

@@ -15,8 +15,7 @@ PACKAGE = Path(mcplite.__file__).resolve().parent
 TESTS = Path(__file__).resolve().parent
 
 #: Folders with tests of the package as a whole, and with what tests use.
-ACROSS = {"behaviour", "browser", "chaos", "conformance", "fleet", "frameworks", "fuzz", "interop", "migration", "support",
-          "torture"}
+ACROSS = {"behaviour", "browser", "chaos", "conformance", "frameworks", "fuzz", "interop", "migration", "support", "torture"}
 #: Test files that belong to no single module, and what they test.
 WITHOUT_A_MODULE = {
     "auth": "the names of mcplite.auth",
@@ -29,6 +28,11 @@ WITHOUT_A_MODULE = {
     "examples": "the examples",
     "features": "the page of features",
     "imports": "what an import of the package loads",
+    "fleet/changes": "fleets of four workers: changes",
+    "fleet/deaths": "fleets of four workers: processes that are killed",
+    "fleet/questions": "fleets of four workers: questions",
+    "fleet/sessions": "fleets of four workers: sessions",
+    "fleet/tasks": "fleets of four workers: tasks",
     "language": "the language of code and pages",
     "readme": "the README",
     "reference": "the reference of the API",
@@ -57,6 +61,7 @@ TESTED_ELSEWHERE = {
     "contrib/django/management/commands/mcp": "tests/frameworks/test_django.py, through manage.py",
     "contrib/django/views": "tests/frameworks/test_django.py, under real servers and Django's test client",
     "proxy/forwarded_calls": "tests/behaviour, over mounted clients, and tests/proxy/test_question_relay.py",
+    "fleet/fleet_processes": "tests/server/runtime/test_processes.py, through the interface",
     "proxy/client_mount": "tests/proxy/test_mount.py and test_reconnecting.py, through Server.mount",
     "rpc/interfaces": "abstract classes: test_channels.py and test_reading.py",
     "server/catalog/server_extensions": "tests/rpc/test_extension.py, with a server of a real extension",

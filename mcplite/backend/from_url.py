@@ -6,11 +6,12 @@ Seals what a server writes into a backend that other programs can reach, and ref
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from ..errors import RegistrationError
+from ..protocol.error_text import Option, OptionText
 from ..protocol.opaque import open_bytes, seal_bytes
 from ..rpc.tracing import get_logger
 from .interface import Backend, Entry, without_password
 
-__all__ = ["SealedBackend", "open_backend"]
+__all__ = ["SealedBackend", "open_backend", "open_shared_backend"]
 
 _KINDS = "memory:, sqlite:///relative.db, sqlite:////absolute.db, redis://host:6379/0 or postgresql://user@host/database"
 _CLUSTERS = ("redis+cluster", "rediss+cluster", "valkey+cluster", "valkeys+cluster")
@@ -49,6 +50,24 @@ def open_backend(backend: Union[str, Backend]) -> Backend:
 
         return PostgresBackend(backend)
     raise RegistrationError(f"{without_password(backend)!r} is the URL of no backend: there are {_KINDS}")
+
+
+def open_shared_backend(backend: Union[str, Backend], keys: Sequence[bytes]) -> Optional[Backend]:
+    """Open a backend that several processes share, sealed with the keys; None for one in the memory of this process.
+
+    :raises RegistrationError: there are no keys, or the URL is of no backend.
+    :raises BackendError: the store cannot be opened.
+    """
+    opened = open_backend(backend)
+    if not opened.shared:
+        return None
+    if not keys:
+        opened.close()
+        raise RegistrationError(OptionText(
+            "a shared backend needs ", Option("state_keys", "state_keys=[...]", "FILE"), " or MCPLITE_STATE_KEYS: secrets that"
+            " all processes share, with which they seal what they store; make one with python -c 'import secrets;"
+            " print(secrets.token_hex(32))'"))
+    return SealedBackend(opened, keys)
 
 
 _log = get_logger(__name__)

@@ -52,7 +52,7 @@ from .functions.function import compile_function
 from .functions.signature import StructuredOutput, decorated, name_of
 from .handling.context import Context
 from .limits import Limits
-from .runtime.fleet import create_fleet
+from .runtime.processes import create_fleet
 from .runtime.runtime import OpenSession, Runtime
 from .server_options import ServerOptions, checked_options
 from .sessions.opening import serve_channel

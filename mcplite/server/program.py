@@ -248,11 +248,12 @@ def _share(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
             parser.error(f"--state-keys-file {options.state_keys_file}: it has one key a line, without commas")
         os.environ["MCPLITE_STATE_KEYS"] = ",".join(keys)
     if options.backend is not None:
-        from .runtime.fleet import open_shared_backend, read_keys
+        from .. import rooms
+        from .runtime.processes import read_keys
 
         os.environ["MCPLITE_BACKEND"] = options.backend
         try:
-            opened = open_shared_backend(options.backend, read_keys((), os.environ))
+            opened = rooms.load("backend=")(options.backend, read_keys((), os.environ))
         except (RegistrationError, BackendError) as error:
             parser.error(f"--backend: {worded(error, _NAMES)}")
         if opened is not None:

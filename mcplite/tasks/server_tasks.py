@@ -110,12 +110,11 @@ class ServerTasks(Extension):
         #: Has tasks run elsewhere; None for threads of this process.
         self._runner = runner
         self.store = TaskStore(side.backend, side.name, limits, self._make_way)
-        self.changes = TaskChanges(runtime.letters, self._changed_here, self._changed_elsewhere)
+        self.changes = TaskChanges(runtime.processes, self._changed_here, self._changed_elsewhere)
         self._pool = TaskPool(limits)
         self._roster: Optional[TaskRoster] = None
         if side.shared:
-            assert runtime.leases is not None
-            self._roster = TaskRoster(side.backend, runtime.leases, side.name, self._recover)
+            self._roster = TaskRoster(runtime.processes, side.name, self._recover)
         self._methods = TaskMethods(runtime, self.store, self.changes, self.cancel_run, self.look_after)
         #: Guards the fields below; held for dictionary operations only.
         self._lock = threading.Lock()
@@ -384,7 +383,7 @@ class ServerTasks(Extension):
         return True
 
     def _is_alive(self, number: int) -> bool:
-        return self._runtime.leases is None or self._runtime.leases.alive(number)
+        return not self._side.shared or self._runtime.processes.alive(number)
 
     def look_after(self, record: TaskRecord) -> TaskRecord:
         """Return the record of a task, changed if the process that ran it has ended."""

@@ -9,13 +9,11 @@ import json
 import threading
 from typing import Callable, Dict, Iterator, List, Optional, Set
 
-from ..backend.interface import Backend
 from ..errors import BackendError
 from ..protocol.opaque import digest
 from ..rpc.forks import renew
 from ..rpc.tracing import get_logger
-from ..server.runtime.leases import Leases
-from ..server.runtime.process_messages import Letters
+from ..server.runtime.processes import Processes
 
 __all__ = ["TaskChanges", "TaskRoster"]
 
@@ -30,9 +28,9 @@ class TaskRoster:
     :param lost: called with the id of a task and the number of the process that ran it, which has ended.
     """
 
-    def __init__(self, backend: Backend, leases: Leases, server: str, lost: Callable[[str, int], object]) -> None:
-        self._backend = backend
-        self._leases = leases
+    def __init__(self, processes: Processes, server: str, lost: Callable[[str, int], object]) -> None:
+        self._backend = processes.backend
+        self._processes = processes
         self._group = f"tasks-{digest(server)}"
         self._lost = lost
         #: Guards the fields below, and the order in which they are stored; held for operations of the backend.
@@ -51,7 +49,7 @@ class TaskRoster:
 
     def add(self, task_id: str) -> int:
         """Note that this process runs a task; return its number."""
-        number = self._leases.number
+        number = self._processes.number
         with self._lock:
             if self._listed != number:
                 self._change(lambda numbers: numbers if number in numbers else [*numbers, number])
@@ -70,7 +68,7 @@ class TaskRoster:
     def look(self) -> None:
         """Find the processes that have ended, and tell of the tasks that they ran."""
         for number in self._read():
-            if number == self._listed or self._leases.alive(number):
+            if number == self._listed or self._processes.alive(number):
                 continue
             # One process gets the list. If it ends here, its tasks are found by those who ask for them.
             data = self._backend.take(self._key(number))
@@ -104,22 +102,21 @@ _KIND = "task"
 class TaskChanges:
     """The changes of tasks: told here, and learnt from other processes if there are any.
 
-    :param letters: between the processes; None for a server in one process.
+    :param processes: are told.
     :param on_change: called with the id of a task that was changed here.
     :param on_foreign_change: called on the thread of the letters with the id of one that was changed elsewhere; it must
         not block.
     """
 
-    def __init__(self, letters: Optional[Letters], on_change: Callable[[str], object],
+    def __init__(self, processes: Processes, on_change: Callable[[str], object],
                  on_foreign_change: Callable[[str], object]) -> None:
-        self._letters = letters
+        self._processes = processes
         self._on_change = on_change
         self._on_foreign_change = on_foreign_change
         #: Guards the field below; held for dictionary operations only.
         self._lock = threading.Lock()
         self._begin()
-        if letters is not None:
-            letters.on(_KIND, self._receive)
+        processes.on(_KIND, self._receive)
 
     def _begin(self) -> None:
         self._waiting: Dict[str, List[Callable[[], object]]] = {}
@@ -154,10 +151,8 @@ class TaskChanges:
         """Tell of a change that was made here. A store that fails is logged: waiting processes read it regularly."""
         self._wake(task_id)
         self._on_change(task_id)
-        if self._letters is None:
-            return
         try:
-            self._letters.broadcast(_KIND, task_id)
+            self._processes.broadcast(_KIND, task_id)
         except BackendError as error:
             _log.warning("other processes were not told of a task's change: %s", error)
 

@@ -272,21 +272,21 @@ class Thing:
 thing, owners = Thing(), []
 forks.on_fork(thing, lambda thing, owner: owners.append(owner))
 server = mcplite.Server("shop", backend=f"sqlite:///{sys.argv[1]}", state_keys=["k" * 32])
-application, first = server.wsgi(allowed_hosts=["shop"]), server.runtime.leases.candidate
+application, first = server.wsgi(allowed_hosts=["shop"]), server.runtime.processes.leases.candidate
 endpoint, parent = application.endpoint, os.getpid()
 child = ctypes.PyDLL(None).fork()
 if not child:
-    before = list(owners), server.runtime.leases.candidate == first
+    before = list(owners), server.runtime.processes.leases.candidate == first
     for _ in range(2):
         environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "", "HTTP_HOST": "shop", "wsgi.input": None}
         b"".join(application(environ, lambda status, headers: None))
-    after = owners, server.runtime.leases.candidate == first, application.endpoint is endpoint
+    after = owners, server.runtime.processes.leases.candidate == first, application.endpoint is endpoint
     print(before, after, ([], True), ([parent], False, False))
     sys.stdout.flush()
     os._exit(before != ([], True) or after != ([parent], False, False))
 status = os.waitpid(child, 0)[1]
 forks.catch_up_with_fork()
-assert status == 0 and not owners and server.runtime.leases.candidate == first
+assert status == 0 and not owners and server.runtime.processes.leases.candidate == first
 """
 
 

@@ -51,8 +51,8 @@ class Process:
     def die(self):
         """End as a process that was killed does, as the others see it."""
         tasks_of(self.mcp.runtime).stop(None)
-        self.mcp.runtime.letters.stop()
-        self.mcp.runtime.leases.stop()
+        self.mcp.runtime.processes.letters.stop()
+        self.mcp.runtime.processes.leases.stop()
 
 
 @pytest.fixture

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import mcplite
 from mcplite.backend.from_url import SealedBackend, open_backend
+from mcplite.fleet.leases import Leases, Outage
 from mcplite.revisions import NEWEST
-from mcplite.server.runtime.backend_health import Outage
-from mcplite.server.runtime.leases import Leases
 
 #: What a caller of the package may get: its errors, or the lack of memory or of a thread.
 EXPECTED = mcplite.MCPError, MemoryError, OSError, RuntimeError

@@ -26,8 +26,8 @@ from ...errors import BackendError, Cancelled, RemoteError
 from ...protocol.jsonrpc import memory_size
 from ...protocol.opaque import Journal, bound_to, digest, request_params
 from ...rpc.request import Incoming
-from ..runtime.backend_health import away_error
 from ..runtime.observer import observed_question
+from ..runtime.processes import away_error
 from ..runtime.runtime import Runtime
 from ..runtime.suspended_calls import WaitingCall
 from .client_questions import Asker, EncodedQuestion, input_required, read_answers
@@ -268,17 +268,16 @@ class FleetAsker(ReplayAsker):
             self._counted = True
         journal.once_results = context.once_results or {}
         session, params = context.session, context.incoming.params
-        states, leases, outage = session.runtime.states, session.runtime.leases, session.runtime.outage
-        assert leases is not None and outage is not None, "a handler waits like this only with a shared backend"
-        outage.check()
+        states, processes = session.runtime.states, session.runtime.processes
+        processes.check()
         suspension = _FleetSuspension(context, missing)
         try:
-            suspension.number = leases.number
+            suspension.number = processes.number
             sender = session.sender_of(context.incoming)
             suspension.handle = states.write(journal, session.owner, context.method, params, sender)
             suspension.kept = [journal.once_results, list(journal.rounds)]
         except BackendError as error:
-            outage.found(error)
+            processes.failed(error)
             raise away_error() from error
         suspension.state = states.name_process(suspension.handle, suspension.number, session.owner, context.method, params)
         try:
@@ -305,8 +304,7 @@ class FleetAsker(ReplayAsker):
         try:
             self._note(runtime, handle, key, "begun")
         except BackendError as error:
-            if runtime.outage is not None:
-                runtime.outage.found(error)
+            runtime.processes.failed(error)
             raise away_error() from error
         done = "failed"
         try:
@@ -324,9 +322,8 @@ class FleetAsker(ReplayAsker):
         if self._steps is None or self._steps[0] != handle:
             self._steps = handle, {}
         self._steps[1][key] = state
-        assert runtime.fleet is not None and runtime.fleet.backend is not None
         steps = json.dumps(self._steps[1]).encode("ascii")
-        runtime.fleet.backend.put(_key_of(handle), steps, runtime.limits.waiting_seconds)
+        runtime.processes.backend.put(_key_of(handle), steps, runtime.limits.waiting_seconds)
 
 
 class _FleetSuspension(Suspension):
@@ -341,8 +338,7 @@ def noted_steps(runtime: Runtime, handle: str) -> str:
     :param handle: of the journal that was taken with the answer.
     :raises BackendError: the store failed.
     """
-    assert runtime.fleet is not None and runtime.fleet.backend is not None
-    stored = runtime.fleet.backend.get(_key_of(handle))
+    stored = runtime.processes.backend.get(_key_of(handle))
     steps: Dict[str, str] = {} if stored is None else json.loads(stored)
     kinds: List[Tuple[str, str]] = [("done", "done"), ("begun", "begun, and whether it took place is not known"),
                                     ("failed", "failed")]

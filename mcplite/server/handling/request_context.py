@@ -107,7 +107,7 @@ class RequestContext(Context):
     def waits(self) -> bool:
         """Whether a question is answered while the handler waits; in a fleet the handler is called again with the answer."""
         # With a shared backend a handler waits in a fleet as well; another process passes the answer on.
-        return self._get_asker().waits or self.session.runtime.letters is not None
+        return self._get_asker().waits or self.session.runtime.processes.shared
 
     def limit_time(self, timeout: Optional[Timeout]) -> None:
         """Have *timeout* paused while the handler waits for an answer; None for no limit."""

@@ -233,8 +233,7 @@ class Endpoint:
             _log.warning("a request of %s was refused for want of memory", request.remote)
             response = self.error_response(_busy(None, "it has no memory"), request)
         except BackendError as error:
-            if self.runtime.outage is not None:
-                self.runtime.outage.found(error)
+            self.runtime.processes.failed(error)
             response = self.error_response(_away(), request)
         except RemoteError as error:
             # What needs the backend is refused for some seconds after it has failed.
@@ -541,7 +540,7 @@ def _busy(message: Any, why: str) -> Rejection:
 
 
 def _away() -> Rejection:
-    from ..runtime.backend_health import away_error
+    from ..runtime.processes import away_error
 
     return Rejection(503, away_error().message, SERVER_BUSY, headers=_BUSY)
 

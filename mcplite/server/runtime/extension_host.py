@@ -22,8 +22,7 @@ class ServerHost(Service):
     @property
     def shared(self) -> bool:
         """Whether other processes of the server reach what the backend holds."""
-        fleet = self.runtime.fleet
-        return fleet is not None and fleet.backend is not None
+        return bool(self.runtime.processes.shared)
 
     @property
     def backend(self) -> Backend:

@@ -1,40 +1,57 @@
-"""The other processes of a server: which of them run, and messages to them. For one process there are none.
+"""The processes of a server: the options of several, and what each of them can learn from and tell the others.
 
-What a client sends may concern a call, a session or a stream of another process. The modules that find that out ask the one
-object of this interface, so none of them differs between one process and several.
+What a client sends may concern a call, a session or a stream of another process, and a change that one process makes concerns
+the clients of all. One process has no others: :class:`Processes` says so, and keeps its data in its own memory. The folder
+``fleet/`` has the class for several, over a backend that they share. No module of the core differs between the two but by
+asking this object.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable
+import os
+import weakref
+from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Mapping, Optional, Sequence, Union
+
+from ...errors import SERVER_BUSY, RegistrationError, RemoteError
+from ...rooms import load
+from ..catalog.options import checked_key
 
 if TYPE_CHECKING:
     from ...backend.interface import Backend
     from ...errors import BackendError
 
-__all__ = ["NUMBERS", "Processes"]
+__all__ = ["Fleet", "NUMBERS", "Processes", "away_error", "create_fleet", "read_keys"]
 
 #: A number of a process has 20 bits, so that it fits beside a counter into an integer that JSON carries exactly.
 NUMBERS = 1 << 20
+_MAKE_KEY = "make one with python -c 'import secrets; print(secrets.token_hex(32))'"
 
 
 class Processes:
-    """The processes of a server that runs in this one alone.
-
-    :param backend: in the memory of this process.
-    """
+    """The processes of a server that runs in this one alone: there are no others."""
 
     #: Whether there may be other processes.
     shared = False
     #: The number that this process has, or will have when it first needs one.
     candidate = 1
+    _backend: "Optional[Backend]" = None
+    #: The changes that all processes tell, for GET streams, and what bounds the sessions of all; None in one process.
+    changes: Any = None
+    session_limits: Any = None
 
-    def __init__(self, backend: Backend) -> None:
-        self.backend = backend
+    @property
+    def backend(self) -> Backend:
+        """What the processes share; in one process, its memory, which is made with the first use."""
+        if self._backend is None:
+            from ...backend.memory import MemoryBackend
+
+            self.__dict__.setdefault("_backend", MemoryBackend())  # one wins where two threads come at once
+        assert self._backend is not None
+        return self._backend
 
     @property
     def number(self) -> int:
-        """The number of this process, by which the others know it; see :class:`.leases.Leases`.
+        """The number of this process, by which the others know it.
 
         :raises BackendError: there is no number yet, and the store failed.
         """
@@ -47,15 +64,6 @@ class Processes:
         """
         return number == self.candidate
 
-    def on_lost(self, callback: Callable[[int], object]) -> None:
-        """Call *callback* with the old number when the others have taken this process for ended."""
-
-    def send(self, number: int, kind: str, body: Any) -> None:
-        """Send a message to one process.
-
-        :raises BackendError: the store failed.
-        """
-
     def broadcast(self, kind: str, body: Any) -> None:
         """Send a message to all others.
 
@@ -65,6 +73,18 @@ class Processes:
     def on(self, kind: str, receive: Callable[[Any], object]) -> None:
         """Call *receive* with the body of each message of a kind, on the reading thread."""
 
+    def on_lost(self, callback: Callable[[int], object]) -> None:
+        """Call *callback* with the old number when the others have taken this process for ended."""
+
+    def send(self, number: int, kind: str, body: Any) -> None:
+        """Send a message to one process.
+
+        :raises BackendError: the store failed.
+        """
+
+    def publish(self, method: str, uri: Optional[str] = None) -> None:
+        """Tell the other processes of a change, which their clients may want to know."""
+
     @property
     def away(self) -> bool:
         """Whether the store has failed when it was used last."""
@@ -72,3 +92,73 @@ class Processes:
 
     def failed(self, error: BackendError) -> None:
         """Note that the store has failed."""
+
+    def check(self) -> None:
+        """Refuse what needs the store at once, if that has failed a moment ago.
+
+        :raises RemoteError: as of :func:`away_error`.
+        """
+
+    def start(self) -> None:
+        """Begin to read what other processes tell, since there is a client."""
+
+    def stop(self) -> None:
+        """Read no more, since the last client has left: the other processes find that this one has ended."""
+
+    def let_go(self) -> None:
+        """Be another process than the one that this was forked from."""
+
+
+def away_error() -> RemoteError:
+    """Return the error for a request that needs the backend while that fails; over HTTP it is 503 with ``Retry-After``.
+
+    It does not say which store that is and why it fails, which is for the log.
+    """
+    return RemoteError("Server busy: the store that its processes share cannot be used at present; try again later",
+                       code=SERVER_BUSY)
+
+
+class Fleet:
+    """The settings of a server in several processes.
+
+    :param keys: secrets; the first signs, all of them verify.
+    :param backend: shared by the processes, sealed; None if they share only the keys, and the states of calls travel.
+    """
+
+    def __init__(self, keys: Sequence[bytes], backend: "Optional[Backend]" = None) -> None:
+        self.keys = keys
+        self.backend = backend
+
+
+def read_keys(keys: Sequence[Union[str, bytes]], environ: Mapping[str, str]) -> List[bytes]:
+    """Return the state keys that were given; by default those of the variable MCPLITE_STATE_KEYS, with commas between them.
+
+    :raises RegistrationError: a key can be guessed.
+    """
+    if isinstance(keys, (str, bytes)) or not isinstance(keys, Iterable):
+        raise RegistrationError("state_keys takes a list of secrets: write state_keys=[secret]")
+    named = [part.strip() for part in environ.get("MCPLITE_STATE_KEYS", "").split(",") if part.strip()]
+    return [checked_key(key) for key in keys or named]
+
+
+def create_fleet(fleet: bool, state_keys: Sequence[Union[str, bytes]], backend: "Union[None, str, Backend]",
+                 environ: Optional[Mapping[str, str]] = None) -> Optional[Fleet]:
+    """Return what a server shares with other processes, from its options; None for a server in one process.
+
+    :param backend: by default the variable MCPLITE_BACKEND.
+    :raises RegistrationError: an option is missing, or cannot be used.
+    :raises BackendError: the backend cannot be opened.
+    """
+    environ = os.environ if environ is None else environ
+    keys = read_keys(state_keys, environ)
+    named = backend if backend is not None else environ.get("MCPLITE_BACKEND") or None
+    shared = None if named is None else load("backend=")(named, keys)
+    if shared is None:
+        if fleet and not keys:
+            raise RegistrationError(f"fleet=True needs state_keys=[...]: secrets that all processes share; {_MAKE_KEY}")
+        return Fleet(keys) if fleet else None
+    made = Fleet(keys, shared)
+    if isinstance(named, str):
+        # It was opened here, so it is closed with the server, or at the end of the process.
+        weakref.finalize(made, shared.close)
+    return made

@@ -11,19 +11,19 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, Set, Tuple, Union
 
-from ...errors import BackendError
 from ...protocol import jsonrpc
 from ...protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
+from ...rooms import load
 from ...rpc.deadline import undo
 from ...rpc.fair_queue import Turns
 from ...rpc.forks import on_fork, renew
 from ...rpc.threads import Workers
 from ...rpc.tracing import get_logger
 from ..eviction import ByteBudget
+from .processes import Fleet, Processes
 from .subscriptions import ListenRequests
 
 if TYPE_CHECKING:
-    from ...backend.interface import Backend
     from ...revisions import Revision
     from ...rpc.extension import Extension
     from ...rpc.peer import Peer
@@ -31,14 +31,8 @@ if TYPE_CHECKING:
     from ..catalog.provider import Service
     from ..limits import Limits
     from ..principals import Principal
-    from .backend_health import Outage
-    from .change_broadcast import News
     from .extension_host import ServerHost
-    from .fleet import Fleet
-    from .leases import Leases
     from .observer import ServerObserver
-    from .process_messages import Letters
-    from .processes import Processes
     from .request_states import States
     from .subscriptions import Subscribers
     from .suspended_calls import WaitingCalls
@@ -131,12 +125,6 @@ class Runtime:
         self.lifespan_value: Any = None
         #: Counts the subscriptions for the user's hook; None without a hook.
         self.subscribers: "Optional[Subscribers]" = None
-        #: The number of this process, what it tells other processes and hears of them, and the changes among that; None
-        #: without a shared backend.
-        self.leases: "Optional[Leases]" = None
-        self.letters: "Optional[Letters]" = None
-        #: One warning for each outage of the backend.
-        self.outage: "Optional[Outage]" = None
         #: The server as each of its extensions sees it, by identifier.
         self._hosts: "Dict[str, ServerHost]" = {}
         #: The extensions with a hook around ``tools/call``.
@@ -145,47 +133,13 @@ class Runtime:
         self.handover: Any = None
         #: How the server has tasks, as the user gave it; None for the defaults.
         self.tasks: Any = None
-        self._news: "Optional[News]" = None
-        self._processes: "Optional[Processes]" = None
+        #: The other processes of the server, and the backend that they share; one process has its own memory.
+        self.processes = Processes()
         if fleet is not None and fleet.backend is not None:
-            self._join(fleet.backend)
+            self.processes = load("a shared backend")(self, fleet.backend)
         #: The ``subscriptions/listen`` requests that are open.
         self.subscriptions = self._create_subscriptions()
         on_fork(self, Runtime._let_go)
-
-    def _join(self, backend: "Backend") -> None:
-        """Make what this process needs to talk to others; nothing is read or stored yet."""
-        from .backend_health import Outage
-        from .change_broadcast import News
-        from .leases import Leases
-        from .process_messages import FleetProcesses, Letters
-
-        outage = self.outage = Outage()
-        self.leases = Leases(backend, outage)
-        letters = self.letters = Letters(backend, self.leases, self.catalog.name, outage)
-        self._news = News(backend, self.letters, self.catalog.name, self._deliver, self._everything_changed)
-        self._processes = FleetProcesses(backend, self.leases, letters, outage)
-        self.leases.on_doubt(lambda number: letters.broadcast("ended?", number))
-        letters.on("ended?", lambda number: self.workers.spawn(lambda: self._judge(number)))
-
-    @property
-    def processes(self) -> "Processes":
-        """The other processes of the server, and the backend that they share; one process has its own memory."""
-        with self._lock:
-            if self._processes is None:
-                from ...backend.memory import MemoryBackend
-                from .processes import Processes
-
-                self._processes = Processes(MemoryBackend())
-            return self._processes
-
-    def _judge(self, number: int) -> None:
-        """Look whether a process has ended, which another one is not sure of."""
-        assert self.leases is not None and self.outage is not None
-        try:
-            self.leases.judge(number)
-        except BackendError as error:
-            self.outage.found(error)
 
     def _create_subscriptions(self) -> ListenRequests:
         return ListenRequests(self.catalog, self.limits, lambda task: self.workers.spawn(task), self.subscribers)
@@ -214,9 +168,9 @@ class Runtime:
     def _let_go(self, owner: int) -> None:
         # In a forked process: clients and threads belong to the other one, and so does the lifespan, which must not be left
         # here. Its value can be read until a lifespan of this process is entered.
-        renew(self.catalog, self.catalog.registry, self.unread, self.outage)
+        renew(self.catalog, self.catalog.registry, self.unread)
         self.turns.let_go()
-        for part in (self.leases, self.letters, self._news, self.subscribers, self._states, self.handover):
+        for part in (self.processes, self.subscribers, self._states, self.handover):
             if part is not None:
                 part.let_go()
         for service in self._services.values():
@@ -305,14 +259,13 @@ class Runtime:
         """Begin to look for changes of files and in other processes, since there is a client to tell."""
         for service in list(self._services.values()):  # a mount may add an extension, which is started with that
             service.start()
-        if self.letters is not None:
-            self.letters.start()
+        self.processes.start()
 
     def _stop_listening(self) -> None:
-        for part in (*self._services.values(), self.letters, self.leases, self._news):
+        parts: List[Any] = [*self._services.values(), self.processes]
+        for part in parts:
             try:
-                if part is not None:
-                    part.stop()
+                part.stop()
             except Exception:  # the others are stopped all the same
                 _log.exception("a part of %r failed at its end: %s", self.catalog.name, type(part).__name__.lower())
 
@@ -382,20 +335,19 @@ class Runtime:
             of them has registered for itself.
         """
         method = f"notifications/{kind}/list_changed"
-        self._deliver(method, None)
-        if self._news is not None and (always or self._users):
-            self._news.publish(method)
+        self.deliver(method, None)
+        if always or self._users:
+            self.processes.publish(method)
 
     def resource_updated(self, uri: str) -> None:
         """Notify clients that subscribed to *uri*, or listen to it, of its change; in any form of the URI."""
         from ...protocol.uris import normal_uri  # for servers that have resources
 
         uri = normal_uri(uri)
-        self._deliver(RESOURCE_UPDATED, uri)
-        if self._news is not None:
-            self._news.publish(RESOURCE_UPDATED, uri)
+        self.deliver(RESOURCE_UPDATED, uri)
+        self.processes.publish(RESOURCE_UPDATED, uri)
 
-    def _deliver(self, method: str, uri: Optional[str]) -> None:
+    def deliver(self, method: str, uri: Optional[str]) -> None:
         """Notify the clients of this process, and the servers that mount this one."""
         for listener in self.listeners:
             listener(method, uri)
@@ -408,13 +360,13 @@ class Runtime:
             session.publish(method, None if uri is None else {"uri": uri}, capability)
         self.subscriptions.publish(method, uri)
 
-    def _everything_changed(self) -> None:
+    def everything_changed(self) -> None:
         """Notify the clients of this process that any list may have changed, and each resource that they follow."""
         for method in LIST_CHANGES:
-            self._deliver(method, None)
+            self.deliver(method, None)
         followed = self.subscriptions.uris().union(*(session.followed for session in self.sessions))
         for uri in followed:
-            self._deliver(RESOURCE_UPDATED, uri)
+            self.deliver(RESOURCE_UPDATED, uri)
 
     @property
     def pushes(self) -> bool:

@@ -126,7 +126,7 @@ class ModernSession(Session):
             return NoAsker(self, "questions can only be asked while a tool is called, a prompt is got or a resource"
                                      f" is read (revision {self.revision})")
         if self._client is not None and self.runtime.fleet is not None:
-            if self.runtime.letters is not None:
+            if self.runtime.processes.shared:
                 from ..handling.ask_waiting import FleetAsker
 
                 return FleetAsker(context, self.journal, self.given)

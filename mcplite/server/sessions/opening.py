@@ -96,7 +96,7 @@ class SessionlessHandler(MessageHandler):
         self.peer: Peer
         self._senders = envelopes.AcceptedSenders()
         self._handover: "Optional[Handover]" = None
-        if runtime.letters is not None:
+        if runtime.processes.shared:
             from .remote_answers import handover_of
 
             self._handover = handover_of(runtime)

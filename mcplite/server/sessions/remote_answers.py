@@ -35,9 +35,7 @@ from ..handling.dispatch import answer_request
 from ..handling.http_request import HTTPRequest
 from ..handling.request_context import RequestContext
 from ..principals import ISSUED_HERE, Principal
-from ..runtime.backend_health import Outage, away_error
-from ..runtime.leases import Leases
-from ..runtime.process_messages import Letters
+from ..runtime.processes import away_error
 from ..runtime.runtime import Runtime
 from ..runtime.suspended_calls import refused_state
 from .modern import ModernSession, SessionlessClient
@@ -52,17 +50,15 @@ class Shared(NamedTuple):
     """What a server with a shared backend has for talking to other processes."""
 
     backend: Backend
-    leases: Leases
-    letters: Letters
-    outage: Outage
+    leases: Any
+    letters: Any
+    outage: Any
 
 
 def shared_of(runtime: Runtime) -> Shared:
     """Return what a server with a shared backend has for talking to other processes."""
-    fleet, leases, letters, outage = runtime.fleet, runtime.leases, runtime.letters, runtime.outage
-    assert fleet is not None and fleet.backend is not None
-    assert leases is not None and letters is not None and outage is not None
-    return Shared(fleet.backend, leases, letters, outage)
+    processes: Any = runtime.processes
+    return Shared(processes.backend, processes.leases, processes.letters, processes.outage)
 
 
 T = TypeVar("T")

@@ -29,7 +29,7 @@ class QuestionIds(Iterator[int]):
         try:
             number = self._processes.number
         except BackendError as error:
-            from ..runtime.backend_health import away_error
+            from ..runtime.processes import away_error
 
             self._processes.failed(error)
             raise away_error() from error

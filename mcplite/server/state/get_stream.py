@@ -7,7 +7,7 @@ event has the number of each log, so that a client can resume both, on any proce
 
 import json
 import time
-from typing import Dict, List, NamedTuple, Optional, Protocol, Set
+from typing import Any, Dict, List, NamedTuple, Optional, Protocol, Set
 
 from ...errors import BackendError, ConnectionClosed
 from ...protocol import jsonrpc
@@ -15,7 +15,6 @@ from ...protocol.http.sse import encode_event
 from ...protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
 from ...rpc.interfaces import Outlet
 from ...rpc.tracing import get_logger
-from ..runtime.change_broadcast import Changes, ToldChange
 from ..sessions.legacy import LegacySession
 from ..sessions.records import SessionRecord, SessionRecords
 from .logs import LogBody, StreamLog, StreamLogs, read_log
@@ -182,7 +181,7 @@ class CommonStream(LogBody):
     :param since: the number of the last entry before this reader began: earlier ones are not about it.
     """
 
-    def __init__(self, session: ReadSession, changes: Optional[Changes], reader: _Reader, since: int) -> None:
+    def __init__(self, session: ReadSession, changes: Any, reader: _Reader, since: int) -> None:
         super().__init__(session.records.backend, session.records.limits)
         self._session = session
         self._records = session.records
@@ -199,7 +198,7 @@ class CommonStream(LogBody):
     # --- who reads ------------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, session: ReadSession, changes: Optional[Changes], logs: StreamLogs) -> "Optional[CommonStream]":
+    def open(cls, session: ReadSession, changes: Any, logs: StreamLogs) -> "Optional[CommonStream]":
         """Return a body that continues where the last one has ended; None if the session has a reader that is connected.
 
         :raises BackendError: the store failed.
@@ -231,7 +230,7 @@ class CommonStream(LogBody):
             backend.wait({log: backend.last(log)}, max(min(deadline - time.monotonic(), 0.1), 0.001))
 
     @classmethod
-    def resume(cls, session: ReadSession, changes: Optional[Changes], logs: StreamLogs, news: int,
+    def resume(cls, session: ReadSession, changes: Any, logs: StreamLogs, news: int,
                common: int) -> "Optional[CommonStream]":
         """Return a body that continues after an event; the present one ends. None if the events are not kept any more.
 
@@ -324,7 +323,7 @@ class CommonStream(LogBody):
         else:
             self._session.log.append(_STAYS + self._reader.at.encode("ascii"))
 
-    def _read_changes(self, events: List[bytes], told: Changes) -> None:
+    def _read_changes(self, events: List[bytes], told: Any) -> None:
         changes, last, missing = told.since(self._news)
         wanted = self._all() if missing else changes
         initialized = self._session.session.initialized
@@ -337,13 +336,14 @@ class CommonStream(LogBody):
                 events.append(self._event(jsonrpc.dump_notification(change.method, params)))
         self._news = last
 
-    def _all(self) -> List[ToldChange]:
+    def _all(self) -> List[Any]:
         """Return the changes that may have been missed."""
         self._session.reload()
-        lists = [ToldChange(0, method, None) for method in LIST_CHANGES]
-        return lists + [ToldChange(0, RESOURCE_UPDATED, uri) for uri in sorted(self._session.session.followed)]
+        change = self._changes.change
+        lists = [change(0, method, None) for method in LIST_CHANGES]
+        return lists + [change(0, RESOURCE_UPDATED, uri) for uri in sorted(self._session.session.followed)]
 
-    def _is_wanted(self, change: ToldChange) -> bool:
+    def _is_wanted(self, change: Any) -> bool:
         session = self._session.session
         if change.uri is not None:
             return session.wants_change(change.uri, "resources")

@@ -11,7 +11,7 @@ import secrets
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Union
+from typing import Any, Callable, Dict, List, Optional, Set, Union
 
 from ...errors import SERVER_BUSY, BackendError, ConnectionClosed, RemoteError
 from ...protocol import jsonrpc
@@ -27,10 +27,6 @@ from ..sessions.stored import COUNT_BITS, QuestionIds, StoredLegacySession
 from .get_stream import CommonLogChannel, CommonOutlet, CommonStream, end_common
 from .logs import LogBody, StreamLog, StreamLogs
 from .streams import Backlog, RequestLogBody, RequestStreams, StreamsChannel, resume_request
-
-if TYPE_CHECKING:
-    from ..runtime.change_broadcast import Changes
-    from ..sessions.fleet_sessions import FleetSessions
 
 __all__ = ["HTTPSession", "Sessions", "StoredSession", "create_session_for_one_message"]
 
@@ -171,7 +167,7 @@ class StoredSession(HTTPSession):
             if len(self.data) > self.listed:
                 self._table.make_room(self)
         except BackendError as error:
-            from ..runtime.backend_health import away_error
+            from ..runtime.processes import away_error
 
             self._table.processes.failed(error)
             raise away_error() from error
@@ -259,19 +255,16 @@ class Sessions:
         self._shares: Shares[StoredSession] = Shares(limits.sessions, limits.session_bytes, busy=_is_busy, clock=clock)
         #: The changes that all processes tell, the ids of questions, from which every process reads which one has asked, the
         #: lists of all sessions, and what the store did not take; None in one process.
-        self._changes: Optional[Changes] = None
+        self._changes: Any = None
         self._ids: Optional[QuestionIds] = None
-        self._fleet_sessions: Optional[FleetSessions] = None
+        self._fleet_sessions: Any = None
         self._backlog: Optional[Backlog] = None
         #: When the store could not be read last.
         self._failed = float("-inf")
         if self._shared:
-            from ..runtime.change_broadcast import Changes
-            from ..sessions.fleet_sessions import FleetSessions
-
-            self._changes = Changes(processes.backend, runtime.catalog.name)
+            self._changes = processes.changes
             self._ids = QuestionIds(processes)
-            self._fleet_sessions = FleetSessions(self.records, runtime.catalog.name)
+            self._fleet_sessions = processes.session_limits(self.records)
             self._backlog = Backlog()
         processes.on(kind, self._receive)
         processes.on_lost(self._lost)
@@ -392,7 +385,7 @@ class Sessions:
         :raises RemoteError: it is refused.
         """
         if self.processes.away and time.monotonic() - self._failed < _KNOWN_SECONDS:
-            from ..runtime.backend_health import away_error
+            from ..runtime.processes import away_error
 
             raise away_error()
 

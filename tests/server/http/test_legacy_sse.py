@@ -89,7 +89,7 @@ def test_the_session_ends_with_its_stream_for_all_processes(fleet):
 def test_the_session_ends_with_the_process_of_its_stream(store):
     with running(store, 2) as others, running(store, 1) as first:
         client = OldClient(first + others)
-        first[0].mcp.runtime.leases.stop()  # as a process that was killed, once its lease has expired
+        first[0].mcp.runtime.processes.leases.stop()  # as a process that was killed, once its lease has expired
         assert wait_until(lambda: client.send(call("ping"), others[0]).status == 404)
         assert client.send(call("ping"), others[1]).status == 404
         client.stream.wait_over()

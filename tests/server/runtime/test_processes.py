@@ -23,10 +23,10 @@ def test_a_shared_backend_makes_them_known():
     backend = Shared()
     one, two = (mcplite.Server("demo", backend=backend, state_keys=[KEY]).runtime for _ in range(2))
     try:
-        assert one.processes.shared and one.processes.number == one.leases.number != two.processes.number
+        assert one.processes.shared and one.processes.number == one.processes.leases.number != two.processes.number
         assert one.processes.alive(two.processes.number)
         one.processes.failed(BackendError("away"))
         assert one.processes.away and not two.processes.away
     finally:
         for runtime in (one, two):
-            runtime.leases.stop()
+            runtime.processes.leases.stop()

@@ -93,7 +93,7 @@ class Process:
 
     @property
     def number(self):
-        return self.mcp.runtime.leases.number
+        return self.mcp.runtime.processes.leases.number
 
 
 class Fleet:
@@ -353,11 +353,11 @@ def test_a_process_that_does_not_read_its_letters_loses_the_call(memory_fleet):
     fleet = memory_fleet
     one, other = fleet.create(), fleet.create()
     result = one.web.result(book())
-    one.mcp.runtime.letters.stop()  # as if it were paused for less than the time of its lease
+    one.mcp.runtime.processes.letters.stop()  # as if it were paused for less than the time of its lease
     time.sleep(0.6)
     result = other.web.result(again(book(), result))
     assert result["inputRequests"] and fleet.done == {"entered": 2, "charged": 1, "paid": 1}
-    one.mcp.runtime.letters.start()
+    one.mcp.runtime.processes.letters.start()
     assert text(one.web.result(again(book(), result, id=3))) == "Ada: Rome, accept, round 1"
     assert fleet.done == {"entered": 2, "charged": 1, "paid": 1}
 

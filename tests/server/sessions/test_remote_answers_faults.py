@@ -18,10 +18,10 @@ def test_a_handler_is_cancelled_when_the_process_of_its_client_ends_after_a_faul
     messages = iter(response.body)
     while b"begun" not in next(messages):
         pass
-    leases = one.mcp.runtime.leases
-    number = other.mcp.runtime.leases.number
+    leases = one.mcp.runtime.processes.leases
+    number = other.mcp.runtime.processes.leases.number
     assert strike(monkeypatch, leases, "alive", fault, lambda asked: asked == number).wait(PATIENCE)
-    other.mcp.runtime.leases.stop()  # as those see it who share the store, that process has ended
+    other.mcp.runtime.processes.leases.stop()  # as those see it who share the store, that process has ended
     assert "has ended" in one.ended.get(timeout=PATIENCE)
     assert lines(caplog, "watch over the processes of clients failed, and is tried again") == 1
     response.body.close()

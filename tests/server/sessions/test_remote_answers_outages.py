@@ -116,7 +116,7 @@ def test_a_server_that_hangs(fleet, redis_server):
     try:
         refusal(other, again(book(), first))
         until = time.monotonic() + PATIENCE
-        while not one.mcp.runtime.outage:  # its lease is not renewed
+        while not one.mcp.runtime.processes.outage:  # its lease is not renewed
             assert time.monotonic() < until
             time.sleep(0.05)
         refusal(one, book("Bob"))
@@ -204,7 +204,7 @@ def test_a_journal_in_doubt_that_another_process_may_have_taken():
         first = one.web.result(book())
         backend.lose = True
         refusal(one, again(book(), first))
-        one.mcp.runtime.letters.stop()  # as if it were paused, so that the other one tries to take the journal
+        one.mcp.runtime.processes.letters.stop()  # as if it were paused, so that the other one tries to take the journal
         time.sleep(1)
         response = threading.Thread(target=lambda: other.web.send(again(book(), first)))
         response.start()
@@ -214,7 +214,7 @@ def test_a_journal_in_doubt_that_another_process_may_have_taken():
             time.sleep(0.05)
         time.sleep(0.1)
         assert one.web.error(again(book(), first))["message"] == USED
-        one.mcp.runtime.letters.start()
+        one.mcp.runtime.processes.letters.start()
         response.join(PATIENCE)
         assert fleet.done == {"entered": 1}
 

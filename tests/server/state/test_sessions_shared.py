@@ -109,7 +109,7 @@ def test_without_the_store_requests_are_refused_until_it_is_back():
                 assert answer.status == 503 and header(answer, "Retry-After")
         backend.away = False
         for process in fleet:
-            process.mcp.runtime.outage.passed()
+            process.mcp.runtime.processes.outage.passed()
             assert client.send(call("ping"), process=process).status == 200
 
 

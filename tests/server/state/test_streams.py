@@ -4,7 +4,6 @@ import threading
 
 import pytest
 
-from mcplite.backend.memory import MemoryBackend
 from mcplite.protocol.http.sse import encode_event
 from mcplite.server.eviction import ByteBudget
 from mcplite.server.limits import Limits
@@ -21,7 +20,7 @@ def home(priming=False, stored=True, **limits):
     limits = tight(**limits)
     if not stored:
         return RequestStreams("s", limits)
-    processes = Processes(MemoryBackend())
+    processes = Processes()
     streams = RequestStreams("s", limits, records=SessionRecords(processes.backend, limits), logs=StreamLogs(processes, limits))
     streams.priming = priming
     return streams

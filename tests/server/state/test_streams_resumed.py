@@ -83,7 +83,7 @@ def test_when_the_process_has_ended_the_call_fails_and_says_so(fleet):
     client = Client(fleet)
     _, event = held(client, fleet[0], id=9)
     rest = Reading(client.send(method="GET", process=fleet[1], last_event_id=event))
-    fleet[0].mcp.runtime.leases.stop()  # as a process that was killed, once its lease has expired
+    fleet[0].mcp.runtime.processes.leases.stop()  # as a process that was killed, once its lease has expired
     _, answer = rest.wait(result)
     assert answer["id"] == 9 and "process that ran this call has ended" in answer["error"]["message"]
     rest.wait_over()
@@ -109,7 +109,7 @@ def test_the_requests_of_a_batch_fail_together(fleet):
     stream = Reading(client.send([ask_tool("hold", id=id, token=id) for id in (1, 2)], process=fleet[0]))
     event, _ = stream.wait(lambda message: message.get("method") == "notifications/progress")
     rest = Reading(client.send(method="GET", process=fleet[1], last_event_id=event))
-    fleet[0].mcp.runtime.leases.stop()
+    fleet[0].mcp.runtime.processes.leases.stop()
     rest.wait_over()
     answers = [message for message in rest.messages() if isinstance(message, list)]
     assert [[answer["id"] for answer in batch] for batch in answers] == [[1, 2]]

@@ -8,10 +8,10 @@ import json
 import time
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from ...errors import SERVER_BUSY, RemoteError
-from ...protocol.opaque import digest
-from ..eviction import Shares
-from .records import LISTED_BYTES, SessionRecord, SessionRecords
+from ..errors import SERVER_BUSY, RemoteError
+from ..protocol.opaque import digest
+from ..server.eviction import Shares
+from ..server.sessions.records import LISTED_BYTES, SessionRecord, SessionRecords
 
 __all__ = ["FleetSessions"]
 

@@ -6,15 +6,15 @@ import sys
 
 import pytest
 
-from mcplite.server.runtime import leases
-from mcplite.server.runtime.leases import Presence, has_ended
+from mcplite.fleet import leases
+from mcplite.fleet.leases import Presence, has_ended
 from tests.support.forks import Forked
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="sockets without a file are of Linux")
 
 _CHILD = """
 import sys
-from mcplite.server.runtime.leases import Presence
+from mcplite.fleet.leases import Presence
 
 held = Presence()
 print(held.mark.hex(), flush=True)

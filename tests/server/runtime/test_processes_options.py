@@ -9,7 +9,7 @@ import pytest
 import mcplite
 from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import RegistrationError
-from mcplite.server.runtime.fleet import create_fleet
+from mcplite.server.runtime.processes import create_fleet
 from tests.support import connecting
 
 KEY, OTHER = secrets.token_hex(16), secrets.token_hex(16)

@@ -1,7 +1,7 @@
 """The log of changes, as the streams of one process read it: once for all of them."""
 
 from mcplite.backend.memory import MemoryBackend
-from mcplite.server.runtime.change_broadcast import Changes, append_news
+from mcplite.fleet.change_broadcast import Changes, append_news
 
 
 class Counting(MemoryBackend):

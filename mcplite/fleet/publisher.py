@@ -4,12 +4,13 @@ import os
 from types import TracebackType
 from typing import Optional, Sequence, Type, Union
 
-from ...backend.interface import Backend
-from ...errors import RegistrationError
-from ...protocol.meta import RESOURCE_UPDATED
-from ...protocol.uris import normal_uri
+from ..backend.from_url import open_shared_backend
+from ..backend.interface import Backend
+from ..errors import RegistrationError
+from ..protocol.meta import RESOURCE_UPDATED
+from ..protocol.uris import normal_uri
+from ..server.runtime.processes import read_keys
 from .change_broadcast import append_news
-from .fleet import open_shared_backend, read_keys
 
 __all__ = ["Publisher", "publisher"]
 

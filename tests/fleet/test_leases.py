@@ -15,8 +15,7 @@ import mcplite
 from mcplite.backend.from_url import open_backend
 from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import BackendError
-from mcplite.server.runtime.backend_health import Outage
-from mcplite.server.runtime.leases import Leases
+from mcplite.fleet.leases import Leases, Outage
 from tests.support.forks import POSIX_ONLY, Forked
 
 PATIENCE = 60
@@ -96,10 +95,10 @@ def test_each_process_has_a_number_from_its_first_use_on(create):
 def test_a_number_that_is_taken_is_not_taken_again(create, monkeypatch):
     backend = Shared()
     numbers = iter([7, 7, 7, 8])
-    monkeypatch.setattr("mcplite.server.runtime.leases._random_number", lambda: next(numbers))
+    monkeypatch.setattr("mcplite.fleet.leases._random_number", lambda: next(numbers))
     one, other = create(backend), create(backend)
     assert (one.number, other.number) == (7, 8)
-    monkeypatch.setattr("mcplite.server.runtime.leases._random_number", lambda: 1 + secrets.randbelow(1000))
+    monkeypatch.setattr("mcplite.fleet.leases._random_number", lambda: 1 + secrets.randbelow(1000))
 
 
 def test_a_process_that_stops_has_ended_at_once_and_can_begin_again(create):
@@ -123,8 +122,8 @@ def test_a_lease_is_renewed(create):
 _CHILD = """
 import sys
 from mcplite.backend.from_url import open_backend
-from mcplite.server.runtime.leases import Leases
-from mcplite.server.runtime.backend_health import Outage
+from mcplite.fleet.leases import Leases
+from mcplite.fleet.leases import Outage
 
 leases = Leases(open_backend(sys.argv[1]), Outage(), float(sys.argv[2]))
 leases.on_lost(lambda number: print("lost", number, flush=True))
@@ -158,7 +157,7 @@ def child(start):
 @pytest.mark.slow
 def test_a_process_that_was_killed_is_found_ended(create, sqlite, child, monkeypatch):
     # As one of another machine.
-    monkeypatch.setattr("mcplite.server.runtime.leases.has_ended", lambda mark: False)
+    monkeypatch.setattr("mcplite.fleet.leases.has_ended", lambda mark: False)
     leases, number = create(sqlite, 3.0), int(child.stdout.readline())
     assert leases.alive(number)
     child.kill()
@@ -199,13 +198,13 @@ def test_a_process_that_has_just_begun_leaves_it_to_others_whether_one_has_ended
 def test_the_processes_of_a_server_ask_each_other():
     backend = Shared()
     old, young = [mcplite.Server("shop", backend=backend, state_keys=["a key of sixteen bytes"]).runtime for _ in range(2)]
-    old.leases._seconds, young.leases._seconds = 1.5, 600.0
+    old.processes.leases._seconds, young.processes.leases._seconds = 1.5, 600.0
     with contextlib.ExitStack() as stack:
         for runtime in (old, young):
             runtime.enter()
             stack.callback(runtime.leave)
-        assert old.leases.number != young.leases.number
-        wait_until(lambda: not young.leases.alive(99))
+        assert old.processes.leases.number != young.processes.leases.number
+        wait_until(lambda: not young.processes.leases.alive(99))
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="POSIX only")

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from mcplite.errors import BackendError
-from tests.server.runtime.test_leases import PATIENCE, Shared, create, wait_until  # noqa: F401
+from tests.fleet.test_leases import PATIENCE, Shared, create, wait_until  # noqa: F401
 from tests.support.faults import every_fault, lines, no_threads, strike
 
 

@@ -10,17 +10,15 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from ...backend.interface import Backend, Entry
-from ...errors import BackendError
-from ...rpc.deadline import undo
-from ...rpc.forks import renew
-from ...rpc.threads import Loop
-from ...rpc.tracing import get_logger
-from .backend_health import Outage
-from .leases import Leases
-from .processes import Processes
+from ..backend.interface import Backend, Entry
+from ..errors import BackendError
+from ..rpc.deadline import undo
+from ..rpc.forks import renew
+from ..rpc.threads import Loop
+from ..rpc.tracing import get_logger
+from .leases import Leases, Outage
 
-__all__ = ["FleetProcesses", "Letters"]
+__all__ = ["Letters"]
 
 _log = get_logger(__name__)
 _ALL = "letters-all/in"
@@ -233,32 +231,3 @@ class Letters:
 
 def _log_of(number: int) -> str:
     return f"letters-{number}/in"
-
-
-class FleetProcesses(Processes):
-    """The processes that share a backend."""
-
-    shared = True
-
-    def __init__(self, backend: Backend, leases: Leases, letters: Letters, outage: Outage) -> None:
-        super().__init__(backend)
-        self._leases = leases
-        self._outage = outage
-        self.alive = leases.alive  # type: ignore[method-assign]
-        self.on_lost = leases.on_lost  # type: ignore[method-assign]
-        self.send = letters.send  # type: ignore[method-assign]
-        self.broadcast = letters.broadcast  # type: ignore[method-assign]
-        self.on = letters.on  # type: ignore[method-assign]
-        self.failed = outage.found  # type: ignore[method-assign]
-
-    @property
-    def candidate(self) -> int:  # type: ignore[override]
-        return self._leases.candidate
-
-    @property
-    def number(self) -> int:
-        return self._leases.number
-
-    @property
-    def away(self) -> bool:
-        return bool(self._outage)

@@ -9,12 +9,12 @@ import threading
 from collections import deque
 from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
-from ...backend.interface import Backend
-from ...errors import BackendError, TransportError
-from ...rpc.deadline import Deadline, undo
-from ...rpc.forks import renew
-from ...rpc.threads import Loop
-from ...rpc.tracing import get_logger
+from ..backend.interface import Backend
+from ..errors import BackendError, TransportError
+from ..rpc.deadline import Deadline, undo
+from ..rpc.forks import renew
+from ..rpc.threads import Loop
+from ..rpc.tracing import get_logger
 from .process_messages import Letters
 
 __all__ = ["Changes", "EVERYTHING", "LOG", "News", "ToldChange", "append_news"]
@@ -194,6 +194,7 @@ class Changes:
     """
 
     log = LOG
+    change = ToldChange
 
     def __init__(self, backend: Backend, server: str) -> None:
         self._backend = backend

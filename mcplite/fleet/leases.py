@@ -1,4 +1,6 @@
-"""Tells which processes of a fleet are running: each holds a number for as long as it renews its lease.
+"""Whether the backend can be reached, as all threads of one process find: one line in the log for each outage.
+
+Tells which processes of a fleet are running: each holds a number for as long as it renews its lease.
 
 A process of the same machine is found ended at once, as its socket is gone; one of another machine when its lease expires.
 Other modules name a process by its number: in ids of requests and streams, and in states. A module of its own so that the
@@ -19,16 +21,72 @@ import threading
 import time
 from typing import Callable, Dict, List, Optional
 
-from ...backend.interface import Backend
-from ...errors import BackendError, TransportError
-from ...rpc.deadline import undo
-from ...rpc.forks import release_socket, renew
-from ...rpc.threads import Loop
-from ...rpc.tracing import get_logger
-from .backend_health import Outage
-from .processes import NUMBERS
+from ..backend.interface import Backend
+from ..errors import BackendError, TransportError
+from ..rpc.deadline import undo
+from ..rpc.forks import release_socket, renew
+from ..rpc.threads import Loop
+from ..rpc.tracing import get_logger
+from ..server.runtime.processes import NUMBERS, away_error
 
-__all__ = ["LEASE_SECONDS", "Leases", "Presence", "has_ended"]
+__all__ = ["LEASE_SECONDS", "Leases", "Outage", "Presence", "has_ended"]
+
+_log = get_logger(__name__)
+#: Seconds after an outage in which another one is taken for the same: threads do not all find at once that it is over.
+_CALM_SECONDS = 10.0
+#: Seconds after a failure in which the backend is not tried for each request: somewhat longer than an operation may take. The
+#: thread of the letters finds the end sooner.
+_KNOWN_SECONDS = 6.0
+
+
+class Outage:
+    """The present outage of a backend, if there is one.
+
+    Threads that use the backend again and again tell it what they find, so that an outage is one warning, however many
+    threads meet it and however long it lasts.
+
+    :param clock: returns seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        #: Guards the fields below; held for assignments only.
+        self._lock = threading.Lock()
+        self._present = False
+        #: When an operation failed last, and when the last outage was over.
+        self._found = self._passed = float("-inf")
+
+    def __bool__(self) -> bool:
+        return self._present
+
+    def found(self, error: BackendError) -> None:
+        """Note that an operation has failed."""
+        with self._lock:
+            before, self._present = self._present, True
+            self._found = self._clock()
+            same = self._found - self._passed < _CALM_SECONDS
+        if not before and not same:
+            _log.warning("what this server shares with other processes is away; what needs it waits or is refused until it is"
+                         " back: %s", error)
+
+    def check(self) -> None:
+        """Refuse what needs the backend at once, if that has failed a moment ago: a store that hangs costs seconds each time.
+
+        :raises RemoteError: as of :func:`away_error`.
+        """
+        if self._present and self._clock() - self._found < _KNOWN_SECONDS:
+            raise away_error()
+
+    def passed(self) -> None:
+        """Note that an operation has succeeded."""
+        if not self._present:
+            return
+        with self._lock:
+            before, self._present = self._present, False
+            self._passed = self._clock()
+        if before:
+            _log.info("what this server shares with other processes is back")
+
 
 #: Identifies this boot of the machine, and the network that this process sees; names of sockets are of such a network.
 _BOOT, _NETWORK = "/proc/sys/kernel/random/boot_id", "/proc/self/ns/net"
@@ -110,9 +168,6 @@ def _place() -> Optional[bytes]:
     except OSError:
         return None
     return hashlib.sha256(named.encode("utf-8")).digest()[:_PLACE_BYTES]
-
-
-_log = get_logger(__name__)
 #: Seconds for which a lease lasts; it is renewed three times in that time.
 LEASE_SECONDS = 6.0
 #: Seconds between two attempts to renew it while the store is away.

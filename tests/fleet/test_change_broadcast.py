@@ -11,7 +11,7 @@ import mcplite
 from mcplite.backend.from_url import SealedBackend
 from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import BackendError
-from mcplite.server.runtime.change_broadcast import append_news
+from mcplite.fleet.change_broadcast import append_news
 from tests.support.forks import POSIX_ONLY, Forked
 
 KEY = secrets.token_hex(16)
@@ -200,7 +200,7 @@ def test_of_very_many_changes_the_store_is_told_that_anything_may_have_changed(r
         heard = [client.hears(), client.hears()]
         assert mcplite.ToolsChanged() in heard and mcplite.ResourceUpdated(uri="shop://stock") in heard
         assert backend.last("news/changes") < 1500
-    one.runtime._news.stop()
+    one.runtime.processes.stop()
 
 
 def test_a_store_that_stays_away_is_given_up_when_the_server_ends(caplog):

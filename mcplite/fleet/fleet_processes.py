@@ -1,0 +1,107 @@
+"""The processes of a server that share a backend: what the core asks for the others, and how the parts of this folder meet.
+
+    a process               the backend that they share                another process
+    Leases      --renews-->  a lease for each process    <--looks--     Leases
+    Letters     --appends->  a log for each, and for all  --waits-->    Letters --> what the kind names
+    News        --appends->  the log of changes           --waits-->    Letters --> News --> clients, and GET streams
+    Outage      is told by all of them whether the backend works
+"""
+
+from typing import Any, Callable, Optional
+
+from ..backend.interface import Backend
+from ..errors import BackendError
+from ..rpc.forks import renew
+from ..server.runtime.processes import Processes
+from ..server.runtime.runtime import Runtime
+from ..server.sessions.records import SessionRecords
+from .change_broadcast import Changes, News
+from .leases import Leases, Outage
+from .process_messages import Letters
+from .session_limits import FleetSessions
+
+__all__ = ["FleetProcesses"]
+
+
+class FleetProcesses(Processes):
+    """The processes that share a backend; made with the server, before it has clients. It reads and stores nothing yet.
+
+    :param backend: sealed.
+    """
+
+    shared = True
+
+    def __init__(self, runtime: Runtime, backend: Backend) -> None:
+        name = runtime.catalog.name
+        self._backend = backend
+        self._runtime = runtime
+        self.outage = Outage()
+        self.leases = Leases(backend, self.outage)
+        self.letters = Letters(backend, self.leases, name, self.outage)
+        self._news = News(backend, self.letters, name, runtime.deliver, runtime.everything_changed)
+        self.leases.on_doubt(lambda number: self.letters.broadcast("ended?", number))
+        self.letters.on("ended?", lambda number: runtime.workers.spawn(lambda: self._judge(number)))
+
+    @property
+    def changes(self) -> Changes:
+        return Changes(self.backend, self._runtime.catalog.name)
+
+    def session_limits(self, records: SessionRecords) -> FleetSessions:
+        """Return what bounds the sessions of all processes."""
+        return FleetSessions(records, self._runtime.catalog.name)
+
+    def _judge(self, number: int) -> None:
+        """Look whether a process has ended, which another one is not sure of."""
+        try:
+            self.leases.judge(number)
+        except BackendError as error:
+            self.failed(error)
+
+    @property
+    def candidate(self) -> int:  # type: ignore[override]
+        return self.leases.candidate
+
+    @property
+    def number(self) -> int:
+        return self.leases.number
+
+    def alive(self, number: int) -> bool:
+        return self.leases.alive(number)
+
+    def broadcast(self, kind: str, body: Any) -> None:
+        self.letters.broadcast(kind, body)
+
+    def on(self, kind: str, receive: Callable[[Any], object]) -> None:
+        self.letters.on(kind, receive)
+
+    def on_lost(self, callback: Callable[[int], object]) -> None:
+        self.leases.on_lost(callback)
+
+    def send(self, number: int, kind: str, body: Any) -> None:
+        self.letters.send(number, kind, body)
+
+    def publish(self, method: str, uri: Optional[str] = None) -> None:
+        self._news.publish(method, uri)
+
+    @property
+    def away(self) -> bool:
+        return bool(self.outage)
+
+    def failed(self, error: BackendError) -> None:
+        self.outage.found(error)
+
+    def check(self) -> None:
+        self.outage.check()
+
+    def start(self) -> None:
+        self.letters.start()
+
+    def stop(self) -> None:
+        self.letters.stop()
+        self.leases.stop()
+        self._news.stop()
+
+    def let_go(self) -> None:
+        renew(self.outage)
+        for part in (self.leases, self.letters, self._news):
+            part.let_go()
