@@ -140,7 +140,7 @@ class Mounted(Provider):
     def _provide(self, kind: str, names: Mapping[str, str], entries: Mapping[str, ProvidedEntry], announced: bool
                  ) -> List[str]:
         for seen, own in names.items():
-            entries[own].seen = seen
+            entries[own].name = seen
         return self.hub.catalog.registry.provide(self, kind, {seen: entries[own] for seen, own in names.items()},
                                                  announced)
 

@@ -113,7 +113,7 @@ class ClientMount(Mounted, Service):
         if _has_tasks(client):
             self._use_passed_tasks()
         if capabilities.completions is not None or not client.revision.completions_capability:
-            registry.declare_completions()
+            registry.completes = True
         self._down = None
         for area in _AREAS:
             if getattr(capabilities, area) is not None:
@@ -157,7 +157,7 @@ class ClientMount(Mounted, Service):
     def _fill(self, kind: str, entries: Dict[str, ProvidedEntry], announced: bool = True) -> None:
         taken = self.put(kind, entries, announced)
         self.report(kind, taken)
-        self._known[kind] = {entry.seen: entry for entry in entries.values() if entry.seen and entry.seen not in taken}
+        self._known[kind] = {entry.name: entry for entry in entries.values() if entry.name and entry.name not in taken}
 
     def _tool(self, tool: Tool) -> ProvidedEntry:
         entry = ProvidedEntry(self, ("tools", tool.name, tool))
@@ -190,8 +190,7 @@ class ClientMount(Mounted, Service):
             for area in _AREAS:
                 self.hub.catalog.registry.declare(area)
         for kind in KINDS:
-            if any(entry.provider is self for entry in self.hub.catalog.registry.all(kind).values()
-                   if type(entry) is ProvidedEntry):
+            if any(entry.provider is self for entry in self.hub.catalog.registry.all(kind).values()):
                 self.hub.catalog.registry.provide(self, kind, {})
 
     def _on_updated(self, uri: str) -> None:
@@ -212,11 +211,11 @@ class ClientMount(Mounted, Service):
         if kind == "tools":
             definition.execution = None if entry.task_support == "forbidden" else {"taskSupport": entry.task_support}
         if kind in ("tools", "prompts"):
-            definition.name = entry.seen
+            definition.name = entry.name
         elif kind == "resources":
-            definition.uri = entry.seen
+            definition.uri = entry.name
         else:
-            definition.uri_template = entry.seen
+            definition.uri_template = entry.name
         schema = definition.output_schema if kind == "tools" else None
         if schema is not None and revision.object_output_only:
             definition.output_schema = as_object(schema) or in_result(schema)
@@ -310,8 +309,7 @@ class ClientMount(Mounted, Service):
 
     def _owns(self, uri: str) -> bool:
         found = self.hub.catalog.find_resource(uri)
-        return found is not None and getattr(found.handler, "__self__", None) is not None and (
-            found.handler.__self__.provider is self)  # type: ignore[union-attr]
+        return found is not None and found[0].provider is self
 
     def _follow(self, link: Link, uri: str) -> None:
         if not self._owns(uri):

@@ -12,7 +12,7 @@ from ..client.client import Client
 from ..errors import RegistrationError
 from ..protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
 from ..protocol.uris import normal_uri
-from ..revisions import NEWEST, Revision
+from ..revisions import Revision
 from ..server.app import Server
 from ..server.catalog.provider import ProvidedEntry, Service
 from ..server.handling.dispatch import dispatch
@@ -70,8 +70,8 @@ class ServerMount(Mounted, Service):
 
     def _fill(self, kind: str) -> None:
         registry = self.mounted.catalog.registry
-        if registry.has_completions:
-            self.hub.catalog.registry.declare_completions()
+        if registry.completes:
+            self.hub.catalog.registry.completes = True
         if tasks_of(self.mounted) is not None:
             self.use_tasks()
         self.report(kind, self.put(kind, {own: self._entry(kind, own, entry) for own, entry in registry.all(kind).items()}))
@@ -80,26 +80,24 @@ class ServerMount(Mounted, Service):
         made = ProvidedEntry(self, (kind, own, entry), scopes=entry.scopes)
         if kind == "tools":
             made.marks, made.task_support, made.restartable = entry.marks, entry.task_support, entry.restartable
-            made.decides_tasks = getattr(entry, "decides_tasks", False)
+            made.decides_tasks = entry.decides_tasks
         elif kind == "templates":
             made.pattern, made.resources = entry.pattern, entry.resources
-            made.cache, made.mime_type = self.mounted.catalog.hint_for(entry.cache), entry.listed(NEWEST).mime_type
+            made.cache, made.mime_type = self.mounted.catalog.hint_for(entry.cache), entry.mime_type
         elif kind == "resources":
             made.cache, made.unlisted = self.mounted.catalog.hint_for(entry.cache), entry.unlisted
-            made.mime_type = entry.listed(NEWEST).mime_type
+            made.mime_type = entry.mime_type
         return made
 
     def listed(self, entry: ProvidedEntry, revision: Revision) -> Any:
         kind, _, inner = entry.own
         definition = copy.copy(inner.listed(revision))
-        if kind == "tools":
-            definition.name = entry.seen
-        elif kind == "prompts":
-            definition.name = entry.seen
+        if kind in ("tools", "prompts"):
+            definition.name = entry.name
         elif kind == "resources":
-            definition.uri = entry.seen
+            definition.uri = entry.name
         else:
-            definition.uri_template = entry.seen
+            definition.uri_template = entry.name
         return definition
 
     def find(self, kind: str, name: str) -> Optional[ProvidedEntry]:
@@ -107,7 +105,9 @@ class ServerMount(Mounted, Service):
         found = None if own is None else self.mounted.catalog.find_resource(own)
         if own is None or found is None:
             return None
-        return ProvidedEntry(self, ("resources", own, None), mime_type=found.mime_type, scopes=found.scopes, cache=found.cache)
+        entry, _ = found
+        return ProvidedEntry(self, ("resources", own, None), mime_type=entry.mime_type, scopes=entry.scopes,
+                             cache=self.mounted.catalog.hint_for(entry.cache))
 
     # --- its calls --------------------------------------------------------------------------------------
 

@@ -30,24 +30,31 @@ from ..rpc.interfaces import Channel
 from ..rpc.peer import Peer
 from ..version import __version__
 from .catalog.catalog import Catalog, Description, read_capabilities
-from .catalog.entries import completer, directory_entries, prompt_arguments, prompt_entry, resource_entry, tool_entry
-from .catalog.options import (
+from .catalog.entries import (
     check_hint,
+    checked_icons,
+    checked_list,
+    checked_object,
+    checked_text,
+    checked_uri,
+    completer,
+    directory_entries,
+    prompt_arguments,
+    prompt_entry,
+    resource_entry,
+    tool_entry,
+)
+from .catalog.options import (
     check_lifespan,
     check_not_of_extension,
     checked_extensions,
     checked_function,
     checked_hints,
-    checked_icons,
     checked_limits,
-    checked_list,
     checked_middleware,
-    checked_object,
-    checked_text,
-    checked_uri,
 )
 from .catalog.provider import MountableClient
-from .catalog.registry import Registry, TemplateEntry, check_name
+from .catalog.registry import Registry, check_name
 from .functions.function import compile_function
 from .functions.signature import StructuredOutput, decorated, name_of
 from .handling.context import Context
@@ -299,7 +306,7 @@ class Server:
             from ..rooms import load
 
             load("task='optional'")(self.runtime)
-        self.registry.add("tools", tool.name, entry)
+        self.registry.add(entry)
 
     def run_task(self, payload: str) -> None:
         """Run a task that ``ServerOptions(tasks=)`` has handed over, in the process of the job; return when it is finished."""
@@ -358,7 +365,7 @@ class Server:
         resource = types.Resource(uri=uri, name=compiled.name, title=title, description=compiled.description, size=size,
                             mime_type=mime_type, annotations=annotations, icons=icons, meta=meta)  # type: ignore[arg-type]
         entry = resource_entry(compiled, resource, cache, scopes)
-        self.registry.add("templates" if isinstance(entry, TemplateEntry) else "resources", entry.name, entry)
+        self.registry.add(entry)
 
     def remove_resource(self, uri: str) -> None:
         """Remove a resource, or a template and its completers; clients are notified.
@@ -397,7 +404,7 @@ class Server:
         template = types.ResourceTemplate(uri_template="", name=directory.name if name is None else name, title=title,
                                     description=f"Files below {uri}" if description is None else description)
         for entry in directory_entries(directory, template, list_files > 0, scopes):
-            self.registry.add("templates" if isinstance(entry, TemplateEntry) else "resources", entry.name, entry)
+            self.registry.add(entry)
         if watch:
             from .catalog.directory import Watcher
 
@@ -453,7 +460,7 @@ class Server:
         compiled = compile_function(function, name=name, description=description, input_schema=schema, kind="prompt",
                                     trusted_patterns=self._trusted_patterns)
         prompt = types.Prompt(name=compiled.name, title=title, arguments=declared, icons=icons, meta=meta)  # type: ignore[arg-type]
-        self.registry.add("prompts", prompt.name, prompt_entry(compiled, prompt, scopes))
+        self.registry.add(prompt_entry(compiled, prompt, scopes))
 
     def remove_prompt(self, name: str) -> None:
         """Remove a prompt and the completers of its arguments; clients are notified.
@@ -546,8 +553,8 @@ class Server:
         if not isinstance(method, str) or not method or method in ("initialize", "ping"):
             raise RegistrationError(f"{method!r} cannot be handled: 'initialize' and 'ping' belong to the library")
         handler = checked_function(handler, f"the method {method!r}")
-        check_not_of_extension(method, self.registry.method(method))
-        self.registry.add_method(method, handler)
+        check_not_of_extension(method, self.registry.methods.get(method))
+        self.registry.methods[method] = handler
 
     def add_notification(self, method: str, handler: Callable[[Dict[str, Any], Optional[LegacySession]], object]) -> None:
         """Call ``handler(params, session)`` on a worker thread for each notification *method*.
@@ -559,8 +566,8 @@ class Server:
         if not isinstance(method, str) or not method:
             raise RegistrationError(f"add_notification needs the name of a notification, a text, not {method!r}")
         handler = checked_function(handler, f"the notification {method!r}")
-        check_not_of_extension(method, self.registry.notification(method))
-        self.registry.add_notification(method, handler)
+        check_not_of_extension(method, self.registry.notifications.get(method))
+        self.registry.notifications[method] = handler
 
     def logging_handler(self, level: int = 0) -> "logging.Handler":
         """Return a ``logging.Handler`` that forwards Python log records to the client.

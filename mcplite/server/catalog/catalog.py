@@ -1,34 +1,30 @@
 """Computes from the registry what clients see: capabilities, pages of lists, cache hints, the target of a request.
 
 Sessions, the HTTP endpoint and the dispatcher use it; :class:`mcplite.Server` fills the registry.
-
-The capability flags of a server that ``ServerOptions(capabilities=)`` sets.
-
-The catalog declares them to clients. A module of its own for the check of what the user writes.
 """
 
 import copy
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ...errors import RegistrationError
 from ...protocol import jsonrpc, opaque
 from ...protocol.jsonrpc import encode_json
-from ...protocol.meta import SERVER_INFO
+from ...protocol.meta import RESOURCE_SUBSCRIPTIONS, SERVER_INFO
 from ...revisions import REVISIONS, Revision
 from ...rpc.tracing import get_logger
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities, codec
 from ...types.lazy_dataclass import Record, changed, record
-from .provider import Found, ProvidedEntry
+from .provider import CatalogEntry
 from .registry import Registry
-from .request_target import Scopes, Target, completed_entry, completion_scopes, listen_scopes
 
 if TYPE_CHECKING:
+    from ...protocol.http.routing_headers import Mark
     from ...rpc.extension import Extension
     from .cache_hints import CacheHint
     from .server_extensions import ServerExtensions
 
-__all__ = ["CapabilityFlags", "Catalog", "Description", "read_capabilities"]
+__all__ = ["CapabilityFlags", "Catalog", "Description", "MOST_URIS", "Target", "read_capabilities"]
 
 _LISTS = ("tools", "resources", "prompts")
 _FLAGS: Dict[str, Tuple[str, ...]] = {
@@ -94,6 +90,8 @@ _log = get_logger(__name__)
 _MOST_PAGES = 256
 #: Entries that cannot be listed and are logged; their names come from providers, too.
 _MOST_LEFT_OUT = 1000
+#: URIs that one ``subscriptions/listen`` may name, whatever ``Limits.subscriptions`` says.
+MOST_URIS = 10_000
 #: The kinds of entries that requests name.
 _KINDS = {"tools/call": "tools", "prompts/get": "prompts"}
 
@@ -108,6 +106,30 @@ class Description(Record):
     experimental: Optional[Dict[str, Any]] = None
     #: What is declared of the capabilities.
     flags: CapabilityFlags = CapabilityFlags()
+
+
+class Target(NamedTuple):
+    """What one request is about, looked up as soon as its message is parsed.
+
+    The HTTP decision, authorization, the endpoint, both sessions and the dispatcher read it.
+
+    :param custom_handler: of a custom method, or of an entry's provider, in place of the built-in one; None for that.
+    :param entry: the tool, prompt, resource or template; None if there is none.
+    :param scopes: required of callers over HTTP.
+    :param marks: the parameters of a tool that also travel in headers (MHDR-11).
+    :param may_run_inline: whether the handler may run on the thread of an HTTP request: it can neither send nor ask
+        anything before it returns.
+    :param named: the member of the params that ``Mcp-Name`` repeats, of a method that an extension adds.
+    :param values: of a template's variables.
+    """
+
+    custom_handler: Optional[Callable[..., Any]]
+    entry: Any
+    scopes: Tuple[str, ...]
+    marks: "Sequence[Mark]"
+    may_run_inline: bool
+    named: Optional[str] = None
+    values: Optional[Mapping[str, Any]] = None
 
 
 class Catalog:
@@ -168,7 +190,7 @@ class Catalog:
     def completes(self) -> bool:
         """Whether completion is declared to new clients."""
         declared = self.description.flags.completions
-        return self.registry.has_completions if declared is None else declared
+        return self.registry.completes if declared is None else declared
 
     def serves(self, method: str) -> bool:
         """Whether a method of a modern revision exists here; it does not if its capability is not declared."""
@@ -349,9 +371,10 @@ class Catalog:
     def resolve(self, method: str, params: Optional[Mapping[str, Any]]) -> Target:
         """Look up what a request is about; its params are not validated yet."""
         registry, params = self.registry, params or {}
-        handler = registry.method(method)
+        handler = registry.methods.get(method)
         entry: Any = None
-        scopes: Scopes = ()
+        scopes: Tuple[str, ...] = ()
+        values: Optional[Mapping[str, Any]] = None
         may_run_inline = handler is None and not self.middleware and not self.forwards_logs
         kind = _KINDS.get(method)
         if kind is not None:
@@ -367,39 +390,61 @@ class Catalog:
                     return target
                 return target._replace(custom_handler=handler or target.custom_handler, may_run_inline=False)
         elif method == "resources/read" or method == "resources/subscribe":
-            entry = self._find(params.get("uri"))
+            entry, values = self._find(params.get("uri")) or (None, None)
             scopes = () if entry is None else entry.scopes
             may_run_inline = may_run_inline and method == "resources/subscribe"
             if entry is not None and method == "resources/read":
                 handler = handler or entry.handler
         elif method == "completion/complete" and (registry.scoped or registry.providers):
-            scopes = completion_scopes(registry, params)
-            if handler is None and registry.providers:
-                provided = completed_entry(registry, params)
-                handler = None if provided is None else provided.handler
+            completed = self._completed(params)
+            scopes = tuple(scope for one in completed for scope in one.scopes)
+            if completed and handler is None and completed[0].handler is not None:
+                entry, handler = completed[0], completed[0].handler
         elif registry.scoped and method == "subscriptions/listen":
-            scopes = listen_scopes(self._find, params)
+            scopes = self._listen_scopes(params)
         named = None if handler is None or self.extensions is None else self.extensions.names.get(method)
-        return Target(handler, entry, scopes, (), may_run_inline, named)
+        return Target(handler, entry, scopes, (), may_run_inline, named, values)
+
+    def _completed(self, params: Mapping[str, Any]) -> List[CatalogEntry]:
+        """Return what has the argument that is completed: a prompt, or the template and the resource of one text."""
+        reference = params.get("ref")
+        if not isinstance(reference, dict):
+            return []
+        of_prompt = reference.get("type") == "ref/prompt"
+        kinds, name = (("prompts",), reference.get("name")) if of_prompt else (("templates", "resources"), reference.get("uri"))
+        if not isinstance(name, str):
+            return []
+        found = [entry for entry in (self.registry.get(kind, name) for kind in kinds) if entry is not None]
+        provided = None if found else self.registry.find_provided(kinds[-1], name)
+        return found if provided is None else [provided]
+
+    def _listen_scopes(self, params: Mapping[str, Any]) -> Tuple[str, ...]:
+        """Return the scopes of all resources that a ``subscriptions/listen`` names."""
+        wanted = params.get("notifications")
+        uris = wanted.get(RESOURCE_SUBSCRIPTIONS) if isinstance(wanted, dict) else None
+        if not isinstance(uris, list) or len(uris) > MOST_URIS:
+            return ()  # a longer list is refused
+        found = map(self._find, dict.fromkeys(uri for uri in uris if isinstance(uri, str)))
+        return tuple(dict.fromkeys(scope for one in found if one is not None for scope in one[0].scopes))
 
     def has_method(self, method: str, revision: Revision, identified: bool) -> bool:
         """Whether a method with a handler of its own exists for a client: one of an extension may depend on the client."""
-        handler = None if self.extensions is None else self.registry.method(method)
+        handler = None if self.extensions is None else self.registry.methods.get(method)
         exists = getattr(handler, "exists", None)
         return exists is None or bool(exists(revision, identified))
 
-    def scopes(self, message: jsonrpc.Message) -> Scopes:
+    def scopes(self, message: jsonrpc.Message) -> Tuple[str, ...]:
         """Return all scopes that a message needs, each once; a batch needs what all of its requests need (AUTH-12)."""
         items = message.items if type(message) is jsonrpc.Batch else [message]
         needed = (self.resolve(item.method, item.params).scopes for item in items if type(item) is jsonrpc.Request)
         return tuple(dict.fromkeys(scope for scopes in needed for scope in scopes))
 
-    def _find(self, uri: Any) -> Optional[Found]:
+    def _find(self, uri: Any) -> Optional[Tuple[CatalogEntry, Mapping[str, Any]]]:
         # A longer URI is refused later, and must not be matched against templates.
         return self.find_resource(uri) if isinstance(uri, str) and len(uri) <= self._longest_uri else None
 
-    def find_resource(self, uri: str) -> Optional[Found]:
-        """Return the reader of *uri*, in any of its forms; None if there is none."""
+    def find_resource(self, uri: str) -> Optional[Tuple[CatalogEntry, Mapping[str, Any]]]:
+        """Return what reads *uri*, in any of its forms, with the values of a template's variables; None if there is nothing."""
         resources = self.registry.all("resources")
         entry, forms = resources.get(uri), [uri]
         if entry is None:
@@ -407,19 +452,7 @@ class Catalog:
 
             forms = candidates(uri)
             entry = resources.get(forms[0])
-        if type(entry) is ProvidedEntry:
-            return self._found(entry)
         if entry is not None:
-            return Found(entry.function, {}, entry.resource.mime_type, self.hint_for(entry.cache), entry.scopes)
-        match = self.registry.match(forms)
-        if match is None:
-            provided = self.registry.find_provided("resources", uri)
-            return None if provided is None else self._found(provided)
-        template, values = match
-        if isinstance(template, ProvidedEntry):
-            return self._found(template)
-        return Found(template.function, values, template.template.mime_type, self.hint_for(template.cache), template.scopes,
-                     size=template.size)
-
-    def _found(self, entry: ProvidedEntry) -> Found:
-        return Found(None, {}, entry.mime_type, self.hint_for(entry.cache), entry.scopes, entry.handler)
+            return entry, {}
+        provided = self.registry.match(forms) or self.registry.find_provided("resources", uri)
+        return (provided, {}) if isinstance(provided, CatalogEntry) else provided

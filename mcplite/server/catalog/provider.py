@@ -1,4 +1,4 @@
-"""The interface of what offers entries to a server besides its own functions: a mounted server, or a mounted client.
+"""The entries of a server, and the interface of what offers more than its own functions: a mounted server or client.
 
 :mod:`mcplite.proxy` implements it. The registry keeps the entries of providers among its own, so that lists, pages,
 capabilities and scopes need not know them.
@@ -6,7 +6,7 @@ capabilities and scopes need not know them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Protocol, Sequence, Tuple
 
 from ...revisions import Revision
 
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from ...protocol.http.routing_headers import Mark
     from ...protocol.uritemplate import Template
     from ...types import Resource
+    from ..functions.function import Function
     from .cache_hints import CacheHint
 
-__all__ = ["Found", "MountableClient", "ProvidedEntry", "Provider", "Service"]
+__all__ = ["CatalogEntry", "MountableClient", "ProvidedEntry", "Provider", "Service"]
 
 
 class Provider:
@@ -71,73 +72,83 @@ class MountableClient(Protocol):
         """Return another client for the same server."""
 
 
-class ProvidedEntry:
-    """One tool, resource, template or prompt of a provider.
+class CatalogEntry:
+    """A tool, resource, template or prompt: how it is listed, and what answers the requests that name it.
+
+    :param kind: "tools", "resources", "templates" or "prompts".
+    :param name: what clients call it: of a resource its URI, of a template its text.
+    :param definition: as it is listed.
+    :param function: answers; None if the provider does.
+    :param scopes: required of callers over HTTP.
+    :param cache: how long clients may keep a resource; None for the server's hint.
+    """
+
+    #: Whose entry it is; None for the server's own.
+    provider: Optional[Provider] = None
+    #: Runs a request in place of the function; only the entries of providers have one.
+    handler: Optional[Callable[..., Any]] = None
+    #: Of a template.
+    pattern: "Optional[Template]" = None
+    #: Whether it is a resource that can be read and is not in the list.
+    unlisted = False
+    #: Returns the resources that a template stands for, to be listed; None if they are not known.
+    resources: Optional[Callable[[], List[Resource]]] = None
+    #: Returns the bytes of a resource, with the arguments of the function; None if they are not known.
+    size: Optional[Callable[..., int]] = None
+    #: The parameters of a tool that also travel in headers (MHDR-11).
+    marks: Sequence[Mark] = ()
+    #: Whether a tool may be called as a task: "forbidden", "optional" or "required".
+    task_support = "forbidden"
+    #: Whether such a task is begun again, or followed again, when the process that ran it has ended.
+    restartable = False
+    #: Whether the provider's server decides, call by call, which of the calls of modern clients become tasks.
+    decides_tasks = False
+    #: Whether it may run on the thread of an HTTP request: it can neither send nor ask anything before it returns.
+    may_run_inline = False
+    #: The target of the calls of a tool or a prompt, which the catalog makes for the first of them.
+    target: Any = None
+
+    def __init__(self, kind: str, name: str, definition: Any, function: "Optional[Function]", scopes: Tuple[str, ...] = (),
+                 cache: "Optional[CacheHint]" = None) -> None:
+        self.kind = kind
+        self.name = name
+        self.definition = definition
+        self.function = function
+        self.scopes = scopes
+        self.cache = cache
+        self.mime_type: Optional[str] = getattr(definition, "mime_type", None)
+        if function is not None:
+            self.may_run_inline = function.wants_context is None and not function.questions
+
+    def listed(self, revision: Revision) -> Any:
+        """Return the definition: a Tool, Resource, ResourceTemplate or Prompt."""
+        return self.definition
+
+
+class ProvidedEntry(CatalogEntry):
+    """One tool, resource, template or prompt of a provider, which lists and runs it; its name is set with its place.
 
     :param own: what the provider needs to know of it.
-    :param scopes: required of callers over HTTP.
     :param mime_type: the media type of a resource.
     :param pattern: of a template.
-    :param cache: how long clients may keep a resource; None for the server's hint.
     :param unlisted: whether it is a resource that no list has.
     """
 
-    may_run_inline = False
-    #: It has none: the provider runs it.
-    function: Any = None
+    provider: Provider
+    function: Any
 
     def __init__(self, provider: Provider, own: Any, *, scopes: Tuple[str, ...] = (), mime_type: Optional[str] = None,
                  pattern: "Optional[Template]" = None, cache: "Optional[CacheHint]" = None, unlisted: bool = False) -> None:
+        super().__init__("", "", None, None, scopes, cache)
         self.provider = provider
         self.own = own
-        self.scopes = scopes
         self.mime_type = mime_type
         self.pattern = pattern
-        self.cache = cache
         self.unlisted = unlisted
-        #: What clients call it; set with the entry's place in the registry.
-        self.seen = ""
-        #: The parameters of a tool that also travel in headers (MHDR-11).
-        self.marks: Sequence[Mark] = ()
-        #: Returns the resources that a template stands for, to be listed; None if they are not known.
-        self.resources: Optional[Callable[[], List[Resource]]] = None
-        #: Whether a tool may be called as a task: "forbidden", "optional" or "required".
-        self.task_support = "forbidden"
-        #: Whether such a task is begun again, or followed again, when the process that ran it has ended.
-        self.restartable = False
-        #: Whether the provider's server decides, call by call, which of the calls of modern clients become tasks.
-        self.decides_tasks = False
-        #: The target of its calls, which the catalog makes for the first of them.
-        self.target: Any = None
-
-    @property
-    def name(self) -> str:
-        """What clients call it."""
-        return self.seen
 
     def listed(self, revision: Revision) -> Any:
-        """Return its definition; see :meth:`Provider.listed`."""
         return self.provider.listed(self, revision)
 
     def handler(self, params: Dict[str, Any], context: Any) -> Any:
         """Run one request; see :meth:`Provider.run`."""
         return self.provider.run(self, context)
-
-
-class Found:
-    """The reader of a resource.
-
-    :param handler: reads a resource of a provider, in place of the function.
-    :param size: returns the bytes of the resource, with the arguments of the function; None if they are not known.
-    """
-
-    def __init__(self, function: Any, values: Mapping[str, Any], mime_type: Optional[str], cache: CacheHint,
-                 scopes: Tuple[str, ...], handler: Optional[Callable[..., Any]] = None,
-                 size: Optional[Callable[..., int]] = None) -> None:
-        self.function = function
-        self.values = values
-        self.mime_type = mime_type
-        self.cache = cache
-        self.scopes = scopes
-        self.handler = handler
-        self.size = size

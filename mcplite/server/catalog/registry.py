@@ -8,27 +8,22 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import RegistrationError
 from ...rpc.tracing import get_logger
 from ...types.lazy_dataclass import changed
-from .provider import Found, ProvidedEntry, Provider
+from .provider import CatalogEntry, ProvidedEntry, Provider
 
 if TYPE_CHECKING:
     import threading
 
     from ...protocol.http.routing_headers import Mark
-    from ...protocol.uritemplate import Template
     from ...revisions import Revision
-    from ...types import Prompt, Resource, ResourceTemplate, Tool
+    from ...types import Tool
     from ..functions.function import Function
-    from .cache_hints import CacheHint
 
-__all__ = [
-    "Found", "OwnEntry", "PromptEntry", "Registry", "ResourceEntry", "TemplateEntry", "ToolEntry",
-    "check_duplicate",
-]
+__all__ = ["Registry", "ToolEntry", "check_duplicate", "check_name", "suggestions"]
 
 _log = get_logger(__name__)
 #: The values of ``Server(on_duplicate=)``.
@@ -40,132 +35,34 @@ _BY_URI = ("resources", "templates")
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 
 
-class OwnEntry:
-    """An entry of the server itself, with what the registry asks of each; most have none of it."""
-
-    #: Runs a request in place of the function; only the entries of providers have one.
-    handler: None = None
-    #: Required of callers over HTTP.
-    scopes: Tuple[str, ...] = ()
-    #: Whether it can be read and is not in the list of resources.
-    unlisted = False
-    #: Returns the resources that a template stands for, to be listed; None if they are not known.
-    resources: Optional[Callable[[], List[Resource]]] = None
-    #: Whether a tool may be called as a task: "forbidden", "optional" or "required".
-    task_support = "forbidden"
-
-
-class ToolEntry(OwnEntry):
+class ToolEntry(CatalogEntry):
     """A tool: how it is listed and how it is called.
 
     :param timeout: seconds that one call may run; None for no limit.
     :param marks: the parameters that also travel in headers (MHDR-11).
-    :param scopes: required of callers over HTTP.
     :param task_support: whether it may be called as a task: "forbidden", "optional" or "required".
     :param restartable: whether a task is begun again when the process that ran it has ended.
     """
 
-    @property
-    def name(self) -> str:
-        """What clients call it."""
-        return self.tool.name
+    definition: Tool
+    function: Function
 
     def __init__(self, tool: Tool, function: Function, timeout: Optional[float] = None, marks: "Sequence[Mark]" = (),
                  scopes: Tuple[str, ...] = (), task_support: str = "forbidden", restartable: bool = False) -> None:
-        self.tool = tool
-        self.function = function
+        super().__init__("tools", tool.name, tool, function, scopes)
         self.timeout = timeout
         self.marks = marks
-        self.scopes = scopes
         self.task_support = task_support
         self.restartable = restartable
-        #: Whether it may run on the thread of an HTTP request: it can neither send nor ask anything before it returns.
-        self.may_run_inline = timeout is None and task_support == "forbidden" and not _sends(function)
-        #: The target of its calls, which the catalog makes for the first of them.
-        self.target: Any = None
+        self.may_run_inline = self.may_run_inline and timeout is None and task_support == "forbidden"
 
     def listed(self, revision: Revision) -> Tool:
         """Return the definition with its description and schemas, which are created on first use."""
-        tool, function, output = self.tool, self.function, self.function.output
+        tool, function, output = self.definition, self.function, self.function.output
         if not tool.input_schema:
             tool.description, tool.output_schema = function.description, output.schema
             tool.input_schema = function.input_schema  # last: a thread that sees it finds the others
         return tool if output.bare is None else changed(tool, output_schema=output.schema_for(revision))
-
-
-class ResourceEntry(OwnEntry):
-    """A resource at one URI.
-
-    :param cache: how long clients may keep it; None for the server's hint.
-    :param scopes: required of callers over HTTP.
-    :param unlisted: whether it can be read and is not in the list: another spelling of one that is.
-    """
-
-    def __init__(self, resource: Resource, function: Function, cache: "Optional[CacheHint]" = None,
-                 scopes: Tuple[str, ...] = (), unlisted: bool = False) -> None:
-        self.resource = resource
-        self.function = function
-        self.cache = cache
-        self.scopes = scopes
-        self.unlisted = unlisted
-
-    @property
-    def name(self) -> str:
-        """Its URI."""
-        return self.resource.uri
-
-    def listed(self, revision: Revision) -> Resource:
-        return self.resource
-
-
-class TemplateEntry(OwnEntry):
-    """Resources at every URI that a template matches.
-
-    :param cache: how long clients may keep them; None for the server's hint.
-    :param scopes: required of callers over HTTP.
-    :param resources: returns the resources that the template stands for, to be listed; None if they are not known.
-    :param size: returns the bytes of one, with the arguments of the function; None if they are not known.
-    """
-
-    def __init__(self, template: ResourceTemplate, pattern: "Template", function: Function,
-                 cache: "Optional[CacheHint]" = None, scopes: Tuple[str, ...] = (),
-                 resources: Optional[Callable[[], List[Resource]]] = None,
-                 size: Optional[Callable[..., int]] = None) -> None:
-        self.template = template
-        self.pattern = pattern
-        self.function = function
-        self.cache = cache
-        self.scopes = scopes
-        self.resources = resources
-        self.size = size
-
-    @property
-    def name(self) -> str:
-        """The text of the template."""
-        return self.template.uri_template
-
-    def listed(self, revision: Revision) -> ResourceTemplate:
-        return self.template
-
-
-class PromptEntry(OwnEntry):
-    """A prompt; *scopes* are required of callers over HTTP."""
-
-    def __init__(self, prompt: Prompt, function: Function, scopes: Tuple[str, ...] = ()) -> None:
-        self.prompt = prompt
-        self.function = function
-        self.scopes = scopes
-        self.may_run_inline = not _sends(function)
-        self.marks = ()
-        self.target: Any = None
-
-    def listed(self, revision: Revision) -> Prompt:
-        return self.prompt
-
-
-def _sends(function: Function) -> bool:
-    """Whether a handler can send or ask something while it runs."""
-    return function.wants_context is not None or bool(function.questions)
 
 
 class _Kind:
@@ -220,9 +117,11 @@ class Registry:
         self._lock = threading.Lock()
         self._kinds: Dict[str, _Kind] = {kind: _Kind(self._lock) for kind in self.KINDS}
         self._completions: Dict[Tuple[str, str, str], Function] = {}
-        self._completes = False
-        self._methods: Dict[str, Callable[..., Any]] = {}
-        self._notifications: Dict[str, Callable[..., Any]] = {}
+        #: Whether completion is declared: there are completers, or were, or a provider completes.
+        self.completes = False
+        #: The handlers of custom methods and notifications, by name; the last one counts.
+        self.methods: Dict[str, Callable[..., Any]] = {}
+        self.notifications: Dict[str, Callable[..., Any]] = {}
         self._changed = changed
         #: The templates that were looked up last, and what finds them; two threads that miss it make equal ones.
         self._prefixes: "Optional[Tuple[Mapping[str, Any], List[Tuple[int, Dict[str, List[Any]]]]]]" = None
@@ -233,23 +132,35 @@ class Registry:
         #: Whether the list of resources is not just the registered ones.
         self.has_special_resources = False
 
-    def add(self, kind: str, name: str, entry: OwnEntry) -> None:
+    def add(self, entry: CatalogEntry) -> None:
         """Register *entry*; one that replaces another has its place in the order, and its completers.
 
         :raises RegistrationError: the name is taken, and entries are not replaced (TOOL-14).
         """
+        kind, name = entry.kind, entry.name
         with self._lock:
             state = self._kinds[kind]
-            if name in state.entries:
-                _check_own(kind, name, state.entries[name])
-                check_duplicate(self._on_duplicate, f"{kind[:-1]} {name!r}", _handler(state.entries[name]), _handler(entry))
+            present = state.entries.get(name)
+            if present is not None:
+                self._check_free(f"{kind[:-1]} {name!r}", present, entry)
             self._note(entry)
             state.entries[name] = entry
             state.change(state.entries)
             state.declared = True
         self._changed("resources" if kind == "templates" else kind)
 
-    def _note(self, entry: Union[OwnEntry, ProvidedEntry]) -> None:
+    def _check_free(self, what: str, present: CatalogEntry, entry: CatalogEntry) -> None:
+        """Return if *entry* may take the place of another one.
+
+        :raises RegistrationError: it may not.
+        """
+        if present.provider is not None:
+            raise RegistrationError(f"{what} is one of {present.provider.name}, which is mounted; choose another name, or mount"
+                                    " it with another prefix=")
+        assert present.function is not None and entry.function is not None
+        check_duplicate(self._on_duplicate, what, present.function.function, entry.function.function)
+
+    def _note(self, entry: CatalogEntry) -> None:
         """Remember what an entry has that most have not, before it can be found; with the lock held."""
         if entry.scopes:
             self.scoped = True
@@ -269,13 +180,13 @@ class Registry:
             if provider not in self.providers:
                 self.providers = (*self.providers, provider)
             state = self._kinds[kind]
-            others = {name: entry for name, entry in state.entries.items() if _provider(entry) is not provider}
+            others = {name: entry for name, entry in state.entries.items() if entry.provider is not provider}
             taken = [name for name in entries if name in others]
             ours = {name: entry for name, entry in entries.items() if name not in others}
             for entry in ours.values():
                 self._note(entry)
             place: Dict[Optional[Provider], int] = {one: number for number, one in enumerate((None, *self.providers))}
-            state.change(dict(sorted({**others, **ours}.items(), key=lambda item: place[_provider(item[1])])))
+            state.change(dict(sorted({**others, **ours}.items(), key=lambda item: place[item[1].provider])))
             state.declared = state.declared or bool(ours)
         if announced:
             self._changed("resources" if kind == "templates" else kind)
@@ -285,10 +196,6 @@ class Registry:
         """Return what a provider has under *name* although it is not registered; None if there is none."""
         found = (provider.find(kind, name) for provider in self.providers) if isinstance(name, str) else ()
         return next((entry for entry in found if entry is not None), None)
-
-    def declare_completions(self) -> None:
-        """Declare completions to clients although no completer is registered."""
-        self._completes = True
 
     def remove(self, kind: str, name: str) -> None:
         """Remove an entry, and the completers of its arguments.
@@ -348,7 +255,7 @@ class Registry:
         entries: Dict[str, Any] = {uri: entry for uri, entry in self.all("resources").items() if not entry.unlisted}
         for template in self.all("templates").values():
             for resource in template.resources() if template.resources is not None else ():
-                entries.setdefault(resource.uri, ResourceEntry(resource, template.function))
+                entries.setdefault(resource.uri, CatalogEntry("resources", resource.uri, resource, template.function))
         return entries
 
     def get(self, kind: str, name: str) -> Optional[Any]:
@@ -362,7 +269,7 @@ class Registry:
             found = snapshot.get(_form(kind, name))
         return found
 
-    def match(self, forms: Sequence[str]) -> Optional[Tuple[Union[TemplateEntry, ProvidedEntry], Dict[str, Any]]]:
+    def match(self, forms: Sequence[str]) -> Optional[Tuple[CatalogEntry, Dict[str, Any]]]:
         """Return the template that matches a URI, in any of its *forms*, with the variables' values.
 
         Of several it is the one with most text before its first variable; of those with one such text, one whose values have
@@ -390,38 +297,11 @@ class Registry:
                 check_duplicate(self._on_duplicate, f"the completion of {argument!r} of {kind} {name!r}",
                                 self._completions[key].function, function.function)
             self._completions = {**self._completions, key: function}
-            self._completes = True
+            self.completes = True
 
     def completion(self, kind: str, name: str, argument: str) -> Optional[Function]:
         """Return a completer, or None."""
         return self._completions.get((kind, _form("templates", name) if kind == "resource" else name, argument))
-
-    @property
-    def has_completions(self) -> bool:
-        """Whether there are completers, or were: the capability is declared once."""
-        return self._completes
-
-    def add_method(self, method: str, handler: Callable[..., Any]) -> None:
-        """Register the handler of a custom method."""
-        with self._lock:
-            self._methods = {**self._methods, method: handler}
-
-    def add_notification(self, method: str, handler: Callable[..., Any]) -> None:
-        """Register the handler of a custom notification."""
-        with self._lock:
-            self._notifications = {**self._notifications, method: handler}
-
-    def notification(self, name: str) -> Optional[Callable[..., Any]]:
-        """Return the handler of a custom notification, or None."""
-        return self._notifications.get(name)
-
-    def method(self, name: str) -> Optional[Callable[..., Any]]:
-        """Return the handler of a custom method, or None."""
-        return self._methods.get(name)
-
-
-def _handler(entry: Any) -> Any:
-    return entry.function.function
 
 
 def _form(kind: str, name: str) -> str:
@@ -444,21 +324,6 @@ def _by_prefix(templates: Mapping[str, Any]) -> List[Tuple[int, Dict[str, List[A
         prefix = entry.pattern.prefix
         found.setdefault(len(prefix), {}).setdefault(prefix, []).append(entry)
     return sorted(found.items(), reverse=True)
-
-
-def _provider(entry: Any) -> Optional[Provider]:
-    return entry.provider if type(entry) is ProvidedEntry else None
-
-
-def _check_own(kind: str, name: str, entry: Any) -> None:
-    """Return if an entry is the server's own.
-
-    :raises RegistrationError: it is one of a provider.
-    """
-    provider = _provider(entry)
-    if provider is not None:
-        raise RegistrationError(f"{kind[:-1]} {name!r} is one of {provider.name}, which is mounted; choose another name, or"
-                                " mount it with another prefix=")
 
 
 def check_name(kind: str, name: Any) -> str:

@@ -61,9 +61,9 @@ class ServerExtensions:
         registry, identifier = self._registry, extension.identifier
         claim(extension, "identifier", [identifier], {other.identifier: type(other).__name__ for other in self.all})
         answered, taken, listens = extension.methods(), extension.notifications(), extension.listens()
-        claim(extension, "method", answered, {**protocol_names("client_requests"), **_owners(answered, registry.method)})
+        claim(extension, "method", answered, {**protocol_names("client_requests"), **_owners(answered, registry.methods)})
         claim(extension, "notification", taken,
-              {**protocol_names("client_notifications"), **_owners(taken, registry.notification)})
+              {**protocol_names("client_notifications"), **_owners(taken, registry.notifications)})
         members = [change.filter for change in LIST_CHANGES.values()] + [RESOURCE_SUBSCRIPTIONS]
         claim(extension, "member of the filter", [kind.member for kind in listens],
               {**dict.fromkeys(members, "the protocol"), **dict.fromkeys(self.listens, "another extension")})
@@ -73,10 +73,8 @@ class ServerExtensions:
         for method, handler in (*answered.items(), *taken.items()):
             if not callable(handler):
                 raise RegistrationError(f"the extension {identifier!r} needs a function for {method!r}, not {handler!r:.100}")
-        for method, handler in answered.items():
-            registry.add_method(method, ExtensionMethod(extension, method, handler))
-        for method, handler in taken.items():
-            registry.add_notification(method, ExtensionMethod(extension, method, handler))
+        registry.methods.update({name: ExtensionMethod(extension, name, handler) for name, handler in answered.items()})
+        registry.notifications.update({name: ExtensionMethod(extension, name, handler) for name, handler in taken.items()})
         self.names = {**self.names, **extension.names}
         self.listens = {**self.listens, **{kind.member: kind for kind in listens}}
         if overrides(extension, "lists"):
@@ -120,8 +118,7 @@ class ServerExtensions:
         return entries, added
 
 
-def _owners(names: Mapping[str, Any], find: Callable[[str], Optional[Callable[..., Any]]]) -> Dict[str, str]:
+def _owners(names: Mapping[str, Any], handlers: Mapping[str, Any]) -> Dict[str, str]:
     """Return who has those of the names that are registered."""
-    found = {name: find(name) for name in names if isinstance(name, str)}
-    return {name: f"the extension {handler.extension.identifier!r}" if isinstance(handler, ExtensionMethod)
-            else "Server.add_method()" for name, handler in found.items() if handler is not None}
+    return {name: f"the extension {handlers[name].extension.identifier!r}" if isinstance(handlers[name], ExtensionMethod)
+            else "Server.add_method()" for name in names if isinstance(name, str) and name in handlers}

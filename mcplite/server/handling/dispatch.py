@@ -18,7 +18,6 @@ from ...rpc.fair_queue import COSTLY
 from ...rpc.tracing import get_logger
 from ...types import codec
 from ...types.content import downgrade
-from ..catalog.provider import ProvidedEntry
 from ..catalog.registry import suggestions
 from ..functions.function import BadArguments
 from .context import CURRENT, LEVELS
@@ -26,7 +25,7 @@ from .session import RequestFacts
 
 # What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
-    from ..catalog.request_target import Target
+    from ..catalog.catalog import Target
     from ..functions.function import Function
     from .http_request import Around
     from .request_context import RequestContext
@@ -128,7 +127,7 @@ def _own(context: RequestContext, target: Target) -> Result:
 
         run = functools.partial(call_hooked, context, target.entry, run)
     result = _guarded(context, context.method, run)
-    if isinstance(getattr(own, "__self__", None), ProvidedEntry):
+    if target.entry is not None and own == target.entry.handler:
         size = _characters(result)
         if size >= COSTLY:
             context.begin_turn(size)
@@ -213,7 +212,7 @@ def _read_resource(context: RequestContext, target: Target) -> Result:
     found = target.entry
 
     def read() -> types.ReadResourceResult:
-        kwargs = _bind_arguments(context, found.function, found.values)
+        kwargs = _bind_arguments(context, found.function, target.values or {})
         size = 0 if found.size is None else found.size(**kwargs)
         if size >= COSTLY:
             context.begin_turn(size, done=False)
@@ -233,7 +232,8 @@ def _read_resource(context: RequestContext, target: Target) -> Result:
         # RSRC-19: an empty list would mean that the resource exists and is empty.
         raise _missing(context, uri)
     if result.ttl_ms is None and result.cache_scope is None:
-        result.ttl_ms, result.cache_scope = found.cache.milliseconds, found.cache.scope
+        hint = context.session.runtime.catalog.hint_for(found.cache)
+        result.ttl_ms, result.cache_scope = hint.milliseconds, hint.scope
     return codec.encode(result, context.session.revision)  # type: ignore[no-any-return]
 
 
@@ -302,7 +302,7 @@ def _get_prompt(context: RequestContext, target: Target) -> Result:
             value = copy.copy(value)
             value.messages = prompt_messages(value.messages)
             return value
-        return types.GetPromptResult(messages=prompt_messages(value), description=entry.prompt.description)
+        return types.GetPromptResult(messages=prompt_messages(value), description=entry.definition.description)
 
     result = _guarded(context, f"prompt {name!r}", get)
     revision = context.session.revision

@@ -15,7 +15,7 @@ from ...revisions import REVISIONS, Revision
 from ...rpc.peer import Peer
 from ...rpc.request import Incoming, MessageFacts
 from ...types import ClientCapabilities, Implementation
-from ..catalog.request_target import Target
+from ..catalog.catalog import Target
 from ..limits import Limits
 from ..runtime.runtime import Runtime
 

@@ -24,8 +24,8 @@ from ...rpc.fair_queue import COSTLY
 from ...rpc.tracing import get_logger
 from ...types import CallToolResult, Model, TextContent, codec
 from ...types.content import downgrade
+from ..catalog.catalog import Target
 from ..catalog.registry import ToolEntry, suggestions
-from ..catalog.request_target import Target
 from ..functions.function import BadArguments, Function
 from ..functions.results import BadOutput, Write, content_items, result_writer, tool_result
 from ..functions.signature import Output
@@ -97,13 +97,13 @@ def _run_found(context: RequestContext, entry: ToolEntry) -> Any:
         else:
             kwargs = context.bind(entry.function, arguments)
     except BadArguments as error:
-        text = f"Invalid arguments for tool {entry.tool.name}: {'; '.join(error.problems)}"
+        text = f"Invalid arguments for tool {entry.name}: {'; '.join(error.problems)}"
         if context.session.revision.bad_arguments == "error":
             raise InvalidParams(text) from error
         return tool_error(context, text)
     del params, arguments  # a handler may wait for minutes, and the context forgets them then
     if entry.timeout is None:
-        return _run(context, entry.tool.name, entry.function, kwargs)
+        return _run(context, entry.name, entry.function, kwargs)
     return call_bound(context, entry, kwargs)
 
 
@@ -113,7 +113,7 @@ def call_bound(context: RequestContext, entry: ToolEntry, kwargs: Dict[str, Any]
     :raises RemoteError: the error for the client.
     :raises Cancelled: the request was cancelled.
     """
-    name, function = entry.tool.name, entry.function
+    name, function = entry.name, entry.function
     if entry.timeout is None:
         return _run(context, name, function, kwargs)
     text = f"Tool {name} did not finish within {entry.timeout:g} s"

@@ -13,7 +13,7 @@ from ...protocol.http.oauth import write_challenge
 from ...protocol.uris import url_path
 from ...rpc.tracing import get_logger
 from ...types import Implementation
-from ..catalog.request_target import Target
+from ..catalog.catalog import Target
 from ..handling.http_request import HTTPRequest
 from ..principals import Principal, all_scopes, least_scopes
 from ..runtime.runtime import Runtime

@@ -14,7 +14,7 @@ from ...protocol.http.routing_headers import check_name, check_parameters, check
 from ...protocol.meta import Envelope
 from ...revisions import DEFAULT_HTTP, Revision, find_revision
 from ...rpc.fair_queue import COSTLY, Turns
-from ..catalog.request_target import Target
+from ..catalog.catalog import Target
 from ..handling.http_request import HTTPRequest, no_body
 from ..state.sessions import HTTPSession
 from .access import OriginPolicy

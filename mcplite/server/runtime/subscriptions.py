@@ -22,8 +22,7 @@ from ...rpc.forks import renew
 from ...rpc.request import Incoming
 from ...rpc.threads import Loop
 from ...rpc.tracing import get_logger
-from ..catalog.catalog import Catalog
-from ..catalog.request_target import MOST_URIS
+from ..catalog.catalog import MOST_URIS, Catalog
 from ..eviction import Shares
 from ..limits import Limits
 

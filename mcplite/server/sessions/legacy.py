@@ -299,7 +299,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
             if type(params.get("progress")) in (int, float):
                 self.peer.progress(params.get("progressToken"), params, message.size)
         else:
-            own = self._catalog.registry.notification(method)
+            own = self._catalog.registry.notifications.get(method)
             if own is not None:
                 self.runtime.notified(method, lambda: own(params, self))
 

@@ -22,7 +22,7 @@ from ...revisions import Revision
 from ...rpc.peer import Peer
 from ...rpc.tracing import get_logger
 from ...types import ClientCapabilities, Implementation
-from ..catalog.request_target import Target
+from ..catalog.catalog import Target
 from ..handling.context import rank
 from ..handling.request_context import RequestContext
 from ..handling.session import RequestFacts, Session

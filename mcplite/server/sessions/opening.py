@@ -22,7 +22,7 @@ from .legacy import LegacySession
 from .modern import ModernSession
 
 if TYPE_CHECKING:
-    from ..catalog.request_target import Target
+    from ..catalog.catalog import Target
     from ..runtime.runtime import Runtime
     from .remote_answers import Handover
 
@@ -193,7 +193,7 @@ class SessionlessHandler(MessageHandler):
             # On a pipe. Over HTTP, closing the response stream cancels; an id alone does not identify a request there.
             self.peer.cancel_incoming(params.get("requestId"), params.get("reason"))
             return
-        own = self.catalog.registry.notification(message.method)
+        own = self.catalog.registry.notifications.get(message.method)
         if own is not None:
             self.runtime.notified(message.method, lambda: own(params, None))
 

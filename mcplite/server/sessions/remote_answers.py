@@ -29,7 +29,7 @@ from ...rpc.interfaces import Outlet
 from ...rpc.request import Incoming
 from ...rpc.threads import Loop
 from ...rpc.tracing import get_logger
-from ..catalog.request_target import Target
+from ..catalog.catalog import Target
 from ..handling.ask_waiting import noted_steps, request_digest
 from ..handling.dispatch import answer_request
 from ..handling.http_request import HTTPRequest

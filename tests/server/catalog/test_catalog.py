@@ -3,9 +3,10 @@
 import pytest
 
 import mcplite
+from mcplite.protocol import jsonrpc
 from mcplite.revisions import NEWEST, NEWEST_LEGACY
+from mcplite.server.catalog.catalog import MOST_URIS, Target
 from mcplite.server.catalog.provider import ProvidedEntry, Provider
-from mcplite.server.catalog.request_target import Target
 from mcplite.types import Tool
 from tests.support.tight import tight
 
@@ -40,14 +41,13 @@ def catalog(mcp):
 ])
 def test_a_tool_and_a_prompt_are_found_by_name(catalog, method, params, name, scopes, inline):
     target = catalog.resolve(method, params)
-    entry = getattr(target.entry, "tool", None) or target.entry.prompt
-    assert (entry.name, target.custom_handler, target.scopes, target.may_run_inline) == (name, None, scopes, inline)
+    assert (target.entry.name, target.custom_handler, target.scopes, target.may_run_inline) == (name, None, scopes, inline)
 
 
 def test_a_resource_is_found_by_its_uri_and_its_template(catalog):
     assert catalog.resolve("resources/read", {"uri": "a://x"}).scopes == ("two",)
     target = catalog.resolve("resources/read", {"uri": "a://b/z"})
-    assert target.entry.values == {"y": "b"} and not target.may_run_inline
+    assert target.values == {"y": "b"} and not target.may_run_inline
     assert catalog.resolve("resources/subscribe", {"uri": "a://x"}).entry is not None
 
 
@@ -119,7 +119,7 @@ class Odd(Provider):
     def listed(self, entry, revision):
         if entry.own == "raises":
             raise RuntimeError("not today")
-        return Tool(entry.seen, {"type": "object"}, description=object() if entry.own == "odd" else entry.own)
+        return Tool(entry.name, {"type": "object"}, description=object() if entry.own == "odd" else entry.own)
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
@@ -129,11 +129,11 @@ def test_an_entry_that_cannot_be_sent_does_not_take_the_list_away(revision, midd
     mcp.add_tool(lambda: 1, name="good")
     mcp.add_tool(lambda: 1, name="changed", meta={"a": 1})
     mcp.add_prompt(lambda: "x", name="good")
-    mcp.registry.get("tools", "changed").tool.meta["a"] = {1}  # by its author, after the registration
+    mcp.registry.get("tools", "changed").definition.meta["a"] = {1}  # by its author, after the registration
     odd, entries = Odd(), {}
     for name in ("odd", "raises", "fine"):
         entries[name] = ProvidedEntry(odd, name)
-        entries[name].seen = name
+        entries[name].name = name
     mcp.registry.provide(odd, "tools", entries)
     with mcplite.connect(mcp, revision=revision) as client:
         for _ in range(3):
@@ -148,6 +148,82 @@ def test_a_page_of_which_nothing_can_be_sent_has_a_next_one():
     mcp = mcplite.Server("shop", options=mcplite.ServerOptions(page_size=1))
     for name in ("bad", "good"):
         mcp.add_tool(lambda: 1, name=name, meta={"a": 1})
-    mcp.registry.get("tools", "bad").tool.meta["a"] = object()
+    mcp.registry.get("tools", "bad").definition.meta["a"] = object()
     with mcplite.connect(mcp) as client:
         assert [tool.name for tool in client.list_tools()] == ["good"]
+
+
+# --- the scopes of a message ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def scoped():
+    mcp = mcplite.Server("scoped")
+    mcp.add_tool(lambda: None, name="a", scopes=["one", "two"])
+    mcp.add_tool(lambda: None, name="b", scopes="two three")
+    mcp.add_tool(lambda: None, name="free")
+    mcp.add_resource("a://x", lambda: "", name="x", scopes=["four"])
+    mcp.add_resource("a://{y}/z", lambda y: "", name="y", scopes=["five"])
+    return mcp
+
+
+def needed(app, message):
+    return app.runtime.catalog.scopes(message)
+
+
+def ask(method, params=None):
+    return jsonrpc.Request(1, method, params)
+
+
+@pytest.mark.parametrize("method, params, scopes", [
+    ("tools/call", {"name": "a"}, ("one", "two")), ("tools/call", {"name": "free"}, ()),
+    ("tools/call", {"name": "none"}, ()),
+    ("tools/call", {"name": ["a"]}, ()), ("tools/call", None, ()), ("tools/list", {"name": "a"}, ()),
+    ("own/method", {"name": "a"}, ()),
+    ("resources/read", {"uri": "a://x"}, ("four",)), ("resources/read", {"uri": "a://1/z"}, ("five",)),
+    ("resources/read", {"uri": "a://2"}, ()),
+    ("resources/read", {"uri": 5}, ()), ("resources/read", {"uri": "a://" + "1" * 70_000 + "/z"}, ()),
+    ("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["a://x", 5, "a://1/z", "a://x"]}},
+     ("four", "five")),
+    ("subscriptions/listen", {"notifications": []}, ()),
+    ("subscriptions/listen", {"notifications": {"resourceSubscriptions": "a://x"}}, ()),
+    ("completion/complete", {"ref": {"type": "ref/resource", "uri": "a://{y}/z"}}, ("five",)),
+    ("completion/complete", {"ref": {"type": "ref/resource", "uri": "a://x"}}, ("four",)),
+    ("completion/complete", {"ref": "x"}, ()), ("completion/complete", {"ref": {"type": "ref/prompt"}}, ()),
+])
+def test_the_scopes_of_a_request(scoped, method, params, scopes):
+    assert needed(scoped, ask(method, params)) == scopes
+
+
+def test_the_scopes_of_a_batch(scoped):
+    items = [ask("tools/call", {"name": "a"}), ask("ping"), ask("tools/call", {"name": "b"}),
+             jsonrpc.Notification("tools/call", {"name": "a"}),
+             jsonrpc.Invalid(None, -32600, "x")]
+    assert needed(scoped, jsonrpc.Batch(items)) == ("one", "two", "three")
+    for message in (jsonrpc.Notification("tools/call", {"name": "a"}), jsonrpc.Response(1, {}),
+                    jsonrpc.Invalid(None, -32600, "x")):
+        assert needed(scoped, message) == ()
+
+
+def test_the_scopes_of_a_registry(scoped):
+    assert scoped.registry.scopes() == ["one", "two", "three", "four", "five"] and scoped.registry.scoped
+    assert not mcplite.Server("free").registry.scoped
+    for name in ("a", "b"):
+        scoped.remove_tool(name)
+    assert scoped.registry.scopes() == ["four", "five"] and scoped.registry.scoped
+
+
+def test_a_filter_is_resolved_only_up_to_its_limit(scoped, monkeypatch):
+    # Who is not let in yet makes us look, so that it must not take long: each URI once, and none where too many are.
+    catalog = scoped.runtime.catalog
+    asked, find = [], catalog.find_resource
+    monkeypatch.setattr(catalog, "find_resource", lambda uri: asked.append(uri) or find(uri))
+
+    def looked_up(uris):
+        asked.clear()
+        return needed(scoped, ask("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}}))
+
+    most = MOST_URIS
+    assert looked_up(["a://x"] * (most - 2) + ["a://1/z", 5]) == ("four", "five") and asked == ["a://x", "a://1/z"]
+    assert looked_up([[], {}, None, "a://x"]) == ("four",) and asked == ["a://x"]
+    assert looked_up(["a://x"] * (most + 1)) == () and asked == []
