@@ -305,11 +305,7 @@ def prompt_entry(function: Function, prompt: types.Prompt, scopes: Scopes) -> Ca
     """
     what = f"prompt {check_name('prompt', prompt.name)!r}"
     if prompt.arguments is None:
-        titles, said = function.titles(), function.written_as_json()
-        prompt.arguments = [
-            types.PromptArgument(name=parameter, required=required, title=titles[parameter],
-                                 description=" ".join(filter(None, (text, said.get(parameter)))) or None)
-            for parameter, required, text in function.parameters]
+        prompt.arguments = function.prompt_arguments()
     prompt.description, prompt.arguments = function.description, prompt.arguments or None
     _check_definition(prompt, what)
     return CatalogEntry("prompts", prompt.name, prompt, function, _registered_scopes(scopes, what))

@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, FrozenSet, Li
 from ...errors import RegistrationError
 from ...protocol.jsonrpc import encode_json, load
 from ...rpc.tracing import get_logger
+from ...types import PromptArgument
 from ...types.lazy_dataclass import Record, record
 from .class_fields import NOTHING, is_dataclass, with_metadata
 from .converters import SIMPLE, Mismatch, Node, kinds_of
 from .docstrings import parse
 from .schemas import Schemas, as_default, described_schema, description_of, only_ours, unwrap_annotated
 from .signature import (
-    BY_NAME,
     MISSING,
-    POSITIONAL_ONLY,
-    VAR_KEYWORD,
-    VAR_POSITIONAL,
     Output,
     Signature,
     StructuredOutput,
@@ -101,30 +98,6 @@ class BadArguments(ValueError):
         self.problems = problems
 
 
-class _Plan:
-    """The parameters of a function: the context, answers to questions, and the caller's arguments.
-
-    :param context: the parameter that gets the context.
-    :param questions: the parameters that get the user's answer to a declared question: annotation and question.
-    :param arguments: the nodes of the parameters that the caller fills in, by their names for the caller.
-    :param defaults: of the arguments that are not required; NOTHING for one that is made for each call.
-    :param rest: the node of each ``**kwargs`` value; None without ``**kwargs``.
-    :param definitions: the schemas of recursive classes.
-    :param fields: the parameters with a ``Field(...)``.
-    """
-
-    def __init__(self, context: Optional[str], questions: Dict[str, Tuple[Any, Any]], arguments: Dict[str, Node],
-                 defaults: Dict[str, Any], rest: Optional[Node], definitions: Dict[str, Any],
-                 fields: "Dict[str, FieldParameter]") -> None:
-        self.context = context
-        self.questions = questions
-        self.arguments = arguments
-        self.defaults = defaults
-        self.rest = rest
-        self.definitions = definitions
-        self.fields = fields
-
-
 @record(frozen=True)
 class _GivenSchema(Record):
     """An input schema of the user's own, and how the arguments that it allows are passed."""
@@ -147,21 +120,26 @@ class Function:
     #: Whether clients get the descriptions of parameters apart from that of the function; a template has no place for them.
     parameters_have_descriptions = True
 
-    def __init__(self, function: Callable[..., Any], name: str, description: Optional[str], plan: _Plan,
-                 given: Optional[_GivenSchema], output: Output) -> None:
+    def __init__(self, function: Callable[..., Any], name: str, description: Optional[str]) -> None:
         self.function = function
         self.name = name
-        self.wants_context = plan.context
-        self.questions = plan.questions
-        self.output = output
+        #: The parameter that gets the context.
+        self.wants_context: Optional[str] = None
+        #: The parameters that get the user's answer to a declared question: annotation and question.
+        self.questions: Dict[str, Tuple[Any, Any]] = {}
+        self.output = Output()
         self._description = description
         self._documentation: "Optional[Documentation]" = None
-        self._arguments = plan.arguments
-        self._defaults = plan.defaults
-        self._rest = plan.rest
-        self._definitions = plan.definitions
-        self._given = given
-        self._schema: Optional[Dict[str, Any]] = None if given is None else given.schema
+        #: The nodes of the parameters that the caller fills in, by their names for the caller.
+        self._arguments: Dict[str, Node] = {}
+        #: Of the arguments that are not required; NOTHING for one that is made for each call.
+        self._defaults: Dict[str, Any] = {}
+        #: The node of each ``**kwargs`` value; None without ``**kwargs``.
+        self._rest: Optional[Node] = None
+        #: The schemas of recursive classes.
+        self._definitions: Dict[str, Any] = {}
+        self._given: Optional[_GivenSchema] = None
+        self._schema: Optional[Dict[str, Any]] = None
 
     def __repr__(self) -> str:
         return f"<Function {self.name!r}>"
@@ -205,19 +183,18 @@ class Function:
         return [(name, name not in self._defaults, description_of(node.schema, described.get(name)))
                 for name, node in self._arguments.items()]
 
-    def titles(self) -> Dict[str, Optional[str]]:
-        """Return the titles of the parameters that the caller fills in, from their annotations; None for no title."""
-        return {name: node.schema.get("title") for name, node in self._arguments.items()}
-
-    def written_as_json(self) -> Dict[str, str]:
-        """Return the parameters whose texts are the JSON of a list or an object, with a sentence for those who fill them in."""
-        said: Dict[str, str] = {}
-        for name, node in self._arguments.items():
-            kinds = kinds_of(node.schema)
+    def prompt_arguments(self) -> List[PromptArgument]:
+        """Return the parameters as arguments of a prompt, which are texts; one for a list or an object takes its JSON."""
+        found = []
+        for name, required, description in self.parameters:
+            schema = self._arguments[name].schema
+            kinds = kinds_of(schema)
             if kinds & {"array", "object"} and "string" not in kinds:
-                schema = encode_json({key: value for key, value in node.schema.items() if key not in ("title", "description")})
-                said[name] = f"As JSON of this schema: {schema}" if len(schema) <= 300 else "As JSON"
-        return said
+                text = encode_json({key: value for key, value in schema.items() if key not in ("title", "description")})
+                said = f"As JSON of this schema: {text}" if len(text) <= 300 else "As JSON"
+                description = f"{description} {said}" if description else said
+            found.append(PromptArgument(name, description or None, required, schema.get("title")))
+        return found
 
     @property
     def input_schema(self) -> Dict[str, Any]:
@@ -225,16 +202,6 @@ class Function:
         if self._schema is None:
             self._schema = self._build_schema()
         return self._schema
-
-    @property
-    def output_schema(self) -> Optional[Dict[str, Any]]:
-        """The JSON Schema of the structured result; None if none is declared."""
-        return self.output.schema
-
-    @property
-    def wrapped(self) -> bool:
-        """Whether the structured result is ``{"result": value}``."""
-        return self.output.wrapped
 
     def mentions(self, word: str) -> bool:
         """Whether *word* occurs in the argument types' schemas (descriptions from the docstring are not searched)."""
@@ -244,6 +211,62 @@ class Function:
             if (len(schema) > 1 or "type" not in schema) and word in repr(schema):
                 return True
         return bool(self._definitions) and word in repr(self._definitions)
+
+    def take_parameters(self, signature: Signature, schemas: Schemas, kind: str, input_schema: Optional[Dict[str, Any]]
+                        ) -> "Dict[str, FieldParameter]":
+        """Take the parameters: the context, answers to questions, and the caller's arguments; return those with a Field.
+
+        :param input_schema: of the user's own, which the arguments are checked against; None compiles one of the annotations.
+        :raises RegistrationError: one cannot be filled in; the text names it, the reason and the fix.
+        """
+        fields: Dict[str, FieldParameter] = {}
+        raw = input_schema is not None
+        # The nodes of parameters of which the class says all; none where texts are converted, or an alias can have their name.
+        direct = SIMPLE if kind == "tool" and not raw else {}
+        for parameter in signature.names:
+            annotation = signature.annotations.get(parameter, MISSING)
+            default = signature.defaults.get(parameter, MISSING)
+            node = direct.get(annotation) if type(annotation) is type else None
+            if node is not None and parameter != signature.rest and (default is MISSING or type(default) is annotation):
+                self._arguments[parameter] = node
+                if default is not MISSING:
+                    self._defaults[parameter] = default
+                continue
+            if _is_context(annotation):
+                if self.wants_context is not None:
+                    raise schemas.refuse(parameter, f"is a second context, beside {self.wants_context!r}; keep one of them")
+                self.wants_context = parameter
+                continue
+            base, extras = unwrap_annotated(annotation)
+            question = next((extra for extra in extras if getattr(extra, "__mcplite_question__", False)), None)
+            if question is not None:
+                others = tuple(extra for extra in extras if extra is not question)
+                self.questions[parameter] = (with_metadata(base, others) if others else base, question)
+                continue
+            name = parameter
+            if type(default) not in _PLAIN_DEFAULTS or extras and not only_ours(extras):
+                field = _field(parameter, annotation, default, extras, schemas)
+                if field is not None:
+                    fields[parameter] = field._replace(alias=None) if raw else field
+                    direct = {}
+                    name, annotation, default = field.alias or parameter, field.annotation, field.default
+            if raw:
+                continue
+            node = _node(name, annotation, default, schemas, kind)
+            if parameter == signature.rest:
+                self._rest = node
+                continue
+            if name in self._arguments:
+                raise schemas.refuse(name, "has the same name as another one for clients; change the alias in its Field")
+            self._arguments[name] = node
+            if default is not MISSING:
+                self._defaults[name] = default
+        self._definitions = schemas.definitions
+        if input_schema is not None:
+            self._given = _given_schema(self, signature, input_schema, schemas.where)
+            self._schema = self._given.schema
+            schemas.validators.append(self._given.validator)
+        return fields
 
     def _build_schema(self) -> Dict[str, Any]:
         described, defaults = self.documentation.parameters, self._defaults
@@ -329,11 +352,10 @@ class _FieldFunction(Function):
     A class of its own, so that binding the arguments of other functions costs nothing for it.
     """
 
-    def __init__(self, function: Callable[..., Any], name: str, description: Optional[str], plan: _Plan,
-                 given: Optional[_GivenSchema], output: Output) -> None:
-        super().__init__(function, name, description, plan, given, output)
-        self._makes = [(parameter, field.make) for parameter, field in plan.fields.items() if field.make is not None]
-        self._aliases = {field.alias: parameter for parameter, field in plan.fields.items() if field.alias is not None}
+    def __init__(self, plain: Function, fields: "Dict[str, FieldParameter]") -> None:
+        vars(self).update(vars(plain))
+        self._makes = {parameter: field.make for parameter, field in fields.items() if field.make is not None}
+        self._aliases = {field.alias: parameter for parameter, field in fields.items() if field.alias is not None}
 
     def _parse(self, docstring: Any) -> "Documentation":
         found = parse(docstring, {*self._documented(), *self._aliases.values()})
@@ -345,7 +367,7 @@ class _FieldFunction(Function):
     def bind(self, arguments: Mapping[str, Any]) -> Dict[str, Any]:
         aliases = self._aliases
         kwargs = {aliases.get(name, name): value for name, value in super().bind(arguments).items()}
-        for parameter, make in self._makes:
+        for parameter, make in self._makes.items():
             if parameter not in kwargs:
                 kwargs[parameter] = make()
         return kwargs
@@ -393,24 +415,17 @@ def compile_function(function: Callable[..., Any], *, name: Optional[str] = None
         description = definition_text(description, where, "description")
     refuse_async(function, where)
     signature = read_signature(function, where)
-    owner = signature.owner
-    schemas = Schemas(where, owner=owner)
-    plan = _plan(signature, schemas, kind, raw=input_schema is not None)
-    given = None if input_schema is None else _given_schema(plan, signature, input_schema, where)
-    output = (compile_output(signature.returns, output_schema, structured_output, where, owner) if kind == "tool"
-              else Output())
-    validators = schemas.validators
-    if given is not None:
-        validators.append(given.validator)
-    if output.exact is None and output.validator is not None:
-        validators.append(output.validator)
-    for validator in validators:
+    made = Function(function, label, description)
+    schemas = Schemas(where, owner=signature.owner)
+    fields = made.take_parameters(signature, schemas, kind, input_schema)
+    if kind == "tool":
+        made.output = compile_output(signature.returns, output_schema, structured_output, where, signature.owner)
+        if made.output.exact is None and made.output.validator is not None:
+            schemas.validators.append(made.output.validator)
+    for validator in schemas.validators:
         _judge_patterns(validator, where, trusted_patterns)
-    make = _FieldFunction if plan.fields else Function
-    made = make(function, label, description, plan, given, output)
-    if kind == "resource":
-        made.parameters_have_descriptions = False
-    return made
+    made.parameters_have_descriptions = kind != "resource"
+    return _FieldFunction(made, fields) if fields else made
 
 
 def _judge_patterns(validator: "Validator", where: str, trusted: bool) -> None:
@@ -431,64 +446,6 @@ def _is_context(annotation: Any) -> bool:
         if isinstance(candidate, type) and getattr(candidate, "__mcplite_context__", False):
             return True
     return False
-
-
-def _plan(signature: Signature, schemas: Schemas, kind: str, raw: bool) -> _Plan:
-    """Return the parameters of a function: the context, answers to questions, and the caller's arguments.
-
-    :param raw: the arguments are checked against a schema of the user's own, so that none is compiled here.
-    """
-    context: Optional[str] = None
-    questions: Dict[str, Tuple[Any, Any]] = {}
-    arguments: Dict[str, Node] = {}
-    defaults: Dict[str, Any] = {}
-    fields: Dict[str, FieldParameter] = {}
-    rest: Optional[Node] = None
-    annotations, given = signature.annotations, signature.defaults
-    # The nodes of parameters of which the class says all; none where texts are converted, or an alias can have their name.
-    direct = SIMPLE if kind == "tool" and not raw else {}
-    for parameter, how in signature.kinds.items():
-        annotation, default = annotations.get(parameter, MISSING), given.get(parameter, MISSING)
-        node = direct.get(annotation) if type(annotation) is type else None
-        if node is not None and how in BY_NAME and (default is MISSING or type(default) is annotation):
-            arguments[parameter] = node
-            if default is not MISSING:
-                defaults[parameter] = default
-            continue
-        if how == VAR_POSITIONAL:
-            raise schemas.refuse(parameter, "is *args, but arguments come by name; take a list instead")
-        if how == POSITIONAL_ONLY:
-            raise schemas.refuse(parameter, "is positional-only, but arguments come by name; drop the '/'")
-        if _is_context(annotation):
-            if context is not None:
-                raise schemas.refuse(parameter, f"is a second context, beside {context!r}; keep one of them")
-            context = parameter
-            continue
-        base, extras = unwrap_annotated(annotation)
-        question = next((extra for extra in extras if getattr(extra, "__mcplite_question__", False)), None)
-        if question is not None:
-            others = tuple(extra for extra in extras if extra is not question)
-            questions[parameter] = (with_metadata(base, others) if others else base, question)
-            continue
-        name = parameter
-        if type(default) not in _PLAIN_DEFAULTS or extras and not only_ours(extras):
-            field = _field(parameter, annotation, default, extras, schemas)
-            if field is not None:
-                fields[parameter] = field._replace(alias=None) if raw else field
-                direct = {}
-                name, annotation, default = field.alias or parameter, field.annotation, field.default
-        if raw:
-            continue
-        node = _node(name, annotation, default, schemas, kind)
-        if how == VAR_KEYWORD:
-            rest = node
-            continue
-        if name in arguments:
-            raise schemas.refuse(name, "has the same name as another one for clients; change the alias in its Field")
-        arguments[name] = node
-        if default is not MISSING:
-            defaults[name] = default
-    return _Plan(context, questions, arguments, defaults, rest, schemas.definitions, fields)
 
 
 def _field(name: str, annotation: Any, default: Any, extras: Tuple[Any, ...], schemas: Schemas) -> "Optional[FieldParameter]":
@@ -529,21 +486,21 @@ def _check_default(name: str, node: Node, default: Any, schemas: Schemas) -> Non
                                    f" change one of them") from error
 
 
-def _given_schema(plan: _Plan, signature: Signature, schema: Dict[str, Any], where: str) -> _GivenSchema:
+def _given_schema(function: Function, signature: Signature, schema: Dict[str, Any], where: str) -> _GivenSchema:
     from ...protocol.schema.validation import Validator, check_schema
 
     schema = written_schema(schema, f"{where}: input_schema")
     check_schema(schema, what=f"{where}: input_schema")
     if schema.get("type") != "object":  # TOOL-08
         raise RegistrationError(f"{where}: input_schema must have \"type\": \"object\"")
-    own = {name: how for name, how in signature.kinds.items() if name != plan.context and name not in plan.questions}
+    own = [name for name in signature.names if name != function.wants_context and name not in function.questions]
     validator = Validator(schema)
     properties = schema.get("properties") or {}
-    if VAR_KEYWORD in own.values():
+    if signature.rest is not None:
         return _GivenSchema(schema, validator)
     names = frozenset(own)
     if len(own) == 1 and names.isdisjoint(properties):
-        whole = next(iter(own))
+        whole, = own
         annotation = signature.annotations.get(whole, MISSING)
         if annotation in (MISSING, Any, dict) or typing.get_origin(annotation) in (dict, collections.abc.Mapping):
             return _GivenSchema(schema, validator, whole=whole)

@@ -105,7 +105,7 @@ class Schemas:
     """
 
     def __init__(self, where: str, *, returned: bool = False, owner: Any = None) -> None:
-        self._where = where
+        self.where = where
         #: The function, and the classes and aliases that are being compiled, the innermost last; with what their type
         #: variables stand for.
         self._owners: List[Tuple[Any, Dict[Any, Any]]] = [] if owner is None else [(owner, {})]
@@ -124,7 +124,7 @@ class Schemas:
 
     def place(self, name: str) -> str:
         """Return what errors call the parameter *name*."""
-        return f"{self._where}: the returned value{name}" if self.returned else f"{self._where}: parameter {name!r}"
+        return f"{self.where}: the returned value{name}" if self.returned else f"{self.where}: parameter {name!r}"
 
     def compile(self, annotation: Any, name: str) -> Node:
         """Return the node of *annotation*.

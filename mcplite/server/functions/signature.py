@@ -9,7 +9,7 @@ import collections.abc
 import functools
 import types
 import typing
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Literal, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Literal, NamedTuple, Optional, Tuple, Union
 
 from ...errors import RegistrationError
 from ...protocol.jsonrpc import encode_json
@@ -27,12 +27,6 @@ if TYPE_CHECKING:
     from ...protocol.jsonrpc import Encoded
     from ...protocol.schema.validation import Validator
 
-__all__ = [
-    "BY_NAME", "MISSING", "Output", "POSITIONAL_ONLY", "Signature", "StructuredOutput", "VAR_KEYWORD", "VAR_POSITIONAL",
-    "compile_output", "decorated", "inner_of", "is_generator", "name_of", "read_signature", "refuse_async", "target_of",
-    "written_schema",
-]
-
 #: Stands for "no annotation" and "no default".
 MISSING: Any = object()
 _CHANGED = ("__wrapped__", "__signature__")
@@ -40,10 +34,6 @@ _CHANGED = ("__wrapped__", "__signature__")
 _BOUND = frozenset({"self", "cls"})
 #: The classes of annotations that have no forward references: a class that is no generic alias, and None.
 _RESOLVED = frozenset({type, type(None)})
-#: The kinds of parameters: the values of ``inspect.Parameter.kind``.
-POSITIONAL_ONLY, _NAMED, VAR_POSITIONAL, _KEYWORD_ONLY, VAR_KEYWORD = range(5)
-#: The kinds of those that take one argument, which may come by its name.
-BY_NAME = frozenset({_NAMED, _KEYWORD_ONLY})
 #: The flags of code with parameters that are not simply positional or named, and of code that is async: CO_VARARGS,
 #: CO_VARKEYWORDS; CO_COROUTINE, CO_ASYNC_GENERATOR.
 _VARIADIC = 0x4 | 0x8
@@ -52,23 +42,23 @@ _GENERATOR = 0x20
 _CALLED = (type, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 
 
-class Signature:
+class Signature(NamedTuple):
     """The parameters and the return annotation of a handler.
 
-    :param kinds: of the parameters by name, in order.
+    :param names: of the parameters, in order.
     :param annotations: of the parameters that have one.
     :param defaults: of the parameters that have one.
     :param returns: the return annotation; MISSING if there is none.
     :param owner: the function that has the annotations.
+    :param rest: the name of ``**kwargs``; None without.
     """
 
-    def __init__(self, kinds: Dict[str, int], annotations: Dict[str, Any], defaults: Dict[str, Any], returns: Any,
-                 owner: Any = None) -> None:
-        self.kinds = kinds
-        self.annotations = annotations
-        self.defaults = defaults
-        self.returns = returns
-        self.owner = owner
+    names: Tuple[str, ...]
+    annotations: Dict[str, Any]
+    defaults: Dict[str, Any]
+    returns: Any
+    owner: Any
+    rest: Optional[str] = None
 
 
 def inner_of(function: Any) -> Any:
@@ -153,7 +143,7 @@ def _simple(function: Any, where: str) -> Optional[Signature]:
         annotations = {name: _resolved(annotation, function, where, name) for name, annotation in annotations.items()
                        if name in names or name == "return"}
     given = function.__defaults__ or ()
-    return Signature(dict.fromkeys(names, _NAMED), annotations, dict(zip(names[len(names) - len(given):], given)),
+    return Signature(names, annotations, dict(zip(names[len(names) - len(given):], given)),
                      annotations.get("return", MISSING), function)
 
 
@@ -173,18 +163,23 @@ def _full(function: Any, where: str) -> Signature:
         target = target.__init__
     owner = inspect.unwrap(target)
     _refuse_unbound(owner, function, signature, where)
-    kinds: Dict[str, int] = {}
     annotations: Dict[str, Any] = {}
     defaults: Dict[str, Any] = {}
+    rest = None
     for name, item in signature.parameters.items():
-        kinds[name] = int(item.kind)
+        if item.kind is item.VAR_POSITIONAL:
+            raise RegistrationError(f"{where}: parameter {name!r} is *args, but arguments come by name; take a list instead")
+        if item.kind is item.POSITIONAL_ONLY:
+            raise RegistrationError(f"{where}: parameter {name!r} is positional-only, but arguments come by name; drop the '/'")
+        if item.kind is item.VAR_KEYWORD:
+            rest = name
         if item.annotation is not item.empty:
             annotations[name] = _resolved(item.annotation, owner, where, name)
         if item.default is not item.empty:
             defaults[name] = item.default
     returns = signature.return_annotation
-    return Signature(kinds, annotations, defaults,
-                     MISSING if returns is signature.empty else _resolved(returns, owner, where, "return"), owner)
+    return Signature(tuple(signature.parameters), annotations, defaults,
+                     MISSING if returns is signature.empty else _resolved(returns, owner, where, "return"), owner, rest)
 
 
 def _refuse_unbound(owner: Any, function: Any, signature: "inspect.Signature", where: str) -> None:

@@ -173,7 +173,7 @@ def test_a_tool_is_listed_with_schemas_that_are_compiled_on_first_use():
     tool = ToolEntry(Tool(name="add", input_schema={}), FUNCTION)
     listed = tool.listed(NEWEST)
     assert tool.listed(NEWEST_LEGACY) is listed is tool.definition, "one object for all revisions"
-    assert listed.input_schema == FUNCTION.input_schema and listed.output_schema == FUNCTION.output_schema
+    assert listed.input_schema == FUNCTION.input_schema and listed.output_schema == FUNCTION.output.schema
     assert listed.output_schema == {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}
     bare = ToolEntry(Tool(name="add", input_schema={}), compile_function(add, structured_output="bare"))
     assert bare.listed(NEWEST).output_schema == {"type": "integer"}

@@ -141,13 +141,13 @@ def test_an_object_is_a_structured_result_by_the_names_of_its_constructor():
     assert tool_result(it(), function).structured_content == {
         "name": "Ann", "age": 3, "size": None, "kind": "a", "code": "A", "born": "2024-05-06", "tags": [], "secret": 7,
         "total": 9}
-    assert function.output_schema["properties"]["total"] == {"type": "integer", "default": 9}
+    assert function.output.schema["properties"]["total"] == {"type": "integer", "default": 9}
 
     def box() -> Box[int]:
         return Box(1)
 
     function = compile_function(box)
-    assert function.output_schema["properties"]["item"] == {"type": "integer"}
+    assert function.output.schema["properties"]["item"] == {"type": "integer"}
     assert tool_result(Box(1), function).structured_content == {"item": 1, "more": []}
 
 

@@ -71,7 +71,7 @@ def test_a_function_becomes_a_schema():
     assert (compiled.name, compiled.description, repr(compiled)) == ("add", "Add two numbers.", "<Function 'add'>")
     assert compiled.parameters == [("a", True, "the first"), ("b", False, "the second")]
     assert compiled.input_schema is compiled.input_schema
-    assert compiled.wrapped and compiled.output_schema["properties"] == {"result": INTEGER}
+    assert compiled.output.wrapped and compiled.output.schema["properties"] == {"result": INTEGER}
 
 
 def test_name_and_description_can_be_given():
@@ -257,7 +257,7 @@ def test_annotations_can_be_strings(from_space):
     day, later, few = compiled.function(**compiled.bind({"day": "2024-05-06", "later": {"n": 1, "more": {"n": 2}}, "few": 2}))
     assert day == datetime.date(2024, 5, 6) and later.more.n == 2 and few == 2
     assert problems(it, {"day": "2024-05-06", "few": 4}) == ["few: 4 is greater than the maximum of 3"]
-    assert compiled.output_schema["properties"]["result"] == {"type": "array", "items": INTEGER}
+    assert compiled.output.schema["properties"]["result"] == {"type": "array", "items": INTEGER}
 
 
 def test_a_default_of_none_does_not_change_the_annotation(from_space):
@@ -643,7 +643,7 @@ def test_tools_do_not_convert_text_to_numbers():
 
 def test_prompts_and_resources_have_no_output_schema():
     for kind in ("prompt", "resource", "completion"):
-        assert compile_function(add, kind=kind).output_schema is None
+        assert compile_function(add, kind=kind).output.schema is None
 
 
 # --- the binder's verdict is jsonschema's ------------------------------------------------------------------
@@ -841,7 +841,7 @@ def test_classes_of_a_function_are_found():
 
     compiled, it = made()
     assert compiled.input_schema["properties"]["a"]["properties"] == {"x": INTEGER}
-    assert compiled.output_schema["additionalProperties"]["properties"] == {"x": INTEGER}
+    assert compiled.output.schema["additionalProperties"]["properties"] == {"x": INTEGER}
     assert "'Local' is not defined" in refusal(it)  # its function has ended, and it keeps nothing of it
 
 

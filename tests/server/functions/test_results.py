@@ -434,13 +434,13 @@ def test_values_of_the_annotated_type_fit_the_schema_and_round_trip(annotation, 
 
     it.__annotations__ = {"value": annotation, "return": annotation}
     compiled = compile_function(it)
-    validator = jsonschema.Draft202012Validator(compiled.output_schema)
+    validator = jsonschema.Draft202012Validator(compiled.output.schema)
 
     @given(values)
     def check(value):
         result = tool_result(value, compiled)
         validator.validate(result.structured_content)
-        data = result.structured_content["result"] if compiled.wrapped else result.structured_content
+        data = result.structured_content["result"] if compiled.output.wrapped else result.structured_content
         assert compiled.bind({"value": data}) == {"value": value}
         assert result.text == data if isinstance(data, str) else json.loads(result.text) == data
 

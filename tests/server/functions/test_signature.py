@@ -14,18 +14,13 @@ import pytest
 from mcplite.errors import RegistrationError
 from mcplite.server.functions.signature import MISSING, name_of, read_signature, refuse_async
 
-#: The names of the kinds of parameters, by their values.
-KINDS = {int(kind): kind.name for kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                                           inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.KEYWORD_ONLY,
-                                           inspect.Parameter.VAR_KEYWORD)}
-
 if typing.TYPE_CHECKING:
     from decimal import Decimal
 
 
 def read(function):
     signature = read_signature(function, "tool 'it'")
-    return {name: signature.annotations.get(name, MISSING) for name in signature.kinds}, signature.returns
+    return {name: signature.annotations.get(name, MISSING) for name in signature.names}, signature.returns
 
 
 def plain(a: int, b: Optional[str] = None, *, c: "List[int]" = (), d=1, **more: float) -> Dict[str, Any]:
@@ -107,13 +102,10 @@ def test_a_class_has_the_signature_of_its_constructor():
     assert read(Made)[0] == {"a": int}
 
 
-def test_defaults_and_kinds_are_read():
+def test_defaults_are_read():
     signature = read_signature(plain, "it")
-    assert [(name, KINDS[how]) for name, how in signature.kinds.items()] == [
-        ("a", "POSITIONAL_OR_KEYWORD"), ("b", "POSITIONAL_OR_KEYWORD"), ("c", "KEYWORD_ONLY"), ("d", "KEYWORD_ONLY"),
-        ("more", "VAR_KEYWORD")]
-    assert signature.defaults == {"b": None, "c": (), "d": 1}
-    assert read_signature(simple, "it").defaults == {"b": 1.5}
+    assert signature.defaults == {"b": None, "c": (), "d": 1} and signature.rest == "more"
+    assert read_signature(simple, "it").defaults == {"b": 1.5} and read_signature(simple, "it").rest is None
 
 
 def test_an_annotation_without_a_parameter_is_not_resolved():

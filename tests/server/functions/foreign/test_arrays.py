@@ -129,7 +129,7 @@ def test_a_declared_result(returns, value, structured):
     it.__annotations__["return"] = returns
     function = compile_function(it)
     assert tool_result(value, function).structured_content == {"result": structured}
-    jsonschema.Draft202012Validator(function.output_schema).validate({"result": structured})
+    jsonschema.Draft202012Validator(function.output.schema).validate({"result": structured})
 
 
 def test_an_array_as_default():

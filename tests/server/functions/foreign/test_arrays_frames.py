@@ -61,11 +61,11 @@ def test_a_frame_is_a_list_of_records_both_ways():
     function = compile_function(double)
     records = {"type": "array", "items": {"type": "object"}}
     assert function.input_schema["properties"]["rows"] == records
-    assert function.output_schema["properties"]["result"] == records
+    assert function.output.schema["properties"]["result"] == records
     bound = function.bind({"rows": [{"n": 1, "s": "a"}, {"n": 2, "s": None}]})
     structured = tool_result(double(**bound), function).structured_content
     assert structured == {"result": [{"n": 2, "s": "a"}, {"n": 4, "s": None}]}
-    jsonschema.Draft202012Validator(function.output_schema).validate(structured)
+    jsonschema.Draft202012Validator(function.output.schema).validate(structured)
     for bad, reason in (([1], r"rows\[0\]: 1 is not an object"), ({}, "rows: {} is not a list of records")):
         with pytest.raises(BadArguments, match=reason):
             function.bind({"rows": bad})

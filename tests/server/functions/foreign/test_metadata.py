@@ -203,6 +203,6 @@ def test_constraints_hold_in_results():
     def share() -> Annotated[float, at.Le(1)]: ...
 
     function = compile_function(share)
-    assert function.output_schema["properties"]["result"] == {"type": "number", "maximum": 1}
+    assert function.output.schema["properties"]["result"] == {"type": "number", "maximum": 1}
     with pytest.raises(BadOutput, match="2.0 is greater than the maximum of 1"):
         tool_result(2.0, function)

@@ -337,8 +337,8 @@ def test_a_model_is_a_structured_result_with_aliases_and_computed_fields():
         return User(name="Ann", eMail="a@b")
 
     function = compile_function(make)
-    assert function.output_schema["required"] == ["name", "initial"]
-    assert function.output_schema["properties"]["eMail"]
+    assert function.output.schema["required"] == ["name", "initial"]
+    assert function.output.schema["properties"]["eMail"]
     result = tool_result(make(), function)
     assert result.structured_content == {"name": "Ann", "age": 3, "eMail": "a@b", "color": "red", "born": None,
                                          "addresses": [], "initial": "A"}
@@ -358,8 +358,8 @@ def test_results(returns, value, structured):
     make.__annotations__["return"] = returns
     function = compile_function(make)
     assert tool_result(value, function).structured_content == structured
-    if function.output_schema is not None:
-        jsonschema.Draft202012Validator.check_schema(function.output_schema)
+    if function.output.schema is not None:
+        jsonschema.Draft202012Validator.check_schema(function.output.schema)
 
 
 def test_a_result_of_another_class_is_checked():
