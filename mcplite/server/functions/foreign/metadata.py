@@ -9,7 +9,7 @@ import copy
 import datetime
 import decimal
 import math
-from typing import Annotated, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Annotated, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ....protocol.schema.ecma import problem_of
 from ....protocol.schema.quickcheck import is_multiple
@@ -90,20 +90,20 @@ def _alias(field: Any) -> Optional[str]:
     return alias
 
 
-#: The classes of annotated_types with one bound: its attribute, and the keyword. msgspec's Meta has the same attributes.
-_BOUNDS = {"Ge": ("ge", "minimum"), "Gt": ("gt", "exclusiveMinimum"), "Le": ("le", "maximum"), "Lt": ("lt", "exclusiveMaximum"),
-           "MultipleOf": ("multiple_of", "multipleOf"), "MinLen": ("min_length", "minLength"),
-           "MaxLen": ("max_length", "maxLength")}
-_SIGNS: Dict[str, Tuple[str, Callable[[Any, Any], bool]]] = {
-    "minimum": ("less than", lambda value, bound: value >= bound),
-    "exclusiveMinimum": ("not greater than", lambda value, bound: value > bound),
-    "maximum": ("greater than", lambda value, bound: value <= bound),
-    "exclusiveMaximum": ("not less than", lambda value, bound: value < bound),
-    "multipleOf": ("not a multiple of", lambda value, bound: is_multiple(value, bound) if _number(bound) is not None else (
-        value % bound == 0)),
-    "minLength": ("shorter than", lambda value, bound: len(value) >= bound),
-    "maxLength": ("longer than", lambda value, bound: len(value) <= bound),
+#: The attributes of bounds, of whichever library (in the order of their keywords in a schema): the keyword of JSON Schema, the
+#: words of the error, and the check of a Python value.
+_BOUNDS: Dict[str, Tuple[str, str, Callable[[Any, Any], bool]]] = {
+    "ge": ("minimum", "less than", lambda value, bound: value >= bound),
+    "gt": ("exclusiveMinimum", "not greater than", lambda value, bound: value > bound),
+    "le": ("maximum", "greater than", lambda value, bound: value <= bound),
+    "lt": ("exclusiveMaximum", "not less than", lambda value, bound: value < bound),
+    "multiple_of": ("multipleOf", "not a multiple of", lambda value, bound: (
+        value % bound == 0 if _number(bound) is None else is_multiple(value, bound))),
+    "min_length": ("minLength", "shorter than", lambda value, bound: len(value) >= bound),
+    "max_length": ("maxLength", "longer than", lambda value, bound: len(value) <= bound),
 }
+#: What pydantic 1 calls the lengths of lists.
+_ITEMS = {"min_items": "min_length", "max_items": "max_length"}
 _LENGTHS = {"minLength": {"string": "minLength", "array": "minItems", "object": "minProperties"},
             "maxLength": {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}}
 #: Checks a Python value; raises Mismatch.
@@ -118,7 +118,7 @@ class _Found:
     """What the metadata of one annotation says."""
 
     def __init__(self) -> None:
-        #: Keyword of JSON Schema, by the word for text if it is a length, and its bound.
+        #: Attribute, as in ``_BOUNDS``, and value.
         self.bounds: List[Tuple[str, Any]] = []
         self.patterns: List[str] = []
         self.notes: Dict[str, Any] = {}
@@ -128,6 +128,66 @@ class _Found:
         #: What only pydantic understands, and the metadata beside it in its order.
         self.only_pydantic = False
         self.for_pydantic: List[Any] = []
+
+    def read(self, extra: Any) -> None:
+        """Read one object of the metadata; those of unknown libraries say nothing."""
+        cls = type(extra)
+        libraries = libraries_of(cls)
+        documentation = getattr(extra, "documentation", None)
+        if is_field(extra):
+            self._read_field(extra)
+        elif getattr(extra, "__is_annotated_types_grouped_metadata__", False) and isinstance(extra, collections.abc.Iterable):
+            for part in extra:
+                self.read(part)
+        elif "msgspec" in libraries and any(base.__name__ == "Meta" for base in cls.__mro__):
+            self._read_bounds(extra)
+            if extra.tz is not None:
+                self.checks.append(_timezone(... if extra.tz else None))
+            if extra.extra_json_schema:
+                self.extra.append(extra.extra_json_schema)
+        elif isinstance(documentation, str):  # annotated_types.doc, typing_extensions.Doc
+            self.notes["description"] = documentation
+        elif "pydantic" in libraries or hasattr(cls, "__get_pydantic_core_schema__"):
+            self.for_pydantic.append(extra)
+            # The binder is strict in any case, and JSON has no NaN.
+            self.only_pydantic |= cls.__name__ not in ("Strict", "AllowInfNan")
+        elif "annotated_types" in libraries:
+            self.for_pydantic.append(extra)
+            self._read_bounds(extra)
+            if hasattr(extra, "func"):
+                self.checks.append(_predicate(extra.func))
+            elif hasattr(extra, "tz"):
+                self.checks.append(_timezone(extra.tz))
+            elif hasattr(extra, "unit"):
+                self.notes["unit"] = str(extra.unit)
+
+    def _read_bounds(self, extra: Any) -> None:
+        """Read the attributes that mean the same in all libraries."""
+        for attribute in (*_BOUNDS, *_ITEMS):
+            if getattr(extra, attribute, None) is not None:
+                self.bounds.append((_ITEMS.get(attribute, attribute), getattr(extra, attribute)))
+        pattern = getattr(extra, "pattern", None) or getattr(extra, "regex", None)
+        if pattern is not None:
+            self.patterns.append(pattern)
+        for attribute in ("title", "description", "examples"):
+            value = getattr(extra, attribute, None)
+            if value is not None and not is_undefined(value):
+                self.notes[attribute] = value
+        if getattr(extra, "deprecated", None):
+            self.notes["deprecated"] = True
+
+    def _read_field(self, field: Any) -> None:
+        for item in getattr(field, "metadata", ()):
+            self.read(item)
+        if getattr(field, "discriminator", None) is not None:
+            self.only_pydantic = True
+            self.for_pydantic.append(loaded("pydantic").Field(discriminator=field.discriminator))  # type: ignore[union-attr]
+        self._read_bounds(field)
+        extra = getattr(field, "json_schema_extra", None) or getattr(field, "extra", None)  # the second is that of pydantic 1
+        if isinstance(extra, Mapping):
+            self.extra.append(extra)
+        elif callable(extra):
+            self.changes.append(extra)
 
 
 def annotated_node(base: Any, extras: Tuple[Any, ...], name: str, compiler: Compiler) -> Node:
@@ -145,7 +205,7 @@ def annotated_node(base: Any, extras: Tuple[Any, ...], name: str, compiler: Comp
             found.extra.append(extra)
         else:
             try:
-                _read(extra, found)
+                found.read(extra)
             except _NoZone as error:
                 raise compiler.refuse(name, str(error)) from error
     node: Optional[Node] = None
@@ -154,93 +214,11 @@ def annotated_node(base: Any, extras: Tuple[Any, ...], name: str, compiler: Comp
     if node is not None:
         done = _Found()
         for extra in found.for_pydantic:
-            _read(extra, done)
+            done.read(extra)
         found.bounds, found.checks = [bound for bound in found.bounds if bound not in done.bounds], []
     else:
         node = compiler.compile(base, name)
     return _noted(_bounded(node, found, name, compiler), found, name, compiler)
-
-
-def _read(extra: Any, found: _Found) -> None:
-    cls = type(extra)
-    names = [base.__name__ for base in cls.__mro__]
-    libraries = libraries_of(cls)
-    if is_field(extra):
-        _read_field(extra, found)
-    elif getattr(extra, "__is_annotated_types_grouped_metadata__", False) and isinstance(extra, collections.abc.Iterable):
-        for part in extra:
-            _read(part, found)
-    elif "msgspec" in libraries and "Meta" in names:
-        _read_meta(extra, found)
-    elif isinstance(getattr(extra, "documentation", None), str):  # annotated_types.doc, typing_extensions.Doc
-        found.notes["description"] = extra.documentation
-    elif "pydantic" in libraries or hasattr(cls, "__get_pydantic_core_schema__"):
-        found.for_pydantic.append(extra)
-        # The binder is strict in any case, and JSON has no NaN.
-        found.only_pydantic |= cls.__name__ not in ("Strict", "AllowInfNan")
-    elif "annotated_types" in libraries:
-        found.for_pydantic.append(extra)
-        _read_constraint(extra, names, found)
-
-
-def _read_constraint(extra: Any, names: List[str], found: _Found) -> None:
-    for name in names:
-        if name in _BOUNDS:
-            attribute, keyword = _BOUNDS[name]
-            found.bounds.append((keyword, getattr(extra, attribute)))
-            return
-    if "Predicate" in names:
-        found.checks.append(_predicate(extra.func))
-    elif "Timezone" in names:
-        found.checks.append(_timezone(extra.tz))
-    elif "Unit" in names:
-        found.notes["unit"] = str(extra.unit)
-
-
-def _read_meta(meta: Any, found: _Found) -> None:
-    for attribute, keyword in _BOUNDS.values():
-        if getattr(meta, attribute) is not None:
-            found.bounds.append((keyword, getattr(meta, attribute)))
-    if meta.pattern is not None:
-        found.patterns.append(meta.pattern)
-    if meta.tz is not None:
-        found.checks.append(_timezone(... if meta.tz else None))
-    _read_notes(meta, found)
-    if meta.extra_json_schema:
-        found.extra.append(meta.extra_json_schema)
-
-
-def _read_field(field: Any, found: _Found) -> None:
-    metadata = getattr(field, "metadata", None)
-    if metadata is None:  # pydantic 1
-        for attribute, keyword in (*_BOUNDS.values(), ("min_items", "minLength"), ("max_items", "maxLength")):
-            if getattr(field, attribute, None) is not None:
-                found.bounds.append((keyword, getattr(field, attribute)))
-        if getattr(field, "regex", None) is not None:
-            found.patterns.append(field.regex)
-        if field.extra:
-            found.extra.append(field.extra)
-    else:
-        for item in metadata:
-            _read(item, found)
-        if getattr(field, "discriminator", None) is not None:
-            found.only_pydantic = True
-            found.for_pydantic.append(loaded("pydantic").Field(discriminator=field.discriminator))  # type: ignore[union-attr]
-        extra = getattr(field, "json_schema_extra", None)
-        if isinstance(extra, Mapping):
-            found.extra.append(extra)
-        elif callable(extra):
-            found.changes.append(extra)
-    _read_notes(field, found)
-
-
-def _read_notes(extra: Any, found: _Found) -> None:
-    for attribute in ("title", "description", "examples"):
-        value = getattr(extra, attribute, None)
-        if value is not None and not is_undefined(value):
-            found.notes[attribute] = value
-    if getattr(extra, "deprecated", None):
-        found.notes["deprecated"] = True
 
 
 def _bounded(node: Node, found: _Found, name: str, compiler: Compiler) -> Node:
@@ -254,37 +232,29 @@ def _bounded(node: Node, found: _Found, name: str, compiler: Compiler) -> Node:
             sets.append({"pattern": pattern})
     kinds = kinds_of(node.schema)
     is_text = "string" in kinds and not node.schema.keys() & {"format", "contentEncoding"}
-    for keyword, bound in found.bounds:
-        keywords = list(_keywords(keyword, bound, kinds, is_text))
-        by_value = "string" in kinds and not (is_text and keyword in _LENGTHS and kinds <= {"string", "null"})
-        if keyword not in _LENGTHS and _number(bound) is None:
-            by_value = True
+    for attribute, bound in found.bounds:
+        keyword, words, holds = _BOUNDS[attribute]
+        number = _number(bound)
+        if keyword in _LENGTHS:
+            keywords = {own: bound for kind, own in _LENGTHS[keyword].items()
+                        if not kinds or kind in kinds and (kind != "string" or is_text)}
+            by_value = "string" in kinds and not (is_text and kinds <= {"string", "null"})
+        else:
+            keywords = {keyword: number} if number is not None and (not kinds or kinds & {"number", "integer"}) else {}
+            by_value = "string" in kinds or number is None
         if not keywords and not by_value:
             raise compiler.refuse(name, f"has the constraint {keyword} {bound!r} in Annotated, which does not apply to"
                                         f" {' or '.join(sorted(kinds))}; remove it, or change the type")
-        for each, value in keywords:
+        for each, value in keywords.items():
             if each in sets[0]:
                 sets.append({each: value})
             else:
                 sets[0][each] = value
         if by_value:
-            checks.append(_comparison(keyword, bound))
-    for keywords_of_set in sets:
-        if keywords_of_set:
-            node = add_keywords(node, keywords_of_set, compiler.place(name), compiler.validators)
+            checks.append(_comparison(bound, words, holds, keyword in _LENGTHS))
+    for keywords_of_set in filter(None, sets):
+        node = add_keywords(node, keywords_of_set, compiler.place(name), compiler.validators)
     return Node(node.schema, _checked(node.convert, checks)) if checks else node
-
-
-def _keywords(keyword: str, bound: Any, kinds: "set[str]", is_text: bool) -> Iterator[Tuple[str, Any]]:
-    """Yield the keywords for a bound that apply to the JSON types *kinds*."""
-    if keyword in _LENGTHS:
-        for kind, own in _LENGTHS[keyword].items():
-            if (not kinds or kind in kinds) and (kind != "string" or is_text or not kinds):
-                yield own, bound
-        return
-    number = _number(bound)
-    if number is not None and (not kinds or kinds & {"number", "integer"}):
-        yield keyword, number
 
 
 def _number(bound: Any) -> Any:
@@ -307,16 +277,14 @@ def _checked(convert: Callable[[Any], Any], checks: List[Check]) -> Callable[[An
     return checked
 
 
-def _comparison(keyword: str, bound: Any) -> Check:
-    words, holds = _SIGNS[keyword]
-
+def _comparison(bound: Any, words: str, holds: Callable[[Any, Any], bool], of_length: bool) -> Check:
     def check(value: Any) -> None:
         try:
             fits = holds(value, bound)
         except TypeError as error:
             raise Mismatch(f"{summary(value)} cannot be compared with {bound}: {error}") from error
         if not fits:
-            shown = f"a value of length {len(value)}" if keyword in _LENGTHS else cut(str(value))
+            shown = f"a value of length {len(value)}" if of_length else cut(str(value))
             raise Mismatch(f"{shown} is {words} {bound}")
 
     return check
@@ -381,10 +349,9 @@ def _timezone(wanted: Any) -> Check:
 
 def _noted(node: Node, found: _Found, name: str, compiler: Compiler) -> Node:
     """Return *node* with title, description, examples and further members of its schema."""
-    schema = dict(node.schema)
     notes = dict(found.notes)
     unit = notes.pop("unit", None)
-    schema.update(notes)
+    schema = {**node.schema, **notes}
     if unit is not None:
         schema["description"] = f"{schema['description']} (in {unit})" if "description" in schema else f"in {unit}"
     for change in found.changes:
