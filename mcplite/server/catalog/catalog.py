@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .cache_hints import CacheHint
     from .server_extensions import ServerExtensions
 
-__all__ = ["CapabilityFlags", "Catalog", "Description", "MOST_URIS", "Target", "read_capabilities"]
-
 _LISTS = ("tools", "resources", "prompts")
 _FLAGS: Dict[str, Tuple[str, ...]] = {
     "tools": ("listChanged",), "resources": ("listChanged", "subscribe"), "prompts": ("listChanged",), "logging": (),

@@ -22,8 +22,6 @@ from ...rpc.tracing import get_logger
 from ...types import BlobResourceContents, Resource, TextResourceContents
 from .provider import Service
 
-__all__ = ["Directory", "DirectoryFile", "FileTooLarge", "NotBelow", "Watcher", "is_textual", "media_type", "read_below"]
-
 #: Names that change between the check and the opening are looked at again, so often.
 _ATTEMPTS = 3
 #: What the system says of a path that leads to no file of ours.

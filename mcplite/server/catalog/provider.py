@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ..functions.function import Function
     from .cache_hints import CacheHint
 
-__all__ = ["CatalogEntry", "MountableClient", "ProvidedEntry", "Provider", "Service"]
-
 
 class Provider:
     """Gives tools, resources, templates and prompts to a registry, and runs the calls of them."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ...types import Tool
     from ..functions.function import Function
 
-__all__ = ["Registry", "ToolEntry", "check_duplicate", "check_name", "suggestions"]
-
 _log = get_logger(__name__)
 #: The values of ``Server(on_duplicate=)``.
 _POLICIES = ("error", "replace", "warn")

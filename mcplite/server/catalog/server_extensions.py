@@ -14,8 +14,6 @@ from ...rpc.extension import Extension, ListenKind, claim, overrides, protocol_n
 from ...types import ClientCapabilities
 from .registry import Registry
 
-__all__ = ["ExtensionMethod", "ServerExtensions"]
-
 
 class ExtensionMethod:
     """The handler of one request that an extension answers, or of one notification that it takes."""

@@ -9,11 +9,6 @@ from typing import Annotated, Any, Dict, Iterator, List, Optional, Tuple, get_ar
 
 from ...types.lazy_dataclass import Record, record
 
-__all__ = [
-    "Field", "NOTHING", "Unresolved", "attrs_members", "attrs_value", "hints_of", "is_dataclass", "is_named", "is_typed_dict",
-    "members", "resolve", "type_arguments", "with_arguments", "with_metadata",
-]
-
 #: Stands for "no default".
 NOTHING: Any = object()
 _QUALIFIERS = ("Required", "NotRequired", "ReadOnly", "Annotated")

@@ -10,10 +10,6 @@ from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence, Set, Tupl
 
 from ...protocol.error_text import json_words, quoted
 
-__all__ = [
-    "Convert", "Mismatch", "Node", "OTHERS", "SIMPLE", "expect", "from_text", "kinds_of", "reason_of", "summary",
-]
-
 #: Takes a JSON value and returns the Python value; raises :class:`Mismatch`.
 Convert = Callable[[Any], Any]
 

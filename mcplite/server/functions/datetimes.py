@@ -14,8 +14,6 @@ from typing import Any, Dict, Optional
 
 from .converters import Mismatch, Node, from_text, summary
 
-__all__ = ["nodes", "text_of"]
-
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(r"([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)(?:[.,]([0-9]+))?([Zz]|[+-][0-9]{2}:?[0-9]{2})?")
 _DURATION = re.compile(r"(-?)P(?=.)(?:([0-9]+)W)?(?:([0-9]+)D)?"

@@ -6,8 +6,6 @@ What is not understood stays in the description: an author's text is for the mod
 import re
 from typing import Any, Collection, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-__all__ = ["Documentation", "parse"]
-
 _SECTIONS = ("args", "arguments", "parameters", "params", "keyword args", "keyword arguments", "other parameters",
              "attributes")
 _MARKS = r"[`'\"*]*"

@@ -8,8 +8,6 @@ from ...protocol.jsonrpc import encode_json
 from .converters import Convert
 from .schemas import Schemas, unwrap_annotated
 
-__all__ = ["Form", "form_type"]
-
 #: The string formats that the specification allows in a form. Other formats are checked when the answer is converted.
 _FORMATS = ("email", "uri", "date", "date-time")
 #: Keywords of numbers, which the texts of a choice do not have.

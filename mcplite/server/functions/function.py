@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from .docstrings import Documentation
     from .foreign.metadata import FieldParameter
 
-__all__ = ["BadArguments", "Function", "compile_function", "textual"]
-
 _log = get_logger(__name__)
 #: Types of defaults that are no ``Field(...)`` and no objects of another library; MISSING is an object itself.
 _PLAIN_DEFAULTS = frozenset({object, type, type(None), bool, int, float, str, tuple, list, dict})
@@ -478,9 +476,9 @@ def _check_default(name: str, node: Node, default: Any, schemas: Schemas) -> Non
         node.convert(value)
     except Mismatch as error:
         if type(default) not in _PLAIN_DEFAULTS:
-            from .foreign.models import is_foreign
+            from .foreign.models import library_of
 
-            if is_foreign(default):
+            if library_of(type(default)):
                 return  # it has checked its own values, too, and what it takes is not always what it writes
         raise schemas.refuse(name, f"has a default that does not fit its annotation: {error.sentence()};"
                                    f" change one of them") from error

@@ -21,8 +21,6 @@ from ...types.lazy_dataclass import Marked
 from .converters import OTHERS
 from .media import Audio, Image
 
-__all__ = ["SCALARS", "as_text", "definition_json", "definition_text", "jsonable", "key_text", "string_of"]
-
 #: Types whose values are JSON data as they are.
 SCALARS = frozenset({str, int, bool, type(None)})
 _MAX_DEPTH = 200

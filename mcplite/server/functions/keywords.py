@@ -12,8 +12,6 @@ from ...protocol.schema.validation import Validator, check_schema
 from .converters import Mismatch, Node
 from .jsonable import definition_json
 
-__all__ = ["add_keywords"]
-
 #: Keywords that do not affect validity.
 _NOTES = frozenset({"title", "description", "default", "examples", "deprecated", "format", "readOnly", "writeOnly",
                     "contentEncoding", "contentMediaType", "$comment"})

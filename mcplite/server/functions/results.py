@@ -38,9 +38,6 @@ from .jsonable import SCALARS, as_text, jsonable, string_of
 from .media import Audio, Image
 from .signature import Output
 
-__all__ = ["BadOutput", "Write", "completion_of", "content_items", "prompt_messages", "resource_contents", "resource_result",
-           "result_writer", "tool_result"]
-
 #: Takes what a tool returned; see :func:`result_writer`.
 Write = Callable[[Any, str], Optional[Encoded]]
 

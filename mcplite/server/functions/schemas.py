@@ -25,10 +25,6 @@ from .docstrings import parse
 if TYPE_CHECKING:
     from ...protocol.schema.validation import Validator
 
-__all__ = [
-    "ImpossibleKey", "UNIONS", "Schemas", "as_default", "described_schema", "description_of", "only_ours", "unwrap_annotated",
-]
-
 _ARRAYS: Dict[Any, Callable[[List[Any]], Any]] = {
     list: list, collections.abc.Sequence: list, collections.abc.Iterable: list, collections.abc.Collection: list,
     collections.abc.MutableSequence: list, set: set, frozenset: frozenset, collections.abc.Set: set,

@@ -14,11 +14,6 @@ from ....protocol.schema.rules import check_rules, patterns_in
 from ....protocol.schema.validation import Validator
 from ..converters import Convert, Mismatch, Node
 
-__all__ = [
-    "Compiler", "Inliner", "adapted", "cut", "first_line", "libraries_of", "loaded", "no_schema", "without_own_title",
-    "without_patterns",
-]
-
 #: Characters of another library's error that are sent on; some of them repeat the value.
 _LONGEST = 500
 
@@ -112,7 +107,9 @@ class Inliner:
             if keyword in _DATA:
                 result[keyword] = value
             elif keyword in _MAPS and isinstance(value, dict):
-                result[keyword] = {name: _untitled(name, self.expand(item)) for name, item in value.items()}
+                # pydantic makes a title of the name of a property.
+                result[keyword] = {name: _untitled(self.expand(item), name.title().replace("_", " ").strip().__eq__)
+                                   for name, item in value.items()}
             elif keyword not in ("$ref", "$defs", "discriminator"):  # OpenAPI's discriminator has references of its own
                 result[keyword] = self.expand(value)
         reference = schema.get("$ref")
@@ -141,44 +138,31 @@ class Inliner:
 
 
 def _reachable(start: str, parts: Mapping[str, Any]) -> Set[str]:
+    """Return the names of the parts that a part refers to, also by others."""
     found: Set[str] = set()
-    waiting = [start]
-    while waiting:
-        for name in _references(parts.get(waiting.pop())):
-            if name not in found:
-                found.add(name)
-                waiting.append(name)
-    return found
-
-
-def _references(schema: Any) -> List[str]:
-    found: List[str] = []
-    waiting = [schema]
+    waiting: List[Any] = [parts.get(start)]
     while waiting:
         item = waiting.pop()
         if isinstance(item, list):
             waiting.extend(item)
         elif isinstance(item, dict):
-            reference = item.get("$ref")
-            if isinstance(reference, str) and reference.startswith(_PREFIX):
-                found.append(reference[len(_PREFIX):])
             waiting.extend(value for keyword, value in item.items() if keyword not in _DATA and keyword != "discriminator")
+            reference = item.get("$ref")
+            if isinstance(reference, str) and reference.startswith(_PREFIX) and reference[len(_PREFIX):] not in found:
+                found.add(reference[len(_PREFIX):])
+                waiting.append(parts.get(reference[len(_PREFIX):]))
     return found
 
 
-def _untitled(name: str, schema: Any) -> Any:
-    """Return the schema of a property without the title that pydantic makes of its name."""
-    if isinstance(schema, dict) and schema.get("title") == name.title().replace("_", " ").strip():
+def _untitled(schema: Any, is_name: Callable[[str], bool]) -> Any:
+    """Return a schema without a title that is only its name."""
+    if isinstance(schema, dict) and isinstance(schema.get("title"), str) and is_name(schema["title"]):
         return {keyword: value for keyword, value in schema.items() if keyword != "title"}
     return schema
 
 
-def _named(name: str, schema: Any) -> Dict[str, Any]:
-    """Return a part without the title that is only its name."""
-    title = schema.get("title")
-    if isinstance(title, str) and re.sub(r"[^a-zA-Z0-9.\-_]", "_", title) == name.rpartition("__")[2]:
-        return {keyword: value for keyword, value in schema.items() if keyword != "title"}
-    return schema  # type: ignore[no-any-return]
+def _named(name: str, part: Any) -> Dict[str, Any]:
+    return _untitled(part, lambda title: re.sub(r"[^a-zA-Z0-9.\-_]", "_", title) == name.rpartition("__")[2])  # type: ignore[no-any-return]
 
 
 def without_patterns(schema: Any, drop: Callable[[str], bool]) -> Any:
@@ -201,18 +185,19 @@ def without_patterns(schema: Any, drop: Callable[[str], bool]) -> Any:
 _STEP = re.compile(r"""\.(\w+)|\[(\d+)\]|\[('[^']*'|"[^"]*")\]""")
 
 
-def adapted(schema: Mapping[str, Any], load: Convert, name: str, compiler: Compiler, *, patterns: bool) -> Node:
+def adapted(schema: Mapping[str, Any], title: str, load: Convert, name: str, compiler: Compiler, *, patterns: bool) -> Node:
     """Return the node of a type with a schema of its library's making.
 
     A value is accepted if *load* accepts it and it is valid under the schema: these libraries convert more than their
     schemas say, such as the text "3" to a number.
 
+    :param title: of the schema, if it is only the name of its class, which is left out.
     :param load: makes the Python value of a JSON value; raises Mismatch.
     :param patterns: whether texts are matched against the schema's patterns here; False where *load* does so safely.
     :raises RegistrationError: the schema is not JSON, or too large.
     """
     inliner = Inliner(schema.get("$defs", {}), compiler.free_label)
-    own = inliner.expand(schema)
+    own = inliner.expand({keyword: value for keyword, value in schema.items() if keyword != "title" or value != title})
     whole: Dict[str, Any] = {**own, "$defs": inliner.definitions} if inliner.definitions else own
     checked = whole if patterns else without_patterns(whole, lambda pattern: True)
     own = without_patterns(own, _is_unusable)
@@ -261,8 +246,3 @@ def _placed(sentence: str) -> Mismatch:
 def _is_unusable(pattern: str) -> bool:
     """Whether a pattern is none of JSON Schema, and so not in the schema that is sent; the library matches it."""
     return bool(problem_of(pattern))
-
-
-def without_own_title(schema: Mapping[str, Any], title: str) -> Dict[str, Any]:
-    """Return a schema without a title that is only the name of its class."""
-    return {keyword: value for keyword, value in schema.items() if keyword != "title" or value != title}

@@ -3,18 +3,11 @@
 from typing import Any, Dict, List, Optional, get_args, get_origin
 
 from ..converters import SIMPLE, Convert, Mismatch, Node, summary
-from .adapters import Compiler, libraries_of, loaded
-
-__all__ = ["MOST_VALUES", "array_node", "array_value", "frame_node", "frame_value", "is_numpy", "is_pandas"]
+from .adapters import Compiler, loaded
 
 #: Values of an array or a table in one result; more than this is not for a model to read, and clients bound messages.
 MOST_VALUES = 250_000
 _ANY_NUMBER = Node({"type": ["number", "boolean"]}, lambda value: _number_or_boolean(value))
-
-
-def is_numpy(cls: type) -> bool:
-    """Whether *cls* is a class of numpy, or derived from one."""
-    return "numpy" in libraries_of(cls)
 
 
 def _number_or_boolean(value: Any) -> Any:
@@ -163,18 +156,13 @@ def array_value(value: Any) -> Any:
     return plain
 
 
-def is_pandas(cls: type) -> bool:
-    """Whether *cls* is a class of pandas, or derived from one."""
-    return "pandas" in libraries_of(cls)
-
-
 def _is(cls: type, name: str) -> bool:
     return any(base.__name__ == name and str(base.__module__).partition(".")[0] == "pandas" for base in cls.__mro__)
 
 
-def frame_node(cls: Any, name: str, compiler: Compiler) -> Optional[Node]:
+def frame_node(annotation: Any, name: str, compiler: Compiler) -> Optional[Node]:
     """Return the node of a DataFrame, a Series, a Timestamp or a Timedelta; None for another class."""
-    pandas = loaded("pandas")
+    cls, pandas = get_origin(annotation) or annotation, loaded("pandas")
     if pandas is None:
         return None
     if _is(cls, "DataFrame"):

@@ -21,8 +21,6 @@ from ..keywords import add_keywords
 from .adapters import Compiler, cut, libraries_of, loaded
 from .models import adapter_node
 
-__all__ = ["FieldParameter", "annotated_node", "is_field", "is_undefined", "read_field"]
-
 
 class FieldParameter(NamedTuple):
     """A parameter with a Field."""

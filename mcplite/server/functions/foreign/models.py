@@ -6,33 +6,38 @@ structs of msgspec; those of numpy and pandas stand in :mod:`.arrays`.
 
 import json
 import re
-from typing import Any, Dict, List, Optional, Tuple, Union, get_origin
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union, get_origin
 
 from ....errors import RegistrationError
 from ....protocol.jsonrpc import encode_json
+from ....protocol.schema.references import rebuilt
 from ..class_fields import attrs_value
 from ..converters import Mismatch, Node, reason_of
-from .adapters import Compiler, adapted, cut, libraries_of, loaded, no_schema, without_own_title
-from .arrays import array_node, array_value, frame_node, frame_value, is_numpy, is_pandas
+from .adapters import Compiler, adapted, cut, libraries_of, loaded, no_schema
+from .arrays import array_node, array_value, frame_node, frame_value
 
-__all__ = [
-    "adapter_node", "foreign_node", "foreign_union", "is_foreign", "is_model", "is_old_model", "is_struct", "model_value",
-    "old_model_node", "plain_value", "struct_node", "struct_value",
-]
-
+_PYDANTIC = frozenset({"pydantic", "pydantic_core", "pydantic_extra_types"})
 #: What pydantic writes before the text of a validator's exception.
 _PREFIXES = ("Value error, ", "Assertion failed, ")
 _MOST_PROBLEMS = 10
 
 
-def is_model(cls: Any) -> bool:
-    """Whether pydantic 2 knows how to validate *cls*: a model, a dataclass of pydantic, or a class with a hook for it."""
-    return hasattr(cls, "__pydantic_validator__") or hasattr(cls, "__get_pydantic_core_schema__")
+def library_of(cls: Any) -> str:
+    """Return the library that a class is of, among those that are known here: an empty text for no such class.
 
-
-def is_old_model(cls: Any) -> bool:
-    """Whether *cls* is a model of pydantic 1, which ``pydantic.v1`` has too."""
-    return hasattr(cls, "__fields__") and hasattr(cls, "parse_obj") and hasattr(cls, "schema") and not is_model(cls)
+    A class of pydantic 2 is a model, a dataclass of pydantic, or a class with a hook for it; "pydantic 1" has models alone,
+    also those of ``pydantic.v1``.
+    """
+    if hasattr(cls, "__pydantic_validator__") or hasattr(cls, "__get_pydantic_core_schema__"):
+        return "pydantic"
+    if hasattr(cls, "__fields__") and hasattr(cls, "parse_obj") and hasattr(cls, "schema"):
+        return "pydantic 1"
+    if hasattr(cls, "__attrs_attrs__"):
+        return "attrs"
+    if hasattr(cls, "__struct_fields__"):
+        return "msgspec"
+    libraries = libraries_of(cls) if isinstance(cls, type) else set()
+    return next((name for name in ("pandas", "numpy") if name in libraries), "")
 
 
 def adapter_node(annotation: Any, name: str, compiler: Compiler) -> Optional[Node]:
@@ -57,10 +62,10 @@ def adapter_node(annotation: Any, name: str, compiler: Compiler) -> Optional[Nod
         except (ValueError, TypeError) as error:
             raise _mismatch(error) from error
 
-    return adapted(without_own_title(schema, getattr(annotation, "__name__", "")), load, name, compiler, patterns=False)
+    return adapted(schema, getattr(annotation, "__name__", ""), load, name, compiler, patterns=False)
 
 
-def old_model_node(cls: Any, name: str, compiler: Compiler) -> Node:
+def _old_model_node(cls: Any, name: str, compiler: Compiler) -> Node:
     """Return the node of a model of pydantic 1.
 
     :raises RegistrationError: pydantic has no schema for it.
@@ -78,19 +83,13 @@ def old_model_node(cls: Any, name: str, compiler: Compiler) -> Node:
         except (ValueError, TypeError) as error:
             raise _mismatch(error) from error
 
-    return adapted(without_own_title(_newer(schema), cls.__name__), load, name, compiler, patterns=True)
+    return adapted(rebuilt(schema, _newer), cls.__name__, load, name, compiler, patterns=True)
 
 
-def _newer(schema: Any) -> Any:
+def _newer(schema: Dict[str, Any]) -> Dict[str, Any]:
     """Return a schema of draft-07 with the tuples of 2020-12."""
-    if isinstance(schema, list):
-        return [_newer(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    changed = {keyword: _newer(value) for keyword, value in schema.items()}
-    if isinstance(changed.get("items"), list):
-        changed["prefixItems"] = changed.pop("items")
-    return changed
+    return {"prefixItems" if keyword == "items" and isinstance(value, list) else keyword: value
+            for keyword, value in schema.items()}
 
 
 def _shown(annotation: Any) -> str:
@@ -122,18 +121,12 @@ def _path(location: Any) -> Tuple[Any, ...]:
     return tuple(step for step in location if isinstance(step, (str, int)) and step != "__root__")
 
 
-def model_value(value: Any) -> Any:
-    """Return the value of a model, or of another class of pydantic, as JSON data.
-
-    :raises ValueError, TypeError: it holds what pydantic cannot write as JSON.
-    """
+def _model_value(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", by_alias=True)
     serializer = getattr(type(value), "__pydantic_serializer__", None)
     if serializer is not None:
         return serializer.to_python(value, mode="json", by_alias=True)
-    if is_old_model(type(value)):
-        return json.loads(value.json(by_alias=True))
     return loaded("pydantic_core").to_jsonable_python(value, by_alias=True)  # type: ignore[union-attr]
 
 
@@ -142,12 +135,7 @@ _PLACE = re.compile(r" - at `(?:key in )?\$(.*)`\Z", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
 
 
-def is_struct(cls: Any) -> bool:
-    """Whether *cls* is a Struct of msgspec, or the alias of a generic one."""
-    return hasattr(cls, "__struct_fields__")
-
-
-def struct_node(annotation: Any, name: str, compiler: Compiler) -> Optional[Node]:
+def _struct_node(annotation: Any, name: str, compiler: Compiler) -> Optional[Node]:
     """Return the node of a Struct, or of a union of Structs with tags; None if the process has no msgspec.
 
     :raises RegistrationError: msgspec has no schema for it.
@@ -173,7 +161,7 @@ def struct_node(annotation: Any, name: str, compiler: Compiler) -> Optional[Node
         except msgspec.ValidationError as error:
             raise _struct_mismatch(error) from error
 
-    return adapted(without_own_title(schema, label), load, name, compiler, patterns=True)
+    return adapted(schema, label, load, name, compiler, patterns=True)
 
 
 def _whole_numbers(value: Any) -> Any:
@@ -192,19 +180,19 @@ def _struct_mismatch(error: Exception) -> Mismatch:
     place = _PLACE.search(text)
     if place is None:
         return Mismatch(cut(text))
-    path: List[Union[str, int]] = []
-    for found in _STEP.finditer(place.group(1)):
-        path.append(int(found.group(2)) if found.group(2) else found.group(1) or "...")
-    steps: Tuple[Union[str, int], ...] = tuple(path)
-    return Mismatch(cut(text[:place.start()]), steps)
+    return Mismatch(cut(text[:place.start()]), tuple(int(found.group(2)) if found.group(2) else found.group(1) or "..."
+                                                     for found in _STEP.finditer(place.group(1))))
 
 
-def struct_value(value: Any) -> Any:
-    """Return a Struct as JSON data, with the names and the tag that it has in JSON.
-
-    :raises TypeError: it holds what msgspec cannot write.
-    """
-    return loaded("msgspec").to_builtins(value)  # type: ignore[union-attr]
+_NODES: Dict[str, Callable[[Any, str, Compiler], Optional[Node]]] = {
+    "pydantic": adapter_node, "pydantic 1": _old_model_node, "msgspec": _struct_node, "numpy": array_node, "pandas": frame_node,
+}
+#: What writes a value as plain data, with the names and tags that it has in JSON.
+_VALUES: Dict[str, Callable[[Any], Any]] = {
+    "pydantic": _model_value, "pydantic 1": lambda value: json.loads(value.json(by_alias=True)), "attrs": attrs_value,
+    "msgspec": lambda value: loaded("msgspec").to_builtins(value),  # type: ignore[union-attr]
+    "numpy": array_value, "pandas": frame_value,
+}
 
 
 def foreign_node(annotation: Any, name: str, compiler: Compiler) -> Optional[Node]:
@@ -212,32 +200,17 @@ def foreign_node(annotation: Any, name: str, compiler: Compiler) -> Optional[Nod
 
     :raises RegistrationError: its library has no schema for it; the text has the reason and the fix.
     """
-    cls = get_origin(annotation) or annotation
-    if not isinstance(cls, type):
-        return None
-    if is_model(cls):
-        return adapter_node(annotation, name, compiler)
-    if is_old_model(cls):
-        return old_model_node(cls, name, compiler)
-    if is_struct(cls):
-        return struct_node(annotation, name, compiler)
-    if is_numpy(cls):
-        return array_node(annotation, name, compiler)
-    if is_pandas(cls):
-        return frame_node(cls, name, compiler)
-    return None
+    make = _NODES.get(library_of(get_origin(annotation) or annotation))
+    return None if make is None else make(annotation, name, compiler)
 
 
 def foreign_union(parts: Tuple[Any, ...], name: str, compiler: Compiler) -> Optional[Node]:
     """Return the node of a union of several models, or of several structs; None if its library does not know all parts."""
-    make = adapter_node if any(is_model(part) for part in parts) else struct_node
+    make = adapter_node if any(library_of(part) == "pydantic" for part in parts) else _struct_node
     try:
         return make(Union[parts], name, compiler)
     except RegistrationError:
         return None  # compiled part by part, with an error that names the one
-
-
-_PYDANTIC = frozenset({"pydantic", "pydantic_core", "pydantic_extra_types"})
 
 
 def plain_value(value: Any) -> Any:
@@ -247,24 +220,9 @@ def plain_value(value: Any) -> Any:
     :raises TypeError: its class has none, or is of no library that is known here.
     """
     cls = type(value)
-    if is_model(cls) or is_old_model(cls):
-        return model_value(value)
-    if hasattr(cls, "__attrs_attrs__"):
-        return attrs_value(value)
-    if is_struct(cls):
-        return struct_value(value)
-    libraries = libraries_of(cls)
-    if "pandas" in libraries:
-        return frame_value(value)
-    if "numpy" in libraries and hasattr(value, "dtype"):
-        return array_value(value)
-    if libraries & _PYDANTIC:
-        return model_value(value)
-    raise TypeError(f"a value of the class {cls.__name__} cannot be sent as JSON; return a dict, a dataclass or a string")
-
-
-def is_foreign(value: Any) -> bool:
-    """Whether *value* is an object of a class that checks its own values: a model, a struct, a class of attrs, an array."""
-    cls = type(value)
-    return (is_model(cls) or is_old_model(cls) or hasattr(cls, "__attrs_attrs__") or is_struct(cls)
-            or not libraries_of(cls).isdisjoint({"numpy", "pandas"}))
+    write = _VALUES.get(library_of(cls))
+    if write is None and libraries_of(cls) & _PYDANTIC:
+        write = _model_value
+    if write is None or write is array_value and not hasattr(value, "dtype"):
+        raise TypeError(f"a value of the class {cls.__name__} cannot be sent as JSON; return a dict, a dataclass or a string")
+    return write(value)
