@@ -1,7 +1,7 @@
 """A quick verdict on simple JSON Schemas, compiled to Python; jsonschema decides the rest.
 
-A check answers True (certainly valid), False (certainly invalid) or None (ask jsonschema). It knows
-the keywords of ordinary argument schemas and says None whenever a schema says more.
+A check returns True for a value that is certainly valid, and False where jsonschema has to be asked: the value is invalid, or
+the schema says more than the keywords of ordinary arguments. So a call with valid arguments never loads jsonschema.
 """
 
 from __future__ import annotations
@@ -12,113 +12,82 @@ from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Tupl
 
 from .ecma import python_pattern
 
-__all__ = [
-    "Check", "JSON", "KEYWORDS", "MATCHED_SUBJECT", "Part", "TooMuch", "anything", "ask", "compile_check", "is_multiple",
-]
+__all__ = ["Check", "compile_check", "is_multiple"]
 
-#: The check of a part of a schema: True (valid), False (invalid) or None (ask jsonschema). The list's only
-#: item is how many steps may still be taken.
-Part = Callable[[Any, List[int]], Optional[bool]]
+#: The check of a part of a schema. The list's only item is how many steps may still be taken; below zero nothing is certain.
+Part = Callable[[Any, List[int]], bool]
 #: Longer texts are not matched here: jsonschema's side counts what that costs (SEC-78).
-MATCHED_SUBJECT = 256
+_MATCHED_SUBJECT = 256
 #: Larger integers can be made to have the same hash, so they are not put into sets.
 _SMALL = 1 << 60
-
-
-class TooMuch(Exception):
-    """The verdict takes too many steps."""
-
-
-def anything(value: Any, left: List[int]) -> Optional[bool]:
-    return True
-
-
-def ask(value: Any, left: List[int]) -> Optional[bool]:
-    return None
-
-
-#: The classes of parsed JSON. For others, such as their subclasses, the result is uncertain.
-JSON: FrozenSet[Any] = frozenset({str, int, float, bool, type(None), list, dict})
+#: The classes of parsed JSON. For others, such as their subclasses, nothing is certain.
 _TYPES: Dict[str, FrozenSet[Any]] = {
     "string": frozenset({str}), "number": frozenset({int, float}), "integer": frozenset({int}),
     "boolean": frozenset({bool}), "null": frozenset({type(None)}), "array": frozenset({list}), "object": frozenset({dict}),
 }
+_JSON: FrozenSet[Any] = frozenset().union(*_TYPES.values())
+_SCALARS = _JSON - {list, dict}
+
+
+def _anything(value: Any, left: List[int]) -> bool:
+    return True
+
+
+def _ask(value: Any, left: List[int]) -> bool:
+    return False
 
 
 def _type(argument: Any) -> Part:
     names = argument if isinstance(argument, list) else [argument]
     if not all(isinstance(name, str) and name in _TYPES for name in names):
-        return ask
+        return _ask
     allowed = frozenset().union(*(_TYPES[name] for name in names))
     # 1.0 is an integer (SEC-84).
     whole = "integer" in names and float not in allowed
 
-    def check(value: Any, left: List[int]) -> Optional[bool]:
+    def check(value: Any, left: List[int]) -> bool:
         kind = type(value)
-        if kind in allowed:
-            return True
-        if whole and kind is float:
-            return bool(value.is_integer())
-        return False if kind in JSON else None
+        return kind in allowed or whole and kind is float and value.is_integer()
 
     return check
-
-
-def _scalar(value: Any) -> bool:
-    return type(value) in (str, int, float, bool, type(None))
-
-
-def _same(left: Any, right: Any) -> bool:
-    # JSON's true is not 1.
-    return bool(left == right) and (type(left) is bool) == (type(right) is bool)
 
 
 def _enum(argument: Any) -> Part:
-    if not isinstance(argument, list) or not all(_scalar(item) for item in argument):
-        return ask
+    if not isinstance(argument, list) or not all(type(item) in _SCALARS for item in argument):
+        return _ask
     texts = frozenset(item for item in argument if type(item) is str)
     others = tuple(item for item in argument if type(item) is not str)
 
-    def check(value: Any, left: List[int]) -> Optional[bool]:
+    def check(value: Any, left: List[int]) -> bool:
         if type(value) is str:
             return value in texts
-        if not _scalar(value):
-            return False if type(value) in JSON else None
         left[0] -= len(others)
-        if left[0] < 0:
-            raise TooMuch
-        return any(_same(value, item) for item in others)
+        # JSON's true is not 1.
+        return type(value) in _SCALARS and left[0] >= 0 and any(
+            value == item and (type(value) is bool) == (type(item) is bool) for item in others)
 
     return check
 
 
-def _bound(test: Callable[[Any, Any], Any]) -> Callable[[Any], Part]:
+def _bound(test: Callable[[Any, Any], bool]) -> Callable[[Any], Part]:
     def make(argument: Any) -> Part:
         if type(argument) not in (int, float):
-            return ask
+            return _ask
 
-        def check(value: Any, left: List[int]) -> Optional[bool]:
+        def check(value: Any, left: List[int]) -> bool:
             kind = type(value)
-            if kind is int or kind is float:
-                return test(value, argument)  # type: ignore[no-any-return]
-            return True if kind in JSON else None
+            return test(value, argument) if kind is int or kind is float else kind in _JSON
 
         return check
 
     return make
 
 
-def _length(kind: Any, test: Callable[[Any, Any], Any]) -> Callable[[Any], Part]:
+def _length(kind: Any, test: Callable[[Any, Any], bool]) -> Callable[[Any], Part]:
     def make(argument: Any) -> Part:
         if type(argument) is not int:
-            return ask
-
-        def check(value: Any, left: List[int]) -> Optional[bool]:
-            if type(value) is kind:
-                return test(len(value), argument)  # type: ignore[no-any-return]
-            return True if type(value) in JSON else None
-
-        return check
+            return _ask
+        return lambda value, left: test(len(value), argument) if type(value) is kind else type(value) in _JSON
 
     return make
 
@@ -145,31 +114,22 @@ def _ratio(number: Any) -> Tuple[int, int]:
 
 
 def _multiple(argument: Any) -> Part:
-    if type(argument) not in (int, float) or not argument > 0:
-        return ask
-
-    def check(value: Any, left: List[int]) -> Optional[bool]:
-        kind = type(value)
-        if kind is int or kind is float:
-            return is_multiple(value, argument)
-        return True if kind in JSON else None
-
-    return check
+    return _bound(is_multiple)(argument if type(argument) in (int, float) and argument > 0 else None)
 
 
 def _unique(argument: Any) -> Part:
     if not isinstance(argument, bool):
-        return ask
+        return _ask
 
-    def check(value: Any, left: List[int]) -> Optional[bool]:
+    def check(value: Any, left: List[int]) -> bool:
         if not argument or type(value) is not list:
-            return True if type(value) in JSON else None
+            return type(value) in _JSON
         left[0] -= len(value)
         if left[0] < 0:
-            raise TooMuch
+            return False
         for item in value:
-            if not _scalar(item) or type(item) is int and not -_SMALL < item < _SMALL:
-                return None
+            if type(item) not in _SCALARS or type(item) is int and not -_SMALL < item < _SMALL:
+                return False
         return len({(type(item) is bool, item) for item in value}) == len(value)
 
     return check
@@ -179,18 +139,18 @@ def _pattern(argument: Any) -> Part:
     try:
         search = re.compile(python_pattern(argument)).search
     except (TypeError, re.error, RecursionError, OverflowError):
-        return ask
+        return _ask
 
-    def check(value: Any, left: List[int]) -> Optional[bool]:
+    def check(value: Any, left: List[int]) -> bool:
         if type(value) is not str:
-            return True if type(value) in JSON else None
-        return search(value) is not None if len(value) <= MATCHED_SUBJECT else None
+            return type(value) in _JSON
+        return len(value) <= _MATCHED_SUBJECT and search(value) is not None
 
     return check
 
 
 #: By keyword: makes the check from the keyword's argument.
-KEYWORDS: Dict[str, Callable[[Any], Part]] = {
+_KEYWORDS: Dict[str, Callable[[Any], Part]] = {
     "type": _type,
     "enum": _enum,
     "const": lambda argument: _enum([argument]),
@@ -205,7 +165,7 @@ KEYWORDS: Dict[str, Callable[[Any], Part]] = {
 }
 
 
-Check = Callable[[Any], Optional[bool]]
+Check = Callable[[Any], bool]
 #: Keywords without influence on validity.
 _NOTES = frozenset({"title", "description", "default", "examples", "$comment", "deprecated", "readOnly",
                     "writeOnly", "format", "$defs", "definitions", "contentEncoding", "contentMediaType"})
@@ -229,19 +189,18 @@ def compile_check(schema: Any, *, draft7: bool = False, longest: Optional[Callab
     try:
         part = _Compiler(schema, draft7, longest).part(schema, 0)
     except RecursionError:
-        return lambda value: None
+        return lambda value: False
 
-    def check(value: Any) -> Optional[bool]:
+    def check(value: Any) -> bool:
         try:
             return part(value, [_MAX_STEPS])
-        except (TooMuch, RecursionError):
-            return None
+        except RecursionError:
+            return False
 
     return check
 
 
-# The loop over answers of three values stands in each check below: shared, by way of a generator, it takes
-# more than twice as long for a list of numbers.
+# Each check below has a loop of its own: shared, by way of a generator, it takes more than twice as long for a list of numbers.
 
 
 class _Compiler:
@@ -256,61 +215,54 @@ class _Compiler:
 
     def part(self, schema: Any, depth: int) -> Part:
         if schema is True or schema == {} and isinstance(schema, dict):
-            return anything
+            return _anything
         if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
-            return ask
-        parts: List[Part] = []
+            return _ask
         if self.draft7 and "$ref" in schema:
-            return self._reference(schema["$ref"], depth)
+            return self._reference(schema["$ref"])
         members = not _MEMBERS.isdisjoint(schema)
         only = members and schema.get("type") == "object"
+        parts: List[Part] = []
         for keyword, argument in schema.items():
-            if keyword in _NOTES or keyword in _MEMBERS or keyword.startswith("x-") or only and keyword == "type":
-                continue
-            if schema is self.root and keyword in _TOP_NOTES:
-                continue
-            part = self._keyword(keyword, argument, depth)
-            if part is ask:
-                return ask
-            parts.append(part)
+            if not (keyword in _NOTES or keyword in _MEMBERS or keyword.startswith("x-") or only and keyword == "type"
+                    or schema is self.root and keyword in _TOP_NOTES):
+                parts.append(self._keyword(keyword, argument, depth))
         if members:
             parts.append(self._members(schema, depth, not only))
-        return parts[0] if len(parts) == 1 else _every(parts)
+        return _ask if _ask in parts else parts[0] if len(parts) == 1 else _every(parts)
 
     def _keyword(self, keyword: str, argument: Any, depth: int) -> Part:
         if keyword == "$ref":
-            return self._reference(argument, depth)
+            return self._reference(argument)
         if keyword == "items":
             return self._items(argument, depth)
         if keyword == "anyOf":
             return self._any_of(argument, depth)
         if keyword == "pattern" and self.longest is not None and isinstance(argument, str) and (
-                self.longest(argument) < MATCHED_SUBJECT):
-            return ask
-        make = KEYWORDS.get(keyword)
-        return ask if make is None else make(argument)
+                self.longest(argument) < _MATCHED_SUBJECT):
+            return _ask
+        make = _KEYWORDS.get(keyword)
+        return _ask if make is None else make(argument)
 
-    def _reference(self, argument: Any, depth: int) -> Part:
+    def _reference(self, argument: Any) -> Part:
         found = re.fullmatch(_REFERENCE, argument) if isinstance(argument, str) else None
         place = self.root.get(found.group(1)) if found is not None else None
         if found is None or not isinstance(place, Mapping) or found.group(2) not in place:
-            return ask
+            return _ask
         name = found.group(0)
         named = self.named
         if name not in named:
             named[name] = None
             # A part of its own, so it may be as deep as the whole.
-            named[name] = self.part(place[found.group(2)], 0) if len(named) <= 200 else ask
+            named[name] = self.part(place[found.group(2)], 0) if len(named) <= 200 else _ask
         known = named[name]
         if known is not None:
             return known
 
-        def check(value: Any, left: List[int]) -> Optional[bool]:
+        def check(value: Any, left: List[int]) -> bool:
             part = named[name]
             left[0] -= 1
-            if left[0] < 0:
-                raise TooMuch
-            return None if part is None else part(value, left)
+            return part is not None and left[0] >= 0 and part(value, left)
 
         return check
 
@@ -321,96 +273,75 @@ class _Compiler:
         """
         properties, required = schema.get("properties", {}), schema.get("required", [])
         more = schema.get("additionalProperties", True)
-        if not isinstance(properties, Mapping) or not isinstance(required, list) or not isinstance(more, (bool, Mapping)):
-            return ask
+        if not (isinstance(properties, Mapping) and isinstance(required, list) and isinstance(more, (bool, Mapping))
+                and all(isinstance(name, str) for name in required)):
+            return _ask
         parts = {name: self.part(item, depth + 1) for name, item in properties.items()}
-        rest = None if isinstance(more, bool) else self.part(more, depth + 1)
-        closed = more is False
-        needed = tuple(name for name in required if isinstance(name, str))
-        if len(needed) < len(required):
-            return ask
-        cost = 1 + len(needed)
+        rest: Optional[Part] = self.part(more, depth + 1)
+        if rest is _anything:
+            rest = None
+        cost = 1 + len(required)
 
-        def check(value: Any, left: List[int]) -> Optional[bool]:
+        def check(value: Any, left: List[int]) -> bool:
             if type(value) is not dict:
-                return others if type(value) in JSON else None
+                return others and type(value) in _JSON
             left[0] -= cost + len(value)
             if left[0] < 0:
-                raise TooMuch
-            for name in needed:
+                return False
+            for name in required:
                 if name not in value:
                     return False
-            verdict: Optional[bool] = True
             for name, item in value.items():
                 part = parts.get(name, rest)
-                if part is None:
-                    if closed:
-                        return False
-                    continue
-                answer = part(item, left)
-                if answer is False:
+                if part is not None and not part(item, left):
                     return False
-                if answer is None:
-                    verdict = None
-            return verdict
+            return True
 
         return check
 
     def _items(self, argument: Any, depth: int) -> Part:
         if not isinstance(argument, (Mapping, bool)):
-            return ask
+            return _ask
         part = self.part(argument, depth + 1)
 
-        def check(value: Any, left: List[int]) -> Optional[bool]:
+        def check(value: Any, left: List[int]) -> bool:
             if type(value) is not list:
-                return True if type(value) in JSON else None
+                return type(value) in _JSON
             left[0] -= 1 + len(value)
             if left[0] < 0:
-                raise TooMuch
-            verdict: Optional[bool] = True
+                return False
             for item in value:
-                answer = part(item, left)
-                if answer is False:
+                if not part(item, left):
                     return False
-                if answer is None:
-                    verdict = None
-            return verdict
+            return True
 
         return check
 
     def _any_of(self, argument: Any, depth: int) -> Part:
         if not isinstance(argument, list) or not argument:
-            return ask
+            return _ask
         branches = [self.part(item, depth + 1) for item in argument]
 
-        def check(value: Any, left: List[int]) -> Optional[bool]:
-            verdict: Optional[bool] = False
+        def check(value: Any, left: List[int]) -> bool:
             for branch in branches:
                 left[0] -= 1
                 if left[0] < 0:
-                    raise TooMuch
-                answer = branch(value, left)
-                if answer:
+                    return False
+                if branch(value, left):
                     return True
-                if answer is None:
-                    verdict = None
-            return verdict
+            return False
 
         return check
 
 
 def _every(parts: List[Part]) -> Part:
-    def check(value: Any, left: List[int]) -> Optional[bool]:
+    def check(value: Any, left: List[int]) -> bool:
         left[0] -= 1
         if left[0] < 0:
-            raise TooMuch
-        verdict: Optional[bool] = True
+            return False
         for part in parts:
-            answer = part(value, left)
-            if answer is False:
+            if not part(value, left):
                 return False
-            if answer is None:
-                verdict = None
-        return verdict
+        return True
 
     return check

@@ -151,8 +151,7 @@ class Validator:
 
     def is_valid(self, instance: Any) -> bool:
         """Whether *instance* is valid; False if its validation was stopped."""
-        verdict = (self._quick or self._compile())(instance)
-        return not self._slow(instance, "") if verdict is None else verdict
+        return not self.problems(instance)
 
     def problems(self, instance: Any, name: str = "") -> List[str]:
         """Return at most ten problems as sentences; none if *instance* is valid.
