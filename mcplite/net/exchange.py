@@ -1,21 +1,19 @@
 """One HTTP exchange: the deadline of a request and how another thread interrupts it, and the response.
 
-Channels and OAuth requests create an :class:`Exchange` for each request; connections ask it before each read and write. Our own
-connections read the response by :class:`ResponseReader`. A :class:`Reply` is what an :class:`~.origin_client.OriginClient`
-returns, whose :class:`Body` is read in pieces.
+Channels and OAuth requests create an :class:`Exchange` for each request; connections ask it before each read and write. A
+:class:`Reply` is what an :class:`~.origin_client.OriginClient` returns; its body is read in pieces.
 """
 
 import contextlib
 import io
 import socket
 import threading
-from typing import Any, Callable, Iterator, Mapping, Optional, Union
+from typing import Any, Callable, Iterator, Mapping, Optional
 
 from ..errors import AuthError, ProtocolError, TransportError
 from ..protocol.error_text import shown
-from ..protocol.http.http1 import BadRequest, BadResponse, ChunkedDecoder, ResponseHead, find_response_head, parse_response_head
 
-__all__ = ["Body", "Exchange", "Reply", "ResponseReader", "Stopped", "receive", "send_whole"]
+__all__ = ["Exchange", "Reply", "Stopped"]
 
 
 class Stopped(Exception):
@@ -127,43 +125,15 @@ class Exchange:
 _EXCERPT = 2000
 
 
-class Body:
-    """The body of one response, as the way that sent the request reads it."""
-
-    __slots__ = ()
-
-    @property
-    def missing(self) -> Optional[int]:
-        """Bytes that have not come yet, where that is known."""
-        raise NotImplementedError
-
-    def read1(self) -> bytes:
-        """Return what has come, at least one byte; nothing at the end.
-
-        :raises Stopped: the caller no longer waits.
-        :raises Exception: the connection broke, or what came is malformed.
-        """
-        raise NotImplementedError
-
-    def release(self) -> None:
-        """Give the connection back: the body was read to its end."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Close the connection."""
-        raise NotImplementedError
-
-
 class Reply:
-    """One response; its body is not read yet.
+    """One response; its body is not read yet. A subclass reads it as the way that sent the request does.
 
     :param headers: by name in lower case.
     """
 
-    __slots__ = ("_body", "_exchange", "_url", "status", "headers", "token", "session", "address", "_over")
+    __slots__ = ("_exchange", "_url", "status", "headers", "token", "session", "address", "_missing", "_over")
 
-    def __init__(self, status: int, headers: Mapping[str, str], body: Body, exchange: Exchange, url: str) -> None:
-        self._body = body
+    def __init__(self, status: int, headers: Mapping[str, str], exchange: Exchange, url: str) -> None:
         self._exchange = exchange
         self._url = url
         self.status = status
@@ -174,6 +144,8 @@ class Reply:
         self.session = ""
         #: The address that it came from; None when there is a proxy in between.
         self.address: Optional[str] = None
+        #: Bytes of the body that have not come yet; None where only its end will tell.
+        self._missing: Optional[int] = None
         exchange.answered = True
         self._over = False
 
@@ -181,6 +153,26 @@ class Reply:
     def kind(self) -> str:
         """The media type, without parameters and in lower case."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    # --- what a subclass defines ----------------------------------------------------------------------
+
+    def _receive(self) -> bytes:
+        """Return what has come, at least one byte; nothing at the end.
+
+        :raises Stopped: the caller no longer waits.
+        :raises Exception: the connection broke, or what came is malformed.
+        """
+        raise NotImplementedError
+
+    def _release(self) -> None:
+        """Give the connection back: the body was read to its end."""
+        raise NotImplementedError
+
+    def _abort(self) -> None:
+        """Close the connection."""
+        raise NotImplementedError
+
+    # --------------------------------------------------------------------------------------------------
 
     def read1(self) -> bytes:
         """Return what has come, at least one byte; nothing at the end of the body.
@@ -190,31 +182,31 @@ class Reply:
         """
         data: Optional[bytes] = None
         try:
-            data = self._body.read1()
+            data = self._receive()
         except (Stopped, AuthError):  # of the exchange
             raise
         except Exception as error:  # of the parser, of the socket, of TLS: in each case the body has no end
             if self._exchange.interrupted:
                 raise Stopped from error
-            reason = (str(error) or type(error).__name__)[:300]
-            raise TransportError(f"the connection to {shown(self._url)} broke in the middle of an answer: {reason}") from error
+            raise self._broken((str(error) or type(error).__name__)[:300]) from error
         finally:
             if data is None:  # also after KeyboardInterrupt
                 self.close()
-        if not data:
-            self._check_whole()
+        if not data and not self._over:
+            if self._exchange.interrupted:
+                self.close()
+                raise Stopped
+            if self._missing:
+                missing = self._missing
+                self.close()
+                raise self._broken(f"{missing} bytes are missing")
+            self._over = True
+            self._exchange.detach()
+            self._release()
         return data
 
-    def _check_whole(self) -> None:
-        missing = self._body.missing
-        if self._exchange.interrupted:
-            self.close()
-            raise Stopped
-        if missing:
-            self.close()
-            raise TransportError(f"the connection to {shown(self._url)} broke in the middle of an answer: {missing} bytes are"
-                                 " missing")
-        self.release()
+    def _broken(self, reason: str) -> TransportError:
+        return TransportError(f"the connection to {shown(self._url)} broke in the middle of an answer: {reason}")
 
     def read(self, limit: int) -> bytes:
         """Return the whole body.
@@ -261,169 +253,9 @@ class Reply:
             self.close()
         return data[:_EXCERPT].decode("utf-8", "replace")
 
-    def release(self) -> None:
-        """Give the connection back: the body was read to its end."""
-        if not self._over:
-            self._over = True
-            self._exchange.detach()
-            self._body.release()
-
     def close(self) -> None:
         """End the response; its connection is closed if the body was not read to its end. Idempotent."""
         if not self._over:
             self._over = True
             self._exchange.detach()  # an interrupt must not strike a socket that is closed
-            self._body.close()
-
-
-_PIECE_BYTES = 65_536
-#: Of the fields behind a chunked body, which are dropped.
-_TRAILER_BYTES = 65_536
-#: Responses with a status of 1xx before the answer.
-_INTERIM_RESPONSES = 20
-
-
-def receive(sock: Any, exchange: Exchange) -> bytes:
-    """Return what has come, at least one byte; nothing at the end.
-
-    :raises Stopped: the caller no longer waits.
-    :raises OSError: the connection broke.
-    """
-    while True:
-        seconds = exchange.next_timeout()
-        if sock.gettimeout() != seconds:
-            sock.settimeout(seconds)
-        try:
-            data: bytes = sock.recv(_PIECE_BYTES)
-            return data
-        except socket.timeout:
-            continue
-
-
-def send_whole(sock: Any, exchange: Exchange, data: bytes, body: bytes = b"") -> None:
-    """Send all of *data*, and a body behind it, which is not copied for it if it is large.
-
-    :raises Stopped, OSError: as for :func:`receive`.
-    """
-    _send(sock, exchange, data + body[:_PIECE_BYTES])
-    if len(body) > _PIECE_BYTES:
-        _send(sock, exchange, memoryview(body)[_PIECE_BYTES:])
-
-
-def _send(sock: Any, exchange: Exchange, data: "Union[bytes, memoryview]") -> None:
-    sent = 0
-    rest = memoryview(data)
-    while True:
-        seconds = exchange.next_timeout()
-        if sock.gettimeout() != seconds:
-            sock.settimeout(seconds)
-        try:
-            sent += sock.send(rest[sent:] if sent else data)
-        except socket.timeout:
-            continue
-        if sent >= len(data):
-            return
-
-
-class ResponseReader:
-    """The bytes of one response: :meth:`begin` reads the head, :meth:`read1` the body.
-
-    :param sock: a socket, or TLS on one.
-    :param method: of the request.
-    """
-
-    __slots__ = ("_sock", "_exchange", "_method", "_rest", "_decoder", "_keep_alive", "length", "over")
-
-    def __init__(self, sock: Any, exchange: Exchange, method: str) -> None:
-        self._sock = sock
-        self._exchange = exchange
-        self._method = method
-        #: Bytes of the body that came with the head.
-        self._rest = b""
-        self._decoder: Optional[ChunkedDecoder] = None
-        self._keep_alive = False
-        #: Bytes of the body that have not come yet; None while only its end will tell.
-        self.length: Optional[int] = None
-        #: Whether the body has ended.
-        self.over = False
-
-    @property
-    def reusable(self) -> bool:
-        """Whether the connection can serve another request: the body has ended, and nothing came behind it."""
-        return self.over and self._keep_alive and not self._rest
-
-    def begin(self) -> ResponseHead:
-        """Read and return the head of the answer; interim responses before it are skipped.
-
-        :raises BadResponse: it is malformed, or the connection ended before it was whole.
-        :raises Stopped, OSError: as for :func:`receive`.
-        """
-        head = self._read_head()
-        interim = 0
-        while head.status < 200 and head.status != 101:
-            # RFC 9110, section 15.2: any number of interim responses may come first; their headers are not the answer's.
-            interim += 1
-            if interim > _INTERIM_RESPONSES:
-                raise BadResponse(f"more than {_INTERIM_RESPONSES} interim responses came before the answer")
-            head = self._read_head()
-        self._keep_alive = head.keep_alive
-        if head.status == 101 and head.length is None and not head.chunked:
-            self._keep_alive, self.length, self.over = False, 0, True  # what follows is of the other protocol
-        elif head.chunked:
-            self._decoder = ChunkedDecoder(None, _TRAILER_BYTES)
-        else:
-            self.length = head.length
-            self.over = head.length == 0
-        return head
-
-    def _read_head(self) -> ResponseHead:
-        data: Any = self._rest or receive(self._sock, self._exchange)
-        end = find_response_head(data) if data else None
-        while end is None:
-            more = receive(self._sock, self._exchange) if data else b""
-            if not more:
-                raise BadResponse("it closed the connection in the middle of the headers" if data
-                                  else "it closed the connection without a response")
-            if type(data) is bytes:
-                data = bytearray(data)
-            data += more
-            end = find_response_head(data)
-        self._rest = bytes(data[end:])
-        return parse_response_head(bytes(data[:end]), self._method)
-
-    def read1(self) -> bytes:
-        """Return what has come of the body, at least one byte; nothing at its end.
-
-        When the connection ends before the body, :attr:`length` is what is missing.
-
-        :raises BadResponse: it is malformed.
-        :raises Stopped, OSError: as for :func:`receive`.
-        """
-        if self.over:
-            return b""
-        if self._decoder is not None:
-            return self._read_chunks(self._decoder)
-        data, self._rest = self._rest or receive(self._sock, self._exchange), b""
-        if self.length is None:
-            self.over = not data
-            return data
-        if len(data) >= self.length:
-            data, self._rest = data[:self.length], data[self.length:]
-            self.over = True
-        self.length -= len(data)
-        return data
-
-    def _read_chunks(self, decoder: ChunkedDecoder) -> bytes:
-        while True:
-            data, self._rest = self._rest or receive(self._sock, self._exchange), b""
-            if not data:
-                raise BadResponse("it ended in the middle of a chunked body")
-            try:
-                decoded = decoder.feed(data)
-            except BadRequest as error:
-                raise BadResponse(str(error)) from None
-            if decoder.done:
-                self.over, self._rest = True, decoder.rest
-                return decoded
-            if decoded:
-                return decoded
+            self._abort()

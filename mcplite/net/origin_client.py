@@ -24,7 +24,7 @@ from ..protocol.http.headers import DEFAULT_PORTS, check_header
 from ..protocol.http.http1 import BadResponse
 from ..protocol.http.oauth import covers, find_challenge, parse_challenges
 from ..version import __version__
-from .connections import DirectSender, is_plain, written_by_requests
+from .connection_pool import DirectSender, is_plain, written_by_requests
 from .exchange import Exchange, Reply, Stopped
 from .settings import (
     TLS,

@@ -18,7 +18,7 @@ import threading
 import weakref
 from http.client import RemoteDisconnected
 from http.cookiejar import DefaultCookiePolicy
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 from urllib.parse import urlsplit
 
 import requests
@@ -34,10 +34,10 @@ from ..protocol.http.headers import DEFAULT_PORTS
 from ..protocol.http.oauth import is_loopback
 from ..rpc.deadline import WAKE_SECONDS, WakeSignal
 from ..rpc.threads import Workers
-from .exchange import Body, Exchange, Reply, Stopped
+from .exchange import Exchange, Reply, Stopped
 from .settings import Guard, HTTPSettings, Verify, merged_settings, proxy_for
 
-__all__ = ["SessionBody", "SessionSender", "ThreadedCall"]
+__all__ = ["SessionReply", "SessionSender", "ThreadedCall"]
 
 _PIECE_BYTES = 65_536
 #: Seconds in which one of several addresses has to take a connection, or the next one is tried.
@@ -132,12 +132,6 @@ class ThreadedCall:
             self._changed.set()
 
 
-def _shut_down(sock: Any) -> None:
-    with contextlib.suppress(OSError, TypeError):  # it is closed already, or is none of the system's
-        # Past TLS, which would drop its state under the reading thread.
-        socket.socket.shutdown(sock, socket.SHUT_RDWR)
-
-
 def _socket_of(raw: Any) -> Any:
     """Return the socket that a response of urllib3 is read from; None if it is read from something else."""
     file = getattr(getattr(raw, "_fp", None), "fp", None)
@@ -146,33 +140,40 @@ def _socket_of(raw: Any) -> Any:
     return sock if isinstance(sock, socket.socket) else None
 
 
-class SessionBody(Body):
-    """The body of one response.
+class SessionReply(Reply):
+    """A response of ``requests``.
 
-    :param response: of ``requests``.
+    :param location: where a redirect leads, which the response itself no longer says; None for no redirect.
     """
 
-    __slots__ = ("_response", "_workers", "_exchange", "_file", "_ready", "_fault", "_left", "_sock", "decoded")
+    __slots__ = ("_response", "_workers", "_file", "_ready", "_fault", "_left", "_sock")
 
-    def __init__(self, response: Any, workers: Workers, exchange: Exchange) -> None:
-        self._response, self._workers, self._exchange = response, workers, exchange
-        raw = response.raw
-        content = getattr(response, "_content", False)
-        #: Whether a hook has read it, by which it was decoded.
-        self.decoded = content is not False
-        if not self.decoded and raw is not None:
+    def __init__(self, response: Any, location: Optional[str], workers: Workers, exchange: Exchange, url: str) -> None:
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        if location is not None:
+            headers["location"] = location
+        self._response, self._workers = response, workers
+        raw, content = response.raw, getattr(response, "_content", False)
+        #: What the body is read from, and its socket; None where it comes from no socket, as in a test's.
+        self._file: Any = io.BytesIO(content if isinstance(content, bytes) else b"")
+        self._sock = None
+        if content is not False:
+            headers.pop("content-encoding", None)  # a hook has read it, by which it was decoded
+        elif raw is not None:
             # Past urllib3, whose reads block until they have all that was asked for.
             file = getattr(raw, "_fp", None)
-            self._file: Any = file if hasattr(file, "read1") else raw
-            #: None where the body comes from no socket, as in a test's.
-            self._sock = _socket_of(raw)
-        else:
-            self._file, self._sock = io.BytesIO(content if isinstance(content, bytes) else b""), None
+            self._file, self._sock = file if hasattr(file, "read1") else raw, _socket_of(raw)
         #: What has been read ahead, and the error that ended that.
         self._ready: List[bytes] = []
         self._fault: Optional[Exception] = None
         #: Whether the caller has left a read, whose thread closes the response.
         self._left = False
+        super().__init__(response.status_code, headers, exchange, url)
+        self._note_missing()
+
+    def _note_missing(self) -> None:
+        length = getattr(self._file, "length", None)
+        self._missing = length if type(length) is int else None
 
     def lift_limit(self, seconds: Optional[float]) -> None:
         """Let a read block for as long as it takes, once the head has come: from here on an interrupt reaches the socket.
@@ -184,42 +185,35 @@ class SessionBody(Body):
 
     def read_ahead(self) -> None:
         """Read a short body whole, if its length is known: without this, each piece takes a change of threads."""
-        length = self.missing
-        if length is None or length > _PIECE_BYTES:
-            return
         try:
-            while self.missing:
-                data = self._read()
+            while 0 < (self._missing or 0) <= _PIECE_BYTES:
+                data = self._read_file()
                 if not data:
                     return
                 self._ready.append(data)
         except Exception as error:
             self._fault = error  # of the body, not of the request
 
-    @property
-    def missing(self) -> Optional[int]:
-        length = getattr(self._file, "length", None)
-        return length if type(length) is int else None
-
-    def read1(self) -> bytes:
+    def _receive(self) -> bytes:
         if self._ready:
             return self._ready.pop(0)
         if self._fault is not None:
             raise self._fault
-        if isinstance(self._file, io.BytesIO) or self.missing == 0:
+        if isinstance(self._file, io.BytesIO) or self._missing == 0:
             self._exchange.next_timeout()
-            return self._read()
+            return self._read_file()
         response = self._response
-        call = ThreadedCall(self._read, self.interrupt, lambda late: response.close())
+        call = ThreadedCall(self._read_file, self.interrupt, lambda late: response.close())
         try:
             data: bytes = call.run(self._workers, self._exchange)
         finally:
             self._left = call.given_up
         return data
 
-    def _read(self) -> bytes:
+    def _read_file(self) -> bytes:
         read = getattr(self._file, "read1", None) or self._file.read
         data: bytes = read(_PIECE_BYTES)
+        self._note_missing()
         return data
 
     def attach(self) -> None:
@@ -230,9 +224,11 @@ class SessionBody(Body):
     def interrupt(self) -> None:
         """Make a read on another thread return."""
         if self._sock is not None:
-            _shut_down(self._sock)
+            with contextlib.suppress(OSError, TypeError):  # it is closed already, or is none of the system's
+                # Past TLS, which would drop its state under the reading thread.
+                socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 
-    def release(self) -> None:
+    def _release(self) -> None:
         # http.client takes a response with a length for unread until it is closed.
         self._file.close()
         release = getattr(self._response.raw, "release_conn", None)
@@ -240,7 +236,7 @@ class SessionBody(Body):
             release()
         self._let_go()
 
-    def close(self) -> None:
+    def _abort(self) -> None:
         self.interrupt()  # the server sees the end although a forked process may have a copy
         if not self._left:
             self._response.close()
@@ -371,7 +367,7 @@ class SessionSender:
         if self._process != os.getpid():
             self._begin_in_this_process()
         read_seconds = exchange.remaining()
-        bodies: List[SessionBody] = []
+        replies: List[SessionReply] = []
         locations: List[str] = []
         received: List[Any] = []
 
@@ -383,7 +379,7 @@ class SessionSender:
             if response.is_redirect:
                 locations.append(response.headers.pop("location"))
 
-        def request() -> Tuple[Any, SessionBody]:
+        def request() -> SessionReply:
             options = {**self._options, "timeout": self._limit(url, call, connect_seconds, read_seconds)}
             auth = self._auth_of_request()
             if auth is not None:
@@ -405,19 +401,20 @@ class SessionSender:
                         last.close()
             if not isinstance(response, requests.Response):
                 raise TypeError(f"request() of the session returned {type(response).__name__}, not a response")
-            bodies.append(SessionBody(response, self._workers, exchange))
-            bodies[0].lift_limit(read_seconds)
+            reply = SessionReply(response, locations[-1] if locations else None, self._workers, exchange, url)
+            replies.append(reply)
+            reply.lift_limit(read_seconds)
             if not call.given_up:
-                bodies[0].read_ahead()
-            return response, bodies[0]
+                reply.read_ahead()
+            return reply
 
         def interrupt() -> None:
-            for body in bodies:  # one, once the head of the response has come
-                body.interrupt()
+            for reply in replies:  # one, once the head of the response has come
+                reply.interrupt()
 
-        call = ThreadedCall(request, interrupt, lambda late: late is not None and late[0].close())
+        call = ThreadedCall(request, interrupt, lambda late: late is not None and late.close())
         try:
-            response, found = call.run(self._workers, exchange)
+            found: SessionReply = call.run(self._workers, exchange)
         except RetryError as error:
             raise TransportError(f"the session gave up on {shown(url)}: {_reason(error)}") from error
         except (OSError, ValueError) as error:
@@ -432,12 +429,7 @@ class SessionSender:
                                  f" {str(error)[:300]}") from error
         self._answered = True
         found.attach()
-        by_name = {name.lower(): value for name, value in response.headers.items()}
-        if locations:
-            by_name["location"] = locations[-1]
-        if found.decoded:
-            by_name.pop("content-encoding", None)
-        return Reply(response.status_code, by_name, found, exchange, url)
+        return found
 
     def _limit(self, url: str, call: ThreadedCall, connect: float, read: Optional[float]) -> Any:
         return _Limit(connect, read, call) if isinstance(self._session.get_adapter(url), HTTPAdapter) else (connect, read)

@@ -5,7 +5,9 @@ import threading
 
 import pytest
 
-from mcplite.net.exchange import Exchange, ResponseReader, Stopped, receive, send_whole
+from mcplite.errors import TransportError
+from mcplite.net.connection_pool import DirectReply, read_head, receive, send_whole
+from mcplite.net.exchange import Exchange, Stopped
 from mcplite.protocol.http.http1 import BadResponse
 
 LIMIT = 30
@@ -19,22 +21,23 @@ def pair():
         yield ours, theirs
 
 
-def reader_of(pair, *pieces, end=True, method="POST"):
+class Connection:
+    """Stands for a connection and for the pool that it comes from; ``kept`` says whether it is good for another request."""
+
+    def __init__(self, sock):
+        self.sock, self.kept = sock, False
+
+    def put_back(self, connection):
+        self.kept = True
+
+
+def reply_of(pair, *pieces):
     ours, theirs = pair
     for piece in pieces:
         theirs.sendall(piece)
-    if end:
-        theirs.shutdown(socket.SHUT_WR)
-    return ResponseReader(ours, Exchange(lambda: float(LIMIT)), method)
-
-
-def whole(reader):
-    pieces = []
-    while True:
-        data = reader.read1()
-        if not data:
-            return b"".join(pieces)
-        pieces.append(data)
+    theirs.shutdown(socket.SHUT_WR)
+    exchange, connection = Exchange(lambda: float(LIMIT)), Connection(ours)
+    return DirectReply(connection, connection, *read_head(ours, exchange, "POST"), exchange, "http://here/"), connection
 
 
 @pytest.mark.parametrize("data, body, reusable", [
@@ -50,17 +53,9 @@ def whole(reader):
 ])
 @pytest.mark.parametrize("cut", [1000, 1, 7])
 def test_bodies(pair, data, body, reusable, cut):
-    reader = reader_of(pair, *[(OK + data)[at:at + cut] for at in range(0, len(OK + data), cut)])
-    assert reader.begin().status == 200
-    assert not reader.over or not body
-    assert whole(reader) == body and reader.read1() == b"" and reader.over
-    assert reader.reusable is reusable and not reader.length
-
-
-def test_a_body_that_is_not_over_is_not_reusable(pair):
-    reader = reader_of(pair, OK + b"Content-Length: 5\r\n\r\nhell")
-    reader.begin()
-    assert whole(reader) == b"hell" and reader.length == 1 and not reader.over and not reader.reusable
+    reply, connection = reply_of(pair, *[(OK + data)[at:at + cut] for at in range(0, len(OK + data), cut)])
+    assert reply.status == 200 and not connection.kept
+    assert reply.read(100) == body and reply.read1() == b"" and connection.kept is reusable
 
 
 @pytest.mark.parametrize("data, text", [
@@ -69,24 +64,27 @@ def test_a_body_that_is_not_over_is_not_reusable(pair):
     (b"HTTP/1.1 102 P\r\n\r\n" * 21, "more than 20 interim")])
 def test_heads_that_are_none(pair, data, text):
     with pytest.raises(BadResponse, match=text):
-        reader_of(pair, data).begin()
+        reply_of(pair, data)
 
 
 def test_interim_responses_are_skipped(pair):
     hints = b"HTTP/1.1 103 Early Hints\r\nContent-Length: 9\r\n\r\n"
-    reader = reader_of(pair, hints * 20 + OK + b"Content-Length: 2\r\n\r\nhi")
-    assert reader.begin().status == 200 and whole(reader) == b"hi" and reader.reusable
+    reply, connection = reply_of(pair, hints * 20 + OK + b"Content-Length: 2\r\n\r\nhi")
+    assert reply.status == 200 and reply.read(100) == b"hi" and connection.kept
 
 
-@pytest.mark.parametrize("data, text", [(b"5\r\nhel", "middle of a chunked body"), (b"zz\r\n", "malformed chunk size"),
-                                        (b"2\r\nhello\r\n", "longer than its size"),
-                                        (b"0\r\nbad\r\n\r\n", "malformed trailer")])
-def test_malformed_chunks(pair, data, text):
-    reader = reader_of(pair, OK + b"Transfer-Encoding: chunked\r\n\r\n" + data)
-    reader.begin()
-    with pytest.raises(BadResponse, match=text):
-        whole(reader)
-    assert not reader.reusable
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("data, text", [
+    (b"Content-Length: 5\r\n\r\nhell", "1 bytes are missing"), (CHUNKED + b"5\r\nhel", "middle of a chunked body"),
+    (CHUNKED + b"zz\r\n", "malformed chunk size"), (CHUNKED + b"2\r\nhello\r\n", "longer than its size"),
+    (CHUNKED + b"0\r\nbad\r\n\r\n", "malformed trailer")])
+def test_malformed_bodies(pair, data, text):
+    reply, connection = reply_of(pair, OK + data)
+    with pytest.raises(TransportError, match=text):
+        reply.read(100)
+    assert not connection.kept and connection.sock.fileno() < 0
 
 
 @pytest.mark.parametrize("block", [receive, lambda sock, exchange: send_whole(sock, exchange, b"x" * (64 << 20))],

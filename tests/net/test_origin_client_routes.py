@@ -10,7 +10,7 @@ import requests
 from requests.auth import HTTPDigestAuth
 
 import mcplite
-from mcplite.net.connections import DirectSender
+from mcplite.net.connection_pool import DirectSender
 from mcplite.net.origin_client import OriginClient
 from mcplite.net.session_sender import SessionSender
 from mcplite.net.settings import Bearer, HTTPSettings

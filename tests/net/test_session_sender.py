@@ -245,7 +245,7 @@ def test_the_environment_is_used_as_the_session_says(script, session, monkeypatc
 # --- and what follows from them ----------------------------------------------------------------------------------------
 
 def test_no_connection_of_ours_is_used(script, session, monkeypatch):
-    monkeypatch.setattr("mcplite.net.connections.DirectSender.send", None)
+    monkeypatch.setattr("mcplite.net.connection_pool.DirectSender.send", None)
     with connect(script, session) as client:
         client.ping()
         pools = session.get_adapter(script.url).poolmanager.pools

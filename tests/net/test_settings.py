@@ -13,7 +13,7 @@ from requests.auth import HTTPBasicAuth
 from urllib3.exceptions import InsecureRequestWarning
 
 import mcplite
-from mcplite.net.connections import DirectSender
+from mcplite.net.connection_pool import DirectSender
 from mcplite.net.exchange import Exchange
 from mcplite.net.origin_client import OriginClient
 from mcplite.net.session_sender import SessionSender

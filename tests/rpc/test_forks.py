@@ -136,7 +136,7 @@ OWNERS = {
     "server/transports/signals.py": "signal handlers",
     "server/transports/stdio.py": "the standard streams of a server", "backend/memory.py": "a backend",
     "backend/log_watch.py": "a shared backend, each of which has one watch",
-    "rpc/stdio/pipes.py": "pipes", "net/connections.py": "connections",
+    "rpc/stdio/pipes.py": "pipes", "net/connection_pool.py": "connections",
 }
 
 

@@ -11,16 +11,16 @@ import select
 import socket
 import sys
 from time import monotonic
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 from urllib.parse import quote, urlsplit
 
 from ..protocol.http.headers import DEFAULT_PORTS
-from ..protocol.http.http1 import BadResponse
+from ..protocol.http.http1 import BadResponse, ChunkedDecoder, ResponseHead, find_response_head, parse_response_head
 from ..rpc.forks import on_fork, release_socket
-from .exchange import Body, Exchange, Reply, ResponseReader, send_whole
+from .exchange import Exchange, Reply
 from .settings import TLS, Guard, Proxy
 
-__all__ = ["DirectSender", "is_plain", "written_by_requests"]
+__all__ = ["DirectReply", "DirectSender", "is_plain", "read_head", "receive", "send_whole", "written_by_requests"]
 
 #: How many idle connections are kept for later requests.
 _IDLE_CONNECTIONS = 100
@@ -64,6 +64,83 @@ def _close(sock: socket.socket) -> None:
         # process may have a copy.
         socket.socket.shutdown(sock, socket.SHUT_RDWR)
     sock.close()
+
+
+_PIECE_BYTES = 65_536
+#: Of the fields behind a chunked body, which are dropped.
+_TRAILER_BYTES = 65_536
+#: Responses with a status of 1xx before the answer.
+_INTERIM_RESPONSES = 20
+
+
+def receive(sock: Any, exchange: Exchange) -> bytes:
+    """Return what has come, at least one byte; nothing at the end.
+
+    :raises Stopped: the caller no longer waits.
+    :raises OSError: the connection broke.
+    """
+    while True:
+        seconds = exchange.next_timeout()
+        if sock.gettimeout() != seconds:
+            sock.settimeout(seconds)
+        try:
+            data: bytes = sock.recv(_PIECE_BYTES)
+            return data
+        except socket.timeout:
+            continue
+
+
+def send_whole(sock: Any, exchange: Exchange, data: bytes, body: bytes = b"") -> None:
+    """Send all of *data*, and a body behind it, which is not copied for it if it is large.
+
+    :raises Stopped, OSError: as for :func:`receive`.
+    """
+    _send(sock, exchange, data + body[:_PIECE_BYTES])
+    if len(body) > _PIECE_BYTES:
+        _send(sock, exchange, memoryview(body)[_PIECE_BYTES:])
+
+
+def _send(sock: Any, exchange: Exchange, data: "Union[bytes, memoryview]") -> None:
+    sent = 0
+    rest = memoryview(data)
+    while True:
+        seconds = exchange.next_timeout()
+        if sock.gettimeout() != seconds:
+            sock.settimeout(seconds)
+        try:
+            sent += sock.send(rest[sent:] if sent else data)
+        except socket.timeout:
+            continue
+        if sent >= len(data):
+            return
+
+
+def read_head(sock: Any, exchange: Exchange, method: str) -> Tuple[ResponseHead, bytes]:
+    """Return the head of the answer, and the bytes that came behind it; interim responses before it are skipped.
+
+    :param sock: a socket, or TLS on one.
+    :param method: of the request.
+    :raises BadResponse: it is malformed, or the connection ended before it was whole.
+    :raises Stopped, OSError: as for :func:`receive`.
+    """
+    rest = b""
+    for _ in range(_INTERIM_RESPONSES + 1):
+        data: Any = rest or receive(sock, exchange)
+        end = find_response_head(data) if data else None
+        while end is None:
+            more = receive(sock, exchange) if data else b""
+            if not more:
+                raise BadResponse("it closed the connection in the middle of the headers" if data
+                                  else "it closed the connection without a response")
+            if type(data) is bytes:
+                data = bytearray(data)
+            data += more
+            end = find_response_head(data)
+        head, rest = parse_response_head(bytes(data[:end]), method), bytes(data[end:])
+        # RFC 9110, section 15.2: any number of interim responses may come first; their headers are not the answer's.
+        if head.status >= 200 or head.status == 101:
+            return head, rest
+    raise BadResponse(f"more than {_INTERIM_RESPONSES} interim responses came before the answer")
 
 
 class _Connection:
@@ -151,28 +228,27 @@ class DirectSender:
         :raises OSError, ValueError: the server cannot be reached, or the request cannot be sent.
         :raises Stopped: the caller no longer waits.
         """
-        head = self._head(method, self._target if url == self.url else self._target_of(url), headers, body)
+        request = self._head(method, self._target if url == self.url else self._target_of(url), headers, body)
         connection = self._take()
         exchange.reused = connection is not None
         if connection is None:
             connection = self._connect(exchange, connect_seconds)
-        sock, begun = connection.sock, None
+        sock, reply = connection.sock, None
         try:
             exchange.attach(sock)
             # A server may respond before it has read all, and close.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                send_whole(sock, exchange, head, body or b"")
-            reader = ResponseReader(sock, exchange, method)
-            begun = reader.begin()
+                send_whole(sock, exchange, request, body or b"")
+            head, rest = read_head(sock, exchange, method)
+            reply = DirectReply(self, connection, head, rest, exchange, url)
         finally:
-            if begun is None:
+            if reply is None:
                 _close(sock)  # it stays attached: the exchange says how far it came
-        if begun.status == 407 and self._proxy is not None and self._base:
-            exchange.detach()  # the request has not reached the server
-            _close(sock)
+        if reply.status == 407 and self._proxy is not None and self._base:
+            reply.close()  # the request has not reached the server
             raise ConnectionError(self._proxy.refusal())
-        connection.note_kept(begun.headers.get("keep-alive"))
-        return Reply(begun.status, begun.headers, _DirectBody(self, connection, reader), exchange, url)
+        connection.note_kept(reply.headers.get("keep-alive"))
+        return reply
 
     def _head(self, method: str, target: str, headers: Mapping[str, str], body: Optional[bytes]) -> bytes:
         lines = self._lines.copy()
@@ -270,7 +346,7 @@ class DirectSender:
         exchange.attach(sock)
         try:
             send_whole(sock, tunnel, head.encode("latin-1"))
-            answer = ResponseReader(sock, tunnel, "CONNECT").begin()
+            answer, _ = read_head(sock, tunnel, "CONNECT")
         except TimeoutError:
             raise
         except (BadResponse, OSError) as error:
@@ -302,26 +378,55 @@ class DirectSender:
                 _close(self._idle.pop().sock)
 
 
-class _DirectBody(Body):
-    """The body of a response on one of our own connections."""
+class DirectReply(Reply):
+    """A response on one of our own connections.
 
-    __slots__ = ("_sender", "_connection", "_reader")
+    :param rest: bytes of the body that came with the head.
+    """
 
-    def __init__(self, sender: DirectSender, connection: _Connection, reader: ResponseReader) -> None:
-        self._sender, self._connection, self._reader = sender, connection, reader
+    __slots__ = ("_sender", "_connection", "_rest", "_decoder", "_keep_alive", "_ended")
 
-    @property
-    def missing(self) -> Optional[int]:
-        return self._reader.length
+    def __init__(self, sender: DirectSender, connection: _Connection, head: ResponseHead, rest: bytes, exchange: Exchange,
+                 url: str) -> None:
+        super().__init__(head.status, head.headers, exchange, url)
+        self._sender, self._connection, self._rest = sender, connection, rest
+        self._decoder = ChunkedDecoder(None, _TRAILER_BYTES) if head.chunked else None
+        self._missing = head.length
+        self._ended = head.length == 0
+        #: Whether the connection can serve another request behind the body.
+        self._keep_alive = head.keep_alive
+        if head.status == 101 and head.length is None and not head.chunked:
+            self._keep_alive, self._missing, self._ended = False, 0, True  # what follows is of the other protocol
 
-    def read1(self) -> bytes:
-        return self._reader.read1()
+    def _receive(self) -> bytes:
+        if self._ended:
+            return b""
+        decoder = self._decoder
+        data, self._rest = self._rest or receive(self._connection.sock, self._exchange), b""
+        if decoder is not None:
+            while True:
+                if not data:
+                    raise BadResponse("it ended in the middle of a chunked body")
+                decoded = decoder.feed(data)
+                if decoder.done:
+                    self._ended, self._rest = True, decoder.rest
+                if decoded or decoder.done:
+                    return decoded
+                data = receive(self._connection.sock, self._exchange)
+        if self._missing is None:
+            self._ended = not data
+            return data
+        if len(data) >= self._missing:
+            data, self._rest = data[:self._missing], data[self._missing:]
+            self._ended = True
+        self._missing -= len(data)
+        return data
 
-    def release(self) -> None:
-        if self._reader.reusable:
+    def _release(self) -> None:
+        if self._keep_alive and not self._rest:
             self._sender.put_back(self._connection)
         else:
             _close(self._connection.sock)
 
-    def close(self) -> None:
+    def _abort(self) -> None:
         _close(self._connection.sock)

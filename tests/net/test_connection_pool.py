@@ -9,8 +9,8 @@ import pytest
 
 import mcplite
 from mcplite.errors import ProtocolError
-from mcplite.net import connections
-from mcplite.net.connections import DirectSender, is_plain
+from mcplite.net import connection_pool
+from mcplite.net.connection_pool import DirectSender, is_plain
 from mcplite.net.exchange import Exchange, Stopped
 from mcplite.net.origin_client import OriginClient
 from mcplite.net.settings import Bearer, HTTPSettings
@@ -139,7 +139,7 @@ def test_a_connection_that_was_closed_in_between_is_not_used_again():
     ("timeout=5", 3.9, 4.1), ("max=100, timeout=5", 3.9, 4.1), ("timeout = 1", 0.4, 0.6), ("timeout=0", None, 0.1)])
 def test_a_connection_that_the_server_is_about_to_close_is_not_used_again(said, used, given_up, monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr(connections, "monotonic", lambda: now[0])
+    monkeypatch.setattr(connection_pool, "monotonic", lambda: now[0])
     with WebScript(lambda request, answer: answer.status(200, "here", Keep_Alive=said)) as script:
         sender = DirectSender(script.url, {}, None)
         read(send(sender))
@@ -156,7 +156,7 @@ def test_a_connection_that_the_server_is_about_to_close_is_not_used_again(said, 
 @pytest.mark.parametrize("said", [None, "max=100", "timeout=soon", "timeout=12345678901"])
 def test_a_connection_without_such_a_time_is_used_as_long_as_it_is_open(said, monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr(connections, "monotonic", lambda: now[0])
+    monkeypatch.setattr(connection_pool, "monotonic", lambda: now[0])
     headers = {} if said is None else {"Keep_Alive": said}
     with WebScript(lambda request, answer: answer.status(200, "here", **headers)) as script:
         sender = DirectSender(script.url, {}, None)
@@ -175,7 +175,7 @@ def test_an_exchange_knows_whether_its_connection_was_used_before(sender):
 
 
 def test_idle_connections_are_bounded(script, monkeypatch):
-    monkeypatch.setattr(connections, "_IDLE_CONNECTIONS", 2)
+    monkeypatch.setattr(connection_pool, "_IDLE_CONNECTIONS", 2)
     sender = DirectSender(script.url, {}, None)
     replies = [send(sender) for _ in range(5)]
     for reply in replies:

@@ -10,8 +10,8 @@ import pytest
 from requests.auth import HTTPBasicAuth
 
 import mcplite
-from mcplite.net import connections
-from mcplite.net.connections import DirectSender
+from mcplite.net import connection_pool
+from mcplite.net.connection_pool import DirectSender
 from mcplite.net.exchange import Exchange, Stopped
 from mcplite.net.origin_client import OriginClient
 from mcplite.net.settings import HTTPSettings
@@ -240,7 +240,7 @@ def test_a_proxy_that_hangs(make_server, ends, monkeypatch):
         if ends == "limit":
             if not server.url.startswith("https:"):
                 return  # the exchange's own deadline holds for the answer to a request
-            monkeypatch.setattr(connections, "_TUNNEL_SECONDS", 0.2)
+            monkeypatch.setattr(connection_pool, "_TUNNEL_SECONDS", 0.2)
             assert "did not answer within 0.2 s" in refusal(server, proxy, exchange=exchange)
             return
         if ends == "interrupt":
