@@ -12,13 +12,13 @@ import time
 from pathlib import Path
 
 import pytest
-from mcplite.server.catalog.catalog import Target
 
 import mcplite
 from mcplite.errors import INTERNAL_ERROR, SERVER_BUSY
 from mcplite.protocol import jsonrpc
 from mcplite.protocol.http.headers import Headers
 from mcplite.protocol.http.oauth import parse_challenges
+from mcplite.server.catalog.catalog import Target
 from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import make_endpoint
 from mcplite.server.http.access import OriginPolicy
