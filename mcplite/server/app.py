@@ -35,7 +35,6 @@ from .catalog.entries import (
     checked_icons,
     checked_list,
     checked_object,
-    checked_text,
     checked_uri,
     completer,
     directory_entries,
@@ -56,7 +55,7 @@ from .catalog.options import (
 from .catalog.provider import MountableClient
 from .catalog.registry import Registry, check_name
 from .functions.function import compile_function
-from .functions.signature import StructuredOutput, decorated, name_of
+from .functions.signature import StructuredOutput, checked_text, decorated, name_of
 from .handling.context import Context
 from .limits import Limits
 from .runtime.processes import create_fleet

@@ -16,6 +16,7 @@ from ...rpc.tracing import get_logger
 from ...types import codec
 from ...types.lazy_dataclass import fields_of, wire_name
 from ..functions.function import Function, compile_function
+from ..functions.signature import checked_text
 from .provider import CatalogEntry
 from .registry import ToolEntry, check_name
 
@@ -30,20 +31,6 @@ Scopes = Union[str, Iterable[str]]
 
 
 # --- the members of definitions -----------------------------------------------------------------------
-
-
-def checked_text(value: Any, what: str, member: str) -> Any:
-    """Return a text of a definition as a string, and None as it is.
-
-    :param what: names the definition in errors, such as "tool 'add'".
-    :param member: the keyword that has the value.
-    :raises RegistrationError: it is no text, and does not stand for one.
-    """
-    if value is None or type(value) is str:
-        return value
-    from ..functions.jsonable import definition_text
-
-    return definition_text(value, what, member)
 
 
 def checked_object(value: Any, what: str, member: str) -> Optional[Dict[str, Any]]:

@@ -230,6 +230,8 @@ def with_metadata(annotation: Any, extras: Tuple[Any, ...]) -> Any:
     return typing.Annotated[parts]
 
 
+#: The class of attrs' "no default", in one version and the other.
+_NOTHINGS = ("_Nothing", "NothingType")
 _COMPARISONS = {">=": "minimum", ">": "exclusiveMinimum", "<=": "maximum", "<": "exclusiveMaximum"}
 
 
@@ -255,7 +257,7 @@ def attrs_members(cls: Any, *, returned: bool) -> Optional[List[Field]]:
         # What a converter changes is validated after it.
         keywords = dict(_keywords(attribute.validator, annotation)) if returned or attribute.converter is None else {}
         found.append(Field(_name(attribute), Annotated[annotation, keywords] if keywords else annotation,
-                           _is_nothing(attribute.default), _default(attribute.default)))
+                           type(attribute.default).__name__ in _NOTHINGS, _default(attribute.default)))
     return found
 
 
@@ -278,17 +280,11 @@ def _taken(converter: Any, annotation: Any) -> Any:
     return annotation if taken in (None, inspect.Parameter.empty) or isinstance(taken, str) else taken
 
 
-def _is_nothing(default: Any) -> bool:
-    return type(default).__name__ in ("_Nothing", "NothingType") or repr(default) == "NOTHING"
-
-
 def _default(default: Any) -> Any:
-    if _is_nothing(default):
-        return NOTHING
-    factory = getattr(default, "factory", None) if type(default).__name__ == "Factory" else None
-    if factory is not None:
-        return factory() if factory in (list, dict) else NOTHING
-    return default
+    kind = type(default).__name__
+    if kind == "Factory":
+        return default.factory() if default.factory in (list, dict) else NOTHING
+    return NOTHING if kind in _NOTHINGS else default
 
 
 def _keywords(validator: Any, annotation: Any) -> "Iterator[tuple[str, Any]]":

@@ -6,9 +6,13 @@ The converters guess nothing: a string is not a number, true is not a number, bu
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence, Set, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple, Union
 
+from ...errors import RegistrationError
 from ...protocol.error_text import json_words, quoted
+
+if TYPE_CHECKING:
+    from ...protocol.schema.validation import Validator
 
 #: Takes a JSON value and returns the Python value; raises :class:`Mismatch`.
 Convert = Callable[[Any], Any]
@@ -44,6 +48,41 @@ class Node(NamedTuple):
 
     schema: Dict[str, Any]
     convert: Convert
+
+
+class Compiler:
+    """Compiles the annotations of one function; the schemas of recursive classes are in ``definitions``.
+
+    :param where: names the function in errors, such as "tool 'add'".
+    :param returned: whether the annotations describe a return value. Objects then allow additional members.
+    """
+
+    def __init__(self, where: str, returned: bool) -> None:
+        self.where = where
+        self.returned = returned
+        self.definitions: Dict[str, Any] = {}
+        #: Of the keywords in ``Annotated``.
+        self.validators: List[Validator] = []
+
+    def compile(self, annotation: Any, name: str) -> Node:
+        """Return the node of *annotation*.
+
+        :param name: of the parameter, for errors.
+        :raises RegistrationError: it has no form in JSON; the text names the parameter, the reason and the fix.
+        """
+        raise NotImplementedError
+
+    def free_label(self, wanted: str) -> str:
+        """Return a name for ``definitions`` that is not taken, *wanted* if possible."""
+        raise NotImplementedError
+
+    def place(self, name: str) -> str:
+        """Return what errors call the parameter *name*."""
+        return f"{self.where}: the returned value{name}" if self.returned else f"{self.where}: parameter {name!r}"
+
+    def refuse(self, name: str, reason: str) -> RegistrationError:
+        """Return the error for the parameter *name*, which cannot be served."""
+        return RegistrationError(f"{self.place(name)} {reason}")
 
 
 def summary(value: Any) -> str:

@@ -22,6 +22,7 @@ from .signature import (
     Output,
     Signature,
     StructuredOutput,
+    checked_text,
     compile_output,
     inner_of,
     name_of,
@@ -399,18 +400,12 @@ def compile_function(function: Callable[..., Any], *, name: Optional[str] = None
     if not callable(function):
         advice = "; register the method of the finished class" if isinstance(function, classmethod) else ""
         raise RegistrationError(f"a {kind} must be a function, not {function!r}{advice}")
-    if name is not None and type(name) is not str:
-        from .jsonable import definition_text
-
-        name = definition_text(name, f"a {kind}", "name")
+    name = checked_text(name, f"a {kind}", "name")
     label = name or name_of(function)
     if label == "<lambda>":
         raise RegistrationError("a lambda has no name; give it one: name='...'")
     where = f"{kind} {label!r}"
-    if description is not None and type(description) is not str:
-        from .jsonable import definition_text
-
-        description = definition_text(description, where, "description")
+    description = checked_text(description, where, "description")
     refuse_async(function, where)
     signature = read_signature(function, where)
     made = Function(function, label, description)

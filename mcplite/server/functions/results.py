@@ -68,33 +68,26 @@ def tool_result(value: Any, function: Function) -> CallToolResult:
     :raises TypeError, ValueError: the value cannot be sent.
     """
     output = function.output
-    if output.schema is None:
-        kind = type(value)
-        if kind is str:
-            return CallToolResult(content=[TextContent(text=value)])
-        if value is None:
-            return CallToolResult()
-        if isinstance(value, CallToolResult):
-            return _copied(value)
-        content = _as_content(value)
-        if content is not None:
-            return CallToolResult(content=content)
-        data = jsonable(value)
-        structured = data if type(data) is dict and not output.off else None
-        return CallToolResult(content=[_json_text(data)], structured_content=structured)
+    declared = output.schema is not None
     if isinstance(value, CallToolResult):
         result = _copied(value)
-        if not result.is_error:  # TOOL-43
+        if declared and not result.is_error:  # TOOL-43
             if result.structured_content is None:
                 raise BadOutput("an output schema is declared, but the result has no structured_content")
             _check(result.structured_content, output)
         return result
-    kind = type(value)
-    data = value if kind in SCALARS else jsonable(value)
-    if kind is output.exact:
-        return CallToolResult(content=[_json_text(data)], structured_content={"result": data})
-    structured = {"result": data} if output.wrapped else data
-    _check(structured, output)
+    if not declared:
+        if value is None:
+            return CallToolResult()
+        content = None if type(value) is str else _as_content(value)
+        if content is not None:
+            return CallToolResult(content=content)
+    data = jsonable(value)
+    structured = data if declared or type(data) is dict and not output.off else None
+    if output.wrapped:
+        structured = {"result": data}
+    if declared and type(value) is not output.exact:
+        _check(structured, output)
     return CallToolResult(content=[_json_text(data)], structured_content=structured)
 
 

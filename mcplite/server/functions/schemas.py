@@ -11,19 +11,26 @@ import enum
 import math
 import types
 import typing
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple, Union, get_args, get_origin
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union, get_args, get_origin
 
 from ...errors import RegistrationError
 from ...protocol.error_text import json_words
 from ...protocol.jsonrpc import load
 from ...types.lazy_dataclass import changed
-from .class_fields import NOTHING, Field, Unresolved, is_named, is_typed_dict, members, resolve, type_arguments, with_arguments
-from .converters import OTHERS, SIMPLE, Convert, Mismatch, Node, expect, from_text, kinds_of, reason_of, summary
+from .class_fields import (
+    NOTHING,
+    Field,
+    Unresolved,
+    attrs_members,
+    is_named,
+    is_typed_dict,
+    members,
+    resolve,
+    type_arguments,
+    with_arguments,
+)
+from .converters import OTHERS, SIMPLE, Compiler, Convert, Mismatch, Node, expect, from_text, kinds_of, reason_of, summary
 from .docstrings import parse
-
-# What a start and a list do not need is imported by the functions that use it.
-if TYPE_CHECKING:
-    from ...protocol.schema.validation import Validator
 
 _ARRAYS: Dict[Any, Callable[[List[Any]], Any]] = {
     list: list, collections.abc.Sequence: list, collections.abc.Iterable: list, collections.abc.Collection: list,
@@ -92,43 +99,25 @@ class ImpossibleKey(RegistrationError):
     """The keys of a mapping have no text in JSON, so that no value with such keys can ever be sent."""
 
 
-class Schemas:
-    """Compiles the annotations of one function; the schemas of recursive classes are in ``definitions``.
+class Schemas(Compiler):
+    """The compiler of what has a form in JSON by itself, and the door to that of other libraries.
 
-    :param where: names the function in errors, such as "tool 'add'".
-    :param returned: whether the annotations describe a return value. Objects then allow additional members.
     :param owner: the function, whose module and variables have the names in its annotations.
     """
 
     def __init__(self, where: str, *, returned: bool = False, owner: Any = None) -> None:
-        self.where = where
+        super().__init__(where, returned)
         #: The function, and the classes and aliases that are being compiled, the innermost last; with what their type
         #: variables stand for.
         self._owners: List[Tuple[Any, Dict[Any, Any]]] = [] if owner is None else [(owner, {})]
-        self.returned = returned
-        self.definitions: Dict[str, Any] = {}
-        #: Of the keywords in ``Annotated``.
-        self.validators: List[Validator] = []
         #: The classes and aliases that are being compiled, each with its name in ``definitions`` if it is recursive.
         self._open: Dict[Any, str] = {}
         self._recursive: Dict[Any, str] = {}
         self._done: Dict[Any, Node] = {}
 
-    def refuse(self, name: str, reason: str) -> RegistrationError:
-        """Return the error for the parameter *name*, which cannot be served."""
-        return RegistrationError(f"{self.place(name)} {reason}")
-
-    def place(self, name: str) -> str:
-        """Return what errors call the parameter *name*."""
-        return f"{self.where}: the returned value{name}" if self.returned else f"{self.where}: parameter {name!r}"
-
     def compile(self, annotation: Any, name: str) -> Node:
-        """Return the node of *annotation*.
-
-        :param name: of the parameter, for errors.
-        :raises RegistrationError: it has no form in JSON; the text names the parameter, the reason and the fix.
-        """
-        node = _scalar(annotation) if _is_hashable(annotation) else None
+        hashable = _is_hashable(annotation)
+        node = _scalar(annotation) if hashable else None
         if node is not None:
             return node
         base, extras = unwrap_annotated(annotation)
@@ -139,7 +128,7 @@ class Schemas:
             return self._union(get_args(annotation), name)
         if is_named(origin, "Literal"):
             return self._enumeration(list(get_args(annotation)), name)
-        if origin in _ARRAYS or (_is_hashable(annotation) and annotation in _ARRAYS):
+        if origin in _ARRAYS or hashable and annotation in _ARRAYS:
             return self._array(origin or annotation, get_args(annotation), getattr(annotation, "__args__", None) == (), name)
         if origin in _MAPPINGS or any(annotation is item for item in _MAPPINGS):
             return self._mapping(get_args(annotation), name)
@@ -463,10 +452,13 @@ class Schemas:
         seen = self._seen(annotation, {"type": "object"})
         if seen is not None:
             return seen
-        foreign = self._foreign(annotation, name) if any(hasattr(cls, mark) for mark in _VALIDATING) else None
-        if foreign is not None:
-            self._done[annotation] = foreign
-            return foreign
+        if any(hasattr(cls, mark) for mark in _VALIDATING):
+            from .foreign.models import foreign_node  # for classes that no rule here knows
+
+            foreign = foreign_node(annotation, name, self)
+            if foreign is not None:
+                self._done[annotation] = foreign
+                return foreign
         try:
             fields = self._members(annotation, cls)
         except Unresolved as error:
@@ -506,9 +498,7 @@ class Schemas:
 
     def _members(self, annotation: Any, cls: Any) -> Optional[List[Field]]:
         fields = members(cls, returned=self.returned)
-        if fields is None and hasattr(cls, "__attrs_attrs__"):
-            from .class_fields import attrs_members  # for those that use attrs
-
+        if fields is None:
             fields = attrs_members(cls, returned=self.returned)
         if fields is not None and (annotation is not cls or hasattr(cls, "__orig_bases__")):
             chosen = type_arguments(annotation)
@@ -516,13 +506,7 @@ class Schemas:
                       for field in fields]
         return fields
 
-    def _foreign(self, annotation: Any, name: str) -> Optional[Node]:
-        from .foreign.models import foreign_node  # for classes that no rule here knows
-
-        return foreign_node(annotation, name, self)
-
     def free_label(self, wanted: str) -> str:
-        """Return a name for ``definitions`` that is not taken, *wanted* if possible."""
         taken = {*self.definitions, *self._open.values()}
         label, number = wanted, 1
         while label in taken:
@@ -546,7 +530,9 @@ class Schemas:
                         raise Mismatch(f"{summary(value)} is not a {cls.__name__}: {error}") from error
 
                 return Node(schema, convert)
-        foreign = self._foreign(annotation, name)
+        from .foreign.models import foreign_node  # for classes that no rule here knows
+
+        foreign = foreign_node(annotation, name, self)
         if foreign is not None:
             return foreign
         if annotation is not cls:

@@ -271,6 +271,20 @@ class Output:
         return [] if validator is None else validator.problems(structured)
 
 
+def checked_text(value: Any, what: str, member: str) -> Any:
+    """Return a text of a definition as a string, and None as it is.
+
+    :param what: names the definition in errors, such as "tool 'add'".
+    :param member: the keyword that has the value.
+    :raises RegistrationError: it is no text, and does not stand for one.
+    """
+    if value is None or type(value) is str:
+        return value
+    from .jsonable import definition_text  # for the few that are lazy translations
+
+    return definition_text(value, what, member)
+
+
 def written_schema(schema: Any, what: str) -> Any:
     """Return a schema that an author wrote as JSON: itself, or a copy with the texts of objects that stand for texts.
 

@@ -5,37 +5,17 @@ Brings a schema that another library made into the form of ours: parts in place 
 
 import re
 import sys
-from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Set
+from typing import Any, Callable, Dict, List, Mapping, Optional, Set
 
 from ....errors import RegistrationError
 from ....protocol.schema.ecma import problem_of
 from ....protocol.schema.references import rebuilt
 from ....protocol.schema.rules import check_rules, patterns_in
 from ....protocol.schema.validation import Validator
-from ..converters import Convert, Mismatch, Node
+from ..converters import Compiler, Convert, Mismatch, Node
 
 #: Characters of another library's error that are sent on; some of them repeat the value.
 _LONGEST = 500
-
-
-class Compiler(Protocol):
-    """Compiles the annotations of one function; ``Schemas`` is one."""
-
-    returned: bool
-    definitions: Dict[str, Any]
-    validators: List[Validator]
-
-    def compile(self, annotation: Any, name: str) -> Node:
-        """Return the node of *annotation*."""
-
-    def refuse(self, name: str, reason: str) -> RegistrationError:
-        """Return the error for the parameter *name*, which cannot be served."""
-
-    def place(self, name: str) -> str:
-        """Return what errors call the parameter *name*."""
-
-    def free_label(self, wanted: str) -> str:
-        """Return a name for ``definitions`` that is not taken, *wanted* if possible."""
 
 
 def loaded(library: str) -> Optional[Any]:

@@ -2,8 +2,8 @@
 
 from typing import Any, Dict, List, Optional, get_args, get_origin
 
-from ..converters import SIMPLE, Convert, Mismatch, Node, summary
-from .adapters import Compiler, loaded
+from ..converters import SIMPLE, Compiler, Convert, Mismatch, Node, summary
+from .adapters import loaded
 
 #: Values of an array or a table in one result; more than this is not for a model to read, and clients bound messages.
 MOST_VALUES = 250_000

@@ -15,10 +15,10 @@ from ....protocol.schema.ecma import problem_of
 from ....protocol.schema.quickcheck import is_multiple
 from ....protocol.schema.validation import Validator
 from ..class_fields import NOTHING, with_metadata
-from ..converters import Mismatch, Node, kinds_of, summary
+from ..converters import Compiler, Mismatch, Node, kinds_of, summary
 from ..jsonable import definition_json, jsonable, string_of
 from ..keywords import add_keywords
-from .adapters import Compiler, cut, libraries_of, loaded
+from .adapters import cut, libraries_of, loaded
 from .models import adapter_node
 
 

@@ -12,8 +12,8 @@ from ....errors import RegistrationError
 from ....protocol.jsonrpc import encode_json
 from ....protocol.schema.references import rebuilt
 from ..class_fields import attrs_value
-from ..converters import Mismatch, Node, reason_of
-from .adapters import Compiler, adapted, cut, libraries_of, loaded, no_schema
+from ..converters import Compiler, Mismatch, Node, reason_of
+from .adapters import adapted, cut, libraries_of, loaded, no_schema
 from .arrays import array_node, array_value, frame_node, frame_value
 
 _PYDANTIC = frozenset({"pydantic", "pydantic_core", "pydantic_extra_types"})
