@@ -94,23 +94,6 @@ def test_a_page_is_kept_until_the_list_changes(mcp, catalog, revision):
     assert [tool["name"] for tool in catalog.listing("tools", "tools", None, revision).value["tools"]] == ["bounded", "reports"]
 
 
-def test_only_the_pages_of_one_version_are_kept():
-    mcp = mcplite.Server("many", options=mcplite.ServerOptions(page_size=1))
-    for number in range(300):
-        mcp.add_tool(lambda: None, name=f"tool{number}", description="d")
-    catalog, cursor, pages = mcp.runtime.catalog, None, 0
-    while True:
-        page = catalog.listing("tools", "tools", cursor, NEWEST).value
-        pages += 1
-        cursor = page.get("nextCursor")
-        if cursor is None:
-            break
-    assert pages == 300 and len(catalog._pages) == 256
-    mcp.remove_tool("tool0")
-    catalog.listing("tools", "tools", None, NEWEST)
-    assert len(catalog._pages) == 1
-
-
 class Odd(Provider):
     """A provider of which one entry cannot be sent, and one cannot even be made."""
 
@@ -142,15 +125,6 @@ def test_an_entry_that_cannot_be_sent_does_not_take_the_list_away(revision, midd
         assert [prompt.name for prompt in client.list_prompts()] == ["good"]
     lines = [record.getMessage() for record in caplog.records if "is left out of the list" in record.getMessage()]
     assert [line.split("'")[1] for line in lines] == ["raises", "changed", "odd"]
-
-
-def test_a_page_of_which_nothing_can_be_sent_has_a_next_one():
-    mcp = mcplite.Server("shop", options=mcplite.ServerOptions(page_size=1))
-    for name in ("bad", "good"):
-        mcp.add_tool(lambda: 1, name=name, meta={"a": 1})
-    mcp.registry.get("tools", "bad").definition.meta["a"] = object()
-    with mcplite.connect(mcp) as client:
-        assert [tool.name for tool in client.list_tools()] == ["good"]
 
 
 # --- the scopes of a message ----------------------------------------------------------------------------
@@ -227,3 +201,12 @@ def test_a_filter_is_resolved_only_up_to_its_limit(scoped, monkeypatch):
     assert looked_up(["a://x"] * (most - 2) + ["a://1/z", 5]) == ("four", "five") and asked == ["a://x", "a://1/z"]
     assert looked_up([[], {}, None, "a://x"]) == ("four",) and asked == ["a://x"]
     assert looked_up(["a://x"] * (most + 1)) == () and asked == []
+
+
+def test_a_page_of_which_nothing_can_be_sent_has_a_next_one():
+    mcp = mcplite.Server("shop", options=mcplite.ServerOptions(page_size=1))
+    for name in ("bad", "good"):
+        mcp.add_tool(lambda: 1, name=name, meta={"a": 1})
+    mcp.registry.get("tools", "bad").definition.meta["a"] = object()
+    with mcplite.connect(mcp) as client:
+        assert [tool.name for tool in client.list_tools()] == ["good"]

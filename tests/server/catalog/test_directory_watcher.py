@@ -10,7 +10,7 @@ import mcplite
 from mcplite import PromptsChanged, ResourcesChanged, ResourceUpdated
 from mcplite.revisions import REVISIONS
 from mcplite.server.catalog.directory import Directory, Watcher
-from tests.support.faults import every_fault, no_threads, strike
+from tests.support.faults import no_threads
 
 LIMIT = 60
 OFTEN = 0.05
@@ -137,34 +137,3 @@ def test_a_system_without_threads_is_a_warning(folder, monkeypatch, caplog):
     watcher.start()
     watcher.stop()
     assert "changes below file:///d/ are not told" in caplog.text
-
-
-@every_fault
-@pytest.mark.slow
-def test_what_a_fault_has_kept_from_being_told_is_told_after_the_next_look(folder, monkeypatch, fault):
-    told = Told()
-    watcher = told.watch(folder)
-    struck = strike(monkeypatch, watcher, "_on_file", fault)
-    watcher.start()
-    try:
-        put(folder / "a.txt", "changed")
-        told.until("file:///d/a.txt")
-        put(folder / "in" / "b.txt", "changed")
-        told.until("file:///d/in/b.txt")
-    finally:
-        watcher.stop()
-    assert struck.is_set()
-
-
-@every_fault
-def test_a_clock_that_fails_is_survived(folder, monkeypatch, fault):
-    told = Told()
-    watcher = told.watch(folder)
-    watcher.start()
-    struck = strike(monkeypatch, watcher._end, "wait", fault, lambda seconds: seconds == OFTEN)
-    assert struck.wait(LIMIT)
-    try:
-        put(folder / "a.txt", "changed")
-        told.until("file:///d/a.txt")
-    finally:
-        watcher.stop()

@@ -51,14 +51,6 @@ def test_entries_are_found_in_the_order_of_registration(registry, changes):
     assert changes == ["tools", "tools", "tools"]
 
 
-@pytest.mark.parametrize("kind, told", [("tools", "tools"), ("resources", "resources"), ("templates", "resources"),
-                                        ("prompts", "prompts")])
-def test_changes_are_reported_by_the_kind_that_clients_know(registry, changes, kind, told):
-    registry.add(entry("a", kind))
-    registry.remove(kind, "a")
-    assert changes == [told, told] and registry.version(kind) == 2
-
-
 def test_a_name_that_is_taken_is_refused(registry, changes):
     first, second = (ToolEntry(Tool(name="a", input_schema={}), FUNCTION) for _ in range(2))
     registry.add(first)
@@ -87,14 +79,6 @@ def test_a_declared_kind_stays_declared(registry):
     registry.remove("tools", "a")
     registry.declare("prompts")
     assert [kind for kind in Registry.KINDS if registry.declared(kind)] == ["tools", "prompts"]
-
-
-def test_a_snapshot_does_not_change(registry):
-    registry.add(entry("a", "tools"))
-    before = registry.all("tools")
-    registry.add(entry("b", "tools"))
-    registry.remove("tools", "a")
-    assert list(before) == ["a"] and list(registry.all("tools")) == ["b"]
 
 
 def test_the_callback_may_use_the_registry():

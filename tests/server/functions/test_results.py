@@ -17,7 +17,6 @@ from mcplite.server.functions.function import compile_function
 from mcplite.server.functions.results import (
     BadOutput,
     completion_of,
-    content_items,
     prompt_messages,
     resource_contents,
     resource_result,
@@ -42,9 +41,6 @@ from mcplite.types import (
     TextContent,
     TextResourceContents,
     Tool,
-    ToolResultContent,
-    ToolUseContent,
-    UnknownContent,
     user as user_message,
 )
 from tests.support.names import named
@@ -200,10 +196,6 @@ def test_only_the_first_three_problems_are_listed():
     assert str(caught.value).count("is not of type") == 3
 
 
-def test_structured_output_true_makes_text_structured():
-    assert result_of("text", str, structured_output=True).structured_content == {"result": "text"}
-
-
 OWN = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
@@ -225,6 +217,7 @@ def test_a_call_tool_result_is_passed_on_as_a_copy():
     assert result.content == texts("text") + [IMAGE] + texts('{"a":1}') and result.meta == {"k": 1}
     assert result.structured_content == {"day": {"date": None, "high": 1.5}}
     assert result_of(kept) == result
+    assert result_of(CallToolResult(structured_content=NULL)).structured_content is NULL
 
 
 def test_given_structured_content_gets_a_text_block():
@@ -247,56 +240,26 @@ def test_an_error_result_needs_no_structured_content():
     assert result_of(failed, output_schema=OWN) == failed == result_of(failed, int)
 
 
-def test_explicit_null_is_kept():
-    assert result_of(CallToolResult(structured_content=NULL)).structured_content is NULL
-
-
 # --- what cannot be sent (REL-59) --------------------------------------------------------------------------
 
 CYCLIC: List[Any] = []
 CYCLIC.append(CYCLIC)
-LOOP: Dict[str, Any] = {}
-LOOP["self"] = [LOOP]
 
 UNSENDABLE = [
-    (float("nan"), ValueError, "not a JSON number|not JSON compliant"), (float("-inf"), ValueError, "JSON"),
-    ({"a": [float("inf")]}, ValueError, "inf is not a JSON number; return None or a string instead"),
-    (CYCLIC, ValueError, "nested too deeply, or contains itself"), (LOOP, ValueError, "nested too deeply, or contains itself"),
-    (object(), TypeError, "a value of the class object cannot be sent as JSON; return a dict, a dataclass or a string"),
-    ((n for n in ()), TypeError, "a generator cannot be sent; return a list"),
-    ({(1,): "a"}, TypeError, r"the key \(1,\) has no text in JSON"),
-    ({"a": Image(PNG)}, TypeError, r"a value of the class Image cannot be sent inside of data.*such as \[data, Image\("),
+    (float("nan"), ValueError, "^nan is not a JSON number; return None or a string instead$"),
+    (CYCLIC, ValueError, "contains itself"),
+    ({"a": [float("inf")]}, ValueError, "inf is not a JSON number"), (Day, TypeError, "class type"),
     ([Image(PNG), object()], TypeError, "a value of the class object"),
-    ({object()}, TypeError, "a value of the class object"), (1j, TypeError, "complex"), (Day, TypeError, "class type"),
     (CallToolResult(structured_content={"a": object()}), TypeError, "class object"),
     (CallToolResult(content=[object()]), TypeError, "class object"),
 ]
 
 
 @pytest.mark.parametrize("value, kind, text", UNSENDABLE, ids=lambda value: str(type(value).__name__))
-def test_values_that_cannot_be_sent_are_refused_with_a_reason(value, kind, text):
-    with pytest.raises(kind, match=text):
-        result_of(value)
-
-
-@pytest.mark.parametrize("value", [item[0] for item in UNSENDABLE[:9]], ids=lambda value: type(value).__name__)
-def test_values_that_cannot_be_sent_are_refused_with_an_output_schema(value):
-    for annotation in (float, List[float], Dict[str, Any]):
-        with pytest.raises((TypeError, ValueError)):
-            result_of(value, annotation)
-
-
-@pytest.mark.parametrize("annotation", [None, float])
-def test_nan_is_refused_with_advice(annotation):
-    with pytest.raises(ValueError, match="^nan is not a JSON number; return None or a string instead$"):
-        result_of(float("nan"), annotation)
-
-
-def test_a_coroutine_is_closed_and_refused():
-    async def later(): ...
-
-    with pytest.raises(TypeError, match="^a coroutine cannot be sent; the handler calls an async function"):
-        result_of(later())  # a warning about it would be an error here
+@pytest.mark.parametrize("annotation", [None, float, List[float], Dict[str, Any]])
+def test_values_that_cannot_be_sent_are_refused_with_a_reason(value, kind, text, annotation):
+    with pytest.raises(kind if annotation is None else (TypeError, ValueError), match=text if annotation is None else None):
+        result_of(value, annotation)
 
 
 #: Some can be sent, some not; whichever it is, the next call works.
@@ -324,13 +287,6 @@ def test_a_value_that_cannot_be_sent_fails_only_its_call(connect, server, value,
 
 
 # --- content blocks --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("item", [
-    TextContent("t"), IMAGE, LINK, EmbeddedResource(resource=TEXT), ToolUseContent(id="1", name="n", input={}),
-    ToolResultContent(tool_use_id="1", content=[]), UnknownContent({"type": "new"})], ids=lambda item: type(item).__name__)
-def test_content_blocks_are_passed_on(item):
-    assert content_items([item]) == [item]
 
 
 # --- resources ---------------------------------------------------------------------------------------------
@@ -415,11 +371,6 @@ def test_a_prompts_return_value_becomes_messages(value, messages):
 def test_other_values_are_not_messages(value, kind, text):
     with pytest.raises(kind, match=f"^{text}" if kind is ValueError else text):
         prompt_messages(value)
-
-
-def test_structured_results_have_json_text():
-    result = result_of({"a": [1, "é\n", None, True], "b": {"c": 1e300}})
-    assert json.loads(result.content[0].text) == result.structured_content
 
 
 @pytest.mark.parametrize("annotation, values", [

@@ -9,29 +9,9 @@ def inliner(parts, taken=()):
     return Inliner(parts, lambda wanted: wanted + "2" if wanted in taken else wanted)
 
 
-def test_a_part_stands_where_it_is_referred_to():
-    properties = {"first_name": {"title": "First Name", "type": "string"}}
-    made = inliner({"A": {"title": "A", "type": "object", "properties": properties}})
-    assert made.expand({"properties": {"a": {"$ref": "#/$defs/A", "description": "one"}}}) == {"properties": {
-        "a": {"type": "object", "properties": {"first_name": {"type": "string"}}, "description": "one"}}}
-    assert made.definitions == {}
-
-
-def test_a_part_that_contains_itself_stays_under_a_free_name():
-    properties = {"next": {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}]}}
-    made = inliner({"A": {"type": "object", "properties": properties}}, ["A"])
-    reference = {"type": "object", "$ref": "#/$defs/A2"}
-    assert made.expand({"$ref": "#/$defs/A"}) == reference
-    assert made.definitions == {"A2": {"type": "object", "properties": {"next": {"anyOf": [reference, {"type": "null"}]}}}}
-
-
 def test_keywords_beside_a_reference_are_kept():
     made = inliner({"A": {"type": "integer", "minimum": 1}})
     assert made.expand({"$ref": "#/$defs/A", "maximum": 3}) == {"maximum": 3, "allOf": [{"type": "integer", "minimum": 1}]}
-
-
-def test_the_type_comes_first():
-    assert list(inliner({}).expand({"title": "x y", "properties": {}, "type": "object"})) == ["type", "title", "properties"]
 
 
 def test_data_is_left_as_it_is():
@@ -44,12 +24,6 @@ def test_properties_may_have_the_names_of_keywords():
                              "discriminator": {"type": "string"}}}
     assert inliner({}).expand(schema) == {"properties": {"$ref": {"type": "string"}, "default": {"type": "integer"},
                                                         "discriminator": {"type": "string"}}}
-
-
-def test_a_title_that_says_more_is_kept():
-    assert inliner({}).expand({"properties": {"zip_code": {"title": "ZIP"}}}) == {"properties": {"zip_code": {"title": "ZIP"}}}
-    made = inliner({"A": {"title": "An A", "type": "string"}})
-    assert made.expand({"$ref": "#/$defs/A"}) == {"title": "An A", "type": "string"}
 
 
 def test_parts_that_share_parts_do_not_double_for_ever():

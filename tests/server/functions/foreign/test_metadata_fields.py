@@ -125,11 +125,3 @@ def test_a_given_schema_takes_the_place_of_the_constraints_but_not_of_the_defaul
     schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a"]}
     function = compile_function(it, input_schema=schema)
     assert it(**function.bind({"a": 1})) == [1, 2] and it(**function.bind({"a": 1, "b": 0})) == [1, 0]
-
-
-def test_a_function_without_fields_binds_as_before():
-    def plain(a: int, b: Annotated[int, "text"] = 3): ...
-
-    def with_field(a: int = Field(3)): ...
-
-    assert type(compile_function(plain)) is not type(compile_function(with_field))
