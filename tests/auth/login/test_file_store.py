@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import json
 import os
 
 import pytest
@@ -117,15 +116,6 @@ def test_a_link_in_the_place_of_a_file_beside_it_is_not_followed(path, tmp_path,
 # --- what is in it --------------------------------------------------------------------------------
 
 
-def test_two_stores_of_a_file_see_the_same(path):
-    one, other = FileStore(path), FileStore(path)
-    one.save("a", OLD)
-    other.save("b", NEW)
-    assert one.load("b") == NEW and other.load("a") == OLD
-    other.delete("a")
-    assert one.keys() == ["b"]
-
-
 def test_reading_makes_nothing(path, tmp_path):
     store = FileStore(path)
     assert store.load("a") is None and store.keys() == []
@@ -166,12 +156,6 @@ def test_a_damaged_file_is_named_and_left_as_it_is(path, content):
         assert str(path) in text and "left as it is" in text
     assert path.read_bytes() == content
     assert entries(path.parent) == ["credentials.json"]
-
-
-def test_the_file_is_plain_json(path):
-    store = FileStore(path)
-    store.save("ü", NEW)
-    assert json.loads(path.read_text("ascii")) == {"version": 1, "records": {"ü": NEW}}
 
 
 def test_an_edited_file_is_read(path):
@@ -221,22 +205,6 @@ def test_a_failed_write_is_an_error_and_leaves_the_old_content(path, monkeypatch
     assert "credentials.json.new" not in entries(path.parent)
     store.save("a", NEW)
     assert store.load("a") == NEW and entries(path.parent) == ["credentials.json"]
-
-
-def test_an_interrupt_leaves_the_old_content_and_no_lock(path, monkeypatch):
-    store = FileStore(path)
-    store.save("a", OLD)
-
-    def interrupt(*arguments):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            store.save("a", NEW)
-    assert entries(path.parent) == ["credentials.json"]
-    store.save("b", NEW)
-    assert store.load("a") == OLD
 
 
 def test_a_process_that_is_killed_in_mid_write_leaves_the_old_content(path):
@@ -294,19 +262,3 @@ def test_a_record_that_another_process_has_locked_is_waited_for(path):
         process.stdin.close()
         with store.lock("a", patient()):
             pass
-
-
-def test_two_stores_of_a_file_exclude_each_other(path):
-    one, other = FileStore(path), FileStore(path)
-    with one.lock("a", never):
-        with pytest.raises(GaveUp):
-            other.lock("a", give_up).__enter__()
-        with other.lock("b", never):
-            pass
-    with other.lock("a", never):
-        pass
-
-
-def test_stores_of_two_files_in_a_folder_do_not(path):
-    with FileStore(path).lock("a", never), FileStore(path.with_name("other.json")).lock("a", never):
-        pass

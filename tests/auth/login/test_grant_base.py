@@ -4,7 +4,6 @@ import json
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -91,11 +90,6 @@ def test_a_login_clears_the_history_of_step_ups(auth, script, user):
         grant.login(script.url)
         client.call_tool("t")
     assert [set(scopes) for scopes in user.scopes()] == [{"read"}, {"read", "write"}] * 2
-
-
-def test_without_a_stored_token_there_is_none(script, grant):
-    assert grant.token(script.url) is None
-    assert not script.requests
 
 
 def test_a_token_that_has_expired_is_refreshed(auth, script, user, grant):
@@ -198,28 +192,6 @@ def test_a_name_that_leads_here_after_the_first_answer_is_refused(monkeypatch, g
             ask(grant, "https://evil.example/mcp")
         assert script.connections == 0
     assert not user.visits
-
-
-def test_the_certificates_that_were_given_last_count(grant):
-    first = grant.tokens_for("https://s.example/mcp", HTTPSettings(verify="/nowhere.pem"))
-    again = grant.tokens_for("https://S.example:443/mcp/", HTTPSettings(verify="/ca.pem", proxies={"https": "http://p.example"}))
-    assert first is again
-    assert again.settings == HTTPSettings(verify="/ca.pem", proxies={"https": "http://p.example"})
-
-
-def test_threads_that_ask_for_the_same_server_get_the_same_access(grant):
-    barrier, found = threading.Barrier(8), []
-
-    def ask():
-        barrier.wait(LIMIT)
-        found.append(grant.tokens_for("https://s.example/mcp"))
-
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LIMIT)
-    assert len(found) == 8 and len({id(one) for one in found}) == 1
 
 
 def test_the_repr_of_a_grant_has_no_secrets():

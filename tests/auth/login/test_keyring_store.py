@@ -105,17 +105,6 @@ def refused(call):
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def test_a_short_record_is_one_entry(store, backend):
-    store.save("a", SHORT)
-    assert names(backend) == sorted([digest("a"), "index"])
-
-
-def test_a_long_record_is_split(store, backend):
-    store.save("a", OLD)
-    assert len(names(backend)) > 4
-    assert store.load("a") == OLD
-
-
 @pytest.mark.parametrize("over", [-1, 0, 1])
 def test_records_of_about_one_entry(store, backend, over):
     empty = len('={"t":""}')
@@ -145,13 +134,6 @@ def test_no_entry_of_a_replaced_record_is_left(store, backend, records):
         assert len(names(backend)) == (2 if length < 1200 else 2 + -(-length // 1200))
     store.delete("a")
     assert backend.entries == {}
-
-
-def test_a_record_that_is_known_leaves_the_index_alone(store, backend):
-    store.save("a", SHORT)
-    before = backend.changes
-    store.save("a", {"other": 1})
-    assert backend.changes == before + 1
 
 
 def test_a_size_of_parts_may_be_given(backend, tmp_path):
@@ -218,20 +200,6 @@ def test_a_record_that_is_replaced_while_it_is_read_is_read_again(store, backend
     assert store.load("a") == NEW
 
 
-def test_a_record_may_also_be_removed_while_it_is_read(store, backend, monkeypatch):
-    store.save("a", OLD)
-    real = backend.get_password
-
-    def get_password(service, username):
-        if username.endswith(".a1"):
-            monkeypatch.setattr(backend, "get_password", real)
-            store.delete("a")
-        return real(service, username)
-
-    monkeypatch.setattr(backend, "get_password", get_password)
-    assert store.load("a") is None
-
-
 # --- what is damaged ------------------------------------------------------------------------------
 
 
@@ -281,13 +249,6 @@ def test_without_the_package_the_error_says_what_to_install(tmp_path, monkeypatc
         assert "pip install 'mcplite[keyring]'" in refused(use)
 
 
-def test_an_own_backend_needs_no_package(backend, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "keyring", None)
-    store = KeyringStore(backend=backend, folder=tmp_path / "locks")
-    store.save("a", SHORT)
-    assert store.load("a") == SHORT
-
-
 def test_a_system_without_a_keyring_is_an_error(tmp_path, monkeypatch):
     from keyring.backends import fail
 
@@ -324,13 +285,6 @@ def test_a_backend_that_fails_is_one_clear_error(store, backend, monkeypatch, me
     assert store.load("a") == store.load("b") == OLD
     with store.lock("a", never):
         store.save("a", SHORT)
-    assert store.load("a") == SHORT
-
-
-def test_a_keyring_that_is_too_strict_for_the_parts_leaves_the_old_record(backend, tmp_path):
-    store = KeyringStore(backend=backend, folder=tmp_path / "locks", part=5000)
-    store.save("a", SHORT)
-    refused(lambda: store.save("a", OLD))
     assert store.load("a") == SHORT
 
 

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 import mcplite
-from tests.support.authserver import AuthServer, Protected, refuse
+from tests.support.authserver import AuthServer, Protected
 from tests.support.webscript import WebScript
 
 LIMIT = 30
@@ -118,19 +118,6 @@ def test_a_token_by_the_identity_provider_of_a_company(auth, script, provider):
     assert "id-token-of-the-user" not in auth.everything and "s3cret-of-the-job" not in str(provider.asked)
 
 
-@pytest.mark.parametrize("status", [201, 203])
-def test_a_token_comes_with_any_status_of_success(auth, script, provider, status):
-    auth.metadata, auth.on_token = {"registration_endpoint": "", "authorization_endpoint": None}, lambda fields, answer: (
-        answer.status(status, json.dumps({"access_token": f"t{len(auth.asked)}", "token_type": "Bearer"}),
-                      Content_Type="application/json"))
-    provider.says = status
-    script.on_request = lambda request, token: None if token else (401, script.challenge())
-    script._judged = lambda request, token: None
-    for grant in grants(auth, provider):
-        use(script, grant)
-    assert len(auth.asked) == 3 and len(provider.asked) == 1 and not auth.registered
-
-
 def test_a_callable_is_called_for_each_token(auth, script, provider):
     count = iter(range(100))
     grants = [mcplite.auth.WorkloadIdentity(lambda: f"assertion-{next(count)}", "public", issuer=auth.issuer),
@@ -187,14 +174,6 @@ def test_an_expired_token_is_replaced(auth, script):
     auth.end()
     use(script, credentials(auth.issuer, store=store))
     assert len(auth.asked) == 2 and store.load(key)["access_token"] != old
-
-
-def test_refused_credentials_are_tried_once(auth, script, provider):
-    auth.on_token = lambda fields, answer: refuse(answer, 400, "invalid_grant", error_description="not you")
-    for number, grant in enumerate(grants(auth, provider)):
-        with pytest.raises(mcplite.errors.AuthError, match="not you") as caught:
-            use(script, grant)
-        assert caught.value.error == "invalid_grant" and len(auth.asked) == number + 1
 
 
 def test_a_token_that_the_server_does_not_accept_is_requested_once(auth, script, provider):

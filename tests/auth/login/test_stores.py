@@ -13,7 +13,7 @@ import mcplite
 from mcplite.auth.login import stores as base_module
 from mcplite.auth.login.file_store import FileStore
 from mcplite.auth.login.keyring_store import KeyringStore
-from mcplite.auth.login.stores import MemoryStore, Store, ThreadLocks, dump_record, parse_record
+from mcplite.auth.login.stores import MemoryStore, ThreadLocks, parse_record
 
 LIMIT = 30
 ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
@@ -135,34 +135,6 @@ def test_a_saved_record_is_loaded(store):
     assert store.keys() == ["a"]
 
 
-def test_an_empty_store_has_nothing(store):
-    assert store.load("a") is None
-    assert store.keys() == []
-
-
-def test_saving_again_replaces_the_record(store):
-    store.save("a", RECORD)
-    store.save("a", {"other": 1})
-    assert store.load("a") == {"other": 1}
-    assert store.keys() == ["a"]
-
-
-def test_records_do_not_touch_each_other(store):
-    store.save("a", {"n": 1})
-    store.save("b", {"n": 2})
-    store.delete("a")
-    assert store.load("a") is None and store.load("b") == {"n": 2}
-    assert store.keys() == ["b"]
-
-
-def test_deleting_a_missing_record_is_no_error(store):
-    store.delete("a")
-    store.save("a", RECORD)
-    store.delete("a")
-    store.delete("a")
-    assert store.keys() == []
-
-
 def test_callers_share_no_part_of_a_record_with_the_store(store):
     given_record = {"scopes": ["read"]}
     store.save("a", given_record)
@@ -233,20 +205,6 @@ def test_a_store_is_a_dict_of_records(store, steps):
 # --- holding --------------------------------------------------------------------------------------
 
 
-def test_a_free_record_is_locked_without_waiting(store):
-    with store.lock("a", never):
-        pass
-    with store.lock("a", never), store.lock("b", never):
-        pass
-
-
-def test_the_holder_of_a_lock_can_use_the_store(store):
-    with store.lock("a", never):
-        store.save("a", RECORD)
-        assert store.load("a") == RECORD
-        store.delete("a")
-
-
 def test_a_waiting_thread_may_give_up_at_once(store):
     with Holder(store, "a"):
         with pytest.raises(GaveUp):
@@ -271,13 +229,6 @@ def test_wait_is_called_again_and_again_on_the_waiting_thread(monkeypatch, store
         with store.lock("a", wait):
             pytest.fail("held twice")
     assert set(asked) == {threading.current_thread()}
-
-
-def test_a_waiting_thread_gets_the_lock_when_it_is_released(store):
-    with Holder(store, "a") as holder:
-        with store.lock("a", holder.let_go):
-            store.save("a", RECORD)
-    assert store.load("a") == RECORD
 
 
 def test_an_error_in_the_block_releases_the_lock(store):
@@ -351,21 +302,6 @@ def test_a_forked_process_has_locks_of_its_own():
 
 
 # --- the interface and the texts ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("call", [
-    lambda store: store.load("a"), lambda store: store.save("a", {}), lambda store: store.delete("a"),
-    lambda store: store.keys(), lambda store: store.lock("a", never),
-])
-def test_a_store_of_ones_own_has_to_implement_every_method(call):
-    with pytest.raises(NotImplementedError):
-        call(Store())
-
-
-def test_texts_are_ascii():
-    text = dump_record({"ü\0": "😀\ud800"})
-    assert text.isascii() and text.isprintable()
-    assert parse_record(text) == {"ü\0": "😀\ud800"}
 
 
 @pytest.mark.parametrize("text", [

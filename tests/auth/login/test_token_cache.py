@@ -20,7 +20,7 @@ from mcplite.net.exchange import Exchange, Stopped
 from mcplite.net.origin_client import OriginClient
 from mcplite.net.settings import HTTPSettings
 from tests.support import connecting
-from tests.support.authserver import REDIRECT, AuthServer, follow, refuse
+from tests.support.authserver import REDIRECT, AuthServer, refuse
 from tests.support.webscript import WebScript
 
 LIMIT = 30
@@ -233,19 +233,6 @@ def test_a_login_that_fails_fails_for_all_and_the_user_is_asked_once(auth, scrip
         (mcplite.errors.AuthError, str(outcomes[0]), "access_denied")}
 
 
-def test_threads_that_wait_while_a_login_fails_get_its_error(auth, script, user, grant):
-    auth.denies = True
-    user.may.clear()
-    with linked(script, grant) as ping:
-        first = begin([ping])
-        user.wait_for(1)
-        others = begin_to_wait(ping, 5)
-        user.may.set()
-        errors = first() + others()
-    assert [error.error for error in errors] == ["access_denied"] * 6 and len({str(error) for error in errors}) == 1
-    assert len(user.visits) == 1
-
-
 class _Told(Exchange):
     """An exchange that tells when its thread waits for the login of another."""
 
@@ -271,16 +258,6 @@ def begin_to_wait(ping, count):
     for exchange in exchanges:
         assert exchange.waits.wait(LIMIT)
     return outcomes
-
-
-def test_the_user_is_asked_again_by_a_request_that_begins_later(auth, script, user, grant):
-    auth.denies = True
-    with linked(script, grant) as ping:
-        with pytest.raises(mcplite.errors.AuthError, match="access_denied"):
-            ping()
-        auth.denies = False
-        ping()
-    assert len(user.visits) == 2
 
 
 @pytest.mark.parametrize("error", [ValueError("no window"), mcplite.errors.AuthError("gave up")])
@@ -318,23 +295,6 @@ def test_another_thread_takes_over_when_the_one_that_logs_in_is_cancelled(auth, 
     assert auth.count("authorization_code") == 1
 
 
-def test_another_client_takes_over_when_the_one_that_logs_in_is_closed(auth, script, user, grant):
-    script.free.add("DELETE")
-    with connect(script, grant) as one, connect(script, grant) as other:
-        auth.end()
-        auth.refreshable.clear()
-        user.may.clear()
-        leader = begin([one.ping])
-        user.wait_for(2)
-        follower = begin([other.ping])
-        script.wait_for("ping", 2)
-        one.close()
-        assert isinstance(leader()[0], mcplite.errors.ConnectionClosed)
-        user.wait_for(3)
-        user.may.set()
-        assert follower() == [None]
-
-
 def test_a_failed_step_up_does_not_fail_other_calls(auth, script, user):
     # A user who denies more scopes to one call has said nothing about the token of another that waits meanwhile.
     script.needs_for = {"tools/call": ["write"]}
@@ -353,20 +313,6 @@ def test_a_failed_step_up_does_not_fail_other_calls(auth, script, user):
             assert isinstance(step()[0], mcplite.errors.AuthError)
             assert isinstance(follower()[0], str)
     assert auth.count("refresh_token") == 1 and len(user.visits) == 2
-
-
-def test_a_failure_is_over_when_another_thread_has_a_token(auth, script, user, grant):
-    # Who waits through a login that fails, and one that does not, has no reason to complain.
-    grant.tokens_for(script.url)._lock._threads = _Order("fails", "works", "late")
-    late = _Told()
-    with linked(script, grant) as ping:
-        end = begin([lambda: ping(late)], "late")
-        assert late.waits.wait(LIMIT)
-        auth.denies = True
-        assert isinstance(begin([ping], "fails")()[0], mcplite.errors.AuthError)
-        auth.denies = False
-        assert [type(outcome) for outcome in begin([ping], "works")() + end()] == [str, str]
-    assert len(user.visits) == 2
 
 
 def test_a_caller_that_leaves_during_a_refresh_does_not_lose_the_new_token(auth, script, user, monkeypatch):
@@ -408,28 +354,6 @@ class _Ticks:
         with self._looked:
             end = self._count + more
             self._looked.wait_for(lambda: self._count >= end, 2)  # else who left looks no more, which the test is about
-
-
-class _Order:
-    """A lock that threads get in the order of their names."""
-
-    def __init__(self, *names):
-        self._names, self._held = list(names), False
-        self._free = threading.Condition()
-
-    def acquire(self, timeout):
-        with self._free:
-            mine = self._free.wait_for(
-                lambda: not self._held and self._names[0] == threading.current_thread().name, timeout)
-            if mine:
-                self._held = True
-                del self._names[0]
-            return mine
-
-    def release(self):
-        with self._free:
-            self._held = False
-            self._free.notify_all()
 
 
 # --- many processes ---------------------------------------------------------------------------------------
@@ -671,21 +595,6 @@ class _Time:
     time = staticmethod(time.time)
 
 
-def test_scopes_that_take_turns_end(auth, script, user):
-    # The server wants one and then another, and the authorization server grants the last one only.
-    auth.grants = lambda scopes: scopes[-1:]
-    wanted = iter(["a", "b"] * 50)
-    script.on_request = lambda request, token: (
-        (403, script.challenge(next(wanted), error="insufficient_scope")) if token and request.does == "ping" else None)
-    grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, scopes=["read"])
-    with connect(script, grant) as client:
-        for _ in range(6):
-            with pytest.raises(mcplite.errors.AuthError):
-                client.ping()
-    asked = [frozenset(scopes) for scopes in user.scopes()[1:]]
-    assert len(asked) == len(set(asked)) <= 4, asked  # nothing twice
-
-
 def test_a_cancelled_step_up_can_be_repeated(auth, script, user):
     script.needs_for = {"tools/call": ["write"]}
     grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, scopes=["read"])
@@ -697,21 +606,6 @@ def test_a_cancelled_step_up_can_be_repeated(auth, script, user):
         token.cancel("not now")
         assert isinstance(end()[0], mcplite.Cancelled)
         user.may.set()
-        client.call_tool("t")
-    assert len(user.visits) == 3
-
-
-def test_an_interrupted_step_up_can_be_repeated(auth, script, user):
-    def interrupt(url):
-        raise KeyboardInterrupt
-
-    script.needs_for = {"tools/call": ["write"]}
-    grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, scopes=["read"])
-    with connect(script, grant) as client:
-        user.does = interrupt
-        with pytest.raises(KeyboardInterrupt):
-            client.call_tool("t")
-        user.does = follow
         client.call_tool("t")
     assert len(user.visits) == 3
 
@@ -734,14 +628,6 @@ def test_scopes_that_are_granted_narrower_are_noted(auth, script, user):
     grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, scopes=["read", "write"])
     assert grant.login(script.url).scopes == ["read"]
     assert token_of(grant, script)["scopes"] == ["read"]
-
-
-def test_the_challenge_of_ones_own_scheme_counts(auth, script, user, grant):
-    # A token of the one kind is no use to who can only do the other.
-    header = 'DPoP algs="ES256", ' + script.challenge("read")
-    script.on_request = lambda request, token: (401, header) if token is None else None
-    with connect(script, grant):
-        assert user.scopes() == [["read"]]
 
 
 # --- refresh ------------------------------------------------------------------------------------------------
@@ -826,21 +712,6 @@ def test_without_a_user_the_error_says_once_that_the_login_has_ended(auth, scrip
 
 
 @pytest.mark.parametrize("how", ["expired", "refused"])
-def test_a_refused_refresh_is_not_repeated_when_the_user_is_away(auth, script, user, how):
-    grant = logged_in(auth, script, user)
-    auth.end()
-    auth.refreshable.clear()
-    auth.denies = True
-    if how == "expired":
-        change(grant.store, script, expires_at=time.time() - 5)
-    with linked(script, grant) as ping:
-        for _ in range(2):
-            with pytest.raises(mcplite.errors.AuthError, match="access_denied"):
-                ping()
-    assert auth.count("refresh_token") == 1
-
-
-@pytest.mark.parametrize("how", ["expired", "refused"])
 @pytest.mark.parametrize("fault", ["cut", "503", "rubbish"])
 def test_a_refresh_that_fails_on_the_way_can_be_done_later(auth, script, user, how, fault):
     grant = logged_in(auth, script, user)
@@ -892,19 +763,6 @@ def test_a_refresh_token_that_is_not_rotated_is_kept(auth, script, user):
     assert token_of(grant, script)["refresh_token"] == kept
 
 
-@pytest.mark.parametrize("seconds", [0, 5])
-def test_tokens_that_do_not_last_are_used_all_the_same(auth, script, user, grant, seconds):
-    auth.expires_in, auth.refreshes = seconds, False
-    user.may.clear()
-    with linked(script, grant) as ping:
-        end = begin([ping] * 8)
-        script.wait_for("ping", 8)
-        user.may.set()
-        outcomes = end()
-    assert all(isinstance(outcome, str) for outcome in outcomes), outcomes
-    assert len(user.visits) == 1
-
-
 def test_a_refresh_does_not_go_to_this_machine_because_a_name_leads_here_now(monkeypatch, user):
     # AUTH-36: this process has not met the server yet, so that only its name says where it is.
     url, real = "https://evil.example/mcp", socket.getaddrinfo
@@ -949,27 +807,6 @@ def test_a_token_that_cannot_be_kept_is_not_used(auth, script, user, error):
         store.full = False
         ping()
     assert len(user.visits) == 2
-
-
-def test_a_refreshed_token_that_cannot_be_kept_is_not_used(auth, script, user):
-    store = Full()
-    grant = logged_in(auth, script, user, store=store)
-    change(store, script, expires_at=time.time() - 5)
-    store.full = True
-    with linked(script, grant) as ping, pytest.raises(mcplite.errors.AuthError, match="no space"):
-        ping()
-    assert not script.sent
-
-
-def test_a_store_that_cannot_be_read_is_an_error(script, user):
-    class Broken(mcplite.auth.MemoryStore):
-        def load(self, key):
-            raise mcplite.errors.AuthError("the store is broken")
-
-    grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, store=Broken())
-    with linked(script, grant) as ping, pytest.raises(mcplite.errors.AuthError, match="the store is broken"):
-        ping()
-    assert not script.sent
 
 
 def test_a_record_of_another_version_is_ignored(auth, script, user, grant):

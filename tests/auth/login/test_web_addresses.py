@@ -58,7 +58,8 @@ def test_public_addresses(text):
     "198.18.0.1",
     "198.51.100.1", "203.0.113.1", "224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255",
     # IPv6
-    "::", "::1", "fe80::1", "fe80::1%eth0", "febf::1", "fc00::1", "fd00::1", "fdff::ffff", "fec0::1", "feff::1",
+    "::", "::1", "::1:0", "::1:808:808", "233.252.0.1",
+    "fe80::1", "fe80::1%eth0", "febf::1", "fc00::1", "fd00::1", "fdff::ffff", "fec0::1", "feff::1",
     "ff02::1",
     "ff0e::1", "2001:db8::1", "100::1", "4000::1", "8000::1", "e000::1",
     # IPv4 in IPv6
@@ -68,23 +69,14 @@ def test_public_addresses(text):
     "64:ff9b::10.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "2002:a00:1::", "2002:7f00:1::1", "2002:a9fe:a9fe::",
     "2001:0:808:808::f5ff:fffe", "2001:0:a00:1::f7f7:f7f7",
     "2606:4700::5efe:a00:1", "2606:4700::200:5efe:a00:1", "fe80::5efe:a00:1",
+    # The second half of such an address is chosen freely; the first half says whose it is.
+    "fe80::5efe:808:808", "fe80::200:5efe:808:808", "fd12:3456::5efe:808:808", "fc00::100:5efe:808:808",
+    # RFC 8215 leaves open which of the bits are the IPv4 address, so that the last ones may be there to deceive.
+    "64:ff9b:1::808:808", "64:ff9b:1:a00:0:100:808:808", "64:ff9b:1:a00:0:100::",
     # no addresses at all
     "", "localhost", "1.2.3", "2130706433", "0x7f.1", "1.2.3.4.5", "[::1]", "::1/128", "10.0.0.1 ",
 ])
 def test_other_addresses(text):
-    assert is_public(text) is False
-
-
-@pytest.mark.parametrize("text", ["fe80::5efe:808:808", "fe80::200:5efe:808:808", "fd12:3456::5efe:808:808",
-                                  "fc00::100:5efe:808:808"])
-def test_a_private_network_stays_private_whatever_its_addresses_embed(text):
-    # The second half of such an address is chosen freely; the first half says whose it is.
-    assert is_public(text) is False
-
-
-@pytest.mark.parametrize("text", ["64:ff9b:1::808:808", "64:ff9b:1:a00:0:100:808:808", "64:ff9b:1:a00:0:100::"])
-def test_translation_within_a_network_is_private(text):
-    # RFC 8215 leaves open which of the bits are the IPv4 address, so that the last ones may be there to deceive.
     assert is_public(text) is False
 
 
@@ -109,16 +101,7 @@ def test_an_address_that_python_takes_for_private_is_never_public(address):
     assert not (is_public(str(address)) and (address.is_private or address.is_multicast or address.is_reserved))
 
 
-@given(st.text(max_size=20))
-def test_no_text_is_an_error(text):
-    assert is_public(text) in (True, False)
-
-
 # --- the guard -----------------------------------------------------------------------------------------
-
-def test_a_public_server_may_name_public_ones(names):
-    names.update({"mcp.example": [PUBLIC], "as.example": [OTHER, PUBLIC6]})
-    assert AddressGuard("https://mcp.example/mcp")("as.example", 443) == [OTHER, PUBLIC6]
 
 
 @pytest.mark.parametrize("found", [
@@ -226,11 +209,6 @@ def test_the_servers_own_address_is_looked_up_once(names):
     assert names.asked.count("mcp.example") == 1
 
 
-def test_an_address_is_given_once(names):
-    names.update({"mcp.example": [PUBLIC], "as.example": [OTHER, OTHER, PUBLIC6, OTHER]})
-    assert AddressGuard("https://mcp.example/mcp")("as.example", 443) == [OTHER, PUBLIC6]
-
-
 def test_an_unknown_name_is_an_error(names, monkeypatch):
     def unknown(*arguments, **options):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -263,18 +241,6 @@ def test_a_server_that_only_a_proxy_knows_is_not_taken_for_a_private_one(names, 
         AddressGuard("https://server.example/mcp")("login.internal", 443)
 
 
-def test_names_are_looked_up_for_the_port_and_for_tcp(monkeypatch):
-    asked = []
-
-    def lookup(host, port, family=0, type=0, *more):
-        asked.append((host, port, type))
-        return [(socket.AF_INET, type, 6, "", (PUBLIC, port))]
-
-    monkeypatch.setattr(socket, "getaddrinfo", lookup)
-    AddressGuard("https://server.example/mcp")("login.example", 8443)
-    assert asked == [("server.example", 8443, socket.SOCK_STREAM), ("login.example", 8443, socket.SOCK_STREAM)]
-
-
 @pytest.mark.parametrize("host, expected", [
     ("127.0.0.1", True), ("[::1]", True), ("::1", True), ("[fe80::1%eth0]", True), ("fe80::1%25", True), ("example.com", False),
     ("x127.0.0.1", False), ("127.0.0.1x", False), ("X127.0.0.1X", False), ("127.0.0.1 ", False), ("", False), ("127.1", False),
@@ -289,8 +255,3 @@ def test_a_zone_does_not_change_what_an_address_is(names):
     assert AddressGuard("https://server.internal/mcp")("there.example", 443) == ["fe80::2%eth0"]
     with pytest.raises(OSError, match="private network"):
         AddressGuard("https://server.internal/mcp")("here.example", 443)
-
-
-@pytest.mark.parametrize("text", ["::", "::1", "::2", "::10.0.0.1"])
-def test_the_lowest_addresses_are_not_public(text):
-    assert not is_public(text)

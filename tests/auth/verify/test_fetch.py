@@ -71,14 +71,6 @@ def test_compressed_responses_are_refused():
     assert "compressed" in failing(lambda answer: answer.status(200, b"x", Content_Encoding="gzip"))
 
 
-@pytest.mark.parametrize("interim", [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n",
-                                     b"HTTP/1.1 102 Processing\r\n\r\n" * 3])
-@pytest.mark.parametrize("form", [None, {"token": "t"}])
-def test_interim_responses_are_not_the_answer(interim, form):
-    with play(lambda answer: (answer.raw(interim), answer.json({"keys": []}))) as script:
-        assert fetch_json(script.origin + "/x", "it", form) == (200, {"keys": []})
-
-
 @pytest.mark.parametrize("slowly", [
     lambda answer: answer.hold(),
     lambda answer: (answer.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n1"), answer.hold()),
@@ -99,16 +91,6 @@ def test_a_response_byte_by_byte_ends_in_time(monkeypatch):
             answer.raw(b"1\r\n \r\n")
 
     assert "did not answer within" in failing(drip)
-
-
-def test_the_query_is_not_shown_and_a_failing_thread_start_is_an_error(monkeypatch):
-    with play(lambda answer: answer.status(302)) as script:
-        with pytest.raises(FetchError, match="/keys redirects") as raised:
-            fetch_json(f"{script.origin}/keys?key={SECRET}", "the thing")
-    assert SECRET not in str(raised.value)
-    monkeypatch.setattr(fetch.threading.Thread, "start", lambda self: (_ for _ in ()).throw(RuntimeError("can't start")))
-    with pytest.raises(FetchError, match="can't start"):
-        fetch_json("http://localhost/keys", "the thing")
 
 
 def test_connection_errors():

@@ -251,20 +251,6 @@ def test_the_tokens_that_were_verified_are_bounded(mint, counted, monkeypatch):
     assert verify(tokens[4]) and len(counted) == 5 and verify(tokens[0]) and len(counted) == 6
 
 
-def test_many_threads_verify_at_once(mint, verify):
-    token, found = mint.token(), []
-    threads = [threading.Thread(target=lambda: found.append(verify(token).subject)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    assert found == ["ada"] * 8
-
-
-def test_the_package_exports_it(mint):
-    assert mcplite.auth.JWTVerifier is JWTVerifier and mint.issuer in repr(JWTVerifier(issuer=mint.issuer, keys=mint.pem()))
-
-
 ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
 #: A process that forks while a thread fetches; the child exits with 0 when it has fetched by itself.
 FORK = """
@@ -562,11 +548,6 @@ def test_keys_for_other_uses_are_ignored(mint):
                                {"kty": "RSA", "n": "!", "e": "AQAB"}, {"kty": "EC", "crv": "P-256"},
                                mint.jwk(kid="good", use="sig")]})
     assert [key.id for key in keys] == ["good"]
-
-
-def test_a_text_of_keys_may_begin_with_a_byte_order_mark(mint):
-    text = "\ufeff" + json.dumps(mint.jwk(kid="good"))
-    assert [key.id for given in (text, text.encode()) for key in read_keys(given)] == ["good", "good"]
 
 
 def test_a_key_verifies_its_own_algorithms(mint):
