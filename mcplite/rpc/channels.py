@@ -14,12 +14,12 @@ import threading
 from collections import deque
 from typing import Any, Callable, Deque, List, Optional, Tuple
 
-from ..errors import ConnectionClosed, RequestTimeout, TransportError, nested_call
+from ..errors import ConnectionClosed, RequestTimeout, nested_call
 from ..protocol.framing import LineBuffer
 from .deadline import WAKE_SECONDS, Deadline, WakeSignal
 from .forks import ownership
 from .interfaces import Channel, Reading
-from .stdio.descriptors import has_reader
+from .stdio.descriptors import InputWait, has_reader
 from .threads import Workers
 
 __all__ = ["MemoryChannel", "StreamChannel"]
@@ -175,7 +175,7 @@ class StreamChannel(Channel):
         fd = _descriptor(reader)
         if fd is not None and type(reader) is io.BufferedReader:
             self._lines.feed(_buffered(reader, fd))
-        self._wait = None if fd is None else _ReadWait(fd, name)
+        self._wait = None if fd is None else InputWait(fd, name)
 
     @property
     def buffered(self) -> bool:
@@ -191,7 +191,9 @@ class StreamChannel(Channel):
                 if line is not None:
                     self._lines.drop()
                     return line
-                if self._closed or self._wait is not None and not self._wait.until_readable():
+                if self._wait is not None and not self._closed:
+                    self._wait.poll(None)  # close() ends it
+                if self._closed:
                     raise self._closed_here()
                 try:
                     chunk = self._receive(65536)
@@ -306,47 +308,3 @@ def _buffered(reader: io.BufferedReader, fd: int) -> bytes:
         return b""  # the first read says so
     finally:
         os.set_blocking(fd, blocking)
-
-
-class _ReadWait:
-    """Waits until a descriptor can be read, or until another thread ends the wait.
-
-    :param fd: of the reader, which owns it.
-    :param name: of the peer.
-    :raises TransportError: the system has no descriptors for it.
-    """
-
-    _poll: Any  # its type does not exist on Windows
-    _end: int
-
-    def __init__(self, fd: int, name: str) -> None:
-        try:
-            #: Where the end is read and written; empty once they are closed.
-            self._ends = list(os.pipe())
-        except OSError as error:
-            raise TransportError(f"cannot make a pipe to wake the reader of {name}: {error.strerror}") from error
-        #: Guards ``_ends``; held while one byte is written, or while they are closed.
-        self._lock = threading.Lock()
-        if sys.platform == "win32":
-            raise NotImplementedError("_descriptor() returns None there")
-        self._poll = select.poll()
-        for one in (fd, self._ends[0]):
-            self._poll.register(one, select.POLLIN)
-        self._end = self._ends[0]
-
-    def until_readable(self) -> bool:
-        """Block until there is something to read; return False if :meth:`end` was called."""
-        return all(fd != self._end for fd, _ in self._poll.poll())
-
-    def end(self) -> None:
-        """End the wait, now and from now on."""
-        with self._lock:
-            if self._ends:
-                os.write(self._ends[1], b"\0")
-
-    def close(self) -> None:
-        """Free the descriptors; no thread waits any more."""
-        with self._lock:
-            ends, self._ends = self._ends, []
-        for fd in ends:
-            os.close(fd)

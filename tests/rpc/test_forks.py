@@ -134,9 +134,9 @@ OWNERS = {
     "server/runtime/runtime.py": "a server; its connections, services and turns follow",
     "server/transports/httpd.py": "an HTTP server", "server/transports/wsgi.py": "an application that a host serves",
     "server/transports/signals.py": "signal handlers",
-    "server/transports/stdio.py": "the standard streams of a server", "backend/memory.py": "a backend",
+    "backend/memory.py": "a backend",
     "backend/log_watch.py": "a shared backend, each of which has one watch",
-    "rpc/stdio/pipes.py": "pipes", "net/connection_pool.py": "connections",
+    "net/connection_pool.py": "connections",
 }
 
 

@@ -8,8 +8,6 @@ import _posixsubprocess
 import builtins
 import contextlib
 import errno
-import fcntl
-import json
 import os
 import select
 import selectors
@@ -20,10 +18,8 @@ import threading
 from pathlib import Path
 
 import mcplite
-from mcplite.backend.sqlite import SQLiteBackend
 from mcplite.protocol import jsonrpc
 from mcplite.protocol.framing import LineBuffer
-from tests.torture.loops import Hooks
 
 #: Whether all is tried, which takes minutes.
 WHOLE = bool(os.environ.get("MCPLITE_TORTURE"))
@@ -57,12 +53,10 @@ SOCKETS = [(socket.socket, name, error(number)) for name, number in [
 SELECTORS = [(selectors.DefaultSelector, name, error(number)) for name, number in [
     ("register", errno.ENOSPC), ("unregister", errno.ENOMEM), ("select", errno.ENOMEM)]]
 FILES = [(os, name, error(number)) for name, number in [
-    ("pipe", errno.EMFILE), ("write", errno.EIO), ("read", errno.EIO), ("open", errno.EMFILE), ("replace", errno.ENOSPC),
-    ("fsync", errno.EIO), ("mkdir", errno.ENOSPC), ("pidfd_open", errno.EMFILE), ("set_blocking", errno.EBADF),
-    ("dup", errno.EMFILE), ("fstat", errno.EIO), ("lstat", errno.EIO), ("killpg", errno.EPERM), ("waitid", errno.EINTR),
-    ("remove", errno.EACCES), ("unlink", errno.EACCES), ("listdir", errno.EIO)] if hasattr(os, name)]
+    ("pipe", errno.EMFILE), ("write", errno.EIO), ("read", errno.EIO), ("open", errno.EMFILE), ("pidfd_open", errno.EMFILE),
+    ("killpg", errno.EPERM), ("waitid", errno.EINTR)] if hasattr(os, name)]
 OTHERS = [
-    (builtins, "open", error(errno.EMFILE)), (fcntl, "flock", error(errno.ENOLCK)),
+    (builtins, "open", error(errno.EMFILE)),
     (_posixsubprocess, "fork_exec", error(errno.EAGAIN)),
     (threading.Thread, "start", no_thread), (socket, "create_server", error(errno.EMFILE)),
     (socket, "socketpair", error(errno.EMFILE)),
@@ -71,26 +65,17 @@ if hasattr(subprocess, "_fork_exec"):  # a name of its own, since Python 3.11
     OTHERS.append((subprocess, "_fork_exec", error(errno.EAGAIN)))
 MEMORY = [(jsonrpc, "parse", no_memory), (jsonrpc, "dump", no_memory), (LineBuffer, "first", no_memory),
           (threading.Condition, "wait", no_memory)]
-#: Operations of a store, and hooks of the user, which only the scenarios of background threads use.
-STORES = [(SQLiteBackend, "_run", no_memory), (SQLiteBackend, "wait", error(errno.ENOMEM)), (json, "loads", no_memory),
-          (json, "dumps", no_memory)]
-HOOKS = [(Hooks, "on_subscribe", lambda: SystemExit("injected"))]
 
 
 class _Poll:
-    """A poll object whose methods can fail; those of the system cannot be replaced."""
+    """A poll object whose wait can fail; those of the system cannot be replaced."""
 
     def __init__(self, faults, made):
         self._faults, self._made = faults, made
-
-    def register(self, *arguments):
-        return self._faults.call("poll.register", error(errno.ENOMEM), self._made.register, arguments, {})
+        self.register, self.unregister = made.register, made.unregister
 
     def poll(self, *arguments):
         return self._faults.call("poll.poll", error(errno.ENOMEM), self._made.poll, arguments, {})
-
-    def unregister(self, *arguments):
-        return self._made.unregister(*arguments)
 
 
 class Faults:
@@ -141,8 +126,7 @@ class Faults:
     def injected(self):
         """Count and fail the calls within the block."""
         with contextlib.ExitStack() as stack:
-            more = STORES + HOOKS if WHOLE else []
-            for owner, name, fault in [*SOCKETS, *SELECTORS, *FILES, *OTHERS, *MEMORY, *more]:
+            for owner, name, fault in [*SOCKETS, *SELECTORS, *FILES, *OTHERS, *MEMORY]:
                 replaced = self._replaced(owner, name, fault)
                 own = name in vars(owner)
                 before = vars(owner).get(name)

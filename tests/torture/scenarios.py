@@ -14,8 +14,6 @@ import threading
 from pathlib import Path
 
 import mcplite
-from mcplite.auth.login.file_store import FileStore
-from mcplite.auth.login.loopback import LoopbackListener
 from mcplite.rpc.stdio.pipes import PipeChannel
 from mcplite.server.sessions.opening import serve_channel
 from tests.support.rawhttp import Wire, begin, call, listen, request
@@ -26,8 +24,6 @@ HERE = Path(__file__).resolve().parent
 SECONDS = 30
 #: Seconds for a call that waits for an answer of ours, which the fault may have kept from going out.
 ANSWER_SECONDS = 2
-#: Seconds for a call whose request the fault may have lost.
-LOST_SECONDS = 5
 #: What a call of a client may raise: an error of the package, or the lack of memory on its own thread.
 EXPECTED = mcplite.MCPError, MemoryError
 
@@ -40,12 +36,6 @@ def _attempt(step, errors):
     except EXPECTED as error:
         errors.append(error)
         return False
-
-
-def _steps(*steps):
-    """Run each step; each may fail as expected."""
-    for step in steps:
-        _attempt(step, [])
 
 
 def _use(client, *more, seconds=SECONDS):
@@ -72,10 +62,9 @@ def _use(client, *more, seconds=SECONDS):
 def stdio_client(url):
     """A child process, a log handler, a file for its stderr, pings."""
     with tempfile.TemporaryDirectory() as folder:
-        _use(mcplite.connect([sys.executable, "-I", "-S", str(HERE / "child.py")],
+        _use(mcplite.connect([sys.executable, "-m", "mcplite.server", str(HERE / "server.py")],
                              options=mcplite.ClientOptions(era="legacy", ping_interval=0.02, grace=1.0),
-                             log_handler=lambda message: None, stderr=os.path.join(folder, "stderr"),
-                             timeout=SECONDS))
+                             log_handler=lambda message: None, stderr=os.path.join(folder, "stderr"), timeout=SECONDS))
 
 
 def _http_client(url, era):
@@ -99,15 +88,6 @@ def http_client_of_the_handshake_era(url):
 def http_client_without_a_session(url):
     """Requests that stand alone, a subscription, a question as a result."""
     _http_client(url, "modern")
-
-
-def memory(url):
-    """Both sides in one process."""
-    client = mcplite.connect(mcp, timeout=LOST_SECONDS, elicitation_handler=lambda *_: False,
-                             log_handler=lambda message: None)
-    # A server without memory for a message loses it, and its call ends with its timeout.
-    _use(client, lambda: client.call_tool("talk", {}, timeout=LOST_SECONDS),
-         lambda: client.call_tool("ask", {}, timeout=ANSWER_SECONDS), seconds=LOST_SECONDS)
 
 
 def _line(file):
@@ -197,78 +177,4 @@ def http_server(url):
             server.close()
 
 
-def file_store(url):
-    """The store of credentials: what it has acknowledged is there, and the file is whole."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o700)
-        store = FileStore(os.path.join(folder, "credentials.json"))
-        saved = False
-        with contextlib.suppress(*EXPECTED):
-            store.save("a", {"n": 1})
-            saved = True
-        _steps(lambda: store.save("b", {"n": 2}), lambda: store.keys())
-        with contextlib.suppress(*EXPECTED), store.lock("a", lambda: None):
-            pass
-        _steps(lambda: store.delete("b"))
-        with contextlib.suppress(*EXPECTED):
-            found = store.load("a")
-            assert found == {"n": 1} or not saved, found
-        for last in (False, True):  # the fault may strike the first
-            with contextlib.suppress(*(() if last else EXPECTED)):
-                store.save("c", {"n": 3})
-                assert store.load("c") == {"n": 3}
-                break
-
-
-def directory(url):
-    """Files as resources."""
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "a.txt").write_text("text")
-        server = mcplite.Server("files")
-        server.add_directory("file:///d", folder)
-        client = mcplite.connect(server, timeout=SECONDS)
-        try:
-            _steps(client.open, lambda: client.read_resource("file:///d/a.txt"), lambda: client.read_resource("file:///d/"),
-                   lambda: client.read_resource("file:///d/a.txt"))
-        finally:
-            client.close()
-
-
-def _closed(sock):
-    """Return whether the other side has closed a connection."""
-    sock.setblocking(False)
-    try:
-        return not sock.recv(1)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-
-
-def loopback(url):
-    """The listener for the browser that comes back from a login."""
-    try:
-        listener = LoopbackListener()
-    except OSError:
-        return
-    found = None
-    try:
-        port = int(listener.redirect_uri.rpartition(":")[2].partition("/")[0])
-        for _ in range(4):
-            with socket.create_connection(("127.0.0.1", port), SECONDS) as browser:
-                with contextlib.suppress(OSError):
-                    browser.sendall(f"GET /callback?code=1&state=s HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
-                for _ in range(40):
-                    found = listener.serve("s", 0.1)
-                    if found is not None or _closed(browser):
-                        break
-            if found is not None:
-                break
-        assert found is not None and found.endswith("code=1&state=s")
-        listener.send_page(200, "You are logged in")
-    finally:
-        listener.close()
-
-
-SCENARIOS = [stdio_client, http_client_of_the_handshake_era, http_client_without_a_session, memory, pipe_server, http_server,
-             file_store, directory, loopback]
+SCENARIOS = [stdio_client, http_client_of_the_handshake_era, http_client_without_a_session, pipe_server, http_server]

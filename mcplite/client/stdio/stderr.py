@@ -17,7 +17,7 @@ from ...errors import TransportError
 from ...protocol.error_text import printable
 from ...rpc.deadline import Deadline
 from ...rpc.forks import release, renew
-from ...rpc.stdio.descriptors import cancel_read, has_input
+from ...rpc.stdio.descriptors import InputWait, cancel_read, has_input
 from ...rpc.threads import Loop, start_thread, wait_for_end
 from ...rpc.tracing import get_logger
 from ...types.lazy_dataclass import Record, record
@@ -146,7 +146,7 @@ class StderrPump:
         self._fd = fd
         self._sink = sink
         self._name = name
-        #: Guards ``_tail`` and ``_stop_write``; held while a chunk is added or the tail is copied, and for an assignment.
+        #: Guards ``_tail``; held while a chunk is added or the tail is copied.
         self._lock = threading.Lock()
         self._tail = bytearray()
         self._finished = threading.Event()
@@ -157,12 +157,9 @@ class StderrPump:
         self._chunks_left = _MOST_CHUNKS_AFTER_STOP
         self._line = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        # A grandchild may keep stderr open without end: this pipe stops the pump. Not on Windows, where pipes
+        # A grandchild may keep stderr open without end, and so the wait for it can be ended. Not on Windows, where pipes
         # cannot be polled: the job object ends grandchildren, and a read can be cancelled.
-        try:
-            self._stop_read, self._stop_write = os.pipe() if hasattr(select, "poll") else (-1, -1)
-        except OSError as error:
-            raise TransportError(f"cannot make a pipe to read the stderr of {name}: {error.strerror}") from error
+        self._wait = InputWait(fd, f"stderr of {name}") if hasattr(select, "poll") else None
         self._thread: Optional[threading.Thread] = None
 
     def start(self) -> None:
@@ -186,15 +183,12 @@ class StderrPump:
 
     def stop(self, timeout: float) -> None:
         """Make the thread read what has arrived, and end; wait for it up to *timeout* seconds."""
-        with self._lock:
-            fd, self._stop_write = self._stop_write, -1
-            self._stopping = True
-        if fd >= 0:
-            os.close(fd)
-        thread = self._thread
+        self._stopping, thread = True, self._thread
+        if self._wait is not None:
+            self._wait.end()
         if thread is not None and threading.get_ident() == thread.ident:
             return
-        if fd < 0 and thread is not None and not self._finished.is_set():
+        if self._wait is None and thread is not None and not self._finished.is_set():
             cancel_read(thread)
         if not self.wait(timeout):
             # A line is with the sink. No further one follows it.
@@ -204,17 +198,15 @@ class StderrPump:
             wait_for_end(thread, Deadline(timeout))
 
     def discard(self) -> None:
-        """Close the pump's own pipe, when its thread was not started; *fd* stays open."""
-        for fd in (self._stop_read, self._stop_write):
-            if fd >= 0:
-                os.close(fd)
-        self._stop_write = -1
+        """Free the pump's own descriptors, when its thread was not started; *fd* stays open."""
+        if self._wait is not None:
+            self._wait.close()
 
     def let_go(self) -> None:
         """Let go of all descriptors in a forked process, where the thread does not run."""
-        renew(self)
+        renew(self, self._wait)
         if not self._finished.is_set():
-            for fd in (self._fd, self._stop_read, self._stop_write):
+            for fd in (self._fd, *(() if self._wait is None else self._wait.ends)):
                 release(fd)
 
     def _run(self) -> None:
@@ -228,8 +220,8 @@ class StderrPump:
             finally:
                 self._finished.set()
                 os.close(self._fd)
-                if self._stop_read >= 0:
-                    os.close(self._stop_read)
+                if self._wait is not None:
+                    self._wait.close()
 
     def _pump(self) -> None:
         """Read chunks and pass their lines on, until the end."""
@@ -252,17 +244,12 @@ class StderrPump:
 
     def _ready(self) -> bool:
         """Wait until stderr can be read; return False when the pump was stopped and has read the rest."""
-        if sys.platform == "win32":
+        if self._wait is None:
             stopped = self._stopping
             ready = not stopped or has_input(self._fd)
-        elif self._stop_read < 0:
-            return True
         else:
-            poll = select.poll()
-            poll.register(self._fd, select.POLLIN)
-            poll.register(self._stop_read, select.POLLIN)
-            events = [fd for fd, _ in poll.poll()]
-            stopped, ready = self._stop_read in events, self._fd in events
+            events = [fd for fd, _ in self._wait.poll(None)]
+            stopped, ready = self._wait.woken_fd in events, self._fd in events
         # Bounded: a grandchild may never stop writing.
         self._chunks_left -= stopped
         return ready and self._chunks_left > 0

@@ -75,9 +75,7 @@ class ChildChannel(PipeChannel):
         except OSError as error:
             raise TransportError(f"cannot talk to {child.name}: {error.strerror}") from error
         atexit.register(self._exit_hook)
-        # Where a thread reads the child's stdout, it also closes it.
-        descriptors = [fd for fd in self._descriptors() if self._reader is None or fd != self._read_fd]
-        self._finalizer = weakref.finalize(self, _abandon, child, descriptors, self._exit_hook)
+        self._finalizer = weakref.finalize(self, _abandon, child, self._descriptors(), self._exit_hook)
         self._finalizer.atexit = False
 
     @property
@@ -163,8 +161,7 @@ class ChildChannel(PipeChannel):
         self._detach_hooks()
         ended = False
         try:
-            if self._reader is not None:
-                self._reader.discard()
+            self._source.discard()
             self.close_input(_WRITE_SECONDS)
             self._child.end(self._grace, _SIGNAL_SECONDS)
             ended = True
@@ -189,8 +186,7 @@ class ChildChannel(PipeChannel):
     def _at_exit(self) -> None:
         """End the child within about two seconds; a daemon thread may be reading, so nothing else is closed."""
         if self._claim():
-            if self._reader is not None:
-                self._reader.discard()
+            self._source.discard()
             self.close_input(_EXIT_SIGNAL_SECONDS)
             self._child.end(_EXIT_GRACE, _EXIT_SIGNAL_SECONDS)
             self._done.set()

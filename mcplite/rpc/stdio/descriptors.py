@@ -1,23 +1,38 @@
-"""The descriptors of pipes: how they are made, written without blocking and read, and what Windows does otherwise.
+"""The descriptors of pipes: how they are made, written without blocking and waited for, and what Windows does otherwise.
 
-:mod:`.pipes` and the child processes of clients use them.
-
-Tells whether a stream is a terminal, where a person may read and type.
-
-The command lines of server and client and the login of OAuth ask it, so it is a module below all of them.
+:mod:`.pipes`, the streams of the user and the child processes of clients are built on them. A thread that reads waits in
+:class:`InputWait`, so that another one can wake it; on Windows, where pipes cannot be polled, a :class:`PipeReader` reads.
+The command lines and the login of OAuth ask whether a stream is a terminal, where a person may read and type.
 """
 
+from __future__ import annotations
+
+import contextlib
 import errno
 import os
+import queue
 import select
 import sys
 import threading
 import time
-from typing import Optional, TextIO, Tuple
+from typing import Any, Callable, List, Optional, Sequence, TextIO, Tuple
+
+from ...errors import TransportError
+from ..threads import Loop, start_thread
 
 __all__ = [
-    "PIPE_CLOSED", "cancel_read", "has_input", "has_reader", "is_terminal", "make_pipe", "set_nonblocking", "write_piece",
+    "CHUNK_BYTES", "INPUT", "InputWait", "PIPE_CLOSED", "PipeReader", "cancel_read", "has_input", "has_reader", "is_terminal",
+    "make_pipe", "set_nonblocking", "write_piece",
 ]
+
+#: A function that returns the next chunk, and an iterable for each of its arguments.
+_NextChunk = Tuple[Any, ...]
+#: Bytes to read at once: a pipe holds 64 KiB, and a larger buffer only costs more to allocate.
+CHUNK_BYTES = 65536
+#: select.POLLIN, which Windows does not have.
+INPUT = 1
+#: Chunks that a thread keeps before it waits for the channel to take them.
+_MOST_CHUNKS = 16
 
 #: The number of the error of a write to a pipe or stream whose reader has closed it.
 PIPE_CLOSED = errno.EINVAL if os.name == "nt" else errno.EPIPE
@@ -117,6 +132,160 @@ def write_piece(fd: int, data: "bytes | memoryview") -> int:
                 raise BlockingIOError(errno.EAGAIN, "the pipe is full")
             size = max(size // 4, _LEAST_BYTES)
     raise NotImplementedError
+
+
+class InputWait:
+    """Waits until a descriptor can be read, or until another thread wakes it, where pipes can be polled.
+
+    One thread waits, and closes this when no thread waits any more. All may wake it, or end its waits for good.
+
+    :param fd: of the caller, which closes it.
+    :param name: of the peer, for errors.
+    :raises TransportError: the system has no descriptors for it.
+    """
+
+    #: The descriptor that is reported when the wait was woken, and the one that wakes it; -1 once they are closed.
+    woken_fd: int
+    _wake_fd: int
+    _lock: threading.RLock
+    #: Adds a descriptor with the events to report.
+    watch: Callable[[int, int], object]
+    #: Waits for so many milliseconds, or without a limit for None; returns what is ready: descriptors with their events.
+    poll: Callable[[Optional[float]], List[Tuple[int, int]]]
+    #: The function that reads a chunk, and its arguments, for ``map``.
+    next_chunk: _NextChunk
+
+    def __init__(self, fd: int, name: str) -> None:
+        if sys.platform == "win32":
+            raise NotImplementedError("a PipeReader reads there")
+        try:
+            self.woken_fd, self._wake_fd = os.pipe()
+        except OSError as error:
+            raise TransportError(f"cannot make a pipe to wake the reader of {name}: {error.strerror}") from error
+        for end in self.ends:
+            os.set_blocking(end, False)
+        #: Guards ``_wake_fd`` and the change of ``woken_fd``; held for one byte, or while one is closed. A signal handler may
+        #: wake in the middle of a wake-up, so it can be nested.
+        self._lock = threading.RLock()
+        poll = select.poll()
+        self.watch, self.poll, self.next_chunk = poll.register, poll.poll, (os.read, (fd,), (CHUNK_BYTES,))
+        for one in (fd, self.woken_fd):
+            self.watch(one, INPUT)
+
+    @property
+    def ends(self) -> List[int]:
+        """Its own descriptors that are open."""
+        return [fd for fd in (self.woken_fd, self._wake_fd) if fd >= 0]
+
+    def wake(self) -> None:
+        """End the present wait, or the next one."""
+        with self._lock:
+            if self._wake_fd >= 0:
+                with contextlib.suppress(BlockingIOError):  # the pipe is full of wake-ups that were not taken
+                    os.write(self._wake_fd, b"\0")
+
+    def drain(self) -> None:
+        """Take the wake-ups."""
+        with contextlib.suppress(BlockingIOError):  # the thread that waited before has taken them
+            os.read(self.woken_fd, 4096)
+
+    def discard(self) -> None:
+        """Do nothing: what comes from now on is read by the thread that waits for the other side to end."""
+
+    def end(self) -> None:
+        """End the present wait and each one from now on."""
+        with self._lock:
+            fd, self._wake_fd = self._wake_fd, -1
+            if fd >= 0:
+                os.close(fd)
+
+    def close(self) -> None:
+        """Free the descriptors; no thread waits any more."""
+        self.end()
+        with self._lock:
+            fd, self.woken_fd = self.woken_fd, -1
+            if fd >= 0:
+                os.close(fd)
+
+
+class PipeReader:
+    """A thread that reads a descriptor and closes it at the end: what :class:`InputWait` is where pipes cannot be polled.
+
+    :param fd: where to read; from now on it belongs to the thread.
+    :param name: of the thread.
+    """
+
+    woken_fd = -1
+    ends: Sequence[int] = ()
+
+    def __init__(self, fd: int, name: str) -> None:
+        self._fd = fd
+        self._name = name
+        #: What was read and not taken yet; an empty chunk is the end. Only the thread appends, only the channel removes.
+        self.chunks: List[bytes] = []
+        self.next_chunk: _NextChunk = (self.chunks.pop, (0,))
+        #: An item for each chunk, and one for each call of wake().
+        self._news: "queue.SimpleQueue[bool]" = queue.SimpleQueue()
+        self._room = threading.Event()
+        self._stopped = self._discarding = False
+        # Started here; ended by the end of the pipe or by close(); blocks in os.read, or until the channel takes chunks.
+        self._thread = start_thread(self._run, name)
+
+    def poll(self, milliseconds: Optional[float]) -> List[Tuple[int, int]]:
+        """Wait until there are chunks; return nothing after that time, or when it was woken."""
+        while not self.chunks:
+            self._room.set()
+            try:
+                if not self._news.get(timeout=None if milliseconds is None else milliseconds / 1000):
+                    return []
+            except queue.Empty:
+                return []
+        return [(self._fd, INPUT)]
+
+    def wake(self) -> None:
+        """Make :meth:`poll` return."""
+        self._news.put(False)
+
+    end = wake
+
+    def drain(self) -> None:
+        """Do nothing: :meth:`poll` has taken the wake-up."""
+
+    def discard(self) -> None:
+        """Read on, and keep nothing from now on, so that a program that is ending is not kept by a full pipe."""
+        self._discarding = True
+        self._room.set()
+
+    def close(self) -> None:
+        """End the thread if the system can cancel its read; else it ends with the pipe."""
+        if not self._stopped:
+            self._stopped = True
+            self._room.set()
+            cancel_read(self._thread)
+
+    def _run(self) -> None:
+        try:
+            Loop(self._name, self._read).run()
+        finally:
+            os.close(self._fd)
+
+    def _read(self) -> None:
+        while not self._stopped:
+            try:
+                chunk = os.read(self._fd, CHUNK_BYTES)
+            except OSError:
+                chunk = b""  # it was broken off by the other side, or cancelled here
+            if self._discarding and chunk:
+                continue
+            self.chunks.append(chunk)
+            self._news.put(True)
+            if not chunk:
+                break
+            # The channel sets the event whenever it has taken all chunks, so none is missed by clearing it first.
+            self._room.clear()
+            while len(self.chunks) >= _MOST_CHUNKS and not (self._stopped or self._discarding):
+                self._room.wait()
+                self._room.clear()
 
 
 def is_terminal(stream: Optional[TextIO]) -> bool:

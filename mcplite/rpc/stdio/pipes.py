@@ -1,8 +1,11 @@
 """A channel over two file descriptors with newline framing; the stdio transports of both sides are built on it.
 
-A read waits in ``poll`` for data, for a wake-up or for the end of the other process, so that a
-caller can read with a deadline, and another thread can interrupt it. Where pipes
-cannot be polled (Windows) a thread reads, and the channel waits for what it has read.
+A read waits in ``poll`` for data, for a wake-up or for the end of the other process, so that a caller can read with a
+deadline, and another thread can interrupt it::
+
+    read() --> poll: input, nothing else --> os.read --> lines
+               poll: woken, or too late  --> None
+               poll: the process ended   --> the error of every read from now on
 
 The rule for descriptors, here and wherever two threads may touch one: the number of a closed descriptor belongs to the
 next file that any thread opens, so a late read or write would take from that file, or damage it. Therefore
@@ -20,42 +23,29 @@ from __future__ import annotations
 import copy
 import errno
 import os
-import queue
 import select
 import sys
 import threading
 import time
-from typing import Any, List, Optional, Tuple
+from typing import List, Optional, Tuple, Union
 
-from ...errors import ConnectionClosed, RequestTimeout, TransportError, nested_call
+from ...errors import ConnectionClosed, RequestTimeout, nested_call
 from ...protocol.framing import LineBuffer
-from ..deadline import undo
-from ..forks import foreign_error, on_fork, ownership, release, renew
+from ..forks import foreign_error, ownership, release, renew
 from ..interfaces import Channel, Network
 from ..pending import Pending
-from ..threads import Loop, start_thread
-from ..tracing import get_logger
-from .descriptors import cancel_read, has_reader, write_piece
+from .descriptors import INPUT, InputWait, PipeReader, has_reader, write_piece
 
-__all__ = ["PipeChannel", "PipeReader"]
+__all__ = ["PipeChannel"]
 
-_log = get_logger(__name__)
-#: Bytes to read at once: a pipe holds 64 KiB, and a larger buffer only costs more to allocate.
-_CHUNK_BYTES = 65536
-#: Bytes of a message that is written without being joined with its line end.
-_LONG_BYTES = 65_536
 #: Seconds after which a writer that waits for a full pipe checks whether the channel was closed, or its call given up.
 _SLICE_SECONDS = 0.2
-#: Faults of the system that pass, and how often in a row they are waited out.
+#: Faults of a read that pass, as when another process has read what was there, and how often in a row they are waited out.
 _PASSING = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS})
 _MOST_PASSING = 20
 _PASSING_SECONDS = 0.05
-#: Attempts to wake a reader; a second one is only made after a fault of the system.
-_WAKE_ATTEMPTS = 3
-#: Chunks that the thread keeps before it waits for the channel to take them.
-_MOST_CHUNKS = 16
 #: What a channel has to write when it has written all.
-_NOTHING: Tuple[bytes, bytes, List[int]] = (b"", b"", [])
+_NOTHING: Tuple[bytes, List[int]] = (b"", [])
 
 
 class PipeChannel(Channel):
@@ -76,63 +66,44 @@ class PipeChannel(Channel):
     def __init__(self, read_fd: int, write_fd: int, *, name: str, line_limit: int,
                  watch_fd: Optional[int] = None, end_unread: bool = False) -> None:
         self.name = name
-        self._read_fd, self._write_fd, self._watch_fd = read_fd, write_fd, watch_fd
+        self._read_fd, self._write_fd = read_fd, write_fd
         self._lines = LineBuffer(line_limit)
         self.most_bytes = line_limit
-        self._closed = False
-        self._end_unread = end_unread
-        #: Set when it was found that the other side reads nothing more.
-        self._unread_error: Optional[ConnectionClosed] = None
-        #: Guards ``_closed``, ``_read_side`` and the wake-up pipe's write end; held for an assignment, for the one byte of a
-        #: wake-up, and while that end is closed. A signal handler may wake in the middle of a wake-up, so it can be nested.
+        #: Guards ``_closed`` and ``_read_side``; held for assignments only.
         self._close_lock = threading.RLock()
+        self._closed = False
+        #: What ended the connection; None while it lasts. The other side may still read then, unless ``_unread`` is set.
+        self._error: Optional[ConnectionClosed] = None
+        self._end_unread = end_unread
+        self._unread = False
         #: Whether a thread is inside :meth:`read`; it closes what it reads if the channel is closed meanwhile.
         self._reading = False
-        #: The thread that reads where there is no poll; it closes ``read_fd``.
-        self._reader = None if hasattr(select, "poll") else PipeReader(read_fd, f"mcplite pipe of {name}")
-        #: What the thread inside :meth:`read` uses; empty once it is closed.
-        self._read_side = [fd for fd in (None if self._reader else read_fd, watch_fd) if fd is not None]
+        #: Waits for input: in the poll of the system, or for a thread that reads.
+        self._source: Union[InputWait, PipeReader]
+        #: What the thread inside :meth:`read` uses, besides the source; empty once it is closed.
+        self._read_side = [] if watch_fd is None else [watch_fd]
+        #: What the poll returns if there is input, and nothing else.
+        self._input_only = [(read_fd, INPUT)]
+        if hasattr(select, "poll"):
+            self._source = InputWait(read_fd, name)
+            self._read_side.append(read_fd)
+            if watch_fd is not None:
+                self._source.watch(watch_fd, INPUT)
+            if end_unread and write_fd != read_fd:
+                self._source.watch(write_fd, 0)  # which tells when it has no reader any more
+        else:
+            self._source = PipeReader(read_fd, f"mcplite pipe of {name}")
+        self._poll, self._next_chunk = self._source.poll, self._source.next_chunk
         #: Set when the write end is to be closed, by the thread that ends a write if one is in progress.
         self._input_over = False
-        self._ended: Optional[ConnectionClosed] = None
         #: Keeps one message whole on the descriptor; held while it is written.
         self._write_lock = threading.RLock()
         self._writes_here = ownership(self._write_lock)
-        #: The latest message, its line end if that is not joined to it, and how many bytes each write has written. If its
-        #: writer was stopped in the middle, the rest goes out before the next message.
+        #: The latest message, and how many bytes each write has written. If its writer was stopped in the middle, the rest goes
+        #: out before the next message.
         self._latest = _NOTHING
-        #: A ``select.poll``, and the pipe that wakes it; None and -1 where a thread reads.
-        self._poll: Any = None
-        #: What the poll returns if there is input, and nothing else.
-        self._input_only: List[Tuple[int, int]] = []
-        self._wake_read = self._wake_write = -1
-        if self._reader is None:
-            self._make_interruptible(read_fd, watch_fd)
         #: The error for every use in a forked process; None in the process that has the descriptors.
         self._foreign: Optional[ConnectionClosed] = None
-        on_fork(self, lambda channel, owner: channel.let_go(owner))
-
-    def _make_interruptible(self, read_fd: int, watch_fd: Optional[int]) -> None:
-        if sys.platform == "win32":
-            raise NotImplementedError
-        try:
-            self._wake_read, self._wake_write = ends = os.pipe()
-        except OSError as error:
-            raise TransportError(f"cannot make a pipe to wake the reader of {self.name}: {error.strerror}") from error
-        try:
-            with undo(lambda: list(map(os.close, ends))):
-                os.set_blocking(self._wake_read, False)
-                os.set_blocking(self._wake_write, False)
-                poll = select.poll()
-                for fd in (read_fd, self._wake_read, watch_fd):
-                    if fd is not None:
-                        poll.register(fd, select.POLLIN)
-                if self._end_unread and self._write_fd != read_fd:
-                    poll.register(self._write_fd, 0)  # which tells when it has no reader any more
-        except OSError as error:
-            raise TransportError(f"cannot wait for {self.name}: {error.strerror}") from error
-        self._poll, self._input_only = poll, [(read_fd, select.POLLIN)]
-        self._read_side.append(self._wake_read)
 
     @property
     def network(self) -> Network:
@@ -164,66 +135,53 @@ class PipeChannel(Channel):
                 line = lines.first()
                 if line is not None:
                     return line
-                if lines.ended and self._ended is None:
-                    self._ended = self.closed_error()
-                elif lines.endless and self._ended is None:
-                    self._ended = ConnectionClosed(f"{self.name} sends a line without an end, and a message may have"
-                                                   f" {lines.limit} bytes")
-                if self._closed:
-                    raise self._closed_here()
-                if self._ended is not None:
-                    raise self._ended
-                if self._unread_error is not None:
-                    raise self._unread_error
+                if self._closed or self._error is not None or lines.ended or lines.endless:
+                    raise self._end()
+                if timeout is not None:
+                    # One end for all chunks: otherwise a peer that sends byte by byte could keep a caller without limit.
+                    if end is None:
+                        end = time.monotonic() + timeout
+                    else:
+                        timeout = max(0.0, end - time.monotonic())
                 try:
-                    if self._poll is not None:
-                        if timeout is not None:
-                            # One end for all chunks: otherwise a peer that sends byte by byte could keep a caller
-                            # without limit.
-                            if end is None:
-                                end = time.monotonic() + timeout
-                            else:
-                                timeout = max(0.0, end - time.monotonic())
-                        ready = self._poll.poll(None if timeout is None else timeout * 1000)
-                        if ready != self._input_only:
-                            if not ready:
-                                return None
-                            fds = [fd for fd, _ in ready]
-                            if self._wake_read in fds:
-                                if self._closed:
-                                    continue
-                                self._drain_wake()
-                                return None
-                            if self._end_unread and self._write_fd in fds:
-                                self._unread_error = ConnectionClosed(f"{self.name} reads nothing more")
+                    ready = self._poll(None if timeout is None else timeout * 1000)
+                    if ready != self._input_only:
+                        fds = [fd for fd, _ in ready]
+                        if not fds or self._source.woken_fd in fds:
+                            if self._closed:
                                 continue
-                            if self._read_fd not in fds:
-                                # The process has ended and its pipe is empty, though a grandchild may hold it open (REL-03).
-                                self._ended = self.closed_error()
-                                continue
-                    elif self._reader is not None:
-                        if timeout is not None:
-                            end = end or time.monotonic() + timeout
-                            timeout = max(0.0, end - time.monotonic())
-                        if self._reader.wait(timeout):
-                            lines.arrived.extend(map(self._reader.chunks.pop, (0,) * bool(self._reader.chunks)))
-                        elif not self._closed:
+                            self._source.drain()
                             return None
-                        continue
+                        if self._end_unread and self._write_fd in fds:
+                            self._unread, self._error = True, ConnectionClosed(f"{self.name} reads nothing more")
+                            continue
+                        if self._read_fd not in fds:
+                            # The process has ended and its pipe is empty, though a grandchild may hold it open (REL-03).
+                            self._error = self.closed_error()
+                            continue
                     # One call into C: a signal handler that raises on this thread (Ctrl-C in a caller that
                     # reads its own response) runs before or after it, so no byte is taken and then lost.
-                    lines.arrived.extend(map(os.read, (self._read_fd,), (_CHUNK_BYTES,)))
+                    lines.arrived.extend(map(*self._next_chunk))
                 except OSError as error:
                     faults += 1
                     if error.errno in _PASSING and faults < _MOST_PASSING:
                         time.sleep(_PASSING_SECONDS)
                         continue
-                    self._ended = self._unreadable(error)
-                    self._ended.__cause__ = error
+                    self._error = self._unreadable(error)
+                    self._error.__cause__ = error
         finally:
             self._reading = False
             if self._closed:
                 self._close_read_side()
+
+    def _end(self) -> ConnectionClosed:
+        """Return the error for a read behind the last message."""
+        if self._closed:
+            return self._closed_here()
+        if self._error is None:
+            self._error = self.closed_error() if self._lines.ended else ConnectionClosed(
+                f"{self.name} sends a line without an end, and a message may have {self._lines.limit} bytes")
+        return self._error
 
     def consume(self) -> None:
         self._lines.drop()
@@ -238,13 +196,10 @@ class PipeChannel(Channel):
         try:
             held += map(self._write_lock.acquire, (False,))
             while True not in held:
-                held.extend(map(self._write_lock.acquire, (True,), (self._pause(end, call),)))
-            if self._latest[2] and self._unsent:  # else no byte was written, and the message is dropped as a whole
+                held += map(self._write_lock.acquire, (True,), (self._pause(end, call),))
+            if self._latest[1]:  # else no byte was written, and the message is dropped as a whole
                 self._flush(end, call)
-            if len(data) < _LONG_BYTES or sys.platform == "win32":
-                self._latest = data + b"\n", b"", []
-            else:
-                self._latest = data, b"\n", []  # a long message is not copied for its line end
+            self._latest = data + b"\n", []
             self._flush(end, call)
             self._latest = _NOTHING
         finally:
@@ -258,32 +213,30 @@ class PipeChannel(Channel):
     @property
     def _unsent(self) -> int:
         """How many bytes of the latest message were not written."""
-        data, behind, written = self._latest
-        return len(data) + len(behind) - sum(written)
+        data, written = self._latest
+        return len(data) - sum(written)
 
     def _flush(self, end: Optional[float], call: Optional[Pending]) -> None:
         # Called with the write lock held; to be done until the monotonic time *end*, or until the call is interrupted. The
         # number of bytes written is stored inside the same call into C, for the reason given in read().
-        data, behind, written = self._latest
-        total, sent = len(data) + len(behind), sum(written) if written else 0
+        data, written = self._latest
+        total, sent = len(data), sum(written) if written else 0
         while sent < total:
             if self._closed:
                 raise self._closed_here()
             try:
                 rest = memoryview(data)[sent:] if sent else data
                 if sys.platform == "win32":
-                    written.extend(map(write_piece, (self._write_fd,), (rest,)))
-                elif behind:
-                    written.extend(map(os.writev, (self._write_fd,), ((rest, behind),)))
+                    written += map(write_piece, (self._write_fd,), (rest,))
                 else:
-                    written.extend(map(os.write, (self._write_fd,), (rest,)))
+                    written += map(os.write, (self._write_fd,), (rest,))
                 sent = sum(written)
             except BlockingIOError:
                 self._wait_writable(self._pause(end, call))
             except OSError as error:
                 broken = self._broken(error)
                 if self._end_unread:
-                    self._unread_error = broken
+                    self._unread, self._error = True, self._error or broken
                     self.wake()
                 raise broken from error
 
@@ -314,29 +267,10 @@ class PipeChannel(Channel):
             time.sleep(min(pause, 0.01))
 
     def still_read(self) -> bool:
-        return not self._closed and self._unread_error is None and has_reader(self._write_fd)
+        return not self._closed and not self._unread and has_reader(self._write_fd)
 
     def wake(self) -> None:
-        if self._reader is not None:
-            self._reader.wake()
-        else:
-            with self._close_lock:
-                for _ in range(_WAKE_ATTEMPTS):
-                    if self._closed:
-                        return
-                    try:
-                        os.write(self._wake_write, b"\0")
-                        return
-                    except BlockingIOError:
-                        return  # the pipe is full: the reader has pending wake-ups already
-                    except OSError as error:
-                        _log.warning("the reader of %s could not be woken: %s", self.name, error)
-
-    def _drain_wake(self) -> None:
-        try:
-            os.read(self._wake_read, 4096)
-        except BlockingIOError:
-            return  # the previous reader has drained this wake-up as well
+        self._source.wake()
 
     def close_input(self, timeout: float) -> None:
         """Close the write end: the peer reads the end of its input.
@@ -346,7 +280,7 @@ class PipeChannel(Channel):
         self._input_over = True
         held: List[bool] = []
         try:
-            held.extend(map(self._write_lock.acquire, (True,), (timeout,)))
+            held += map(self._write_lock.acquire, (True,), (timeout,))
             if self._write_fd >= 0 and True in held:
                 fd, self._write_fd = self._write_fd, -1
                 os.close(fd)
@@ -360,10 +294,7 @@ class PipeChannel(Channel):
             if self._closed:
                 return
             self._closed = True
-            if self._reader is not None:
-                self._reader.wake()
-            else:
-                os.close(self._wake_write)  # which wakes the thread that reads, and cannot be missed
+        self._source.end()
         self.close_input(timeout=2 * _SLICE_SECONDS)
         if not self._reading:
             self._close_read_side()
@@ -373,15 +304,14 @@ class PipeChannel(Channel):
             fds, self._read_side = self._read_side, []
         for fd in fds:
             os.close(fd)
-        if self._reader is not None:
-            self._reader.stop()
+        self._source.close()
 
     def let_go(self, owner: int) -> None:
-        """Let go of every descriptor in a forked process.
+        """Let go of every descriptor in a forked process; the client or the server that has the channel calls this there.
 
         :param owner: the id of the process that has the channel.
         """
-        renew(self)
+        renew(self, self._source)
         if self._closed:
             return
         self._closed = True
@@ -390,76 +320,5 @@ class PipeChannel(Channel):
             release(fd)
 
     def _descriptors(self) -> List[int]:
-        """Return all descriptors that are open, the write end first."""
-        found = [self._write_fd, self._read_fd, self._watch_fd, self._wake_read, self._wake_write]
-        return [fd for fd in found if fd is not None and fd >= 0]
-
-
-class PipeReader:
-    """A thread that reads a descriptor and closes it at the end; :meth:`wait` can be given a limit and be interrupted.
-
-    :param fd: where to read; from now on it belongs to the thread.
-    :param name: of the thread.
-    """
-
-    def __init__(self, fd: int, name: str) -> None:
-        self._fd = fd
-        self._name = name
-        #: What was read and not taken yet; an empty chunk is the end. Only the thread appends, only the channel removes.
-        self.chunks: List[bytes] = []
-        #: An item for each chunk, and one for each call of wake().
-        self._news: "queue.SimpleQueue[bool]" = queue.SimpleQueue()
-        self._room = threading.Event()
-        self._stopped = self._discarding = False
-        # Started here; ended by the end of the pipe or by stop(); blocks in os.read, or until the channel takes chunks.
-        self._thread = start_thread(self._run, name)
-
-    def wait(self, timeout: Optional[float]) -> bool:
-        """Wait until there may be chunks; return False after *timeout* seconds, or when it was woken."""
-        if self.chunks:
-            return True
-        self._room.set()
-        try:
-            return self._news.get(timeout=timeout)
-        except queue.Empty:
-            return False
-
-    def wake(self) -> None:
-        """Make :meth:`wait` return."""
-        self._news.put(False)
-
-    def discard(self) -> None:
-        """Read on, and keep nothing from now on, so that a program that is ending is not kept by a full pipe."""
-        self._discarding = True
-        self._room.set()
-
-    def stop(self) -> None:
-        """End the thread if the system can cancel its read; else it ends with the pipe."""
-        if not self._stopped:
-            self._stopped = True
-            self._room.set()
-            cancel_read(self._thread)
-
-    def _run(self) -> None:
-        try:
-            Loop(self._name, self._read).run()
-        finally:
-            os.close(self._fd)
-
-    def _read(self) -> None:
-        while not self._stopped:
-            try:
-                chunk = os.read(self._fd, _CHUNK_BYTES)
-            except OSError:
-                chunk = b""  # it was broken off by the other side, or cancelled here
-            if self._discarding and chunk:
-                continue
-            self.chunks.append(chunk)
-            self._news.put(True)
-            if not chunk:
-                break
-            # The channel sets the event whenever it has taken all chunks, so none is missed by clearing it first.
-            self._room.clear()
-            while len(self.chunks) >= _MOST_CHUNKS and not (self._stopped or self._discarding):
-                self._room.wait()
-                self._room.clear()
+        """Return the descriptors that the channel closes, the write end first."""
+        return [self._write_fd, *self._read_side, *self._source.ends]

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Iterator, List, Optional, Tuple, cast
 
 from ...errors import TransportError
 from ...rpc.deadline import Deadline
-from ...rpc.forks import on_fork, release
+from ...rpc.forks import release
 from ...rpc.stdio.pipes import PipeChannel
 from ...rpc.threads import start_thread
 from ...rpc.tracing import get_logger
@@ -29,6 +29,8 @@ __all__ = ["own_streams", "serve_stdio"]
 _log = get_logger(__name__)
 #: Held by the server that uses descriptors 0 and 1, which exist once in a process.
 _CLAIM = threading.Lock()
+#: The descriptors that were 0 and 1 while others stand in for them.
+_SAVED: List[int] = []
 #: The part of ``Limits.grace`` that a cancelled handler has at least, if it had that time before it was cancelled.
 _LAST_PART = 0.25
 
@@ -62,18 +64,12 @@ class _Output(io.RawIOBase):
         """Leave it open, since others print as well."""
 
 
-class _Saved:
-    """The descriptors that lead to the client while others stand in for 0 and 1.
+class _StdioChannel(PipeChannel):
+    """The channel to the client. A process that a handler forks lets go of all that leads there: the client sees our end."""
 
-    A process that a handler forks lets go of them, so that the client sees the end of this one.
-    """
-
-    def __init__(self, fds: List[int]) -> None:
-        self.fds = fds
-        on_fork(self, _Saved._let_go)
-
-    def _let_go(self, owner: int) -> None:
-        for fd in self.fds:
+    def let_go(self, owner: int) -> None:
+        super().let_go(owner)
+        for fd in _SAVED:
             release(fd)
 
 
@@ -134,7 +130,7 @@ def own_streams() -> Iterator[Tuple[int, int]]:
         _flush(printed)
         # Children do not inherit the duplicates; they inherit the replacements.
         read_fd, write_fd = os.dup(0), os.dup(1)
-        saved = _Saved([os.dup(0), os.dup(1)])
+        _SAVED[:] = os.dup(0), os.dup(1)
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
         os.dup2(null if sys.__stderr__ is None else 2, 1)
@@ -151,9 +147,9 @@ def own_streams() -> Iterator[Tuple[int, int]]:
                 _flush(stream)
             if sys.stdout is output:
                 sys.stdout = printed
-            while saved.fds:
-                kept = saved.fds.pop()
-                os.dup2(kept, len(saved.fds))
+            while _SAVED:
+                kept = _SAVED.pop()
+                os.dup2(kept, len(_SAVED))
                 os.close(kept)
     finally:
         _CLAIM.release()
@@ -176,8 +172,8 @@ def serve_stdio(runtime: Runtime, *, streams: Optional[Tuple[int, int]] = None, 
     with contextlib.ExitStack() as stack:
         read_fd, write_fd = streams or stack.enter_context(own_streams())
         stack.enter_context(stop_signals(end.set))
-        channel = PipeChannel(read_fd, write_fd, name="the client", line_limit=runtime.limits.line_bytes,
-                              end_unread=True)
+        channel = _StdioChannel(read_fd, write_fd, name="the client", line_limit=runtime.limits.line_bytes,
+                                end_unread=True)
         if received:
             channel.put_back(received)
         workers = runtime.workers

@@ -659,17 +659,19 @@ def test_no_wake_pipe_for_the_channel(monkeypatch):
     ("read", lambda channel: channel.read(LIMIT), "reading from python.* failed: Input/output error"),
 ])
 def test_a_fault_of_the_system_is_not_taken_for_a_closed_pipe(monkeypatch, name, use, expected):
-    channel = ChildChannel(script("import sys\nprint(1, flush=True)\nsys.stdin.read()"))
-    fd, real = channel._write_fd if name == "write" else channel._read_fd, getattr(os, name)
+    real, failing = getattr(os, name), []
 
     def fail(number, *arguments):
-        if number == fd:
+        if number in failing:
             raise OSError(5, "Input/output error")
         return real(number, *arguments)
 
+    monkeypatch.setattr(os, name, fail)
+    channel = ChildChannel(script("import sys\nprint(1, flush=True)\nsys.stdin.read()"))
     try:
-        with monkeypatch.context() as patched, pytest.raises(ConnectionClosed, match=expected):
-            patched.setattr(os, name, fail)
+        failing.append(channel._write_fd if name == "write" else channel._read_fd)
+        with pytest.raises(ConnectionClosed, match=expected):
             use(channel)
     finally:
+        failing.clear()
         channel.close()

@@ -4,8 +4,7 @@ import threading
 
 import pytest
 
-from mcplite.rpc.stdio.descriptors import cancel_read, make_pipe, set_nonblocking, write_piece
-from mcplite.rpc.stdio.pipes import PipeReader
+from mcplite.rpc.stdio.descriptors import PipeReader, cancel_read, make_pipe, set_nonblocking, write_piece
 from tests.support.faults import every_fault, strike
 from tests.support.systems import open_descriptors, posix_only, windows_only
 
@@ -24,8 +23,8 @@ def pipe():
 
 
 def take(reader):
-    assert reader.wait(LIMIT)
-    return reader.chunks.pop(0) if reader.chunks else take(reader)
+    assert reader.poll(LIMIT * 1000)
+    return next(map(*reader.next_chunk))
 
 
 def test_chunks_come_in_order_and_then_the_end(pipe):
@@ -39,13 +38,13 @@ def test_chunks_come_in_order_and_then_the_end(pipe):
 
 def test_waiting_ends_after_its_time_and_when_it_is_woken(pipe):
     reader, out = pipe
-    assert not reader.wait(0) and not reader.wait(0.01)
+    assert not reader.poll(0) and not reader.poll(10)
     woken = []
-    thread = threading.Thread(target=lambda: woken.append(reader.wait(None)))
+    thread = threading.Thread(target=lambda: woken.append(reader.poll(None)))
     thread.start()
     reader.wake()
     thread.join(LIMIT)
-    assert woken == [False]
+    assert woken == [[]]
 
 
 def test_what_is_not_taken_is_not_read_without_end(pipe):
@@ -87,15 +86,15 @@ def test_the_thread_closes_the_descriptor():
 @windows_only
 def test_a_read_is_cancelled_when_the_reader_is_stopped(pipe):
     reader, out = pipe
-    reader.stop()
+    reader.close()
     assert not reader._thread.is_alive()
-    reader.stop()
+    reader.close()
 
 
 @posix_only
 def test_a_read_that_cannot_be_cancelled_ends_with_the_pipe(pipe):
     reader, out = pipe
-    reader.stop()
+    reader.close()
     assert not cancel_read(reader._thread)
     out.close()
     reader._thread.join(LIMIT)

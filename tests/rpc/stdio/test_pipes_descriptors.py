@@ -18,7 +18,13 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 class Ends:
     """A channel, the other ends of its pipes, and files that take the numbers that it closes."""
 
-    def __init__(self):
+    def __init__(self, monkeypatch):
+        #: What is called in place of os.read and os.write from then on, by their names.
+        self.instead = {}
+        for name in ("read", "write"):
+            original = getattr(os, name)
+            monkeypatch.setattr(os, name, lambda fd, argument, name=name, original=original: self.instead.get(
+                name, lambda fd, argument, original: original(fd, argument))(fd, argument, original))
         ours_in, self.theirs_out = os.pipe()
         self.theirs_in, ours_out = os.pipe()
         os.set_blocking(ours_out, False)
@@ -42,21 +48,20 @@ class Ends:
 
 
 @pytest.fixture
-def ends():
-    made = Ends()
+def ends(monkeypatch):
+    made = Ends(monkeypatch)
     yield made
     made.channel.close()
     made.end()
 
 
 @pytest.fixture
-def during(monkeypatch, ends):
+def during(ends):
     """Close the channel in another thread, and reuse its numbers, at the moment when a call of the system begins."""
     def arrange(name, chosen):
-        original = getattr(os, name)
         closers = []
 
-        def call(fd, argument):
+        def call(fd, argument, original):
             if not closers and chosen(fd, argument):
                 closer = threading.Thread(target=ends.channel.close)
                 closers.append(closer)
@@ -65,7 +70,7 @@ def during(monkeypatch, ends):
                 ends.reuse()
             return original(fd, argument)
 
-        monkeypatch.setattr(pipes.os, name, call)
+        ends.instead[name] = call
         return closers
 
     return arrange
