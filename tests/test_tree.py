@@ -51,7 +51,6 @@ TESTED_ELSEWHERE = {
     "backend/postgres_connection": "tests/backend/test_interface_outages.py, with a server that hangs",
     "backend/sqlite_wakeup": "tests/backend/test_sqlite.py, through the backend",
     "cli/command_line": "tests/test_main.py runs every command",
-    "client/http/http_endpoint": "tests/client/http/test_http_channel.py, through the channel",
     "client/client_options": "a dataclass: tests/client/test_client.py, through connect",
     "client/sessions/base": "a base class: test_legacy.py and test_modern.py",
     "client/client_extensions": "tests/rpc/test_extension.py, with a client of a real extension",

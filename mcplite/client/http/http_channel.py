@@ -1,6 +1,6 @@
 """The channel to one server over Streamable HTTP: owns the endpoint, the exchanges in progress and the GET stream.
 
-``connect()`` makes it for a URL. Calls are posted and read by :mod:`.response_reading`; this module sends what is no call.
+``connect()`` makes it for a URL. Calls are posted and read by :mod:`.http_endpoint`; this module sends what is no call.
 The GET stream carries what the server sends that belongs to no call; each session of the legacy era has one.
 """
 
@@ -18,8 +18,7 @@ from ...rpc.forks import renew
 from ...rpc.interfaces import Channel, Network
 from ...rpc.threads import Loop, Workers
 from ...rpc.tracing import get_logger
-from .http_endpoint import HTTPEndpoint, network_of, says_no_session
-from .response_reading import HTTPReading, ResumableStream
+from .http_endpoint import HTTPEndpoint, HTTPReading, ResumableStream, network_of, next_timeout_of, says_no_session
 
 __all__ = ["GetStream", "HTTPChannel"]
 
@@ -235,8 +234,10 @@ class HTTPChannel(Channel):
         self._exchanges: Set[Exchange] = set()
         self._get_stream: Optional[GetStream] = None
         self._closed = False
-        #: How many answers are being sent again: a server that breaks the connection of each must not cost a thread for each.
-        self._again = 0
+        #: Set when it is closed: nothing is sent again.
+        self._closing = threading.Event()
+        #: For the answers that are sent again: a server that breaks the connection of each must not cost a thread for each.
+        self._again = threading.Semaphore(_MOST_AGAIN)
 
     def let_go(self, owner: int) -> None:
         # The session and the listening thread belong to the other process.
@@ -269,48 +270,28 @@ class HTTPChannel(Channel):
             # A handler of the server waits for an answer. One that arrives twice is taken once, by its id.
             if self._closed or self._workers is None or not _may_arrive_later(error) or not _is_answer(data):
                 raise
-            with self._lock:
-                if self._again >= _MOST_AGAIN:
-                    raise
-                self._again += 1  # before there is a thread, so that there are never more than the limit
+            if not self._again.acquire(blocking=False):
+                raise
             _log.debug("an answer to %s is sent again: %s", self.name, error)
             # Not by this thread, which has other answers to send; that one ends with the channel.
             try:
                 self._workers.spawn(lambda: self._write_again(data))
             except TransportError:
-                self._end_again()
+                self._again.release()
                 raise
 
     def _write_again(self, data: bytes) -> None:
-        try:
-            self._attempt_again(data)
-        finally:
-            self._end_again()
-
-    def _end_again(self) -> None:
-        with self._lock:
-            self._again -= 1
-
-    def _attempt_again(self, data: bytes) -> None:
         until, pause = time.monotonic() + _AGAIN_SECONDS, _FIRST_PAUSE
-        while self._pause(pause):
-            try:
-                self._write(data, max(0.001, until - time.monotonic()), None, may_log_in=False)
-                return
-            except (TransportError, RequestTimeout) as error:
-                pause = min(2 * pause, _LONGEST_PAUSE)
-                if self._closed:
-                    return
-                if not _may_arrive_later(error) or time.monotonic() + pause > until:
-                    _log.warning("an answer did not reach %s: %s", self.name, error)
-                    return
-
-    def _pause(self, seconds: float) -> bool:
-        """Wait; return whether the channel is still open."""
-        end = time.monotonic() + seconds
-        while not self._closed and time.monotonic() < end:
-            time.sleep(0.05)
-        return not self._closed
+        try:
+            while not self._closing.wait(pause):
+                try:
+                    return self._write(data, max(0.001, until - time.monotonic()), None, may_log_in=False)
+                except (TransportError, RequestTimeout) as error:
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    if not self._closed and (not _may_arrive_later(error) or time.monotonic() + pause > until):
+                        return _log.warning("an answer did not reach %s: %s", self.name, error)
+        finally:
+            self._again.release()
 
     def write_beside(self, data: bytes, beside: Mapping[str, str], timeout: Optional[float] = None) -> None:
         self._write(data, timeout, beside)
@@ -350,14 +331,8 @@ class HTTPChannel(Channel):
 
         :param may_log_in: whether a user may be asked to log in for it; the deadline is paused meanwhile.
         """
-
-        def next_timeout() -> float:
-            remaining = deadline.remaining()
-            if (self._closed and not after_close) or (remaining is not None and remaining <= 0):
-                raise Stopped
-            return _SLICE_SECONDS if remaining is None else min(remaining, _SLICE_SECONDS)
-
-        exchange = Exchange(next_timeout, deadline.remaining, deadline if may_log_in else None)
+        exchange = Exchange(next_timeout_of(deadline.remaining, lambda: self._closed and not after_close), deadline.remaining,
+                            deadline if may_log_in else None)
         exchange.may_log_in = may_log_in
         with self._lock:
             self._exchanges.add(exchange)
@@ -396,6 +371,7 @@ class HTTPChannel(Channel):
             if self._closed:
                 return
             self._closed = True
+            self._closing.set()
             exchanges = list(self._exchanges)
             stream = self._get_stream
         for exchange in exchanges:

@@ -1,29 +1,41 @@
-"""Sends POST, GET and DELETE to one URL, with the headers of the session.
+"""One URL over Streamable HTTP: sends POST, GET and DELETE with the headers of the session, and reads the responses to calls.
 
-The channel, its reading and the GET stream share one; it keeps the session id and the revision for all of them.
+The channel, its reading and the GET stream share one endpoint; it keeps the session id and the revision for all of them.
+
+There is no reading thread and no hand-over: each caller posts its own request, and its thread deals with all that arrives in
+the response (progress, requests of the server's handler, the answer). When the response breaks off, the caller resumes the
+stream (RES-04), as long as its own time lasts. A :class:`ResumableStream` knows the last event id and the pause before the
+next attempt; the GET stream resumes by it too.
 """
 
+import random
 import re
 import time
 from typing import Callable, Dict, Mapping, Optional
 from urllib.parse import urlsplit
 
-from ...errors import HTTPStatusError, ProtocolError, SessionLost, remote_error
-from ...net.exchange import Exchange, Reply
+from ...errors import AuthError, HTTPStatusError, ProtocolError, SessionLost, TransportError, remote_error
+from ...net.exchange import Exchange, Reply, Stopped
 from ...net.origin_client import OriginClient
 from ...net.settings import HTTPSettings
 from ...protocol import jsonrpc
 from ...protocol.error_text import shown
-from ...protocol.http.headers import POST_HEADERS
-from ...rpc.interfaces import Network
+from ...protocol.http.headers import DEFAULT_PORTS, POST_HEADERS
+from ...protocol.http.sse import EventParser
+from ...protocol.meta import REPEATABLE
+from ...rpc.deadline import Sleepers
+from ...rpc.interfaces import Channel, Network, Reading
+from ...rpc.pending import Pending
 
-__all__ = ["HTTPEndpoint", "network_of"]
+__all__ = ["HTTPEndpoint", "HTTPReading", "ResumableStream", "network_of", "next_timeout_of"]
 
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,4096}")
 #: What servers say with 400 of a session that they do not know, such as those of the TypeScript SDK's examples.
 _NO_SESSION = re.compile(r"session|not (?:yet )?initiali[sz]ed", re.IGNORECASE)
 #: The statuses that ask for another attempt, by the header Retry-After; the request was not served.
 _BUSY = frozenset({429, 503})
+#: Seconds that a read or write blocks at most: the channel may be closed, or another response may have brought the answer.
+_SLICE_SECONDS = 1.0
 
 
 class HTTPEndpoint:
@@ -111,37 +123,29 @@ class HTTPEndpoint:
         :raises RemoteError: the server said why, in JSON-RPC.
         :raises HTTPStatusError: it did not.
         """
-        status, kind, after = reply.status, reply.kind, _retry_after(reply)
+        status, is_json, after = reply.status, reply.kind == "application/json", _retry_after(reply)
         # An error in JSON-RPC is read whole, however long it is (HTTP-42).
-        text = reply.read(self.line_limit).decode("utf-8", "replace") if kind == "application/json" else reply.excerpt()
-        if kind == "application/json":
-            message = jsonrpc.parse(text.encode("utf-8"))
-            if isinstance(message, jsonrpc.Failure) and id is not None and jsonrpc.own_id(message.id) == id:
-                error = remote_error(message.code, message.message, message.data)
-                error.http_status, error.retry_after = status, after
-                raise error
-            if isinstance(message, jsonrpc.Response) and id is not None and jsonrpc.own_id(message.id) == id:
-                receive(text.encode("utf-8"))
-                return
-            if isinstance(message, jsonrpc.Failure):
-                self._check_session(reply, str(message.message))
-                refusal = HTTPStatusError(f"{self.name} answered {what!r} with {status}: {str(message.message)[:500]}",
-                                          status=status, body=text)
-                refusal.retry_after = after
-                raise refusal from remote_error(message.code, message.message, message.data)
-        self._check_session(reply, text)
-        excerpt = " ".join(text.split())[:200]
+        text = reply.read(self.line_limit).decode("utf-8", "replace") if is_json else reply.excerpt()
+        message = jsonrpc.parse(text.encode("utf-8")) if is_json else None
+        failure = None
+        if isinstance(message, jsonrpc.Failure):
+            failure = remote_error(message.code, message.message, message.data)
+        if isinstance(message, (jsonrpc.Failure, jsonrpc.Response)) and id is not None and jsonrpc.own_id(message.id) == id:
+            if failure is None:
+                return receive(text.encode("utf-8"))
+            failure.http_status, failure.retry_after = status, after
+            raise failure
+        said = text if failure is None else str(message.message)  # type: ignore[union-attr]
+        # 404 would be right for a session that is lost (SESS-07), but many servers answer with 400.
+        doubted = self._doubted and reply.session == self.session_id
+        if status == 400 and says_no_session(reply, said) and not doubted:
+            self._refused = True
+            raise self.session_lost(reply.session, unserved=True, text=said)
+        excerpt = " ".join(text.split())[:200] if failure is None else said[:500]
         refusal = HTTPStatusError(f"{self.name} answered {what!r} with {status}{': ' + excerpt if excerpt else ''}",
                                   status=status, body=text)
         refusal.retry_after = after
-        raise refusal
-
-    def _check_session(self, reply: Reply, text: str) -> None:
-        """Raise SessionLost for a 400 that says so; 404 would be right (SESS-07), but many servers answer with it."""
-        doubted = self._doubted and reply.session == self.session_id
-        if reply.status == 400 and says_no_session(reply, text) and not doubted:
-            self._refused = True
-            raise self.session_lost(reply.session, unserved=True, text=text)
+        raise refusal from failure
 
     def close(self) -> None:
         """Close all idle connections."""
@@ -205,8 +209,323 @@ def _seconds_of(date: str) -> Optional[float]:
         return None
 
 
+def next_timeout_of(remaining: Callable[[], Optional[float]], is_over: Callable[[], bool]) -> Callable[[], float]:
+    """Return the ``next_timeout`` of an exchange that ends with a deadline, or when *is_over* says so."""
+    def next_timeout() -> float:
+        seconds = remaining()
+        if is_over() or (seconds is not None and seconds <= 0):
+            raise Stopped
+        return _SLICE_SECONDS if seconds is None else min(seconds, _SLICE_SECONDS)
+
+    return next_timeout
+
+
 def network_of(url: str) -> Network:
     """Return what carries the messages to a URL."""
     parts = urlsplit(url)
-    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    port = parts.port or DEFAULT_PORTS.get(parts.scheme)
     return Network("tcp", "http", "1.1", parts.hostname or "", port)
+
+
+#: Seconds of the longest backoff, however many attempts have failed.
+_LONGEST_DELAY = 30.0
+#: Bounds in seconds of the delay that a server asks for; the lower one so that the client does not spin (REL-46).
+_SHORTEST_RETRY, _LONGEST_RETRY = 0.1, 60.0
+
+
+class ResumableStream:
+    """One event stream, across the connections that carry it.
+
+    :param limit: bytes that one message may have.
+    :param receive: takes each message.
+    """
+
+    def __init__(self, limit: int, receive: Callable[[bytes], None]) -> None:
+        self._limit = limit
+        self._receive = receive
+        self._parser = EventParser(limit)
+        #: The id of the last event as it came; empty when there is nothing to resume from.
+        self._id = ""
+        #: Attempts that have failed since the last one that succeeded.
+        self.failures = 0
+        #: Seconds that the server asks to wait (HTTP-17); None while it has not said.
+        self.retry: Optional[float] = None
+
+    @property
+    def last_id(self) -> Optional[str]:
+        """The id of the last event, to resume behind it (RES-04); None when there is nothing to resume from.
+
+        It is as a header has it, which is sent as Latin-1: the bytes of the id, as they came. Control characters cannot
+        stand in a header.
+        """
+        written = self._id.encode("utf-8", "surrogateescape").decode("latin-1")
+        return re.sub(r"[\x00-\x1f\x7f]", "", written).strip(" ") or None
+
+    def forget_id(self) -> None:
+        """Drop the id of the last event, which the server no longer has: the stream begins with what comes from now on."""
+        self._id = ""
+
+    def begin(self) -> None:
+        """Note that a new connection carries the stream from here; an unfinished event is dropped."""
+        self._parser = EventParser(self._limit)
+
+    def feed(self, data: bytes) -> bool:
+        """Parse what a connection has brought; return whether there was a message in it.
+
+        :raises ProtocolError: an event is too large.
+        """
+        useful = False
+        for event in self._parser.feed(data):
+            if event.id is not None:
+                self._id = event.id
+            if event.retry is not None:
+                self.retry = min(max(event.retry / 1000, _SHORTEST_RETRY), _LONGEST_RETRY)
+            if event.data and event.event == "message":
+                useful = True
+                self._receive(event.data)
+        return useful
+
+    def delay(self) -> float:
+        """Return the seconds until the next attempt: what the server asks for, doubled with each failure, with jitter."""
+        if self.retry is not None and not self.failures:
+            return self.retry
+        backoff = min((self.retry or 1.0) * 2.0 ** max(self.failures - 1, 0), _LONGEST_DELAY)
+        return max(self.retry or 0.0, backoff * random.uniform(0.75, 1.25))
+
+
+#: Seconds without a byte of an event stream after which its connection is taken for broken.
+_SILENT_SECONDS = 300.0
+#: Seconds that the end of a response may come behind its answer, for the connection to be used again.
+_TAIL_SECONDS = 0.05
+#: Attempts to resume a stream, in a row, before the call fails.
+_MOST_ATTEMPTS = 5
+
+
+class _ResponseState(ResumableStream):
+    """The response to one call, as far as it has been read."""
+
+    def __init__(self, limit: int, receive: Callable[[bytes], None]) -> None:
+        super().__init__(limit, receive)
+        self.exchange: Optional[Exchange] = None
+        #: The event stream that is read now; None before, after, and between two connections.
+        self.reply: Optional[Reply] = None
+        #: When the last data came.
+        self.last_data_at = 0.0
+        #: Why the stream is not read any more, if it broke.
+        self.broken: Optional[Exception] = None
+        #: Until when the end of the response is read, once the answer has come.
+        self.drain_until: Optional[float] = None
+
+
+class HTTPReading(Reading):
+    """The reading of a Streamable HTTP channel.
+
+    :param receive: takes each message.
+    """
+
+    def __init__(self, channel: Channel, endpoint: HTTPEndpoint, receive: Callable[[bytes], None]) -> None:
+        super().__init__(channel)
+        self._endpoint = endpoint
+        self._receive = receive
+        self._calls: Dict[int, _ResponseState] = {}
+        self._stopped = False
+        #: The ids of the calls whose threads are in a read or a write. Without a lock: each change is one step in C.
+        self._busy: Dict[int, None] = {}
+        #: Of ``_busy``, for :meth:`stop`.
+        self._left = Sleepers()
+
+    # --- the caller's thread --------------------------------------------------------------------------
+
+    def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
+        call = self._calls[pending.id] = _ResponseState(self._endpoint.line_limit, self._receive)
+        pending.reads = True
+        self._busy[pending.id] = None
+        try:
+            self._post(pending, call, data)
+        except Stopped:
+            return  # the thread that stopped it has left a reason with the call
+        finally:
+            self._leave(pending)
+
+    def _post(self, pending: Pending, call: _ResponseState, data: bytes) -> None:
+        first: Optional[TransportError] = None
+        while True:
+            exchange = self._create_exchange(pending, call)
+            try:
+                reply = self._endpoint.post(exchange, data, pending.method == "initialize", pending.beside)
+                break
+            except TransportError as error:
+                # The server may have closed a keep-alive connection at this very moment.
+                error.stale = exchange.reused and not exchange.answered
+                if first is not None:
+                    raise error.of_second_attempt(first) from error
+                if error.stale and pending.method not in REPEATABLE:
+                    raise TransportError(f"{error}, so {pending.method!r} was not sent again") from error
+                # Without a session a repeated request needs another id (H26-22), which is not given here.
+                if not error.stale or pending.beside is not None:
+                    raise
+                first = error
+        if 200 <= reply.status < 300 and reply.kind == "text/event-stream":
+            reply.check_plain()
+            self._begin_stream(call, reply)
+        elif 200 <= reply.status < 300 and reply.kind == "application/json":
+            self._receive(reply.read(self._endpoint.line_limit))
+            if pending.outcome is None:
+                raise ProtocolError(f"{self._endpoint.name} answered {pending.method!r} with JSON that is not its answer")
+        elif 200 <= reply.status < 300:
+            kind = reply.kind
+            reply.close()
+            raise ProtocolError(f"{self._endpoint.name} answered {pending.method!r} with {reply.status} and"
+                                f" {kind[:60] or 'no content'}; an answer is application/json or text/event-stream."
+                                " Is this the URL of an MCP server?")
+        else:
+            self._endpoint.handle_refusal(reply, pending.method, pending.id, self._receive)
+
+    def wait(self, pending: Pending) -> None:
+        call = self._calls[pending.id]
+        self._busy[pending.id] = None
+        try:
+            while pending.outcome is None and not pending.interrupted and not pending.progress:
+                remaining = pending.remaining()
+                if self._stopped or (remaining is not None and remaining <= 0):
+                    return
+                if call.reply is None:
+                    self._resume(pending, call)
+                else:
+                    self._read(call, call.reply)
+        except Stopped:
+            # In the middle of a read: the connection cannot be used for anything else.
+            if call.reply is not None:
+                call.reply.close()
+                call.reply = None
+        finally:
+            self._leave(pending)
+
+    def _read(self, call: _ResponseState, reply: Reply) -> None:
+        try:
+            data = reply.read1()
+        except TransportError as error:
+            call.reply, call.broken = None, error
+            return
+        if not data:
+            call.reply = None
+            return
+        call.last_data_at = time.monotonic()
+        call.feed(data)
+
+    def _begin_stream(self, call: _ResponseState, reply: Reply) -> None:
+        call.reply, call.broken, call.last_data_at = reply, None, time.monotonic()
+        call.begin()
+
+    def _resume(self, pending: Pending, call: _ResponseState) -> None:
+        """Wait as long as the server asks, and resume the stream behind its last event (RES-04, HTTP-18)."""
+        if call.last_id is None or pending.beside is not None:  # H26-22: a message without a session is not resumed
+            raise TransportError(
+                f"{self._endpoint.name} ended its response to {pending.method!r} without an answer"
+                f"{f' ({call.broken})' if call.broken else ''}; it may or may not have done what was asked, so nothing"
+                " is sent again") from call.broken
+        if call.failures >= _MOST_ATTEMPTS:
+            raise TransportError(f"the connection to {self._endpoint.name} broke before {pending.method!r} was answered, and"
+                                 f" {_MOST_ATTEMPTS} attempts to resume failed: {call.broken}") from call.broken
+        if not self._sleep(pending, call.delay()):
+            return
+        exchange = self._create_exchange(pending, call)
+        try:
+            reply = self._endpoint.get(exchange, call.last_id)
+        except (SessionLost, AuthError):
+            raise  # not repeated: each attempt would ask the user again
+        except TransportError as error:
+            call.failures += 1
+            call.broken = error
+            return
+        if 200 <= reply.status < 300 and reply.kind == "text/event-stream":
+            call.failures = 0
+            self._begin_stream(call, reply)
+        elif reply.status >= 500 or reply.status in (408, 409, 429):
+            call.failures += 1
+            call.broken = HTTPStatusError(f"{self._endpoint.name} answered with {reply.status}", status=reply.status)
+            reply.close()
+        else:
+            status, text = reply.status, reply.excerpt()
+            raise HTTPStatusError(
+                f"the response of {self._endpoint.name} to {pending.method!r} broke off, and the server does not resume"
+                f" it ({status}): {text[:200]}", status=status, body=text)
+
+    def _sleep(self, pending: Pending, seconds: float) -> bool:
+        """Sleep; return False when the call needs its thread before the time is over."""
+        end = time.monotonic() + seconds
+        while True:
+            event = pending.prepare_sleep()
+            remaining = pending.remaining()
+            if (self._stopped or pending.outcome is not None or pending.interrupted or pending.progress
+                    or (remaining is not None and remaining <= 0)):
+                return False
+            left = end - time.monotonic()
+            if left <= 0:
+                return True
+            event.wait(left if remaining is None else min(left, remaining))
+
+    def done(self, pending: Pending) -> None:
+        call = self._calls.pop(pending.id, None)
+        self._leave(pending)
+        if call is None:
+            return
+        if pending.lasting and pending.outcome is not None:
+            self._channel.ask_again_seconds = call.retry
+        reply = call.reply
+        if reply is not None and pending.outcome is None:
+            reply.close()  # the call was given up, so that nothing reads the rest of the response
+        elif reply is not None:
+            # Its end follows the answer, most often in the same packet; then its connection can be used again.
+            call.drain_until = time.monotonic() + _TAIL_SECONDS
+            try:
+                while reply.read1():
+                    continue
+            except (Stopped, TransportError):
+                reply.close()
+        # Its functions refer to this call, and a circle would keep the result until the garbage collector comes.
+        call.exchange = call.reply = None
+
+    # --- time ---------------------------------------------------------------------------------------------
+
+    def _create_exchange(self, pending: Pending, call: _ResponseState) -> Exchange:
+        def next_timeout() -> float:
+            if call.drain_until is not None:
+                seconds: Optional[float] = call.drain_until - time.monotonic()
+            elif self._stopped or pending.interrupted or pending.outcome is not None:
+                raise Stopped
+            elif (call.reply is not None and time.monotonic() - call.last_data_at > _SILENT_SECONDS
+                  and not (pending.beside is not None and pending.method not in REPEATABLE)):
+                # A call without a session would be cancelled with its response (H26-10): its own timeout decides.
+                raise TimeoutError(f"nothing came for {_SILENT_SECONDS:g} s")
+            else:
+                seconds = pending.remaining()
+            if seconds is None:
+                return _SLICE_SECONDS
+            if seconds <= 0:
+                raise Stopped
+            return min(seconds, _SLICE_SECONDS)
+
+        exchange = call.exchange = Exchange(next_timeout, pending.remaining, pending.clock)
+        if self._stopped or pending.interrupted:
+            raise Stopped
+        return exchange
+
+    def interrupt(self, pending: Pending) -> None:
+        call = self._calls.get(pending.id)
+        exchange = None if call is None else call.exchange  # once, since done() takes it off the call
+        if exchange is not None:
+            exchange.interrupt()
+
+    def _leave(self, pending: Pending) -> None:
+        self._busy.pop(pending.id, None)
+        if self._stopped:
+            self._left.notify()
+
+    def stop(self, timeout: float) -> bool:
+        self._stopped = True
+        for call in list(self._calls.values()):
+            exchange = call.exchange
+            if exchange is not None:
+                exchange.interrupt()
+        return self._left.wait_for(lambda: not self._busy, timeout)

@@ -20,7 +20,7 @@ from ...rpc.interfaces import Channel, Network
 from ...rpc.pending import Pending
 from ...rpc.threads import Workers
 from ...rpc.tracing import get_logger
-from .http_endpoint import network_of
+from .http_endpoint import network_of, next_timeout_of
 
 __all__ = ["SSEChannel"]
 
@@ -141,7 +141,8 @@ class SSEChannel(Channel):
 
     def write(self, data: bytes, timeout: Optional[float] = None) -> None:
         deadline = Deadline(timeout)
-        self._post(data, Exchange(self._timeouts(deadline.remaining), deadline.remaining, deadline), timeout)
+        exchange = Exchange(next_timeout_of(deadline.remaining, self._closed.is_set), deadline.remaining, deadline)
+        self._post(data, exchange, timeout)
 
     def create_reading(self, receive: Callable[[bytes], None], failed: Callable[[Exception], None],
                        workers: Workers) -> None:
@@ -149,7 +150,8 @@ class SSEChannel(Channel):
 
     def write_request(self, data: bytes, timeout: Optional[float], call: Pending) -> None:
         # The call's own clock, which is paused while a user logs in.
-        exchange = Exchange(self._timeouts(call.remaining, call), call.remaining, call.clock)
+        exchange = Exchange(next_timeout_of(call.remaining, lambda: self._closed.is_set() or call.interrupted),
+                            call.remaining, call.clock)
         self._post(data, exchange, timeout, call)
 
     def write_soon(self, data: bytes) -> None:
@@ -159,26 +161,12 @@ class SSEChannel(Channel):
 
     def _try_post(self, data: bytes) -> None:
         deadline = Deadline(_SOON_SECONDS)
-        exchange = Exchange(self._timeouts(deadline.remaining), deadline.remaining)
+        exchange = Exchange(next_timeout_of(deadline.remaining, self._closed.is_set), deadline.remaining)
         exchange.may_log_in = False
         try:
             self._post(data, exchange, _SOON_SECONDS)
         except (TransportError, RequestTimeout) as error:
             _log.debug("not sent to %s: %s", self.name, error)
-
-    def _timeouts(self, remaining: Callable[[], Optional[float]], pending: Optional[Pending] = None) -> Callable[[], float]:
-        """Return the ``next_timeout`` of an exchange that sends a message.
-
-        :param pending: the call that the message is; when it is interrupted, the exchange stops.
-        """
-
-        def next_timeout() -> float:
-            seconds = remaining()
-            if self._closed.is_set() or (seconds is not None and seconds <= 0) or (pending is not None and pending.interrupted):
-                raise Stopped
-            return _SLICE_SECONDS if seconds is None else min(seconds, _SLICE_SECONDS)
-
-        return next_timeout
 
     def _post(self, data: bytes, exchange: Exchange, timeout: Optional[float], pending: Optional[Pending] = None) -> None:
         headers = {"Content-Type": "application/json"}

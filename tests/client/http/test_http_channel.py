@@ -14,7 +14,7 @@ from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase, HTTPDigestAuth
 
 import mcplite
-from mcplite.client.http import http_channel, response_reading
+from mcplite.client.http import http_channel, http_endpoint
 from mcplite.client.http.http_channel import HTTPChannel
 from tests.support import connecting
 from tests.support.webscript import WebScript
@@ -449,7 +449,7 @@ def test_a_broken_stream_is_resumed_behind_its_last_event(script, way):
 
 def test_a_silent_stream_is_resumed_over_another_connection(script, monkeypatch):
     # REL-44
-    monkeypatch.setattr(response_reading, "_SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(http_endpoint, "_SILENT_SECONDS", 0.5)
 
     def play(request, answer):
         answer.events("id: a-0\nretry: 100\ndata:\n\n")

@@ -486,7 +486,7 @@ def test_a_refused_resumption_costs_one_login(auth, script, user, grant):
 
 
 def test_a_refused_get_stream_costs_one_login(auth, script, user, grant, monkeypatch):
-    from mcplite.client.http.response_reading import ResumableStream
+    from mcplite.client.http.http_endpoint import ResumableStream
 
     monkeypatch.setattr(ResumableStream, "delay", lambda stream: 0.0)
     script.on_request = lambda request, token: (401, script.challenge()) if request.method == "GET" else None
@@ -501,7 +501,7 @@ def test_a_refused_get_stream_costs_one_login(auth, script, user, grant, monkeyp
 
 @pytest.mark.slow
 def test_a_user_who_refuses_is_not_asked_again_by_the_get_stream(auth, script, user, grant, monkeypatch):
-    from mcplite.client.http.response_reading import ResumableStream
+    from mcplite.client.http.http_endpoint import ResumableStream
 
     monkeypatch.setattr(ResumableStream, "delay", lambda stream: 0.02)
     grant.login(script.url)
@@ -527,7 +527,7 @@ def test_a_user_who_refuses_is_not_asked_again_by_a_subscription(auth, real, use
 
 def test_the_get_stream_resumes_when_the_network_is_back(auth, script, user, grant, monkeypatch):
     # Without a network a token cannot be refreshed; that is no reason to give up.
-    from mcplite.client.http.response_reading import ResumableStream
+    from mcplite.client.http.http_endpoint import ResumableStream
 
     monkeypatch.setattr(ResumableStream, "delay", lambda stream: 0.05)
     opened, cuts = threading.Event(), []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcplite.client.http.response_reading import ResumableStream
+from mcplite.client.http.http_endpoint import ResumableStream
 from mcplite.errors import ProtocolError
 
 
