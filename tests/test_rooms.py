@@ -39,24 +39,27 @@ SERVER = {
     "app": "limits eviction functions principals catalog runtime handling sessions state http transports server_options",
     "serving": "http transports app",
 }
-#: The calls of a client, and the parts of one: they stand in files of the folder itself, and in the order of their imports.
-CALLS = "call cache client_extensions client_observer output_schemas request_base tool_list calls"
+#: What the sessions of a client use, and its calls: files of the folder itself, in the order of their imports.
+CALL = "call cache client_extensions output_schemas"
+CALLS = f"{CALL} handler_types handlers client_options sessions tool_list"
 #: What a client is made of.
-CLIENTS = "handler_types handlers client_options sessions subscription subscription_manager"
+CLIENTS = f"{CALLS} calls subscription"
 CLIENT = {
     "handler_types": "",
+    **dict.fromkeys(CALL.split(), CALL),
+    "client_options": "call handler_types stdio",
     "handlers": "handler_types client_options",
-    **dict.fromkeys(CALLS.split(), CALLS),
     "config": "",
     "stdio": "",
     "http": "",
-    "sessions": f"{CALLS} handlers",
-    "subscription": f"{CALLS} handlers sessions",
-    "subscription_manager": f"{CALLS} handlers sessions subscription",
-    "client_options": f"{CALLS} handler_types stdio",
-    "client": f"{CALLS} {CLIENTS}",
-    "connect": f"{CALLS} {CLIENTS} config stdio http client",
-    "group": f"{CALLS} {CLIENTS} stdio config client connect",
+    "sessions": f"{CALL} handlers client_options",
+    "tool_list": "",
+    "completer": "calls",
+    "calls": CALLS,
+    "subscription": f"{CALLS} calls",
+    "client": CLIENTS,
+    "connect": f"{CLIENTS} config stdio http client",
+    "group": f"{CLIENTS} stdio config client connect",
 }
 #: What some of these rooms may import besides: the door to HTTP, and the version of the package.
 BESIDES = {
@@ -98,7 +101,7 @@ LAYERS = {
     "server.__main__": "rpc server.program",
     "server": "types server.app server.limits server.server_options server.functions.media server.handling",
     **half("client", CLIENT),
-    "client": "types client.client client.client_options client.connect client.group client.handlers client.calls",
+    "client": "types client.client client.client_options client.connect client.group client.handlers client.completer",
     "testing": GROUND + " backend server client",
     "cli": GROUND + " version net client auth.login",
     "cli.bridge_command": GROUND + " cli proxy server.transports",

@@ -1,26 +1,32 @@
-"""Call: one request with its time limits, cancellation and progress, in one value.
+"""Call: one request with its time limits, cancellation and progress, in one value, which all layers pass on.
 
-The layers of a session pass it on and replace single fields, in place of eight arguments each. :class:`FeatureSession` is the
-part of an open session that calls use; the sessions of both eras implement it. :class:`Waiting` is what is left of a call's
-limits while it waits for a session that another step opens.
+:class:`Waiting`: what is left of the limits of a call while it waits for a session that another step opens.
+
+:class:`OpeningLock`: one thread opens or renews a session; the others wait as long as their calls may, and share its failure.
+A lock alone would have each of them try in turn, with the seconds of ``open_timeout`` for each.
+
+:func:`send_again`: repeats a request after 429 or 503 with ``Retry-After``, if it may run twice.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
+import threading
 import time
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from collections import deque
+from typing import Any, Callable, Deque, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
 
-from ..errors import Cancelled, MCPError, RequestTimeout
+from ..errors import Cancelled, HTTPStatusError, MCPError, RemoteError, RequestTimeout
 from ..protocol.error_text import Option, OptionText
-from ..revisions import Revision
+from ..protocol.meta import REPEATABLE
 from ..rpc.cancel import CancelToken
-from ..types import Progress, ServerCapabilities, Tool, codec
+from ..types import Progress, codec
 
 __all__ = [
-    "Call", "DEFAULT", "FeatureSession", "OnProgress", "RequestOptions", "Waiting", "check_positive", "progress_reader",
-    "time_limits",
+    "Call", "DEFAULT", "Middleware", "OnProgress", "OpeningLock", "RateLimit", "RequestOptions", "Waiting", "check_positive",
+    "progress_reader", "send_again", "sleep", "time_limits",
 ]
 
 #: The default of a time, in contrast to None, which means no limit.
@@ -28,6 +34,7 @@ DEFAULT: Any = object()
 #: The members of most progress notifications, and the types of their numbers.
 _USUAL, _NUMBERS = {"progressToken", "progress", "total"}, (int, float)
 OnProgress = Callable[[Progress], object]
+Middleware = Callable[[str, Optional[Dict[str, Any]], Callable[[], Dict[str, Any]]], Dict[str, Any]]
 
 
 class RequestOptions(NamedTuple):
@@ -124,46 +131,6 @@ def check_positive(name: str, value: Optional[float]) -> None:
         raise ValueError(OptionText(Option(name, name), f" must be positive, not {value!r}"))
 
 
-class FeatureSession:
-    """The part of an open session that the calls of :class:`~.calls.Features` use."""
-
-    #: The server's name in errors.
-    name: str
-    #: Declared by the server.
-    capabilities: ServerCapabilities
-    #: Whether the server notifies changes only on streams that the client opens, one for each subscription.
-    change_streams = False
-
-    @property
-    def revision(self) -> Revision:
-        """The revision agreed on."""
-        raise NotImplementedError
-
-    def request(self, call: Call) -> Dict[str, Any]:
-        """Send a request and return its result; see :meth:`Peer.call`."""
-        raise NotImplementedError
-
-    def notify(self, method: str, params: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None) -> None:
-        """Send a notification; see :meth:`Peer.notify`."""
-        raise NotImplementedError
-
-    def usable_tools(self, tools: List[Tool]) -> List[Tool]:
-        """Return the listed tools that can be called over this session."""
-        return tools
-
-    def set_level(self, level: str) -> bool:
-        """Make each later request ask for log messages of a level; False where the level needs a request of its own."""
-        return False
-
-    def now(self) -> float:
-        """Return the seconds that count for time limits; they stand still while a question of the server is answered."""
-        raise NotImplementedError
-
-    def answer_inputs(self, requests: Dict[str, Any], cancel: Optional[CancelToken]) -> Dict[str, Any]:
-        """Return the answers of the client's handlers to questions outside of a call, by key; see :class:`InputRounds`."""
-        raise NotImplementedError
-
-
 #: Seconds that a thread sleeps before it looks at the token and at the time again.
 _SLICE_SECONDS = 0.05
 #: A limit with less than that is over: the timeouts of requests that share it are rounded.
@@ -171,18 +138,19 @@ _OVER_SECONDS = 0.01
 
 
 class Waiting:
-    """The wait of one call for a session. It belongs to one thread.
+    """The wait of one call for a session: what is left of its limits. It belongs to one thread.
 
     :param timeout, max_timeout, cancel: those of the call; None for no limit.
     :param what: has not happened when the time is over, as the second part of a sentence.
     :param spent: seconds of the limits that are gone.
+    :param now: the clock of the client, which stands still while a person is asked.
     """
 
     def __init__(self, timeout: Optional[float] = None, max_timeout: Optional[float] = None,
-                 cancel: Optional[CancelToken] = None, what: str = "has not opened a session", spent: float = 0.0) -> None:
+                 cancel: Optional[CancelToken] = None, what: str = "has not opened a session", spent: float = 0.0,
+                 now: Callable[[], float] = time.monotonic) -> None:
         self.cancel = cancel
-        self.spent = spent
-        self._what = what
+        self._what, self._now, self._begun = what, now, now() - spent
         #: Each limit: how much of ``spent`` ends it, and how an error names it.
         self._ends: List[Tuple[float, str]] = []
         if timeout is not None:
@@ -191,9 +159,15 @@ class Waiting:
         if max_timeout is not None:
             self._ends.append((max_timeout, f"{max_timeout:g} s in all (max_timeout)"))
 
+    @property
+    def spent(self) -> float:
+        """The seconds of the limits that are gone."""
+        return self._now() - self._begun
+
     def least(self, seconds: Optional[float]) -> float:
         """Return *seconds*, or what is left of the limits if that is less; None for no other limit."""
-        return max(0.001, min([math.inf if seconds is None else seconds, *(end - self.spent for end, _ in self._ends)]))
+        spent = self.spent
+        return max(0.001, min([math.inf if seconds is None else seconds, *(end - spent for end, _ in self._ends)]))
 
     @property
     def over(self) -> bool:
@@ -209,25 +183,169 @@ class Waiting:
             return Cancelled(self.cancel.reason)
         return RequestTimeout(f"{name} {self._what} within {min(self._ends)[1]}; its session was being opened")
 
-    def wait(self, wait: Callable[[float], bool], name: str, now: Callable[[], float] = time.monotonic) -> None:
+    def wait(self, wait: Callable[[float], bool], name: str) -> None:
         """Wait until *wait* returns True.
 
         :param wait: waits for so many seconds at most.
-        :param now: the clock of the connection, which stands still while a user logs in.
         :raises Cancelled, RequestTimeout: the call waits no longer.
         """
         while True:
             if self.over:
                 raise self.error(name)
-            with self.counting(now):
-                if wait(self.least(_SLICE_SECONDS)):
-                    return
+            if wait(self.least(_SLICE_SECONDS)):
+                return
+
+
+def sleep(seconds: float, cancel: Optional[CancelToken]) -> None:
+    """Sleep, until the token is cancelled at most.
+
+    :raises Cancelled: it was.
+    """
+    cancel = cancel or CancelToken()
+    cancel.wait(seconds)
+    cancel.check()
+
+
+class RateLimit:
+    """Admits a number of events in any sixty seconds.
+
+    :param per_minute: their number; None for no limit.
+    :param clock: returns seconds.
+    """
+
+    def __init__(self, per_minute: Optional[int], clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._per_minute = per_minute
+        #: Guards ``_admitted``: the latest times, oldest first.
+        self._lock = threading.Lock()
+        self._admitted: Deque[float] = deque(maxlen=per_minute)
+
+    @property
+    def recent(self) -> int:
+        """How many events were admitted in the last sixty seconds."""
+        now = self._clock()
+        with self._lock:
+            return sum(now - at < 60 for at in self._admitted)
+
+    def admit(self) -> bool:
+        """Count one more event, or return False if there were too many."""
+        if self._per_minute is None:
+            return True
+        now = self._clock()
+        with self._lock:
+            if len(self._admitted) == self._per_minute and now - self._admitted[0] < 60:
+                return False
+            self._admitted.append(now)  # the oldest falls out
+            return True
+
+    def retract(self) -> None:
+        """Do not count the latest event."""
+        with self._lock:
+            if self._admitted:
+                self._admitted.pop()
+
+
+class OpeningLock:
+    """The right to open a session in place of one that is lost.
+
+    :param per_minute: how many may be opened in a minute; None for any number.
+    """
+
+    def __init__(self, per_minute: Optional[int] = None) -> None:
+        self._rate = RateLimit(per_minute)
+        #: Held by the thread that opens a session, for as long as that takes; guards the fields below.
+        self._lock = threading.Lock()
+        #: How often opening has failed, and the last error. Threads that begin to wait read the number without the lock.
+        self._failures = 0
+        self._failure: Optional[Exception] = None
+        self._admitted = False
 
     @contextlib.contextmanager
-    def counting(self, now: Callable[[], float]) -> Iterator[None]:
-        """Count the seconds of the block, by the clock of the connection."""
-        begun = now()
+    def hold(self, waiting: Waiting, name: str) -> Iterator[Optional[Exception]]:
+        """Wait for the lock and hold it for the block; yield the failure of a thread that has held it meanwhile, or None.
+
+        The block raises that error, if it still needs a session.
+
+        :param waiting: of the call.
+        :param name: of the server.
+        :raises Cancelled, RequestTimeout: the call waits no longer, or the block has ended because of that.
+        """
+        failures = self._failures
+        waiting.wait(lambda seconds: self._lock.acquire(timeout=seconds), name)
+        shared = None if self._failure is None or self._failures == failures else _copy(self._failure)
+        self._admitted, given_up = False, True  # if Ctrl-C ends the block
         try:
-            yield
+            yield shared
+            given_up = False
+        except Exception as error:
+            given_up = error is not shared and waiting.over
+            if given_up:
+                raise waiting.error(name) from error
+            if error is not shared:
+                self._failures, self._failure = self._failures + 1, error
+            raise
         finally:
-            self.spent += now() - begun
+            if given_up and self._admitted:
+                self._rate.retract()
+            self._lock.release()
+
+    def admit(self) -> bool:
+        """Count a session that is opened now, or return False if there were too many; only while the lock is held.
+
+        One that is given up because its call ends is not counted.
+        """
+        self._admitted = self._rate.admit()
+        return self._admitted
+
+    @property
+    def recent(self) -> int:
+        """How many sessions were opened in the last minute."""
+        return self._rate.recent
+
+
+def _copy(error: Exception) -> Exception:
+    other = copy.copy(error)  # each thread raises its own, since raising changes it
+    other.__cause__ = error.__cause__
+    return other
+
+
+Refusal = Union[RemoteError, HTTPStatusError]
+#: Seconds for which a request is repeated; its own time limits may be shorter.
+_MOST_SECONDS = 60.0
+#: Seconds between two attempts at most; a server that asks for longer pauses is not asked again.
+_LONGEST_PAUSE_SECONDS = 10.0
+#: Seconds between two attempts at least, whatever the server asks for.
+_SHORTEST_PAUSE_SECONDS = 0.1
+#: A handshake that was refused has opened no session.
+_REPEATED = REPEATABLE | {"initialize"}
+#: These have attempts of their own.
+_OTHERWISE = frozenset({"subscriptions/listen"})
+
+
+def send_again(send: Callable[[Call], Dict[str, Any]], call: Call, error: Refusal, spent: float) -> Dict[str, Any]:
+    """Send a request again that a server has refused, while it is busy, and return its result.
+
+    It is repeated only if it may run twice, or continues a call with ``requestState``, which a server takes once. The pause
+    is the server's, and longer with each attempt. Both limits of the call hold for all attempts together.
+
+    :param error: the refusal, which is raised again if it does not ask for another attempt.
+    :param spent: the seconds of the call's limits that the first attempt took.
+    :raises RemoteError, HTTPStatusError: the last answer of a server that stays busy, or what it answered otherwise.
+    :raises Cancelled: the call was cancelled meanwhile.
+    """
+    if call.method in _OTHERWISE or (call.method not in _REPEATED and "requestState" not in (call.params or {})):
+        raise error
+    waiting, attempts = Waiting(call.timeout, call.max_timeout, call.cancel, spent=call.spent + spent), 0
+    end = time.monotonic() + waiting.least(_MOST_SECONDS)
+    while True:
+        attempts += 1
+        asked = error.retry_after
+        pause = None if asked is None else min(max(asked, _SHORTEST_PAUSE_SECONDS) * attempts,
+                                               max(asked, _LONGEST_PAUSE_SECONDS))
+        if pause is None or pause > _LONGEST_PAUSE_SECONDS or time.monotonic() + pause >= end:
+            raise error
+        sleep(pause, call.cancel)
+        try:
+            return send(call._replace(id=None, spent=waiting.spent))
+        except (RemoteError, HTTPStatusError) as refusal:
+            error = refusal

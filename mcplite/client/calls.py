@@ -1,58 +1,179 @@
 """Features: the calls that a user makes on an open client, by the protocol's names.
 
-:class:`~mcplite.client.client.Client` inherits them. The sessions of both eras carry the calls out.
-
-Completer: completion for an input field; debounces, drops outdated requests and caches the answers.
+:class:`~mcplite.client.client.Client` inherits them. Every call goes through options, middleware and the capabilities of the
+server; the sessions of both eras carry it out. Lists are walked page by page within bounds, and malformed items are skipped.
 """
 
 from __future__ import annotations
 
+import functools
 import json
-import threading
-from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Set, Tuple, Type, TypeVar
 
 from .. import types
-from ..errors import Cancelled, InvalidParams, MethodNotFound, ProtocolError, RemoteError, RequestTimeout, ResourceNotFound
+from ..errors import InvalidParams, MethodNotFound, NotSupported, ProtocolError, RequestTimeout, ResourceNotFound
+from ..protocol.jsonrpc import memory_size
+from ..protocol.meta import check_meta
+from ..revisions import TASKS_EXTENSION
 from ..rooms import has, load
 from ..rpc.cancel import CancelToken
 from ..rpc.tracing import INFO, get_logger
-from ..types import CallToolResult, ListToolsResult, Tool, codec
-from .call import DEFAULT, Call, FeatureSession, OnProgress, RequestOptions
+from ..types import CallToolResult, ListToolsResult, Model, Tool, codec
+from .call import DEFAULT, Call, OnProgress, RequestOptions, Waiting, progress_reader, time_limits
 from .output_schemas import OutputSchemas
-from .request_base import Middleware, Requests, unreadable
 
 if TYPE_CHECKING:
+    from ..revisions import Revision
     from ..rooms import Task
+    from ..rpc.extension import Extension
+    from .client_extensions import ClientExtensions
+    from .client_options import ClientSettings
+    from .sessions.base import ClientSession
     from .tool_list import Tools
 
-__all__ = ["Completer", "Features"]
+__all__ = ["Features", "ToolCall", "read_page", "unreadable", "walk"]
 
 _log = get_logger(__name__)
+M = TypeVar("M", bound=Model)
+_MAX_PAGES = 1000
+_MAX_ITEMS = 10_000
+#: Bytes that all pages of one list may take in memory; a list of one page is bounded by the limits on one message.
+_MAX_BYTES = 40 << 20
+#: Characters of a cursor, which goes back to the server.
+_MAX_CURSOR = 1 << 20
+#: By the name of a page's class: the method, the capability, the member on the wire, the attribute, the class of an item.
+_LISTS: Dict[str, Tuple[str, str, str, str, str]] = {
+    "ListToolsResult": ("tools/list", "tools", "tools", "tools", "Tool"),
+    "ListResourcesResult": ("resources/list", "resources", "resources", "resources", "Resource"),
+    "ListResourceTemplatesResult": ("resources/templates/list", "resources", "resourceTemplates", "resource_templates",
+                                    "ResourceTemplate"),
+    "ListPromptsResult": ("prompts/list", "prompts", "prompts", "prompts", "Prompt"),
+}
 _RESOURCE_MISSING = (-32002, -32602)
 #: The keywords of a call that was given none, in the order in which :meth:`Features.call_tool` compares them.
 _NO_OPTIONS = (DEFAULT, DEFAULT, None, None, True, False, None, None)
 
 
-class Features(Requests):
-    """The calls of a client, by the protocol's names.
+def read_page(cls: Type[M], wire: Dict[str, Any], name: str) -> M:
+    """Return one page; items that break the rules are left out, with a warning (SEC-67).
 
-    A class of its own, so that :class:`Client` is about the connection alone. The subclass provides the session, and
-    subscriptions that have a stream.
+    :param cls: the class of the page.
+    :param wire: the server's answer.
+    :param name: the server's name, for the warning.
+    :raises ProtocolError: the page itself breaks the rules.
+    """
+    try:
+        return codec.decode(cls, wire)
+    except ProtocolError as first:
+        if cls.__name__ not in _LISTS:
+            raise
+        _, _, member, attribute, kind = _LISTS[cls.__name__]
+        items = wire.get(member)
+        if not isinstance(items, list):
+            raise
+        page = codec.decode(cls, {**wire, member: []})
+        good = getattr(page, attribute)
+        for item in items:
+            try:
+                good.append(codec.decode(getattr(types, kind), item))
+            except ProtocolError:
+                continue
+        _log.warning("%s: %d of the %s it lists are invalid and left out: %.200s",
+                     name, len(items) - len(good), attribute.replace("_", " "), first)
+        return page
 
-    :param timeout, max_timeout, middleware: as for :class:`~.request_base.Requests`.
-    :param validate: whether structured results are checked against the declared schema.
-    :param raise_for_error: whether ``call_tool`` raises when a tool fails.
+
+def walk(page: Callable[[Optional[str]], Any], member: str, name: str) -> List[Any]:
+    """Return the items of all pages.
+
+    Only an absent cursor ends the list; an empty one is a cursor (PAGE-05, PAGE-06). Some servers mean the end by it, and
+    then list the same again with an empty cursor: that page is left out.
+
+    :param page: returns the page for a cursor.
+    :param member: the attribute of a page that has the items.
+    :param name: the server's name, for errors.
+    :raises ProtocolError: a cursor came twice, or the list exceeds 1,000 pages, 10,000 items or 40 MiB (PAGE-12),
+        or a cursor a megabyte.
+    """
+    items: List[Any] = []
+    seen: Set[str] = set()
+    cursor: Optional[str] = None
+    size = 0
+    for _ in range(_MAX_PAGES):
+        result = page(cursor)
+        found = getattr(result, member)
+        if cursor == result.next_cursor == "" and (not found or found == items[-len(found):]):
+            return items
+        items.extend(found)
+        cursor = result.next_cursor
+        if cursor is None:
+            return items
+        if len(items) > _MAX_ITEMS:
+            break
+        if len(cursor) > _MAX_CURSOR:
+            raise ProtocolError(f"{name} gave a cursor of more than {_MAX_CURSOR} characters in its list of {member}")
+        if cursor in seen:
+            raise ProtocolError(f"{name} gave the cursor {cursor[:100]!r} twice: its list of {member} has no end")
+        seen.add(cursor)
+        size += memory_size(result, _MAX_BYTES)
+        if size > _MAX_BYTES:
+            raise ProtocolError(f"{name} lists {member} of more than {_MAX_BYTES} bytes; take single pages with"
+                                f" list_{member}_page()")
+    raise ProtocolError(f"{name} lists more than {_MAX_PAGES} pages or {_MAX_ITEMS} {member}; take single pages"
+                        f" with list_{member}_page()")
+
+
+class ToolCall:
+    """One call of a tool, for :meth:`Extension.send_tool`.
+
+    :param client: that calls.
+    :param session: its session.
+    :param params: of the request, with ``name`` and ``arguments``; they may be changed.
+    :param options: the keywords of the call.
     """
 
-    def __init__(self, timeout: Optional[float], max_timeout: Optional[float], middleware: Sequence[Middleware],
-                 validate: bool, raise_for_error: bool) -> None:
-        super().__init__(timeout, max_timeout, middleware)
-        self._output_schemas = OutputSchemas(validate)
-        self._raise_for_error, self._texts_are_json = raise_for_error, False
+    def __init__(self, client: Features, session: ClientSession, params: Dict[str, Any], options: RequestOptions) -> None:
+        self.client = client
+        self.session = session
+        self.params = params
+        self.options = options
+
+    @property
+    def revision(self) -> Revision:
+        """The revision agreed on."""
+        return self.session.revision
+
+
+class Features(ABC):
+    """The calls of a client. The subclass provides the session, and subscriptions that have a stream.
+
+    :param settings: how the client works.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._timeout, self._max_timeout = settings.timeout, settings.max_timeout
+        #: The two times of a call without times of its own.
+        self._default_limits = time_limits(DEFAULT, DEFAULT, self.time_limits)
+        self._middleware = tuple(settings.middleware)
+        #: The extensions of the protocol; None without any.
+        self._extensions: "Optional[ClientExtensions]" = None
+        #: Whether they add to the params of requests.
+        self._adds_params = False
+        self._output_schemas = OutputSchemas(settings.validate)
+        self._raise_for_error, self._texts_are_json = settings.raise_for_error, False
         #: Whether results of tools take one more step, :meth:`_finish`.
-        self._finishes = raise_for_error
+        self._finishes = settings.raise_for_error
         self._tools: "Optional[Tools]" = None
+
+    @property
+    def time_limits(self) -> Tuple[Optional[float], Optional[float]]:
+        """The timeouts of calls without timeouts of their own: without progress, and in all."""
+        return self._timeout, self._max_timeout
+
+    @abstractmethod
+    def use_extension(self, identifier: str, make: Callable[[], Extension]) -> Extension:
+        """Return the extension of this identifier; it is made and added if there is none yet, or one with settings alone."""
 
     @abstractmethod
     def _watch(self, uri: str, timeout: Optional[float]) -> None:
@@ -62,15 +183,194 @@ class Features(Requests):
     def _unwatch(self, uri: str) -> None:
         """Undo :meth:`_watch`."""
 
+    @abstractmethod
+    def now(self) -> float:
+        """Return the seconds that count for time limits; they stand still while a question of the server is answered."""
+
+    @abstractmethod
+    def _available_session(self) -> Optional[ClientSession]:
+        """Return the session; None if it has to be waited for or opened, or cannot be used."""
+
+    @abstractmethod
+    def _wait_for_session(self, waiting: Waiting) -> ClientSession:
+        """Return the session, once it is open.
+
+        :raises ConnectionClosed: the connection is not open.
+        :raises Cancelled, RequestTimeout: the call waits no longer.
+        """
+
+    def _session_for(self, options: RequestOptions) -> Tuple[ClientSession, RequestOptions]:
+        """Return the open session, and the keywords of the call with the time that opening it took.
+
+        :raises ConnectionClosed: the connection is not open.
+        :raises Cancelled, RequestTimeout: the call waits no longer.
+        """
+        session = self._available_session()
+        if session is None:
+            seconds, most = time_limits(options.timeout, options.max_timeout, self.time_limits)
+            waiting = Waiting(seconds, most, options.cancel, spent=options.spent, now=self.now)
+            session = self._wait_for_session(waiting)
+            options = options._replace(spent=waiting.spent)
+        return session, options
+
+    def _left_of(self, options: RequestOptions) -> Optional[float]:
+        """Return what opening the session has left of a timeout; None without a limit."""
+        seconds = self._timeout if options.timeout is DEFAULT else options.timeout
+        return None if seconds is None else max(0.001, seconds - options.spent)
+
+    def request(self, method: str, params: Optional[Dict[str, Any]] = None, *, timeout: Optional[float] = DEFAULT,
+                max_timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None,
+                on_progress: Optional[OnProgress] = None, meta: Optional[Dict[str, Any]] = None, rounds: bool = True,
+                fresh: bool = False, input_responses: Optional[Mapping[str, Any]] = None,
+                request_state: Optional[str] = None) -> Dict[str, Any]:
+        """Send any request and return its result as it came.
+
+        :param method: the protocol's method.
+        :param params: JSON; None for none.
+        :param timeout: seconds; by default the client's. None waits without a limit.
+        :param max_timeout: seconds in all, whatever the progress.
+        :param cancel: a token; cancelling it raises ``Cancelled`` here and notifies the server.
+        :param on_progress: called with each :class:`Progress` on this thread, and with all of them before this
+            method returns. Without it the server is not asked for progress.
+        :param meta: added to ``params._meta``.
+        :param rounds: True: the client's handlers answer the server's questions (from July 2026 on). False: raises
+            :class:`InputNeeded`; the caller repeats the call later, in this process or another.
+        :param fresh: True ignores the cache.
+        :param input_responses: the answers by key, as on the wire, when a call is repeated after ``InputNeeded``.
+        :param request_state: ``InputNeeded.state``, when a call is repeated.
+        :returns: the result, decoded from JSON.
+        :raises InputNeeded: with ``rounds=False``, the server asks questions.
+        :raises RemoteError: the server answered with an error.
+        :raises TypeError, ValueError: the params are not JSON, a time is not positive, or *meta* has an invalid key
+            (META-01); nothing was sent.
+        """
+        session, options = self._session_for(RequestOptions(
+            timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state))
+        return self._request(session, method, params, options)
+
+    def _request(self, session: ClientSession, method: str, params: Optional[Dict[str, Any]],
+                 options: RequestOptions) -> Dict[str, Any]:
+        timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state, spent = options
+        if self._adds_params and self._extensions is not None:
+            params = self._extensions.params(method, params, session.revision)
+        if meta:
+            check_meta(meta, session.revision, reserved=True)
+            params = {**(params or {}), "_meta": {**(params or {}).get("_meta", {}), **meta}}
+        if input_responses is not None:
+            params = {**(params or {}), "inputResponses": dict(input_responses)}
+        if request_state is not None:
+            params = {**(params or {}), "requestState": request_state}
+        seconds, most = self._default_limits
+        if timeout is not DEFAULT or max_timeout is not DEFAULT:
+            seconds, most = time_limits(timeout, max_timeout, self.time_limits)
+        progress = None if on_progress is None else progress_reader(on_progress)
+        call = Call(method, params, seconds, most, cancel, progress, rounds, fresh)
+        if spent:
+            call = call._replace(spent=spent)
+        return session.request(call) if not self._middleware else self._proceed(session, call, 0)
+
+    def send(self, call: Call) -> Dict[str, Any]:
+        """Send a request that was made elsewhere, such as one that a server passes on; see :meth:`request`."""
+        session = self._available_session()
+        if session is None:
+            waiting = Waiting(call.timeout, call.max_timeout, call.cancel, spent=call.spent, now=self.now)
+            session = self._wait_for_session(waiting)
+            call = call._replace(spent=waiting.spent)
+        return session.request(call) if not self._middleware else self._proceed(session, call, 0)
+
+    def _proceed(self, session: ClientSession, call: Call, index: int) -> Dict[str, Any]:
+        """Run the middleware from one position on, and send the request after the last."""
+        if index == len(self._middleware):
+            return session.request(call)
+        return self._middleware[index](call.method, call.params, lambda: self._proceed(session, call, index + 1))
+
+    def notify(self, method: str, params: Optional[Dict[str, Any]] = None) -> None:
+        """Send any notification."""
+        session, options = self._session_for(RequestOptions())
+        session.notify(method, params, self._left_of(options))
+
+    def ping(self, *, timeout: Optional[float] = DEFAULT) -> None:
+        """Send a ping, or ``server/discover`` in revisions without one, and return when the server has answered."""
+        session, options = self._session_for(RequestOptions(timeout))
+        self._request(session, "ping" if "ping" in session.revision.client_requests else "server/discover", None, options)
+
+    def _require(self, options: RequestOptions, capability: str, method: str, flag: Optional[str] = None
+                 ) -> Tuple[ClientSession, RequestOptions]:
+        """Return the open session, and the keywords of the call, if the server declared a capability.
+
+        :raises NotSupported: it did not; nothing was sent.
+        """
+        session, options = self._session_for(options)
+        declared = getattr(session.capabilities, capability)
+        if declared is None or (flag is not None and not declared.get(flag)):
+            name = capability if flag is None else f"{capability}.{flag}"
+            raise NotSupported(f"{session.name} did not declare the capability {name!r}, so {method!r} was not sent")
+        return session, options
+
+    def _read(self, cls: Type[M], answer: Dict[str, Any], session: ClientSession, method: str) -> M:
+        try:
+            return codec.decode(cls, answer)
+        except ProtocolError as error:
+            raise unreadable(error, session, method) from error
+
+    # --- pages --------------------------------------------------------------------------------------------
+
+    def _page(self, session: ClientSession, method: str, cls: Type[M], cursor: Optional[str], options: RequestOptions) -> M:
+        params = None if cursor is None else {"cursor": cursor}
+        return read_page(cls, self._request(session, method, params, options), session.name)
+
+    def _list_page(self, cls: Type[M], cursor: Optional[str], options: RequestOptions) -> M:
+        method, capability = _LISTS[cls.__name__][:2]
+        epoch = self._output_schemas.epoch
+        session, options = self._require(options, capability, method)
+        page = self._page(session, method, cls, cursor, options)
+        if isinstance(page, ListToolsResult):
+            page.tools = session.usable_tools(page.tools)
+            if session.revision.structured_output:
+                self._output_schemas.learn(page.tools, epoch)
+            if self._extensions is not None:
+                self._extensions.learn_tools(page.tools)
+        return page
+
+    def _list(self, cls: Type[M], options: RequestOptions) -> List[Any]:
+        return self._walk(functools.partial(self._list_page, cls), _LISTS[cls.__name__][3], options)
+
+    def _walk(self, page: Callable[[Optional[str], RequestOptions], Any], member: str, options: RequestOptions) -> List[Any]:
+        # One deadline for all pages (TIME-01), since the server decides on their number.
+        session, options = self._session_for(options)
+        _, most = time_limits(options.timeout, options.max_timeout, self.time_limits)
+        begun = session.now() - options.spent
+
+        def next_page(cursor: Optional[str]) -> Any:
+            given = options if cursor is None else options._replace(spent=0.0)
+            if most is None:
+                return page(cursor, given)
+            left = begun + most - session.now()
+            try:
+                if left > 0:
+                    return page(cursor, given if cursor is None else given._replace(max_timeout=left))
+            except RequestTimeout:
+                if session.now() < begun + most:
+                    raise
+            raise RequestTimeout(f"{session.name}: not all pages of its {member} came within {most:g} s (max_timeout)")
+
+        try:
+            return walk(next_page, member, session.name)
+        except InvalidParams:
+            # CACHE-16: cached pages may have cursors that are no longer valid.
+            if options.fresh or not session.revision.modern:
+                raise
+        options = options._replace(fresh=True, spent=session.now() - begun)
+        return walk(next_page, member, session.name)
+
     # --- tools ------------------------------------------------------------------------------------------
 
     def list_tools(self, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                    cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
                    meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> List[Tool]:
         """Return all tools, from all pages; the keywords are those of :meth:`request`."""
-        options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh)
         epoch = self._output_schemas.epoch
-        tools: List[Tool] = self._walk(self._tools_page, "tools", options)
+        tools: List[Tool] = self._list(ListToolsResult, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
         if self._extensions is not None:
             self._extensions.tools_listed(epoch)
         return tools
@@ -80,18 +380,7 @@ class Features(Requests):
                         cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
                         meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> ListToolsResult:
         """Return one page of tools; ``next_cursor`` is None on the last."""
-        return self._tools_page(cursor, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
-
-    def _tools_page(self, cursor: Optional[str], options: RequestOptions) -> ListToolsResult:
-        epoch = self._output_schemas.epoch
-        session, options = self._require(options, "tools", "tools/list")
-        page = self._page(session, "tools/list", ListToolsResult, cursor, options)
-        page.tools = session.usable_tools(page.tools)
-        if session.revision.structured_output:
-            self._output_schemas.learn(page.tools, epoch)
-        if self._extensions is not None:
-            self._extensions.learn_tools(page.tools)
-        return page
+        return self._list_page(ListToolsResult, cursor, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
 
     @property
     def tool_changes(self) -> int:
@@ -140,30 +429,36 @@ class Features(Requests):
                 raise TypeError(f"the arguments of the tool {name!r} must be a dict, not {type(arguments).__name__}")
             arguments = dict(arguments)
         params = {"name": name, "arguments": arguments}
-        if self._extensions is not None and self._extensions.hooks_tools:
-            return self._call_hooked(session, params, RequestOptions(
-                timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state, spent))
-        if not (spent or self._middleware or self._adds_params) and _NO_OPTIONS == (
+        if self._middleware or self._extensions is not None or spent or _NO_OPTIONS != (
                 timeout, max_timeout, on_progress, meta, rounds, fresh, input_responses, request_state):
-            # As _request() has it without options.
-            answer = session.request(Call("tools/call", params, *self._default_limits, cancel))
-        else:
-            answer = self._request(session, "tools/call", params, RequestOptions(
+            return self._call_tool(session, params, RequestOptions(
                 timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state, spent))
+        # As _request() has it without options.
+        answer = session.request(Call("tools/call", params, *self._default_limits, cancel))
         if type(answer) is dict and (answer.get("resultType") == "task" or "task" in answer) and has("tasks"):
-            # The server has not declared that it does so.
-            answer = load("start_tool()")(self).result_of(answer, session, RequestOptions(
-                timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, spent=spent))
+            answer = self._finished(answer, session, RequestOptions(cancel=cancel))
         return self._tool_result(answer, session, name)
 
-    def _call_hooked(self, session: FeatureSession, params: Dict[str, Any], options: RequestOptions) -> CallToolResult:
-        """Call a tool within the hooks of extensions."""
-        from .client_extensions import ToolCall  # for clients that have one
-
-        assert self._extensions is not None, "it has the hooks"
+    def _call_tool(self, session: ClientSession, params: Dict[str, Any], options: RequestOptions) -> CallToolResult:
+        """Call a tool with options, within the hooks of extensions."""
         call = ToolCall(self, session, params, options)
-        answer = self._extensions.call_tool(call, lambda: self._request(session, "tools/call", call.params, call.options))
+
+        def send() -> Dict[str, Any]:
+            return self._request(session, "tools/call", call.params, call.options)
+
+        hooks = () if self._extensions is None else self._extensions.hooks
+        for hook in reversed(hooks):
+            send = functools.partial(hook.send_tool, call, send)
+        answer = send()
+        if hooks and not isinstance(answer, dict):
+            raise TypeError(f"return an object or proceed() from send_tool() of an extension, not {type(answer).__name__}")
+        if type(answer) is dict and (answer.get("resultType") == "task" or "task" in answer) and has("tasks"):
+            answer = self._finished(answer, session, call.options)
         return self._tool_result(answer, session, str(params.get("name")))
+
+    def _finished(self, answer: Dict[str, Any], session: ClientSession, options: RequestOptions) -> Dict[str, Any]:
+        """Return the result of a task that a server has started without having declared that it does so."""
+        return load("start_tool()")(self).result_of(answer, session, options)  # type: ignore[no-any-return]
 
     def start_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *, ttl: Optional[float] = None,
                    timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None,
@@ -212,7 +507,7 @@ class Features(Requests):
         tasks: "List[Task]" = load("start_tool()")(self).all(RequestOptions(timeout, max_timeout, cancel))
         return tasks
 
-    def _tool_result(self, answer: Dict[str, Any], session: FeatureSession, name: Optional[str]) -> CallToolResult:
+    def _tool_result(self, answer: Dict[str, Any], session: ClientSession, name: Optional[str]) -> CallToolResult:
         try:
             result: CallToolResult = codec.decoder(CallToolResult)(answer)
         except ProtocolError as error:
@@ -228,8 +523,11 @@ class Features(Requests):
             self._finish(result)
         return result
 
-    def _set_revision(self, session: Any) -> None:
+    def _set_revision(self, session: ClientSession) -> None:
         """Note what was agreed on with the server, before the first call."""
+        capabilities = session.capabilities
+        if (capabilities.tasks is not None or TASKS_EXTENSION in (capabilities.extensions or {})) and has("tasks"):
+            load("start_tool()")(self)  # calls of tools may become tasks
         self._texts_are_json = not session.revision.structured_output
         self._finishes = self._raise_for_error or self._texts_are_json
 
@@ -258,26 +556,22 @@ class Features(Requests):
                        cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
                        meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> List[types.Resource]:
         """Return all resources, from all pages; the keywords are those of :meth:`request`."""
-        options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh)
-        return self._walk(self._resources_page, "resources", options)
+        return self._list(types.ListResourcesResult, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
 
     def list_resources_page(self, cursor: Optional[str] = None, *,
                             timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                             cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
                             meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> types.ListResourcesResult:
         """Return one page of resources."""
-        return self._resources_page(cursor, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
-
-    def _resources_page(self, cursor: Optional[str], options: RequestOptions) -> types.ListResourcesResult:
-        session, options = self._require(options, "resources", "resources/list")
-        return self._page(session, "resources/list", types.ListResourcesResult, cursor, options)
+        options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh)
+        return self._list_page(types.ListResourcesResult, cursor, options)
 
     def list_resource_templates(self, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                                 cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
                                 meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> List[types.ResourceTemplate]:
         """Return all resource templates, from all pages; the keywords are those of :meth:`request`."""
         options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh)
-        return self._walk(self._resource_templates_page, "resource_templates", options)
+        return self._list(types.ListResourceTemplatesResult, options)
 
     def list_resource_templates_page(self, cursor: Optional[str] = None, *,
                                      timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
@@ -285,11 +579,8 @@ class Features(Requests):
                                      meta: Optional[Dict[str, Any]] = None, fresh: bool = False
                                      ) -> types.ListResourceTemplatesResult:
         """Return one page of resource templates."""
-        return self._resource_templates_page(cursor, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
-
-    def _resource_templates_page(self, cursor: Optional[str], options: RequestOptions) -> types.ListResourceTemplatesResult:
-        session, options = self._require(options, "resources", "resources/templates/list")
-        return self._page(session, "resources/templates/list", types.ListResourceTemplatesResult, cursor, options)
+        options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh)
+        return self._list_page(types.ListResourceTemplatesResult, cursor, options)
 
     def read_resource(self, uri: str, arguments: Optional[Mapping[str, Any]] = None, *,
                       timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
@@ -359,19 +650,15 @@ class Features(Requests):
                      cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
                      meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> List[types.Prompt]:
         """Return all prompts, from all pages; the keywords are those of :meth:`request`."""
-        options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh)
-        return self._walk(self._prompts_page, "prompts", options)
+        return self._list(types.ListPromptsResult, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
 
     def list_prompts_page(self, cursor: Optional[str] = None, *,
                           timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                           cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
                           meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> types.ListPromptsResult:
         """Return one page of prompts."""
-        return self._prompts_page(cursor, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
-
-    def _prompts_page(self, cursor: Optional[str], options: RequestOptions) -> types.ListPromptsResult:
-        session, options = self._require(options, "prompts", "prompts/list")
-        return self._page(session, "prompts/list", types.ListPromptsResult, cursor, options)
+        options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh)
+        return self._list_page(types.ListPromptsResult, cursor, options)
 
     def get_prompt(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *,
                    timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
@@ -446,67 +733,6 @@ class Features(Requests):
             self._request(session, "logging/setLevel", {"level": level}, options)
 
 
-#: Characters of the values of one answer; an answer with more is not cached.
-_MOST_CHARACTERS = 65_536
-
-
-class Completer:
-    """Requests completions while a user types, at most once for each pause and each text (COMP-13, COMP-14).
-
-    :param client: sends the requests.
-    :param prompt: the prompt whose arguments are completed; or
-    :param resource: the resource template.
-    :param pause: seconds without a further call before the server is asked; default 0.15.
-    :param remembered: how many answers are cached; default 100.
-    :raises ValueError: not exactly one of *prompt* and *resource*.
-    """
-
-    def __init__(self, client: Features, *, prompt: Optional[str] = None, resource: Optional[str] = None,
-                 pause: float = 0.15, remembered: int = 100) -> None:
-        if (prompt is None) == (resource is None):
-            raise ValueError("a Completer needs prompt= or resource=, and not both")
-        self._client = client
-        self._prompt, self._resource = prompt, resource
-        self._pause = pause
-        self._remembered = remembered
-        #: Guards the two fields below; held for dictionary work only.
-        self._lock = threading.Lock()
-        self._answers: Dict[Tuple[object, ...], List[str]] = {}
-        self._latest = CancelToken()
-
-    def values(self, argument: str, value: str, context: Optional[Mapping[str, str]] = None) -> Optional[List[str]]:
-        """Return completions of the text so far; None if a later call on another thread has replaced this one.
-
-        The list is empty if the server has no completions, fails, or does not answer in time (COMP-15).
-
-        :param argument: its name.
-        :param value: the text so far.
-        :param context: the arguments that are filled in already.
-        :raises NotSupported: the server does not support completion.
-        :raises ConnectionClosed: the connection is over.
-        :raises ProtocolError: the answer breaks the rules.
-        """
-        key = (argument, value, *sorted((context or {}).items()))
-        token = CancelToken()
-        with self._lock:
-            outdated, self._latest = self._latest, token
-            known = self._answers.get(key)
-        outdated.cancel("the user has typed on")
-        if known is not None:
-            return list(known)
-        if token.wait(self._pause):
-            return None
-        try:
-            answer = self._client.complete(prompt=self._prompt, resource=self._resource, argument=argument,
-                                           value=value, context=context, cancel=token)
-        except Cancelled:
-            return None
-        except (RemoteError, RequestTimeout) as error:
-            _log.debug("no completion for %.100r: %s", argument, error)
-            return []
-        if sum(map(len, answer.values)) <= _MOST_CHARACTERS:
-            with self._lock:
-                self._answers[key] = answer.values
-                if len(self._answers) > self._remembered:
-                    del self._answers[next(iter(self._answers))]
-        return None if token.cancelled else list(answer.values)
+def unreadable(error: ProtocolError, session: ClientSession, method: str) -> ProtocolError:
+    """Return the error for a result that is not one of its method."""
+    return ProtocolError(f"{session.name} answered {method!r} with an invalid result: {error}", error.raw)

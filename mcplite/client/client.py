@@ -1,6 +1,6 @@
 """Client: one server, its connection and what is known of it; the calls of its features are in ``calls``.
 
-``connect()`` returns one. Opening, closing and handlers stand here, so that neither class is too large.
+``connect()`` returns one. The state of the connection is drawn in ``sessions/connecting``.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, Union
 
 from .. import types
-from ..errors import ConnectionClosed, NotSupported, RegistrationError
-from ..revisions import TASKS_EXTENSION, Revision
-from ..rooms import has, load
+from ..errors import ConnectionClosed, MCPError, NotSupported, RegistrationError, RemoteError, RequestTimeout
+from ..revisions import Revision
 from ..rpc.forks import foreign_error, on_fork, renew
 from ..rpc.interfaces import Channel
-from ..rpc.tracing import Counters, get_logger, trace_for
+from ..rpc.threads import Loop
+from ..rpc.tracing import Counters, get_logger
 from ..types.lazy_dataclass import changed
 from ..version import __version__
 from .cache import Cache
@@ -26,18 +26,13 @@ from .call import DEFAULT, RequestOptions, Waiting
 from .calls import Features
 from .client_options import ClientSettings
 from .handlers import Handlers, checked_roots
-from .sessions.base import ClientSession, SessionOptions
-from .sessions.connecting import SessionOpener
-from .sessions.negotiation import NegotiationOptions, prior_of
-from .sessions.server_connection import KeepAlive, ServerConnection
-from .subscription_manager import Subscriptions
+from .sessions.base import ClientObserver, ClientSession, SessionOptions, headers_of
+from .sessions.connecting import SessionOpener, prior_of
 
 if TYPE_CHECKING:
     from ..rpc.extension import Extension
-    from .client_extensions import Following
-    from .client_observer import ClientObserver
     from .handler_types import Roots
-    from .subscription import Event, Filter, Subscription
+    from .subscription import Event, Filter, Following, Subscription, Subscriptions
 
 __all__ = ["Client"]
 
@@ -67,8 +62,7 @@ class Client(Features):
                  handlers: Optional[Handlers] = None) -> None:
         settings = settings or ClientSettings()
         self._transport = transport
-        super().__init__(settings.timeout, settings.max_timeout, settings.middleware, settings.validate,
-                         settings.raise_for_error)
+        super().__init__(settings)
         self._settings = settings
         self._cache = Cache(settings.cache)
         self._handlers = handlers or Handlers(settings)
@@ -85,22 +79,16 @@ class Client(Features):
         self._observers: List[ClientObserver] = []
         #: The session that the observers know of; None before it is open and after its end.
         self._observed: Optional[ClientSession] = None
-        #: Guards ``_state`` and what comes with it; held for assignments only.
+        #: Guards ``_observed``, ``_extensions`` and ``_subscriptions``; held for assignments only.
         self._lock = threading.Lock()
-        self._state = "new"
-        self._opening_thread: Optional[int] = None
-        #: Set when opening has succeeded or failed.
-        self._opening_done = threading.Event()
         info = settings.client_info or types.Implementation(name=__name__.partition(".")[0], version=__version__)
-        self._opener = SessionOpener(
-            transport, self._connect,
-            NegotiationOptions(settings.pinned, settings.era, settings.prior, settings.open_timeout, settings.probe_timeout),
-            SessionOptions(info, settings.questions_per_minute, self._cache, self.list_tools, self._observers,
-                           self._extensions, tuple(settings.result_types), settings.trace_context), self._on_restart)
-        self._subscriptions = Subscriptions(self._handlers, self._open_session, self.subscribe_resource,
-                                            self.unsubscribe_resource)
-        self._last_error: Optional[Exception] = None
-        self._keepalive: Optional[KeepAlive] = None
+        self._opener = SessionOpener(transport, SessionOptions(
+            settings, info, self._handlers, self._custom, self._cache, self.list_tools, self._observers, self._extensions,
+            self._on_notification, self._on_connection_closed), self._use, self._opened)
+        #: All subscriptions, made with the first one.
+        self._subscriptions: Optional[Subscriptions] = None
+        #: Ends the thread that pings the server.
+        self._ping_stop = threading.Event()
         on_fork(self, Client._let_go)
 
     # --- opening and closing ---------------------------------------------------------------------------------------
@@ -116,43 +104,50 @@ class Client(Features):
         :raises UnsupportedVersion: client and server have no revision in common.
         :raises RuntimeError: the client was opened before.
         """
-        with self._lock:
-            if self._state != "new":
-                raise RuntimeError(f"this client is {self._state}; a client is opened once, so make a new one")
-            self._state, self._opening_thread = "connecting", threading.get_ident()
-        session, failure = None, None
-        try:
-            session = self._opener.open()
-        except Exception as error:
-            failure = error
-            raise
-        finally:
-            if session is None:
-                self._end("closed", failure)
-        self._set_revision(session)
-        if not self._end("open", None):
-            self._opener.close()
-            raise self._closed_error()
-        self._opened(session, Waiting())
+        self._opener.open()
         return self
 
     def _opened(self, session: ClientSession, waiting: Waiting) -> None:
-        interval, seconds = self._settings.ping_interval, self._settings.ping_timeout
-        if interval is not None:
-            self._keepalive = KeepAlive(functools.partial(self.ping, timeout=seconds),
-                                        lambda: self.counters.messages_received, self._ping_failed, interval, seconds)
-            self._keepalive.start()
+        if self._settings.ping_interval is not None:
+            Loop("keep-alive", self._keep_alive, self._ping_stop.wait).start()
         _log.info("connected to %s, %s", session.name, session.revision.name)
         self._observed = session
         for observer in self._observers:
             observer.opened(session)
-        self._subscriptions.open_for_handlers(session, waiting.least(self._timeout))
+        if self._subscriptions is not None or session.change_streams and any(self._handlers.interests().values()):
+            self._all_subscriptions().open_for_handlers(session, waiting.least(self._timeout))
         if self._extensions is not None:
             try:
                 self._extensions.start()
             except Exception:
                 self.close()
                 raise
+
+    def _keep_alive(self) -> None:
+        """Ping an idle server; on a thread that ends with the client, with the connection, or after a ping without an answer.
+
+        It starts once the client is open, and blocks on its interval and on the ping.
+        """
+        seconds, received = self._settings.ping_timeout, self.counters.messages_received
+        while not self._ping_stop.wait(self._settings.ping_interval):
+            before, received = received, self.counters.messages_received
+            if received != before:
+                continue  # PING-07: other traffic shows that the server is alive
+            try:
+                self.ping(timeout=seconds)
+            except RemoteError as error:
+                _log.debug("a ping was answered with an error, which shows that the server is alive: %s", error)
+            except MCPError as error:
+                cause: Exception = error
+                if isinstance(error, RequestTimeout):
+                    cause = ConnectionClosed(f"the server did not answer a ping within {seconds:g} s, so the connection was"
+                                             " closed")
+                # A connection that has ended meanwhile has a cause of its own, which is the one to report.
+                if not self._ping_stop.is_set() and self.state == "open":
+                    _log.warning("a ping failed, so the connection is closed: %s", cause)
+                    self.fail(cause)
+                return
+            received = self.counters.messages_received
 
     def use_extension(self, identifier: str, make: "Callable[[], Extension]") -> "Extension":
         from .client_extensions import ClientExtensions  # for clients that have one
@@ -165,12 +160,6 @@ class Client(Features):
                 extensions.add(found)
             self._extensions = extensions
         return found
-
-    def _set_revision(self, session: ClientSession) -> None:
-        super()._set_revision(session)
-        capabilities = session.capabilities
-        if (capabilities.tasks is not None or TASKS_EXTENSION in (capabilities.extensions or {})) and has("tasks"):
-            load("start_tool()")(self)  # calls of tools may become tasks
 
     def sibling(self, handlers: Any, cache: bool = True, client_info: Optional[types.Implementation] = None) -> "Client":
         """Return another client, which is not open, for the same server, with the same options and other handlers.
@@ -185,110 +174,64 @@ class Client(Features):
                            client_info=client_info or self._settings.client_info)
         return Client(self._transport, settings, handlers)
 
-    # --- forks -----------------------------------------------------------------------------------------------------
-
     def _let_go(self, owner: int) -> None:
         # In a forked process. What cannot be shared is opened there by the next call, if the transport allows it.
-        if self._state not in ("open", "connecting"):
-            return
-        channel = self._opener.channel
-        reopens = self._state == "open" and channel is not None and channel.reopens_after_fork
-        error = foreign_error(self._name, owner, "open a client in this process")
-        self._state = "inherited" if reopens else "closed"
-        self._last_error = None if reopens else error
-        self._keepalive = None
-        self._opening_done.set()
-        renew(self._cache, self._handlers, self._output_schemas)
-        self._opener.let_go(None if reopens else error, owner)
-        self._subscriptions.let_go(foreign_error(self._name, owner, "subscribe in this process"))
+        name = self._opener.name
+        if self._opener.let_go(foreign_error(name, owner, "open a client in this process"), owner):
+            self._ping_stop = threading.Event()
+            renew(self._cache, self._handlers, self._output_schemas)
+            if self._subscriptions is not None:
+                self._subscriptions.let_go(foreign_error(name, owner, "subscribe in this process"))
 
-    def _reopen(self, waiting: Waiting) -> ClientSession:
-        session = self._opener.reopen(waiting)
+    def _use(self, session: ClientSession, lost: Optional[ClientSession]) -> None:
+        """Called with each session before a call uses it, and with the one that it replaces."""
+        if lost is not None and session.restartable:
+            self._cache.clear()
+            self._forget_tools()
         self._set_revision(session)
-        with self._lock:
-            first = self._state == "inherited"
-            if first:
-                self._state = "open"
-        if first:
-            with waiting.counting(session.now):
-                self._opened(session, waiting)
-            with waiting.counting(session.now):
-                self._subscriptions.watch_again(session, waiting.least(self._timeout))
-        return session
-
-    def _connect(self, channel: Channel) -> ServerConnection:
-        if self._observers:
-            channel.accompany(self._added_headers)
-        return ServerConnection(channel, self._handlers, max_handlers=self._settings.max_handlers,
-                                on_notification=self._on_notification, on_close=self._on_connection_closed,
-                                custom=self._custom, trace=trace_for(self._settings.debug, channel.name))
 
     def _on_notification(self, method: str, params: Dict[str, Any]) -> None:
         if method == "notifications/tools/list_changed":
             self._forget_tools()
         uri = params.get("uri")
         self._cache.changed(method, uri if isinstance(uri, str) else None)
-        self._subscriptions.on_notification(method, params)
+        if self._subscriptions is not None:
+            self._subscriptions.on_notification(method, params)
 
     def _on_connection_closed(self) -> None:
-        session = self._opener.session
-        if self._state != "open" or session is None or not session.restartable:
-            self._tell_end(self._last_error if self._state == "closed" or session is None else session.peer.last_error)
-            self._subscriptions.lost(self._name)
+        opener, session = self._opener, self._opener.session
+        if opener.state != "open" or session is None or not session.restartable:
+            error = opener.error if opener.state == "closed" or session is None else session.peer.last_error
+            with self._lock:
+                observed, self._observed = self._observed, None
+            if observed is not None:
+                for observer in self._observers:
+                    observer.closed(observed, error)
+                if self._extensions is not None:
+                    self._extensions.stop()
+            self._lose_subscriptions()
 
-    def _tell_end(self, error: Optional[Exception]) -> None:
-        with self._lock:
-            session, self._observed = self._observed, None
-        if session is not None:
-            for observer in self._observers:
-                observer.closed(session, error)
-            if self._extensions is not None:
-                self._extensions.stop()
-
-    def _on_restart(self) -> None:
-        self._cache.clear()
-        self._forget_tools()
-
-    def _ping_failed(self, error: Exception) -> None:
-        # A connection that has ended meanwhile has a cause of its own, which is the one to report.
-        if self.state == "open":
-            _log.warning("a ping failed, so the connection is closed: %s", error)
-            self.fail(error)
-
-    def _end(self, state: str, error: Optional[Exception]) -> bool:
-        with self._lock:
-            self._opening_thread = None
-            alive = self._state != "closed"
-            if alive or state == "closed":
-                self._state = state
-            if error is not None:
-                self._last_error = error
-        self._opening_done.set()
-        return alive
+    def _lose_subscriptions(self) -> None:
+        if self._subscriptions is not None:
+            self._subscriptions.lost(self._opener.name)
 
     def close(self) -> None:
         """Close the connection and end the server's process; idempotent, from any thread and any callback.
 
         Waiting calls fail at once with ``ConnectionClosed``.
         """
-        with self._lock:
-            self._state = "closed"
-        self._opening_done.set()
-        if self._keepalive is not None:
-            self._keepalive.stop()
+        self._opener.change("closed")
+        self._ping_stop.set()
         if self._opener.session is not None:
-            self._subscriptions.lost(self._name)  # so that none of them is said to have failed
+            self._lose_subscriptions()  # so that none of them is said to have failed
         self._opener.close()
 
     def fail(self, error: Exception) -> None:
         """Close because of *error*, which waiting calls raise."""
-        with self._lock:
-            self._last_error = error
-            self._state = "closed"
         self._opener.close(error)
 
     def __enter__(self) -> "Client":
-        return self.open() if self._state == "new" else self
+        return self.open() if self._opener.state == "new" else self
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
                  trace: Optional[TracebackType]) -> None:
@@ -304,16 +247,16 @@ class Client(Features):
     @property
     def state(self) -> str:
         """ "new", "connecting", "open" or "closed"."""
-        connection = self._opener.connection
-        if self._state == "open" and connection is not None and connection.peer.closed:
+        ready = self._opener.ready
+        if ready is not None and ready.peer.closed:
             return "closed"
-        return "open" if self._state == "inherited" else self._state
+        return "open" if self._opener.state == "inherited" else self._opener.state
 
     @property
     def last_error(self) -> Optional[Exception]:
         """The error that ended the connection or kept it from opening; None if there was none."""
         connection = self._opener.connection
-        return self._last_error or (connection.peer.last_error if connection is not None else None)
+        return self._opener.error or (connection.peer.last_error if connection is not None else None)
 
     @property
     def counters(self) -> Counters:
@@ -365,19 +308,16 @@ class Client(Features):
         """The server's instructions on how to use it, for a model to read."""
         return self._handshake().instructions
 
-    @property
-    def _name(self) -> str:
-        return self._opener.channel.name if self._opener.channel is not None else "the server"
-
     def _known_session(self) -> ClientSession:
         """Return the session, open or not.
 
         :raises ConnectionClosed: the client never had one.
         """
-        self._wait_opened(Waiting())
+        if self._opener.state == "connecting":
+            self._open_session()
         session = self._opener.session
         if session is None:
-            raise self._closed_error()
+            raise self._opener.closed_error()
         return session
 
     def _handshake(self) -> types.InitializeResult:
@@ -385,38 +325,19 @@ class Client(Features):
         assert result is not None, "the session is open"
         return result
 
-    def _closed_error(self) -> Exception:
-        if self._state == "new":
-            return ConnectionClosed("this client is not open yet: use it in a with block, or call open()")
-        if isinstance(self._last_error, ConnectionClosed):
-            return copy.copy(self._last_error)
-        return ConnectionClosed("this client is closed")
-
-    def _wait_opened(self, waiting: Waiting) -> None:
-        if self._state == "connecting" and self._opening_thread != threading.get_ident():
-            # LIFE-05: calls of other threads wait for the handshake
-            waiting.wait(self._opening_done.wait, self._name, self._opener.now)
+    def now(self) -> float:
+        return self._opener.clock.now()
 
     def _available_session(self) -> Optional[ClientSession]:
-        session = self._opener.session
-        if session is None or self._state != "open" or session.restartable and session.peer.closed:
-            return None
-        return session
+        session = self._opener.ready
+        return None if session is None or session.restartable and session.peer.closed else session
 
     def _wait_for_session(self, waiting: Waiting) -> ClientSession:
-        self._wait_opened(waiting)
-        if self._state == "inherited":
-            return self._reopen(waiting)
-        session = self._opener.session
-        if session is None or self._state != "open":
-            raise self._closed_error()
-        if session.restartable and session.peer.closed:
-            return self._opener.restart(session, waiting)
-        return session
+        return self._opener.wait(waiting)
 
     def _open_session(self) -> ClientSession:
         """Return the open session, for what has no limits of its own."""
-        return self._available_session() or self._wait_for_session(Waiting())
+        return self._available_session() or self._opener.wait(Waiting())
 
     # --- handlers of the user's own -----------------------------------------------------------------------
 
@@ -445,12 +366,9 @@ class Client(Features):
         """
         self._observers.append(observer)
         if self._opener.channel is not None:
-            self._opener.channel.accompany(self._added_headers)
+            self._opener.channel.accompany(functools.partial(headers_of, self._observers))
         if self._observed is not None:
             observer.opened(self._observed)
-
-    def _added_headers(self) -> Dict[str, str]:
-        return {name: value for observer in self._observers for name, value in observer.headers().items()}
 
     # --- changes ------------------------------------------------------------------------------------------
 
@@ -496,7 +414,7 @@ class Client(Features):
         :raises NotSupported: the revision has no such streams, or the server does not tell of such changes.
         :raises RequestTimeout: there is no acknowledgement in time.
         """
-        from .client_extensions import Following  # for clients that follow one
+        from .subscription import Following  # for clients that follow one
 
         session, options = self._session_for(RequestOptions(timeout))
         if not session.change_streams:
@@ -509,13 +427,20 @@ class Client(Features):
     def _listen(self, filter: "Filter", callback: "Optional[Callable[[Event], object]]", timeout: Optional[float]
                 ) -> "Subscription":
         options = self._session_for(RequestOptions(timeout))[1]
-        return self._subscriptions.open(self._open_session(), filter, callback, self._left_of(options))
+        return self._all_subscriptions().open(self._open_session(), filter, callback, self._left_of(options))
+
+    def _all_subscriptions(self) -> Subscriptions:
+        from .subscription import Subscriptions  # for clients that have a subscription
+
+        with self._lock:
+            self._subscriptions = self._subscriptions or Subscriptions(self, self._handlers, self._open_session)
+        return self._subscriptions
 
     def _watch(self, uri: str, timeout: Optional[float]) -> None:
-        self._subscriptions.watch(self._open_session(), uri, timeout)
+        self._all_subscriptions().watch(self._open_session(), uri, timeout)
 
     def _unwatch(self, uri: str) -> None:
-        self._subscriptions.unwatch(uri)
+        self._all_subscriptions().unwatch(uri)
 
     def set_roots(self, roots: Roots) -> None:
         """Replace the roots, and notify the server (ROOT-03).

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequen
 from ..revisions import Revision, find_revision
 from ..types import Implementation
 from ..types.lazy_dataclass import Record, record
-from .call import check_positive
-from .request_base import Middleware
+from .call import Middleware, check_positive
 
 if TYPE_CHECKING:
     from ..net.settings import Cert, Verify

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from ..rpc.extension import Extension
     from ..types import LogMessage
+    from .call import Middleware
     from .handler_types import Elicitation, Roots, Sampling
-    from .request_base import Middleware
     from .stdio.stderr import StderrTarget
 
 __all__ = ["applicable", "command", "connect", "memory_channel", "transport"]

@@ -33,14 +33,13 @@ from ..rpc.cancel import CancelToken
 from ..rpc.deadline import undo, wait_interruptibly
 from ..rpc.tracing import get_logger
 from ..types import CallToolResult, GetPromptResult, LogMessage, Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool
-from .call import DEFAULT, OnProgress
+from .call import DEFAULT, Middleware, OnProgress
 from .client import Client
-from .client_observer import ClientObserver
 from .client_options import ClientOptions
 from .config import Config, ServerConfig, load_config
 from .connect import applicable, connect
 from .handler_types import Elicitation, Roots, Sampling
-from .request_base import Middleware
+from .sessions.base import ClientObserver
 
 if TYPE_CHECKING:
     from ..rooms import Task

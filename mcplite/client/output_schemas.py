@@ -22,7 +22,7 @@ __all__ = ["Listed", "OutputSchema", "OutputSchemas", "sizes_of"]
 
 T = TypeVar("T")
 _log = get_logger(__name__)
-#: As much as one list of several pages may have (``request_base.py``), so that a list which is read with one call is remembered
+#: As much as one list of several pages may have (``calls.py``), so that a list which is read with one call is remembered
 #: whole. The number counts besides the newest page, the bytes count with it.
 _MOST_TOOLS = 10_000
 _MOST_BYTES = 40 << 20

@@ -1,27 +1,45 @@
 """Subscription: yields events of changes at a server, in either era, and resumes after an interruption.
 
-The events, and the filter that selects them, are in the words of users and of the wire.
+The events, and the filter that selects them, are in the words of users and of the wire. :class:`Subscriptions` has all of one
+client, with those that its handlers need. :class:`Following` is a stream of what an extension announces.
 """
+
+from __future__ import annotations
 
 import threading
 import time
 from dataclasses import dataclass
 from typing import Any, Callable, ClassVar, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Type
 
-from ..errors import SERVER_BUSY, AuthError, Cancelled, ConnectionClosed, MCPError, RemoteError, RequestTimeout, TransportError
+from ..errors import (
+    SERVER_BUSY,
+    AuthError,
+    Cancelled,
+    ConnectionClosed,
+    MCPError,
+    NotSupported,
+    RemoteError,
+    RequestTimeout,
+    TransportError,
+)
 from ..protocol.meta import LIST_CHANGES, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED
 from ..protocol.uris import normal_uri
 from ..rpc.cancel import CancelToken
 from ..rpc.deadline import Deadline, Sleepers, undo
 from ..rpc.forks import renew
-from ..rpc.threads import Loop
+from ..rpc.threads import Loop, start_thread
 from ..rpc.tracing import get_logger
-from .sessions.base import ClientSession, Subscriber
-from .sessions.server_connection import ServerConnection
+from .calls import Features
+from .handlers import Handlers
+from .sessions.base import ClientSession, ServerConnection, Subscriber
 
-__all__ = ["Event", "Filter", "PromptsChanged", "ResourceUpdated", "ResourcesChanged", "Subscription", "ToolsChanged"]
+__all__ = [
+    "Event", "Filter", "Following", "PromptsChanged", "ResourceUpdated", "ResourcesChanged", "Subscription", "Subscriptions",
+    "ToolsChanged",
+]
 
 _log = get_logger(__name__)
+_ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 
 @dataclass(frozen=True)
@@ -134,6 +152,8 @@ _LONGEST_PAUSE_SECONDS = 30.0
 _STEADY_SECONDS = 5.0
 #: Seconds for the acknowledgement of a resumed stream.
 _ACKNOWLEDGED_SECONDS = 60.0
+#: Seconds for the acknowledgement of a subscription that handlers need.
+_HANDLERS_SECONDS = 5.0
 _MOST_EVENTS = 10_000
 #: Characters of the URIs of the events that wait.
 _MOST_CHARACTERS = 4 << 20
@@ -176,7 +196,7 @@ class Subscription(Subscriber):
 
     def take_notification(self, method: str, params: Dict[str, Any]) -> None:
         """Take a notification of this subscription's stream."""
-        if method == "notifications/subscriptions/acknowledged":
+        if method == _ACKNOWLEDGED:
             given = params.get("notifications")
             self.acknowledged(given if isinstance(given, dict) else {})
             return
@@ -376,7 +396,7 @@ class Subscription(Subscriber):
         """The error that ended the subscription; None after :meth:`close` or while it is open."""
         return self._error
 
-    def __enter__(self) -> "Subscription":
+    def __enter__(self) -> Subscription:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -420,3 +440,188 @@ def _is_final(error: Exception) -> bool:
     while isinstance(cause, AuthError):
         cause = cause.__cause__
     return not isinstance(cause, TransportError)  # a transport error: the authorization server could not be reached
+
+
+class Subscriptions:
+    """The subscriptions of one client.
+
+    :param client: subscribes to resources in the era that has requests for it.
+    :param handlers: the user's callbacks.
+    :param current: returns the open session, which may be another one after a restart.
+    """
+
+    def __init__(self, client: Features, handlers: Handlers, current: Callable[[], ClientSession]) -> None:
+        self._client = client
+        self._handlers = handlers
+        self._current = current
+        #: Guards the two fields below; held for list work only.
+        self._lock = threading.Lock()
+        self._open: List[Subscription] = []
+        self._watched: Dict[str, Subscription] = {}
+
+    def open(self, session: ClientSession, filter: Filter, callback: Optional[Callable[[Event], object]],
+             timeout: Optional[float]) -> Subscription:
+        """Return a subscription that the server has acknowledged.
+
+        :raises MCPError: the server refused it, or did not acknowledge it in time.
+        """
+        subscription = Subscription(session.connection, filter, callback)
+        with self._lock:
+            self._open.append(subscription)
+        subscription.on_close(lambda: self._closed(session, subscription))
+        with undo(subscription.close):
+            if session.change_streams:
+                subscription.begin(self._current, timeout)
+            else:
+                for uri in filter.uris:
+                    self._client.subscribe_resource(uri, timeout=timeout)
+                subscription.acknowledged(filter.wire)
+        return subscription
+
+    def _closed(self, session: ClientSession, subscription: Subscription) -> None:
+        with self._lock:
+            if subscription not in self._open:
+                return
+            self._open.remove(subscription)
+            unused = [uri for uri in subscription.uris if not any(uri in other.uris for other in self._open)]
+        if session.change_streams or session.peer.closed:
+            return
+        for uri in unused:
+            try:
+                self._client.unsubscribe_resource(uri)
+            except MCPError as error:
+                _log.debug("unsubscribing from %.200r failed: %s", uri, error)
+
+    def open_for_handlers(self, session: ClientSession, timeout: float) -> None:
+        """Subscribe to the changes that have handlers, in the era where the server does not send them otherwise.
+
+        In a forked process, watch what was watched in the other one.
+        """
+        declared = {"tools": session.capabilities.tools, "prompts": session.capabilities.prompts,
+                    "resource_list": session.capabilities.resources}
+        # A server that does not announce such changes is not asked to (LIFE-15).
+        wanted: Dict[str, Any] = {name: wants and bool((declared[name] or {}).get("listChanged"))
+                                  for name, wants in self._handlers.interests().items()}
+        if session.change_streams and any(wanted.values()):
+            try:
+                # No caller waits for this subscription, so opening a client must not take long for it.
+                self.open(session, Filter(**wanted), self._call_handler, min(timeout, _HANDLERS_SECONDS))
+            except MCPError as error:
+                _log.warning("%s does not announce changes: %s", session.name, error)
+        for uri in list(self._watched):
+            self.watch(session, uri, timeout)
+
+    def watch(self, session: ClientSession, uri: str, timeout: Optional[float]) -> None:
+        """Call the handler of updates when a resource changes."""
+        watched = self._watched.get(uri)
+        if watched is None or watched.error is not None:
+            self._watched[uri] = self.open(session, Filter(resources=[uri]), self._call_handler, timeout)
+
+    def unwatch(self, uri: str) -> None:
+        """Undo :meth:`watch`."""
+        watched = self._watched.pop(uri, None)
+        if watched is not None:
+            watched.close()
+
+    def _call_handler(self, event: Event) -> None:
+        callback = self._handlers.callback_for(event.method, event.params)
+        if callback is not None:
+            callback()
+
+    def on_notification(self, method: str, params: Dict[str, Any]) -> None:
+        """Pass a notification for the whole client to the subscriptions without a stream."""
+        if self._open:
+            with self._lock:
+                subscriptions = list(self._open)
+            for subscription in subscriptions:
+                subscription.on_notification(method, params)
+
+    def let_go(self, error: Exception) -> None:
+        """End all subscriptions in a forked process.
+
+        :param error: for those who read them.
+        """
+        renew(self)
+        for subscription in self._open:
+            subscription.let_go(error)
+        self._open = []
+
+    def lost(self, name: str) -> None:
+        """End all subscriptions: the connection is over."""
+        with self._lock:
+            subscriptions, self._open = self._open, []
+        for subscription in subscriptions:
+            subscription.lost(ConnectionClosed(f"the connection to {name} is over"))
+
+
+class Following(Subscriber):
+    """One ``subscriptions/listen`` for the changes of an extension, on a thread of its own; a ``with`` block ends it.
+
+    The thread starts with :meth:`open`, blocks on the stream, and ends with :meth:`close` or with the stream.
+
+    :param session: with the server, in a revision without a handshake.
+    :param filter: what to hear of.
+    :param take: called with the method and the params of each notification, on the client's thread of notifications.
+    """
+
+    def __init__(self, session: ClientSession, filter: Mapping[str, Any],
+                 take: Callable[[str, Dict[str, Any]], object]) -> None:
+        self._session = session
+        self._filter = dict(filter)
+        self._take = take
+        self._token = CancelToken()
+        #: Set when the server has acknowledged the filter, or the stream is over; the fields below are set before.
+        self._answered = threading.Event()
+        self._honoured: Mapping[str, Any] = {}
+        self._error: Optional[Exception] = None
+
+    def open(self, seconds: float) -> None:
+        """Open the stream, and return when the server has acknowledged it.
+
+        :raises NotSupported: the server does not tell of such changes.
+        :raises MCPError: the server refuses the filter, or the connection is lost.
+        :raises RequestTimeout: there is no acknowledgement in time.
+        """
+        start_thread(self._run, "mcplite follows")
+        if not self._answered.wait(seconds):
+            self.close()
+            raise RequestTimeout(f"{self._session.name} did not acknowledge the filter {self._filter} within {seconds:g} s")
+        if self._error is not None:
+            raise self._error
+        missing = [member for member in self._filter if member not in self._honoured]
+        if missing:
+            self.close()
+            raise NotSupported(f"{self._session.name} does not tell of {', '.join(map(repr, missing))}")
+
+    def _run(self) -> None:
+        try:
+            self._session.listen(self, self._filter, self._token)
+        except Cancelled:
+            _log.debug("the stream of %s was closed", self._filter)
+        except MCPError as error:
+            self._error = error
+        finally:
+            self._answered.set()
+
+    def take_notification(self, method: str, params: Dict[str, Any]) -> None:
+        """Take a notification of the stream, on the reader's thread."""
+        if method != _ACKNOWLEDGED:
+            self._session.connection.post(lambda: self._take(method, params))
+            return
+        given = params.get("notifications")
+        self._honoured = given if isinstance(given, dict) else {}
+        self._answered.set()
+
+    def on_ended(self) -> None:
+        """Called when the server has ended the stream."""
+        self._token.cancel("the server has ended the subscription")
+
+    def close(self) -> None:
+        """End the stream; idempotent, from any thread."""
+        self._token.cancel("the caller follows it no more")
+
+    def __enter__(self) -> "Following":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional,
 
 from ..client.call import Call
 from ..client.client import Client
-from ..client.client_observer import ClientObserver, ObservedSession
+from ..client.sessions.base import ClientObserver, ClientSession
 from ..errors import ProtocolError, RegistrationError, TransportError
 from ..protocol.meta import bounded_capabilities, bounded_info
 from ..server.app import Server
@@ -41,7 +41,7 @@ class ListObserver(ClientObserver):
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    def request(self, session: ObservedSession, call: Call, send: Callable[[Call], Dict[str, Any]]) -> Dict[str, Any]:
+    def request(self, session: ClientSession, call: Call, send: Callable[[Call], Dict[str, Any]]) -> Dict[str, Any]:
         result = send(call)
         kind, member = _LISTS.get(call.method, ("", ""))
         if kind and "cursor" not in (call.params or {}):

@@ -14,10 +14,9 @@ import threading
 from functools import partial
 from typing import Any, ContextManager, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from ..client.call import Waiting
+from ..client.call import OpeningLock, Waiting
 from ..client.client import Client
-from ..client.client_observer import ClientObserver
-from ..client.sessions.pacing import OpeningLock
+from ..client.sessions.base import ClientObserver
 from ..errors import ConnectionClosed, MCPError, RemoteError
 from ..protocol.meta import CAPABILITIES, CLIENT_INFO, LOG_LEVEL
 from ..revisions import NEWEST, TASKS_EXTENSION, Revision

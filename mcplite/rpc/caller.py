@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import itertools
 import sys
@@ -39,10 +38,11 @@ class Caller:
     :param reading: how the channel is read.
     :param trace: called with "->" or "<-" and the bytes of each message.
     :param most_bytes: that a message may have which is sent; None for what the channel carries.
+    :param clock: of the time limits; paused while this side answers a question of the other. By default one of its own.
     """
 
     def __init__(self, channel: Channel, handler: MessageHandler, reading: Reading, trace: Optional[Trace],
-                 most_bytes: Optional[int] = None) -> None:
+                 most_bytes: Optional[int] = None, clock: Optional[Clock] = None) -> None:
         self._channel = channel
         self.most_bytes = most_bytes or channel.most_bytes or sys.maxsize
         self._handler = handler
@@ -56,7 +56,7 @@ class Caller:
         self._error: Optional[Exception] = None
         #: The ids, from 1 on; taking one is one step in C.
         self._ids: Iterator[int] = itertools.count(1)
-        self._clock = Clock()
+        self.clock = clock or Clock()
         self._silenced = False
         #: When the last invalid input came, and why it was refused: a hint for calls that get no response.
         self._last_invalid = (-1.0, "")
@@ -84,7 +84,7 @@ class Caller:
 
     def now(self) -> float:
         """Return the seconds that have passed for calls: without the time that answering questions took."""
-        return self._clock.now()
+        return self.clock.now()
 
     def new_id(self) -> int:
         """Return an id that this connection has not used (RPC-05)."""
@@ -138,7 +138,7 @@ class Caller:
         size = len(data)
         if size > self.most_bytes:
             raise too_long(f"{method!r} to {self.name}", size, self.most_bytes)
-        pending = Pending(id, method, self._clock, timeout, max_timeout, on_progress)
+        pending = Pending(id, method, self.clock, timeout, max_timeout, on_progress)
         outlet, beside, cancel_notice, lasting, spent = delivery
         if delivery is not DIRECT:
             pending.beside, pending.lasting, pending.cancel_notice = beside, lasting, cancel_notice
@@ -316,15 +316,6 @@ class Caller:
         id = token if type(token) is int else jsonrpc.own_id(token)
         pending = None if id is None else self._pending.get(id)
         return pending is not None and pending.add_progress(params, size)
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Pause the clock of all calls while the block answers a question of the peer."""
-        self._clock.pause()
-        try:
-            yield
-        finally:
-            self._clock.resume()
 
     def _end_calls(self, error: Exception) -> bool:
         """Note the end of the connection, and make every waiting call raise *error*; False if it was noted before."""

@@ -27,6 +27,7 @@ from .deadline import Deadline, wait_interruptibly
 from .fair_queue import QueuedTask
 from .forks import foreign_error
 from .interfaces import Channel, MessageSink, Outlet, Reading
+from .pending import Clock
 from .reading import TICK_SECONDS, CallerReading, LeaderFollowerReading
 from .request import AnswerQueue, BatchResponses, Incoming, MessageHandler
 from .threads import Workers
@@ -61,12 +62,13 @@ class Peer(Caller, MessageSink):
     :param log: takes what the other side causes; one object for many peers bounds it together. By default one of its own.
     :param most_bytes: that a message may have which is sent; None for what the channel carries.
     :param grace: seconds in which requests in progress are answered once the other side sends nothing more.
+    :param clock: as for :class:`~.caller.Caller`.
     """
 
     def __init__(self, channel: Channel, handler: MessageHandler, *, workers: Workers, serving: bool = False,
                  limits: jsonrpc.JSONLimits = jsonrpc.DEFAULT_LIMITS, trace: Optional[Trace] = None,
                  shared: bool = False, most_bytes: Optional[int] = None,
-                 grace: float = 0.0) -> None:
+                 grace: float = 0.0, clock: Optional[Clock] = None) -> None:
         self._workers = workers
         self._serving = serving
         self._limits = limits
@@ -90,7 +92,7 @@ class Peer(Caller, MessageSink):
                                             self._note_late)
         if reading is None:
             reading = CallerReading(channel, self._parse_and_route, self._fail)
-        super().__init__(channel, handler, reading, trace, most_bytes)
+        super().__init__(channel, handler, reading, trace, most_bytes, clock)
 
     def start(self) -> None:
         """Start to read."""
@@ -306,7 +308,7 @@ class Peer(Caller, MessageSink):
     def _reject(self, invalid: jsonrpc.Invalid, batch: Optional[BatchResponses] = None,
                 outlet: Optional[Outlet] = None) -> None:
         self.counters.refused += 1
-        self._last_invalid = self._clock.now(), invalid.message
+        self._last_invalid = self.clock.now(), invalid.message
         if invalid.answers or invalid.bare:
             id = jsonrpc.own_id(invalid.id)
             pending = None if id is None else self._pending.get(id)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
-from ..client.call import DEFAULT, Call, FeatureSession, OnProgress, RequestOptions, time_limits
-from ..client.calls import Features
-from ..client.client_extensions import ToolCall
+from ..client.call import DEFAULT, Call, OnProgress, RequestOptions, time_limits
+from ..client.calls import Features, ToolCall
+from ..client.sessions.base import ClientSession
 from ..errors import InputNeeded, NotSupported, ProtocolError, RemoteError, RequestTimeout, TransportError
 from ..revisions import TASKS_EXTENSION, Revision
 from ..rpc.cancel import CancelToken
@@ -30,7 +30,7 @@ def tasks_of_client(client: Features) -> "ClientTasks":
     return found
 
 
-def has_tasks(session: FeatureSession) -> bool:
+def has_tasks(session: ClientSession) -> bool:
     """Whether the server runs tools as tasks."""
     capabilities = session.capabilities
     if session.revision.modern:
@@ -39,7 +39,7 @@ def has_tasks(session: FeatureSession) -> bool:
     return bool(session.revision.task_requests) and isinstance(calls, dict) and calls.get("call") is not None
 
 
-def asks_for_tasks(session: FeatureSession) -> bool:
+def asks_for_tasks(session: ClientSession) -> bool:
     """Whether it does so when a call says so; else the server decides (TSK-05)."""
     return not session.revision.modern and has_tasks(session)
 
@@ -123,7 +123,7 @@ class ClientTasks(Extension):
         return self._client._page(session, "tasks/list", ListTasksResult, cursor, options)
 
     def require(self, options: RequestOptions, method: str, flag: Optional[str] = None
-                       ) -> Tuple[FeatureSession, RequestOptions]:
+                       ) -> Tuple[ClientSession, RequestOptions]:
         session, options = self._client._session_for(options)
         if method not in session.revision.task_requests:
             others = ("; keep the ids of your tasks, and take each up with client.task(id)" if session.revision.task_requests
@@ -162,7 +162,7 @@ class ClientTasks(Extension):
             params["_meta"] = {**meta, "progressToken": started_tasks(session).expect_progress(view)}
         return self.follow_answer(self._client.send(call._replace(params=params)), session, view, RequestOptions(rounds=False))
 
-    def begin(self, session: FeatureSession, params: Dict[str, Any], options: RequestOptions,
+    def begin(self, session: ClientSession, params: Dict[str, Any], options: RequestOptions,
                     ttl: Optional[float] = None) -> TaskFollower:
         """Call a tool as a task, where the call says so, and return the follower of that task.
 
@@ -175,7 +175,7 @@ class ClientTasks(Extension):
         answer = self._client._request(session, "tools/call", params, options._replace(on_progress=None))
         return self.follow_answer(answer, session, view, options)
 
-    def follow_answer(self, answer: Dict[str, Any], session: FeatureSession, view: TaskView, options: RequestOptions
+    def follow_answer(self, answer: Dict[str, Any], session: ClientSession, view: TaskView, options: RequestOptions
                        ) -> TaskFollower:
         """Return the follower of the task that a call became, or of one that is done if it did not become a task."""
         created: Optional[CreateTaskResult] = None
@@ -188,11 +188,11 @@ class ClientTasks(Extension):
         return follower
 
     def follower(self, view: TaskView, on_progress: Optional[OnProgress], rounds: bool) -> TaskFollower:
-        def send(session: FeatureSession, method: str, params: Dict[str, Any], *, timeout: Optional[float] = DEFAULT,
+        def send(session: ClientSession, method: str, params: Dict[str, Any], *, timeout: Optional[float] = DEFAULT,
                  max_timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None) -> Dict[str, Any]:
             return self._client._request(session, method, params, RequestOptions(timeout, max_timeout, cancel))
 
-        def current(within: Optional[float] = None, cancel: Optional[CancelToken] = None) -> FeatureSession:
+        def current(within: Optional[float] = None, cancel: Optional[CancelToken] = None) -> ClientSession:
             limits = RequestOptions(max_timeout=DEFAULT if within is None else max(within, 0.001), cancel=cancel)
             return self._client._session_for(limits)[0]
 
@@ -201,13 +201,13 @@ class ClientTasks(Extension):
     def handle(self, follower: TaskFollower, name: Optional[str] = None) -> Task:
         return Task(follower, follower.current, lambda answer, session: self._client._tool_result(answer, session, name))
 
-    def result_of(self, answer: Dict[str, Any], session: FeatureSession, options: RequestOptions) -> Dict[str, Any]:
+    def result_of(self, answer: Dict[str, Any], session: ClientSession, options: RequestOptions) -> Dict[str, Any]:
         """Return the result of a call that the server may have answered with a task, which is then waited for."""
         if not session.revision.task_requests or not CreateTaskResult.describes(answer):
             return answer
         return self.finish(self.follow_answer(answer, session, TaskView(), options), session, options)
 
-    def finish(self, follower: TaskFollower, session: FeatureSession, options: RequestOptions) -> Dict[str, Any]:
+    def finish(self, follower: TaskFollower, session: ClientSession, options: RequestOptions) -> Dict[str, Any]:
         """Wait for a task as ``call_tool`` does, and return its result; the task is cancelled if the caller leaves before.
 
         A timeout that the caller gave is about the task; that of the client is about each request for its status.

@@ -10,7 +10,8 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Protocol, Set
 
-from ..client.call import DEFAULT, FeatureSession, OnProgress
+from ..client.call import DEFAULT, OnProgress
+from ..client.sessions.base import ClientSession
 from ..errors import (
     SERVER_BUSY,
     AuthError,
@@ -58,7 +59,7 @@ _CANCEL_SECONDS = 5.0
 class TaskRequest(Protocol):
     """Sends one request about a task, with the client's middleware, and returns its result."""
 
-    def __call__(self, session: FeatureSession, method: str, params: Dict[str, Any], *, timeout: Optional[float] = DEFAULT,
+    def __call__(self, session: ClientSession, method: str, params: Dict[str, Any], *, timeout: Optional[float] = DEFAULT,
                  max_timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None) -> Dict[str, Any]:
         """Send the request; by default with the time limits of the client."""
 
@@ -73,7 +74,7 @@ class TaskFollower:
     :param rounds: whether the client's handlers answer its questions; else ``InputNeeded`` is raised.
     """
 
-    def __init__(self, view: TaskView, send: TaskRequest, current: Callable[..., FeatureSession],
+    def __init__(self, view: TaskView, send: TaskRequest, current: Callable[..., ClientSession],
                  on_progress: Optional[OnProgress] = None, rounds: bool = True) -> None:
         self.view = view
         self._send = send
@@ -139,7 +140,7 @@ class TaskFollower:
                 stack.callback(cancel.add_callback(view.wake))
             return _Wait(self, session, silence, within, cancel).run(until, stack)
 
-    def poll(self, session: FeatureSession, max_timeout: Optional[float] = DEFAULT,
+    def poll(self, session: ClientSession, max_timeout: Optional[float] = DEFAULT,
              cancel: Optional[CancelToken] = None) -> None:
         """Ask the server for the state of the task."""
         try:
@@ -183,7 +184,7 @@ class TaskFollower:
 
     # --- questions --------------------------------------------------------------------------------------------
 
-    def answer(self, session: FeatureSession, cancel: Optional[CancelToken]) -> bool:
+    def answer(self, session: ClientSession, cancel: Optional[CancelToken]) -> bool:
         """Answer the questions of the task that are new, with the client's handlers; return whether there were any."""
         if "tasks/update" not in session.revision.task_requests:
             self._fetch_early(session)
@@ -219,7 +220,7 @@ class TaskFollower:
             self._answered.update(questions)
         return questions
 
-    def _fetch_early(self, session: FeatureSession) -> None:
+    def _fetch_early(self, session: ClientSession) -> None:
         """Send ``tasks/result`` on a thread of its own: the questions of the task come with its response (TSK-28)."""
         with self._lock:
             if self._fetching:
@@ -233,7 +234,7 @@ class TaskFollower:
         with self._lock:
             self._fetching = False
 
-    def _fetch_on_thread(self, session: FeatureSession) -> None:
+    def _fetch_on_thread(self, session: ClientSession) -> None:
         try:
             self._fetched = self._send(session, "tasks/result", {"taskId": self.id}, timeout=None)
         except Exception as error:
@@ -298,7 +299,7 @@ class TaskFollower:
 class _Wait:
     """One wait of one thread for a task."""
 
-    def __init__(self, task: TaskFollower, session: FeatureSession, silence: Optional[float], within: Optional[float],
+    def __init__(self, task: TaskFollower, session: ClientSession, silence: Optional[float], within: Optional[float],
                  cancel: Optional[CancelToken]) -> None:
         self._task = task
         self._session = session
@@ -395,7 +396,7 @@ class _Wait:
             _log.info("the status of the task %.100r could not be read, and is asked for again: %s", self._task.id, error)
 
 
-def read_state(answer: Any, session: FeatureSession) -> DetailedTask:
+def read_state(answer: Any, session: ClientSession) -> DetailedTask:
     """Return the state of a task, as a server described it.
 
     :raises ProtocolError: it is none.
@@ -434,8 +435,8 @@ class Task:
     :param read: decodes the result of the tool.
     """
 
-    def __init__(self, follower: TaskFollower, current: Callable[[], FeatureSession],
-                 read: Callable[[Dict[str, Any], FeatureSession], CallToolResult]) -> None:
+    def __init__(self, follower: TaskFollower, current: Callable[[], ClientSession],
+                 read: Callable[[Dict[str, Any], ClientSession], CallToolResult]) -> None:
         self._follower = follower
         self._current = current
         self._read = read

@@ -198,7 +198,7 @@ def test_a_channel_is_closed_when_there_can_be_no_session(monkeypatch):
     def broken(debug, name):
         raise OSError("no trace")
 
-    monkeypatch.setattr("mcplite.client.client.trace_for", broken)
+    monkeypatch.setattr("mcplite.client.sessions.base.trace_for", broken)
     with Fake() as fake:
         with pytest.raises(OSError, match="no trace"):
             fake.connect().open()

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import mcplite
-from mcplite.client.sessions import server_connection
+from mcplite.client.sessions import base
 from tests.support.fakes import LIMIT, Fake, start
 
 #: Seconds that a callback takes here; closing waits for it.
@@ -107,7 +107,7 @@ def test_a_callback_may_close_its_client(close_in):
 
 def test_the_callback_of_a_disconnection_may_close_its_client(monkeypatch):
     # The thread that closes after a disconnection waits for this callback, which must not wait for it in turn.
-    monkeypatch.setattr(server_connection, "_CALLBACK_SECONDS", 10 * LIMIT)
+    monkeypatch.setattr(base, "_CALLBACK_SECONDS", 10 * LIMIT)
     closed = threading.Event()
 
     def close(error):

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 import mcplite
-from mcplite.client.client_observer import ClientObserver
+from mcplite.client.sessions.base import ClientObserver
 from mcplite.revisions import REVISIONS
 from tests.support.wsgi import serving_wsgi
 

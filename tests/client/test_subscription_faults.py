@@ -30,7 +30,7 @@ def test_a_subscription_is_resumed_after_a_fault(monkeypatch, caplog, method, fa
 def test_a_session_that_cannot_be_had_for_a_moment_is_asked_for_again(monkeypatch, fault):
     with ChangeServer() as fake, fake.connect() as client:
         ending = threading.Event()
-        struck = strike(monkeypatch, client._subscriptions, "_current", fault, ending.is_set)
+        struck = strike(monkeypatch, client, "_open_session", fault, ending.is_set)
         events = client.listen(tools=True)
         ending.set()
         fake.end()

@@ -1,16 +1,13 @@
 """InputRounds: answers a result that requires input with the user's handlers, and sends the request again.
 
-Each modern session has one. Legacy servers send questions as requests, which :class:`~.connection.ServerConnection`
+Modern sessions use it for a server that asks. Legacy servers send questions as requests, which :class:`~.legacy.LegacySession`
 answers.
 """
 
 from __future__ import annotations
 
 import contextvars
-import queue
-import threading
-from collections import deque
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from ...errors import (
     Cancelled,
@@ -23,13 +20,11 @@ from ...errors import (
     RemoteError,
     RequestTimeout,
 )
-from ...revisions import Revision
 from ...rpc.cancel import CancelToken
-from ...rpc.deadline import wait_interruptibly
+from ...rpc.deadline import WakeSignal, undo, wait_interruptibly
 from ...rpc.tracing import get_logger
-from ..call import Call
-from .pacing import RateLimit
-from .server_connection import ServerConnection
+from ..call import Call, sleep
+from .base import ClientSession
 
 __all__ = ["InputRounds"]
 
@@ -39,36 +34,19 @@ _MOST_ROUNDS = 10
 #: Seconds before a request is sent again after a round without questions; doubled each time (MRTR-23).
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 5.0
-#: Seconds after which a caller that waits for answers checks for signals.
-_SIGNAL_CHECK_SECONDS = 0.5
 
 
 class InputRounds:
-    """The rounds of input of all requests of one session.
+    """The rounds of input of one request.
 
-    :param connection: to the server; its handlers answer the questions, on its worker threads.
-    :param rate: limits the number of questions (ELIC-22, SAMP-21).
-    :param observe: returns the answer to a question, ``observe(method, params, answer)``, and tells the client's observers.
+    :param session: with the server; the handlers of its client answer, on the worker threads of its connection.
     """
 
-    def __init__(self, connection: ServerConnection, rate: RateLimit,
-                 observe: Callable[[str, Dict[str, Any], Callable[[], Any]], Any]) -> None:
-        self._observe = observe
-        self._name = connection.name
-        self._now = connection.peer.now
-        self._handlers = connection.handlers
-        self._workers = connection.workers
-        self._max_handlers = connection.max_handlers
-        self._rate = rate
-        #: Cancelled when the connection ends.
-        self._end = CancelToken()
+    def __init__(self, session: ClientSession) -> None:
+        self._session = session
+        self._name = session.name
 
-    def close(self) -> None:
-        """Cancel all handlers that are answering: the connection is over."""
-        self._end.cancel("the connection is over")
-
-    def run(self, call: Call, result: Dict[str, Any], spent: float, send: Callable[[Call], Dict[str, Any]],
-            revision: Revision) -> Dict[str, Any]:
+    def run(self, call: Call, result: Dict[str, Any], spent: float, send: Callable[[Call], Dict[str, Any]]) -> Dict[str, Any]:
         """Send a request again with answers until the result is complete; return that.
 
         :param result: of the first request.
@@ -81,11 +59,9 @@ class InputRounds:
         :raises RequestTimeout: the server did not answer a request in time.
         :raises ConnectionClosed: the client was closed meanwhile.
         """
-        method, pause = call.method, _FIRST_PAUSE_SECONDS
+        method, pause, most, now = call.method, _FIRST_PAUSE_SECONDS, call.max_timeout, self._session.now
         for _ in range(_MOST_ROUNDS):
-            if result.get("resultType") != "input_required":
-                return result
-            requests, state = self._read(result, method, revision)
+            requests, state = self._read(result, method)
             if not call.rounds:
                 raise InputNeeded(f"{self._name} needs answers before it continues with {method!r}",
                                   requests=requests, state=state)
@@ -93,33 +69,33 @@ class InputRounds:
             params.pop("inputResponses", None)
             params.pop("requestState", None)
             if requests:
-                params["inputResponses"] = self.answers(requests, revision, call.cancel)
+                params["inputResponses"] = self.answers(requests, call.cancel)
             else:
-                _pause(pause, call.cancel)
+                sleep(pause, call.cancel)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             if state is not None:
                 params["requestState"] = state  # MRTR-24 to MRTR-26
-            left = None if call.max_timeout is None else max(call.max_timeout - spent, 0.001)
-            begun = self._now()
+            begun = now() - spent
             try:
-                result = send(call._replace(params=params, max_timeout=left))
+                result = send(call._replace(params=params, max_timeout=None if most is None else max(most - spent, 0.001)))
             except RequestTimeout as error:
-                if call.max_timeout is None or spent + self._now() - begun < call.max_timeout:
+                if most is None or now() - begun < most:
                     raise
-                raise RequestTimeout(f"{self._name} did not answer {method!r} within {call.max_timeout:g} s in all, without"
+                raise RequestTimeout(f"{self._name} did not answer {method!r} within {most:g} s in all, without"
                                      " the time of its questions (max_timeout)") from error
-            spent += self._now() - begun
-        if result.get("resultType") != "input_required":
-            return result
+            if result.get("resultType") != "input_required":
+                return result
+            spent = now() - begun
         raise ProtocolError(f"{self._name} still asked for input after {_MOST_ROUNDS} rounds of {method!r}", result)
 
-    def _read(self, result: Dict[str, Any], method: str, revision: Revision) -> Any:
-        requests, state = result.get("inputRequests"), result.get("requestState")
+    def _read(self, result: Dict[str, Any], method: str) -> Tuple[Dict[str, Any], Optional[str]]:
+        """Return the questions of a result, and its state."""
+        requests, state, asking = result.get("inputRequests"), result.get("requestState"), self._session.revision.asking_methods
         if requests == []:
             requests = None  # as PHP writes an empty object
-        if method not in revision.asking_methods:
+        if method not in asking:
             raise ProtocolError(f"{self._name} answered {method!r} with questions, which are allowed only"
-                                f" for {', '.join(sorted(revision.asking_methods))}", result)
+                                f" for {', '.join(sorted(asking))}", result)
         if requests is None and state is None:
             raise ProtocolError(f"{self._name} needs input for {method!r}, but does not say which", result)
         if state is not None and not isinstance(state, str):
@@ -141,75 +117,53 @@ class InputRounds:
                     request.get("params", {})) is not dict and request["params"] != []:  # as PHP writes an empty object
                 raise ProtocolError(f"{self._name} gave an input request {key[:100]!r} that is not a request", raw)
 
-    def answers(self, requests: Mapping[str, Any], revision: Revision, cancel: Optional[CancelToken]) -> Dict[str, Any]:
+    def answers(self, requests: Mapping[str, Any], cancel: Optional[CancelToken]) -> Dict[str, Any]:
         """Return the answers to all questions; their handlers run in parallel (MRTR-22).
 
         :param requests: the questions by key, which are checked.
         :raises ProtocolError: one is not allowed, or there are too many.
         :raises Cancelled, InternalError, ConnectionClosed: as for :meth:`run`.
         """
-        if not all([self._rate.admit() for _ in requests]):
+        session = self._session
+        if not all([session.question_rate.admit() for _ in requests]):
             raise ProtocolError(f"{self._name} asks more questions than this client takes in a minute"
                                 " (questions_per_minute=)")
-        token = CancelToken()
-        uncancels = [one.add_callback(lambda one=one: token.cancel(one.reason))  # type: ignore[misc]
-                     for one in (self._end, cancel) if one is not None]
+        token, done, context = CancelToken(), WakeSignal(), contextvars.copy_context()
         outcomes: Dict[str, Any] = {}
-        context = contextvars.copy_context()
-        waiting = deque(requests)
-        # Not an Event: an interrupt that hits the main thread on its way into wait() could leave the event's lock held, and
-        # a thread that cancels would wait for it without end. A SimpleQueue has no lock in Python code.
-        done: "queue.SimpleQueue[None]" = queue.SimpleQueue()
-
-        def answer(key: str) -> None:
-            request = requests[key]
-            try:
-                token.check()  # no further handler runs after a failure or a cancellation
-                # With the caller's context variables, as if the caller answered. Handlers that run at the same time need
-                # a copy each.
-                params = request.get("params") or {}
-                outcomes[key] = context.copy().run(self._answer, request["method"], params, revision, token)
-            except Exception as error:
-                outcomes[key] = error
-                token.cancel("another answer is missing")
-            except (SystemExit, KeyboardInterrupt):
-                _log.exception("the handler of %.100r failed", request["method"])
-                outcomes[key] = InternalError(f"the handler of {request['method'][:100]!r} failed")
-                token.cancel("another answer is missing")
-            if len(outcomes) == len(requests):
-                done.put(None)
+        keys = iter(list(requests))  # the threads share it; each step is one in C
 
         def work() -> None:
             # On a worker thread, which may block in a handler; the calling thread does not, so that it can be cancelled.
-            while waiting:
+            for key in keys:
+                method, params = requests[key]["method"], requests[key].get("params") or {}
                 try:
-                    key = waiting.popleft()
-                except IndexError:
-                    return
-                answer(key)
+                    token.check()  # no further handler runs after a failure or a cancellation
+                    # With the caller's context variables, as if the caller answered. Handlers that run at the same time need
+                    # a copy each.
+                    outcomes[key] = context.copy().run(self._answer, method, params, token)
+                except (Exception, SystemExit, KeyboardInterrupt) as error:
+                    if not isinstance(error, Exception):
+                        _log.exception("the handler of %.100r failed", method)
+                        error = InternalError(f"the handler of {method[:100]!r} failed")
+                    outcomes[key] = error
+                    token.cancel("another answer is missing")
+                if len(outcomes) == len(requests):
+                    done.set()
 
-        uncancels.append(token.add_callback(lambda: done.put(None)))
-        left = True
+        uncancels = [one.add_callback(lambda one=one: token.cancel(one.reason))  # type: ignore[misc]
+                     for one in (session.ended, cancel) if one is not None]
+        uncancels.append(token.add_callback(done.set))
         try:
-            for _ in range(min(len(requests), self._max_handlers)):
-                self._workers.spawn(work)
-            # Waits in short steps: Python handles a signal that arrives while this thread is entering a wait only after
-            # the wait, and Ctrl-C must not have to wait for the user's answer.
-            while True:
-                try:
-                    done.get(timeout=_SIGNAL_CHECK_SECONDS)
-                    left = False
-                    break
-                except queue.Empty:
-                    continue
+            with undo(lambda: token.cancel("the caller has left")):
+                for _ in range(min(len(requests), session.connection.max_handlers)):
+                    session.connection.workers.spawn(work)
+                wait_interruptibly(done.wait, None)
         finally:
-            if left:
-                token.cancel("the caller has left")
             for uncancel in uncancels:
                 uncancel()
         if cancel is not None:
             cancel.check()
-        if self._end.cancelled:
+        if session.ended.cancelled:
             raise ConnectionClosed(f"the connection to {self._name} was closed while its questions were answered")
         failures: List[Exception] = [outcome for outcome in dict(outcomes).values() if isinstance(outcome, Exception)]
         if failures:
@@ -217,10 +171,12 @@ class InputRounds:
             raise next((error for error in failures if not isinstance(error, Cancelled)), failures[0])
         return {key: outcomes[key] for key in requests}
 
-    def _answer(self, method: str, params: Dict[str, Any], revision: Revision, token: CancelToken) -> Dict[str, Any]:
+    def _answer(self, method: str, params: Dict[str, Any], token: CancelToken) -> Dict[str, Any]:
+        session = self._session
+        handlers, revision = session.connection.handlers, session.revision
         try:
-            return self._observe(  # type: ignore[no-any-return]
-                method, params, lambda: self._handlers.answer(method, params, revision, token))
+            return session.observed_question(  # type: ignore[no-any-return]
+                method, params, None, lambda: handlers.answer(method, params, revision, token))
         except (MethodNotFound, InvalidParams) as error:
             # A question cannot be answered with an error, and the server knows the client's capabilities (MRTR-08).
             raise ProtocolError(f"{self._name} asked for {method[:100]!r} in a way that this client did not declare:"
@@ -230,10 +186,3 @@ class InputRounds:
         except RemoteError as error:
             # MRTR-30: a refusal has no form on the wire; the request is not sent again.
             raise Cancelled(f"{method!r} was not answered: {error.message}") from error
-
-
-def _pause(seconds: float, cancel: Optional[CancelToken]) -> None:
-    if cancel is None:
-        wait_interruptibly(threading.Event().wait, seconds)
-    elif cancel.wait(seconds):
-        cancel.check()

@@ -1,168 +1,263 @@
-"""SessionOpener: opens the session of a client, over fallback channels too, and again after the server's process has ended.
+"""SessionOpener: the state of a client's connection; it opens the session, and again after the server's process has ended.
 
-A module of its own, so that the client is about its callers, and a session about one connection.
+::
+
+    new ── open() ──> connecting ──> open ──────────────┐
+                          │         ^   │ fork          │ the process has ended, or
+                          │         │   v               │ close() or fail() was called
+                          │         └ inherited         v
+                          └───────────────────────────> closed
+
+A call that finds the process of a server without a handshake ended, or the session inherited from the process that was forked,
+opens another session in its place, like the one that is lost; the state is "open" meanwhile. Other calls wait for it.
+
+Opening is one ladder, whose steps share the seconds of ``open_timeout``. :class:`Negotiation` has those over one channel::
+
+    probe ── found ──> modern session
+      └ refused, silent ──> handshake ──> legacy session
+                               └ failed because of the probe ──> another process, handshake
+                               └ failed ──> the channel's alternative (HTTP with SSE), handshake
 """
 
 from __future__ import annotations
 
 import copy
+import threading
 import time
-from typing import Callable, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional
 
-from ...errors import AuthError, ConnectionClosed, TransportError
-from ...rpc.deadline import undo
+from ...errors import (
+    METHOD_NOT_FOUND,
+    UNSUPPORTED_VERSION,
+    AuthError,
+    Cancelled,
+    ConnectionClosed,
+    HTTPStatusError,
+    MCPError,
+    ProtocolError,
+    RemoteError,
+    RequestTimeout,
+    TransportError,
+    UnsupportedVersion,
+)
+from ...protocol.meta import SERVER_INFO
+from ...revisions import LEGACY, NEWEST_LEGACY, REVISIONS, Revision, find_revision
+from ...rpc.cancel import CancelToken
+from ...rpc.deadline import WakeSignal, undo, wait_interruptibly
 from ...rpc.forks import renew
 from ...rpc.interfaces import Channel
+from ...rpc.pending import Clock
 from ...rpc.threads import start_thread
 from ...rpc.tracing import get_logger
-from ...types.lazy_dataclass import changed
-from ..call import Waiting
-from .base import ClientSession, SessionOptions
-from .negotiation import Negotiation, NegotiationOptions, prior_of
-from .pacing import OpeningLock
-from .server_connection import ServerConnection
+from ...types import Implementation, ServerCapabilities, codec
+from ...types.lifecycle import server_info
+from ..call import OpeningLock, Waiting
+from .base import MODERN_ERRORS, ClientSession, ServerConnection, SessionOptions
 
-__all__ = ["SessionOpener"]
+# The sessions of each era are loaded with the first one: they take a third of what a client loads.
+if TYPE_CHECKING:
+    from ...types import DiscoverResult
+    from .legacy import LegacySession
+    from .modern import ModernSession
+
+__all__ = ["SessionOpener", "prior_of"]
 
 _log = get_logger(__name__)
 #: How often in a minute a server's process that has ended is started again.
 _RESTARTS = 3
 #: Seconds from the first restart to the second; the third waits twice as long.
 _BACK_OFF = 0.5
+#: HTTP statuses with which servers of the handshake era refuse an unknown request (ERA-11, ERA-13).
+_LEGACY_STATUSES = frozenset({400, 404, 405, 406, 415, 422})
+#: The same, for servers that fail at an unknown request; only with an error in JSON-RPC, which no gateway writes.
+_FAILURE_STATUSES = frozenset({500, 501})
+_MODERN = [revision for revision in REVISIONS if revision.modern]
+_PROBE = "server/discover"
+#: Seconds that the answer to a handshake may come behind a late one to the probe: the longer the probe took, the more.
+_SHORTEST_GRACE, _LONGEST_GRACE = 1.0, 5.0
+_TRACEBACK = "Traceback (most recent call last)"
 
 
 class SessionOpener:
     """Opens the session of one client.
 
     :param transport: makes a channel to the server; called for each process that is started.
-    :param connect: makes a connection over an open channel, without starting it.
-    :param negotiation: which sessions are accepted.
-    :param sessions: options of each session.
-    :param on_restart: called after a restart, before any call uses the new session.
+    :param options: those that the client gives to its sessions.
+    :param use: called with each session before a call uses it, and with the one that it replaces, or None.
+    :param opened: called with the first session of a process once it is open, and with what its caller waits for.
     """
 
-    def __init__(self, transport: Callable[[], Channel], connect: Callable[[Channel], ServerConnection],
-                 negotiation: NegotiationOptions, sessions: SessionOptions, on_restart: Callable[[], object]) -> None:
+    def __init__(self, transport: Callable[[], Channel], options: SessionOptions,
+                 use: Callable[[ClientSession, Optional[ClientSession]], object],
+                 opened: Callable[[ClientSession, Waiting], object]) -> None:
         self._transport = transport
-        self._connect = connect
-        self._negotiation = negotiation
-        self._sessions = sessions
-        self._on_restart = on_restart
-        #: The latest of each; there is a channel before there is a connection, and a connection before a session.
+        self._options = options
+        self._use = use
+        self._opened = opened
+        #: Of all time limits of the client; it stands still while a person is asked.
+        self.clock = Clock()
+        #: Guards the five fields below; held for assignments only.
+        self._lock = threading.Lock()
+        self.state = "new"
+        #: What closed it, if it was not :meth:`close` without an error.
+        self.error: Optional[Exception] = None
+        #: The latest session, and that session while the state is "open".
+        self.session: Optional[ClientSession] = None
+        self.ready: Optional[ClientSession] = None
+        #: The thread of :meth:`open`, and the end of the state "connecting".
+        self._thread: Optional[int] = None
+        self._decided = threading.Event()
+        #: The latest of each; there is a channel before there is a connection.
         self.channel: Optional[Channel] = None
         self.connection: Optional[ServerConnection] = None
-        self.session: Optional[ClientSession] = None
-        #: The error for every attempt to open after :meth:`close`; None before.
-        self._closed: Optional[Exception] = None
         #: Held by the one thread that opens a session in place of a lost one.
         self._opening = OpeningLock(_RESTARTS)
-        #: The clock of the latest connection, and by how many seconds it is before that of the first.
-        self._clock: Tuple[Callable[[], float], float] = time.monotonic, 0.0
-        #: The session of the process that this one was forked from, until there is one of this process.
-        self._inherited: Optional[ClientSession] = None
         #: When a server's process was last started again.
         self._restarted_at = 0.0
 
-    def now(self) -> float:
-        """Return the seconds that count for opening: they stand still while a user logs in."""
-        clock, ahead = self._clock
-        return clock() - ahead
+    def change(self, state: str, error: Optional[Exception] = None, session: Optional[ClientSession] = None) -> bool:
+        """Change the state; False, and no change, if it is "closed"."""
+        with self._lock:
+            self.error = error or self.error
+            alive = self.state != "closed"
+            if alive:
+                self.state, self.session = state, session or self.session
+                self.ready = self.session if state == "open" else None
+        self._decided.set()
+        return alive
+
+    @property
+    def name(self) -> str:
+        """The server's name in errors."""
+        return "the server" if self.channel is None else self.channel.name
+
+    def closed_error(self) -> Exception:
+        """Return the error for a call that finds no session."""
+        if self.state == "new":
+            return ConnectionClosed("this client is not open yet: use it in a with block, or call open()")
+        return copy.copy(self.error) if isinstance(self.error, ConnectionClosed) else ConnectionClosed("this client is closed")
+
+    def _check_closed(self) -> None:
+        if self.state == "closed":
+            raise self.closed_error()
 
     def open(self) -> ClientSession:
         """Open the first session; if that fails, the channel is closed.
 
+        :raises RuntimeError: it was called before.
         :raises MCPError: as for :meth:`Client.open`.
         """
-        self.session = self._open(self._negotiation, Waiting())
-        return self.session
+        with self._lock:
+            if self.state != "new":
+                raise RuntimeError(f"this client is {self.state}; a client is opened once, so make a new one")
+            self.state, self._thread = "connecting", threading.get_ident()
+        session, failure, settings = None, None, self._options.settings
+        try:
+            session = self._open(Waiting(), settings.era, settings.prior)
+        except Exception as error:
+            failure = error
+            raise
+        finally:
+            if session is None:
+                self.change("closed", failure)
+        self._use(session, None)
+        self._thread = None
+        if not self.change("open", session=session):
+            self.close()
+            raise self.closed_error()
+        self._opened(session, Waiting())
+        return session
+
+    def wait(self, waiting: Waiting) -> ClientSession:
+        """Return the session, once it is open; it is opened again if it is lost.
+
+        :raises ConnectionClosed: the connection is not open.
+        :raises Cancelled, RequestTimeout: the call waits no longer.
+        """
+        if self.state == "connecting" and self._thread != threading.get_ident():
+            waiting.wait(self._decided.wait, self.name)  # LIFE-05: calls of other threads wait for the handshake
+        session, state = self.session, self.state
+        if session is None or state not in ("open", "inherited"):
+            raise self.closed_error()
+        if state == "inherited" or session.restartable and session.peer.closed:
+            return self._replace(session, waiting)
+        return session
 
     def close(self, error: Optional[Exception] = None) -> None:
         """Close the connection, also one that is being opened; idempotent, from any thread.
 
-        :param error: raised by waiting calls; by default a ConnectionClosed.
+        :param error: the reason, which waiting calls raise; by default a ConnectionClosed.
         """
-        if self._closed is None:
-            self._closed = error if isinstance(error, ConnectionClosed) else ConnectionClosed("this client is closed")
-        connection = self.connection
-        if connection is not None:
-            connection.close(error)
+        self.change("closed", error)
+        if self.connection is not None:
+            self.connection.close(error)
         elif self.channel is not None:
             self.channel.close()  # it is being opened by another thread
 
-    def restart(self, lost: ClientSession, waiting: Waiting) -> ClientSession:
-        """Start the server's process again (STD-13) and return the new session; no call is repeated.
-
-        :param lost: the session that has ended; nothing is started if another thread has replaced it.
-        :param waiting: of the call that needs it; a process that is not ready when the call ends is ended with it.
-        :raises ConnectionClosed: the server has ended too often, or the client is closed.
-        :raises Cancelled, RequestTimeout: the call waits no longer.
-        """
-        with self._opening.hold(waiting, lost.name, self.now) as failure:
-            if self.session is not None and self.session is not lost:
-                return self.session
-            self._check_closed()
-            if failure is not None:
-                raise failure
-            if not self._opening.admit():
-                raise ConnectionClosed(f"{lost.name} has ended again, after it was started {_RESTARTS} times within a minute"
-                                       f"{lost.connection.stderr_tail()}")
-            _log.warning("%s has ended (%s); it is started again", lost.name, lost.peer.last_error)
-            with waiting.counting(self.now):
-                lost.connection.close()  # waits until the old process is gone
-            again = self._restarted_at + _BACK_OFF * (self._opening.recent - 1)
-            waiting.wait(lambda seconds: _slept_until(again, seconds), lost.name)
-            self._restarted_at = time.monotonic()
-            session = self.session = self._replace(lost, waiting)
-            self._on_restart()
-        if self._closed is not None:
-            self.close()
-            self._check_closed()
-        return session
-
-    def let_go(self, error: Optional[Exception], owner: int) -> None:
-        """Note in a forked process that the connection belongs to another one.
+    def let_go(self, error: Exception, owner: int) -> bool:
+        """Note in a forked process that the connection belongs to another one; False if there is none.
 
         :param owner: the id of that process.
-        :param error: for every attempt to open one; None if :meth:`reopen` may.
+        :param error: for every attempt to open one, if the channel does not allow it.
         """
-        renew(self._opening, self.session)
+        if self.state not in ("open", "connecting"):
+            return False
+        reopens = self.state == "open" and self.channel is not None and self.channel.reopens_after_fork
         for connection in {self.connection, None if self.session is None else self.session.connection}:
             if connection is not None:
                 connection.peer.let_go(owner)
         if self.channel is not None:
             self.channel.let_go(owner)  # it may have no connection yet
-        self._inherited = self.session
-        self._closed = self._closed or error
-        self.connection = self.channel = None
-        self._clock = time.monotonic, 0.0
+        renew(self, self.session)
+        self.connection, self.clock, self._opening = None, Clock(), OpeningLock(_RESTARTS)
+        self.error = self.channel = None
+        self.change("inherited" if reopens else "closed", None if reopens else error)
+        return True
 
-    def reopen(self, waiting: Waiting) -> ClientSession:
-        """Open a session of this process in place of that of the process which it was forked from, and return it.
+    def _replace(self, lost: ClientSession, waiting: Waiting) -> ClientSession:
+        """Open a session in place of one that is lost, and return it, or the one of another thread; no call is repeated.
 
-        :param waiting: of the call that needs it.
+        A server's process that has ended is started again (STD-13). What is not ready when the call ends is ended with it.
+
+        :raises ConnectionClosed: the server has ended too often, or the client is closed.
         :raises MCPError: as for :meth:`Client.open`; it may be called again.
         :raises Cancelled, RequestTimeout: the call waits no longer.
         """
-        assert self.session is not None, "only an open session can be inherited"
-        with self._opening.hold(waiting, self.session.name, self.now) as failure:
-            if self._inherited is not None:
-                self._check_closed()
-                if failure is not None:
-                    raise failure
-                self.session = self._replace(self._inherited, waiting)
-                self._inherited = None
-        if self._closed is not None:
+        with self._opening.hold(waiting, lost.name) as failure:
+            if self.session is not None and self.session is not lost:
+                return self.session
+            self._check_closed()
+            if failure is not None:
+                raise failure
+            inherited = self.state == "inherited"
+            if not inherited:
+                self._end(lost, waiting)
+            session = self._open_like(lost, waiting)
+            self._use(session, lost)
+            self.change("open", session=session)
+        if self.state == "closed":
             self.close()
             self._check_closed()
-        return self.session
+        if inherited:
+            self._opened(session, waiting)
+        return session
 
-    def _replace(self, lost: ClientSession, waiting: Waiting) -> ClientSession:
+    def _end(self, lost: ClientSession, waiting: Waiting) -> None:
+        """Wait until the process of a lost session is gone, and until another one may be started."""
+        if not self._opening.admit():
+            raise ConnectionClosed(f"{lost.name} has ended again, after it was started {_RESTARTS} times within a minute"
+                                   f"{lost.connection.stderr_tail()}")
+        _log.warning("%s has ended (%s); it is started again", lost.name, lost.peer.last_error)
+        lost.connection.close()
+        again = self._restarted_at + _BACK_OFF * (self._opening.recent - 1)
+        waiting.wait(lambda seconds: _slept_until(again, seconds), lost.name)
+        self._restarted_at = time.monotonic()
+
+    def _open_like(self, lost: ClientSession, waiting: Waiting) -> ClientSession:
         """Open a session like *lost* over a new channel; it is closed if the call is cancelled before that is done."""
-        known = changed(self._negotiation, era=lost.era, prior=prior_of(lost))
         uncancel = waiting.cancel.add_callback(self._abandon) if waiting.cancel is not None else None
         try:
-            with waiting.counting(self.now):
-                session = self._open(known, waiting)
+            session = self._open(waiting, lost.era, prior_of(lost))
         finally:
             if uncancel is not None:
                 uncancel()
@@ -174,66 +269,54 @@ class SessionOpener:
 
     def _abandon(self) -> None:
         """Close what is being opened, without waiting for it: this is the thread that cancels a call."""
-        channel, connection = self.channel, self.connection
-        if channel is not None:
-            opened = connection is not None and connection.channel is channel
-            start_thread(connection.close if opened and connection is not None else channel.close, "mcplite closer")
+        opened = self.connection or self.channel
+        if opened is not None:
+            start_thread(opened.close, "mcplite closer")
 
-    def _check_closed(self) -> None:
-        if self._closed is not None:
-            raise copy.copy(self._closed)
-
-    def _open(self, options: NegotiationOptions, waiting: Waiting) -> ClientSession:
+    def _open(self, waiting: Waiting, era: Optional[str], prior: Optional[Mapping[str, Any]]) -> ClientSession:
         """Open a session over a new channel, else over a fallback to the same server (LSSE-12, ERA-07).
 
         All attempts share the seconds of ``open_timeout``, or what the call has left of its own limits.
+
+        :param era: "legacy" or "modern", the only one to accept; None for both.
+        :param prior: the findings of an earlier session, see :func:`prior_of`.
         """
-        channel, restarted, left = self._transport(), False, waiting.least(options.open_timeout)
+        channel, restarted, left = self._transport(), False, waiting.least(self._options.settings.open_timeout)
         while True:
-            self.channel = channel
-            connection = negotiation = other = None
+            self.channel, self.connection = channel, None
+            connection = negotiation = None
             try:
                 channel.open_timeout = left
                 channel.open()
-                now, connection = self.now(), self._connect(channel)
-                self.connection, self._clock = connection, (connection.peer.now, connection.peer.now() - now)
+                connection = self.connection = ServerConnection(channel, self._options, self.clock)
                 self._check_closed()
                 if waiting.cancel is not None:
                     waiting.cancel.check()
-                negotiation = Negotiation(connection, options, self._sessions, left - channel.open_seconds)
+                negotiation = Negotiation(connection, era, prior, left - channel.open_seconds)
                 return negotiation.run()
             except BaseException as error:
                 # Not the time that the end of the connection takes: a process may need its grace for that.
                 left = left if negotiation is None else negotiation.remaining()
-                if waiting.cancel is not None and waiting.cancel.cancelled:
+                if self.state == "closed" or waiting.cancel is not None and waiting.cancel.cancelled:
                     left = 0.0
-                if connection is not None:
-                    connection.close()
-                else:
-                    channel.close()
-                spoiled = (channel.restartable and self._closed is None and left > 0 and negotiation is not None
-                           and negotiation.spoiled_by_probe(error))
-                if not spoiled:
-                    only_modern = negotiation is not None and negotiation.era == "modern"
-                    other = None if only_modern or left <= 0 else self._alternative(channel, error, left)
-                    if other is None:
-                        if (type(error) is ConnectionClosed and error.returncode == 0 and connection is not None
-                                and not connection.peer.counters.messages_received):
-                            raise _ended_unserved(error) from error
-                        if restarted and type(error) is ConnectionClosed:
-                            raise _ended_twice(error) from error
+                (connection or channel).close()
+                other = None
+                if left > 0 and channel.restartable and negotiation is not None and negotiation.spoiled_by_probe(error):
+                    _log.info("%s is started again, for a handshake without a request that it does not know", channel.name)
+                    other, restarted = self._transport(), True
+                elif left > 0 and (negotiation is None or negotiation.era != "modern"):
+                    other = self._alternative(channel, error, left)
+                if other is None:
+                    better = _explained(error, connection, restarted)
+                    if better is error:
                         raise
-            if other is None:
-                _log.info("%s is started again, for a handshake without a request that it does not know", channel.name)
-                other, restarted = self._transport(), True
-            channel, options = other, changed(options, era="legacy")
+                    raise better from error
+            channel, era = other, "legacy"
 
     def _alternative(self, channel: Channel, error: BaseException, left: float) -> Optional[Channel]:
         """Return another open channel to the same server; None if there is none, or it cannot be opened in *left* seconds."""
-        if self._closed is not None or not isinstance(error, Exception):
-            return None
         try:
-            other = channel.alternative(error)
+            other = channel.alternative(error) if isinstance(error, Exception) else None
             if other is not None:
                 self.channel, self.connection = other, None
                 other.open_timeout = left
@@ -251,15 +334,299 @@ def _slept_until(end: float, seconds: float) -> bool:
     return time.monotonic() >= end
 
 
-def _ended_unserved(error: ConnectionClosed) -> ConnectionClosed:
-    """Return the error for a program that ended as one does that has nothing more to do."""
-    text = (f"{error.args[0]} without serving; does it call mcp.run()? A file that only defines a server is a target of its"
-            " own: connect('server.py')")
-    return ConnectionClosed(text, stderr_tail=error.stderr_tail, returncode=error.returncode)
+def _explained(error: BaseException, connection: Optional[ServerConnection], restarted: bool) -> BaseException:
+    """Return the error for a process that has ended while a session was opened, with what may help; others as they are."""
+    if type(error) is not ConnectionClosed:
+        return error
+    if error.returncode == 0 and connection is not None and not connection.peer.counters.messages_received:
+        hint = (" without serving; does it call mcp.run()? A file that only defines a server is a target of its own:"
+                " connect('server.py')")
+    elif restarted:
+        hint = ('; it was started twice, since the first process had ended when it was asked for its revisions (era="legacy"'
+                ' starts it once)')
+    else:
+        return error
+    return ConnectionClosed(f"{error.args[0]}{hint}", stderr_tail=error.stderr_tail, returncode=error.returncode)
 
 
-def _ended_twice(error: ConnectionClosed) -> ConnectionClosed:
-    """Return the error for a server that was started twice and ended both times."""
-    text = (f"{error.args[0]}; it was started twice, since the first process had ended when it was asked for its revisions"
-            ' (era="legacy" starts it once)')
-    return ConnectionClosed(text, stderr_tail=error.stderr_tail, returncode=error.returncode)
+class Negotiation:
+    """Opens a session over one connection: a probe finds out of which era the server is, unless that is known.
+
+    :param connection: to the server; not started yet.
+    :param era: "legacy" or "modern", the only one to accept; None for both.
+    :param prior: the findings of an earlier session, see :func:`prior_of`.
+    :param seconds: those of ``open_timeout`` that are left for it.
+    """
+
+    def __init__(self, connection: ServerConnection, era: Optional[str], prior: Optional[Mapping[str, Any]],
+                 seconds: float) -> None:
+        self._connection = connection
+        settings = connection.options.settings
+        self._pinned = settings.pinned
+        if self._pinned is not None:
+            era = "modern" if self._pinned.modern else "legacy"
+        #: The only era to accept; None for both.
+        self.era = era
+        if prior is not None and not (isinstance(prior, Mapping) and prior.get("era") in ("legacy", "modern")):
+            _log.warning("prior= is not a value of client.prior, so %s is probed", connection.name)
+            prior = None
+        self._prior = None if prior is None or era not in (None, prior["era"]) else prior
+        self._open_timeout = settings.open_timeout
+        # The other half is for the handshake.
+        self._probe_timeout = min(settings.probe_timeout, max(seconds, 0.0) / 2)
+        #: When the time for opening is over, by the clock of the connection, which stands still while a user logs in.
+        self._end = connection.peer.now() + seconds
+        #: Whether the probe was sent, and a handshake may follow.
+        self._probing = False
+        #: Whether the server refused the handshake that followed.
+        self._refused = False
+        #: Ends the probe on a pipe; its outcome, and what wakes the thread that waits for it.
+        self._over = CancelToken()
+        self._outcome: Any = None
+        self._woken = WakeSignal()
+        #: Cancelled when the answer to the probe has arrived, and no answer to the handshake behind it.
+        self._answered = CancelToken()
+
+    def run(self) -> ClientSession:
+        """Return the open session.
+
+        :raises UnsupportedVersion: client and server have no revision in common.
+        :raises MCPError: the server cannot be reached, does not answer, or refuses.
+        """
+        self._connection.peer.start()
+        if self.era == "legacy" or self._prior is not None and self._prior["era"] == "legacy":
+            return self._shake_hands()
+        return (None if self._prior is None else self._remembered(self._prior)) or self._probe()
+
+    def remaining(self) -> float:
+        """Return the seconds that are left for opening; 0 if none are."""
+        return max(0.0, self._end - self._connection.peer.now())
+
+    def _timeout(self) -> float:
+        """Return the timeout of the next request: what is left, in numbers that can be read in an error."""
+        return max(0.001, round(self.remaining(), 2))
+
+    def spoiled_by_probe(self, error: BaseException) -> bool:
+        """Whether another process of the server, which gets no probe, may accept the handshake (ERA-07).
+
+        :param error: with which :meth:`run` failed.
+        """
+        if not self._probing:
+            return False
+        if isinstance(error, ConnectionClosed):
+            return not self._ended_at_start(error)
+        return self._refused  # a bridge may have begun a session of its own for the probe
+
+    def _ended_at_start(self, error: ConnectionClosed) -> bool:
+        """Whether the server's process ended of itself, and not because of the probe."""
+        counters = self._connection.peer.counters
+        unread = self._connection.channel.unread
+        if unread is not None:
+            return unread >= counters.bytes_sent
+        # Servers that die of the probe may have a traceback too, but it shows what they did not understand.
+        silent = not counters.messages_received and not counters.refused
+        return bool(error.returncode) and silent and _TRACEBACK in error.stderr_tail and _PROBE not in error.stderr_tail
+
+    def _modern(self, revision: Revision) -> ModernSession:
+        from .modern import ModernSession
+
+        return ModernSession(self._connection, revision)
+
+    def _shake_hands(self, cancel: Optional[CancelToken] = None) -> LegacySession:
+        from .legacy import LegacySession
+
+        session = LegacySession(self._connection)
+        session.open(self._pinned or NEWEST_LEGACY, self._pinned is not None, self._open_timeout, cancel, self._timeout())
+        return session
+
+    def _remembered(self, prior: Mapping[str, Any]) -> Optional[ModernSession]:
+        revision = find_revision(prior.get("revision"))
+        try:
+            if revision is None or not revision.modern or not isinstance(prior.get("instructions"), (str, type(None))):
+                raise ProtocolError(f"the revision {prior.get('revision')!r:.50} needs a handshake or is unknown")
+            if self._pinned is not None and revision is not self._pinned:
+                return None
+            capabilities = codec.decode(ServerCapabilities, prior.get("capabilities") or {})
+            info = codec.decode(Implementation, prior["server_info"]) if prior.get("server_info") else None
+        except ProtocolError as error:
+            _log.warning("prior= is not a value of client.prior, so the server is probed: %s", error)
+            return None
+        session = self._modern(revision)
+        session.complete(revision, capabilities, prior.get("instructions"), info)
+        return session
+
+    # --- the probe --------------------------------------------------------------------------------------
+
+    def _probe(self) -> ClientSession:
+        http = self._connection.channel.carries_beside
+        both = self.era is None
+        session = self._modern(self._pinned or _MODERN[-1])
+        self._probing = both
+        try:
+            if both and not http:
+                # From a thread of its own, since a server of the handshake era may not answer. The thread ends with this
+                # method, or soon after the answer.
+                self._connection.workers.spawn(lambda: self._ask(session))
+                found = self._answer(self._probe_timeout)
+                self._abandon()  # which waits for the answer to a handshake, and there is none
+            else:
+                found = self._discover(session, None)
+            return self._opened(session, found)
+        except MCPError as error:
+            if not both or not _may_be_legacy(error, http):
+                better = self._undecided(error) if both else self._unsupported(error)
+                if better is error:
+                    raise
+                raise better from error
+            _log.info("%s begins with a handshake (%s)", self._connection.name, error)
+            failure = error
+        silent = isinstance(failure, RequestTimeout)
+        try:
+            return self._shake_hands(self._answered if silent else None)
+        except (Cancelled, RemoteError, HTTPStatusError) as refusal:
+            self._refused = isinstance(refusal, RemoteError) and refusal.code not in MODERN_ERRORS
+            if silent and not isinstance(refusal, HTTPStatusError):
+                # A late answer to the probe counts, unless the handshake succeeds (ERA-06).
+                _log.info("%s was slow, and needs no handshake (%s)", self._connection.name, refusal)
+                self._connection.session = session
+                seconds = self._timeout()
+                if self._refused and self._connection.channel.restartable:
+                    seconds /= 2  # the other half is for a process that gets no probe
+                return self._opened(session, self._answer(seconds))
+            if http and _lacks_discovery(failure) and _refuses_handshake(refusal):
+                # ERA-12: a modern server that does not describe itself. A bridge to an old server, which says the same of
+                # an unknown method, would have accepted the handshake.
+                self._connection.session = session
+                anything = ServerCapabilities(tools={}, resources={}, prompts={}, completions={})
+                session.complete(session.revision, anything, None, None)
+                return session
+            if _status_of(failure) in _FAILURE_STATUSES and isinstance(refusal, RemoteError) and refusal.code in MODERN_ERRORS:
+                raise failure  # a modern server after all, which failed
+            raise
+        finally:
+            self._abandon()
+
+    def _abandon(self) -> None:
+        self._over.cancel("the server's era is known")
+
+    def _ask(self, session: ModernSession) -> None:
+        """Send the probe; on a worker thread."""
+        begun = time.monotonic()
+        try:
+            self._outcome = self._discover(session, self._over)
+        except (Exception, SystemExit) as error:  # of a user's hook as well: the caller waits for it
+            self._outcome = error
+            return
+        finally:
+            self._woken.set()
+        # A server of both eras that was slow finds the handshake behind the probe, and once it accepts that, the connection is
+        # one of the handshake era for it. So the answer to the handshake decides, if it comes soon.
+        slow = min(max(_SHORTEST_GRACE, (time.monotonic() - begun) / 4), _LONGEST_GRACE)
+        if not self._over.wait(min(slow, self.remaining() / 2)):
+            self._answered.cancel("the server has answered without a handshake")
+
+    def _answer(self, timeout: float) -> DiscoverResult:
+        """Return the answer to the probe; once.
+
+        :raises RequestTimeout: no answer within *timeout* seconds.
+        :raises MCPError: the server answered with an error.
+        """
+        if not wait_interruptibly(self._woken.wait, timeout):
+            raise RequestTimeout(f"no answer to 'server/discover' within {timeout:g} s")
+        if isinstance(self._outcome, BaseException):
+            raise self._outcome
+        return self._outcome  # type: ignore[no-any-return]
+
+    def _discover(self, session: ModernSession, cancel: Optional[CancelToken]) -> DiscoverResult:
+        try:
+            return session.discover(self._timeout(), cancel)
+        except UnsupportedVersion as error:
+            # ERA-03: the server is modern, but does not support the revision of the probe (STAT-17: once).
+            ours = [self._pinned] if self._pinned is not None else _MODERN
+            if not any(find_revision(version) in ours for version in _listed(error)):
+                raise
+            from .modern import choose
+
+            revision = choose(_listed(error), ours, self._connection.name)
+        session.use_revision(revision)
+        return session.discover(self._timeout(), cancel)
+
+    def _opened(self, session: ModernSession, found: DiscoverResult) -> ModernSession:
+        ours = [self._pinned] if self._pinned is not None else _MODERN
+        from .modern import choose
+
+        revision = choose(found.supported_versions, ours, self._connection.name)
+        given = (found.meta or {}).get(SERVER_INFO)
+        info = None if given is None else codec.decode(Implementation, server_info(given))
+        session.complete(revision, found.capabilities, found.instructions, info)
+        return session
+
+    def _undecided(self, error: MCPError) -> MCPError:
+        """Return the error for a probe that failed and shows nothing about the era."""
+        status = _status_of(error)
+        if status is None or status < 500:
+            return error
+        body = error.body if isinstance(error, HTTPStatusError) else ""
+        said = str(error) if isinstance(error, HTTPStatusError) else f"{self._connection.name} answered {status}: {error}"
+        return HTTPStatusError(f"{said}; if it is an old server that fails at requests that it does not know, connect with"
+                               ' options=ClientOptions(era="legacy")', status=status, body=body)
+
+    def _unsupported(self, error: MCPError) -> MCPError:
+        if isinstance(error, RemoteError) and error.code not in MODERN_ERRORS and (
+                error.http_status in (None, *_LEGACY_STATUSES)):
+            return UnsupportedVersion(f"{self._connection.name} does not accept requests without a handshake ({error});"
+                                      " connect without era= or revision= to allow one",
+                                      data={"supported": [], "requested": (self._pinned or _MODERN[-1]).name})
+        return error
+
+
+def _listed(error: UnsupportedVersion) -> Any:
+    supported = error.data.get("supported") if isinstance(error.data, dict) else None
+    return supported if isinstance(supported, list) else []
+
+
+def _may_be_legacy(error: MCPError, http: bool) -> bool:
+    """Whether the failure of the probe shows that the server may be of the handshake era."""
+    if isinstance(error, UnsupportedVersion) and error.code == UNSUPPORTED_VERSION:
+        return any(find_revision(version) in LEGACY for version in _listed(error))
+    if isinstance(error, RemoteError):
+        # ERA-14: an error of a proxy or of an overloaded server shows nothing about the era, not even as JSON-RPC.
+        return error.code not in MODERN_ERRORS and error.http_status in (None, *_LEGACY_STATUSES, *_FAILURE_STATUSES)
+    if isinstance(error, HTTPStatusError):
+        return error.status in _LEGACY_STATUSES or (
+            error.status in _FAILURE_STATUSES and isinstance(error.__cause__, RemoteError))
+    if isinstance(error, RequestTimeout):
+        return not http  # ERA-14: silence of a web server shows nothing
+    return isinstance(error, ProtocolError)  # ERA-15: an old server may answer any request with some result
+
+
+def _status_of(error: Exception) -> Optional[int]:
+    """Return the HTTP status that an error came with; None for an ordinary one."""
+    if isinstance(error, HTTPStatusError):
+        return error.status
+    return error.http_status if isinstance(error, RemoteError) else None
+
+
+def _lacks_discovery(error: MCPError) -> bool:
+    """Whether a web server answered the probe as a modern server does to a method that it does not have."""
+    return isinstance(error, RemoteError) and error.http_status == 404 and error.code == METHOD_NOT_FOUND
+
+
+def _refuses_handshake(error: MCPError) -> bool:
+    """Whether a web server refused ``initialize`` itself, and did not merely fail at it."""
+    if isinstance(error, RemoteError):
+        return error.received and error.http_status in (None, *_LEGACY_STATUSES)
+    return isinstance(error, HTTPStatusError) and error.status in _LEGACY_STATUSES
+
+
+def prior_of(session: ClientSession) -> Dict[str, Any]:
+    """Return the findings about a server as JSON, for ``ClientOptions(prior=)`` (ERA-16)."""
+    result = session.result
+    assert result is not None, "the session is not open"
+    known: Dict[str, Any] = {"era": session.era, "revision": session.revision.name}
+    if session.era == "modern":
+        known["capabilities"] = codec.encode(result.capabilities, session.revision)
+        known["server_info"] = codec.encode(result.server_info, session.revision)
+        if result.instructions is not None:
+            known["instructions"] = result.instructions
+    return known

@@ -17,13 +17,9 @@ from ...rpc.request import Incoming
 from ...rpc.tracing import get_logger
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities, Tool, codec
 from ..cache import CACHEABLE, Cache
-from ..call import Call, Waiting
-from ..client_observer import observed_question
+from ..call import Call, Waiting, send_again
 from ..output_schemas import Listed, sizes_of
-from .answering import InputRounds
-from .base import MODERN_ERRORS, ClientSession, SessionOptions, Subscriber
-from .pacing import RateLimit, send_again
-from .server_connection import ServerConnection
+from .base import MODERN_ERRORS, ClientSession, ServerConnection, Subscriber
 
 __all__ = ["ModernSession", "choose"]
 
@@ -35,25 +31,24 @@ class ModernSession(ClientSession):
 
     :param connection: to the server.
     :param revision: of the first request; :meth:`use_revision` changes it.
-    :param options: those of the client that its sessions need.
     """
 
     era = "modern"
     change_streams = True
 
-    def __init__(self, connection: ServerConnection, revision: Revision, options: SessionOptions) -> None:
-        super().__init__(connection, options)
+    def __init__(self, connection: ServerConnection, revision: Revision) -> None:
+        super().__init__(connection)
+        options, settings = self._options, self._options.settings
         self._cache = options.cache
         self._extensions = options.extensions
         #: The members that ``Mcp-Name`` repeats, by methods of extensions.
         self._names = {} if options.extensions is None else options.extensions.names
-        self._trace_context = options.trace_context
+        self._trace_context = settings.trace_context
         self.restartable = self._channel.restartable
         self._carries_headers = self._channel.carries_beside
         #: Whether each request needs its params in one piece: for its headers, or for the trace context in them.
         self._stamps_more = self._carries_headers or self._trace_context is not None
-        self._result_types = frozenset({"complete", "input_required", *options.result_types})
-        self._rounds = InputRounds(connection, RateLimit(options.questions_per_minute), self._observe_question)
+        self._result_types = frozenset({"complete", "input_required", *settings.result_types})
         # Servers with a session send log messages unasked; here each request has to ask for them (STAT-24).
         self.log_level = "info" if self._handlers.wants_logs else None
         self.use_revision(revision)
@@ -67,7 +62,7 @@ class ModernSession(ClientSession):
 
     def use_revision(self, revision: Revision) -> None:
         """Use a revision from now on."""
-        self._revision = revision
+        self.revision = revision
         capabilities = self._handlers.capabilities()
         if has("tasks"):
             capabilities.extensions = {TASKS_EXTENSION: {}, **(capabilities.extensions or {})}
@@ -76,14 +71,6 @@ class ModernSession(ClientSession):
         if self._extensions is not None:
             self._extensions.declare(self._envelope[envelopes.CAPABILITIES], revision)
         self._encoded_envelope = jsonrpc.Encoded(self._envelope)
-
-    @property
-    def agreed(self) -> Optional[Revision]:
-        return None if self.result is None else self._revision
-
-    @property
-    def revision(self) -> Revision:
-        return self._revision
 
     # --- opening ----------------------------------------------------------------------------------------
 
@@ -106,13 +93,14 @@ class ModernSession(ClientSession):
     def complete(self, revision: Revision, capabilities: ServerCapabilities, instructions: Optional[str],
                  info: Optional[Implementation]) -> None:
         """Complete the opening with the revision and the server's description."""
-        if revision is not self._revision:
+        if revision is not self.revision:
             self.use_revision(revision)
-        self._opened(InitializeResult(revision.name, capabilities, info or Implementation(name="", version=""), instructions))
+        self._opened(InitializeResult(revision.name, capabilities, info or Implementation(name="", version=""), instructions),
+                     revision)
 
     def set_level(self, level: str) -> bool:
         self.log_level = level
-        self.use_revision(self._revision)
+        self.use_revision(self.revision)
         return True
 
     def take_over(self, lost: ClientSession, waiting: Waiting) -> None:
@@ -146,8 +134,10 @@ class ModernSession(ClientSession):
         begun = self.peer.now()
         result = self._send_patiently(call, begun)
         if result.get("resultType") == "input_required":
-            return self._rounds.run(call._replace(id=None, spent=0.0), result, call.spent + self.peer.now() - begun,
-                                    lambda sent: self._send_patiently(sent, self.peer.now()), self._revision)
+            from .answering import InputRounds  # for servers that ask
+
+            return InputRounds(self).run(call._replace(id=None, spent=0.0), result, call.spent + self.peer.now() - begun,
+                                         lambda sent: self._send_patiently(sent, self.peer.now()))
         if place is not None:  # CACHE-07: results of several rounds are not cached
             cache, params, epoch = place
             cache.keep(call.method, params, result, epoch)
@@ -205,16 +195,9 @@ class ModernSession(ClientSession):
         headers = self._parameter_headers(call)
         return None if headers == call.headers else call._replace(headers=headers)
 
-    def _observe_question(self, method: str, params: Dict[str, Any], answer: Callable[[], Any]) -> Any:
-        return observed_question(self._observers, self, method, params, None, answer) if self._observers else answer()
-
-    def _send_once(self, call: Call, id: Optional[int] = None) -> Dict[str, Any]:
-        """Send one message and return the checked answer.
-
-        :param id: from :meth:`Peer.new_id`; by default a new one.
-        """
-        method, params = call.method, call.params
-        id = call.id if id is None else id
+    def _send_once(self, call: Call) -> Dict[str, Any]:
+        """Send one message and return the checked answer."""
+        method, params, id = call.method, call.params, call.id
         stamped: Any
         if call.sender is not None:
             own = {**self._envelope, **call.sender}
@@ -230,7 +213,7 @@ class ModernSession(ClientSession):
             stamped["_meta"].update(envelopes.checked_trace(self._trace_context()))
         delivery = DIRECT
         if self._carries_headers:
-            headers = {**routing_headers.standard(method, stamped, self._revision.name, self._names), **call.headers}
+            headers = {**routing_headers.standard(method, stamped, self.revision.name, self._names), **call.headers}
             delivery = Delivery(None, headers, call.notice, call.lasting, call.spent)
         elif not call.notice or call.lasting or call.spent:
             delivery = Delivery(None, None, call.notice, call.lasting, call.spent)
@@ -253,7 +236,7 @@ class ModernSession(ClientSession):
 
     def notify(self, method: str, params: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None) -> None:
         """Send a notification; see :meth:`Peer.notify`."""
-        headers = (routing_headers.standard(method, params or {}, self._revision.name, self._names) if self._carries_headers
+        headers = (routing_headers.standard(method, params or {}, self.revision.name, self._names) if self._carries_headers
                    else None)  # H26-15
         self.peer.notify(method, params, timeout=timeout, beside=headers)
 
@@ -296,14 +279,18 @@ class ModernSession(ClientSession):
         with self._lock:
             self._subscribers[id] = subscriber
         try:
-            self._send_once(Call("subscriptions/listen", {"notifications": filter}, cancel=cancel, lasting=True), id)
+            self._send_once(Call("subscriptions/listen", {"notifications": filter}, cancel=cancel, lasting=True,
+                                 id=id))
         finally:
             with self._lock:
                 self._subscribers.pop(id, None)
 
     def answer_inputs(self, requests: Dict[str, Any], cancel: Optional[CancelToken]) -> Dict[str, Any]:
-        self._rounds.check(requests, requests)
-        return self._rounds.answers(requests, self._revision, cancel)
+        from .answering import InputRounds
+
+        rounds = InputRounds(self)
+        rounds.check(requests, requests)
+        return rounds.answers(requests, cancel)
 
     # --- what the server sends, on the reader's thread ----------------------------------------------------
 
@@ -324,7 +311,7 @@ class ModernSession(ClientSession):
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
         # STAT-21, STAT-22: servers of this era send no requests, and clients do not answer them.
         _log.warning("%s sent the request %.100r, which is not part of %s; it is not answered",
-                              self.name, incoming.method, self._revision)
+                              self.name, incoming.method, self.revision)
         incoming.cancel(None)
         incoming.respond({})
         return None
@@ -332,9 +319,6 @@ class ModernSession(ClientSession):
     def cancel_notice(self, id: int, reason: str) -> Optional[jsonrpc.Notification]:
         # CANC, H26-10: over HTTP, closing the connection of the call cancels it.
         return None if self._carries_headers else super().cancel_notice(id, reason)
-
-    def on_end(self) -> None:
-        self._rounds.close()
 
     def on_cancelled(self, params: Dict[str, Any]) -> None:
         id = jsonrpc.own_id(params.get("requestId"))

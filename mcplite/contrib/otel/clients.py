@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Mapping, Optional
 from opentelemetry import propagate, trace
 
 from ...client.call import Call
-from ...client.client_observer import ClientObserver, ObservedSession
+from ...client.sessions.base import ClientObserver, ClientSession
 from .convention import Operation, Telemetry, channel_attributes, extract, injected
 
 __all__ = ["ClientTelemetry"]
@@ -22,9 +22,9 @@ class ClientTelemetry(ClientObserver):
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
         #: When each session was opened. Each change is one step in C.
-        self._opened: "weakref.WeakKeyDictionary[ObservedSession, float]" = weakref.WeakKeyDictionary()
+        self._opened: "weakref.WeakKeyDictionary[ClientSession, float]" = weakref.WeakKeyDictionary()
 
-    def request(self, session: ObservedSession, call: Call, send: Callable[[Call], Dict[str, Any]]) -> Dict[str, Any]:
+    def request(self, session: ClientSession, call: Call, send: Callable[[Call], Dict[str, Any]]) -> Dict[str, Any]:
         id = session.peer.new_id()
         operation = Operation(self._telemetry, trace.SpanKind.CLIENT, call.method, call.params,
                               {**_attributes(session), "jsonrpc.request.id": str(id)})
@@ -38,7 +38,7 @@ class ClientTelemetry(ClientObserver):
                                "mcp.session.id": session.peer.channel.session_id or None})
         return result
 
-    def question(self, session: ObservedSession, method: str, params: Dict[str, Any], id: Any,
+    def question(self, session: ClientSession, method: str, params: Dict[str, Any], id: Any,
                  answer: Callable[[], Any]) -> Any:
         operation = Operation(self._telemetry, trace.SpanKind.SERVER, method, params,
                               {**_attributes(session), "jsonrpc.request.id": None if id is None else str(id)})
@@ -50,10 +50,10 @@ class ClientTelemetry(ClientObserver):
         propagate.inject(carrier)
         return carrier
 
-    def opened(self, session: ObservedSession) -> None:
+    def opened(self, session: ClientSession) -> None:
         self._opened[session] = time.monotonic()
 
-    def closed(self, session: ObservedSession, error: Optional[Exception]) -> None:
+    def closed(self, session: ClientSession, error: Optional[Exception]) -> None:
         begun = self._opened.pop(session, None)
         if begun is not None:
             kind = None if error is None else type(error).__qualname__
@@ -62,6 +62,6 @@ class ClientTelemetry(ClientObserver):
                                    {key: value for key, value in attributes.items() if value is not None})
 
 
-def _attributes(session: ObservedSession) -> Dict[str, Any]:
+def _attributes(session: ClientSession) -> Dict[str, Any]:
     agreed = session.agreed
     return {**channel_attributes(session.peer.channel), "mcp.protocol.version": None if agreed is None else agreed.name}

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 import mcplite
-from mcplite.client.sessions import pacing
+from mcplite.client import call
 from mcplite.errors import SERVER_BUSY, RemoteError
 from mcplite.rpc.fair_queue import COSTLY
 from mcplite.server.handling.request_context import RequestContext
@@ -128,7 +128,7 @@ def test_a_large_answer_counts_before_it_is_made_and_until_it_is_read(large, kin
         return counted[-1][1]
 
     monkeypatch.setattr(RequestBody, "reserve", note)
-    monkeypatch.setattr(pacing, "_MOST_SECONDS", 0)
+    monkeypatch.setattr(call, "_MOST_SECONDS", 0)
     with connected(large, mounted) as (client, _):
         assert LARGE[kind](client)
         assert len(counted) == 1 + mounted and all(size >= COSTLY and given for size, given in counted)

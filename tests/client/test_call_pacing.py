@@ -13,8 +13,7 @@ import pytest
 
 import mcplite
 from mcplite.backend.memory import MemoryBackend
-from mcplite.client.call import Call, Waiting
-from mcplite.client.sessions.pacing import OpeningLock, RateLimit, send_again
+from mcplite.client.call import Call, OpeningLock, RateLimit, Waiting, send_again
 from mcplite.errors import BackendError, Cancelled, HTTPStatusError, RemoteError, RequestTimeout
 from mcplite.rpc.cancel import CancelToken
 from tests.support.webscript import WebScript
@@ -72,10 +71,11 @@ def test_the_others_do_not_share_the_end_of_a_call():
     assert isinstance(first, Cancelled) and isinstance(first.__cause__, OSError) and others == ["open"] * 4
 
     def run_out(waiting):
-        waiting.spent = 60
+        clock[0] += 60
         return RequestTimeout("no answer to 'initialize'")
 
-    first, others = Opening(run_out).run(Waiting(timeout=60))
+    clock = [0.0]
+    first, others = Opening(run_out).run(Waiting(timeout=60, now=lambda: clock[0]))
     assert "(timeout)" in str(first) and others == ["open"] * 4
 
 

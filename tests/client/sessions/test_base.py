@@ -7,27 +7,26 @@ import threading
 
 import pytest
 
+from mcplite.client.cache import Cache
 from mcplite.client.client_options import ClientSettings
 from mcplite.client.handlers import Handlers
-from mcplite.client.sessions.server_connection import ConnectionHandler, ServerConnection
+from mcplite.client.sessions.base import ClientSession, ServerConnection, SessionOptions
 from mcplite.errors import ConnectionClosed
 from mcplite.revisions import NEWEST
 from mcplite.rpc.channels import MemoryChannel
 from mcplite.rpc.deadline import Deadline
+from mcplite.rpc.pending import Clock
 from tests.support.faults import every_fault, strike
 
 LIMIT = 30
 
 
-class RecordingSession(ConnectionHandler):
+class RecordingSession(ClientSession):
     """A session that records its calls, and takes the notifications of one method."""
 
-    def __init__(self, happened):
-        self._happened, self.revision = happened, None
-
-    @property
-    def agreed(self):
-        return self.revision
+    def __init__(self, connection, happened):
+        super().__init__(connection)
+        self._happened = happened
 
     def on_request(self, incoming):
         self._happened.append(("request", incoming.method))
@@ -49,11 +48,12 @@ class Ends:
     def __init__(self, **handlers):
         self.happened, self.custom, self._come = [], {}, threading.Semaphore(0)
         near, self.far = MemoryChannel.pair(("the client", "the server"))
-        self.connection = ServerConnection(
-            near, Handlers(ClientSettings(**handlers)), max_handlers=2,
-            on_notification=lambda *notification: self.happened.append(("notification", notification)),
-            on_close=lambda: self.happened.append(("closed", None)), custom=self.custom, trace=None)
-        self.connection.session = RecordingSession(self.happened)
+        settings = ClientSettings(max_handlers=2, **handlers)
+        self.connection = ServerConnection(near, SessionOptions(
+            settings, None, Handlers(settings), self.custom, Cache(), None, [], None,
+            lambda *notification: self.happened.append(("notification", notification)),
+            lambda: self.happened.append(("closed", None))), Clock())
+        self.connection.session = RecordingSession(self.connection, self.happened)
         self.connection.peer.start()
 
     def note(self, name):
@@ -186,7 +186,7 @@ def test_progress_of_an_unknown_request_is_not_delivered(make, params):
 
 def test_closing_ends_the_session_first_and_is_no_disconnection(make, caplog):
     ends = make(on_disconnect=lambda error: 1 / 0)
-    ends.connection.session.revision = NEWEST
+    ends.connection.session.agreed = NEWEST
     ends.connection.close()
     ends.connection.close()
     assert ends.happened[:2] == [("end of session", None), ("closed", None)] and ends.connection.peer.closed
@@ -218,7 +218,7 @@ def test_a_lost_connection_is_a_disconnection(make, how):
     lost = []
     ends = make(on_disconnect=lambda error: (lost.append(error), gone()))
     gone = ends.note("gone")
-    ends.connection.session.revision = NEWEST
+    ends.connection.session.agreed = NEWEST
     if how == "we give up":
         ends.connection.close(ConnectionClosed("no answer to a ping"))
     else:
@@ -240,7 +240,7 @@ def test_an_end_before_the_session_is_no_disconnection(make, caplog):
 def test_a_session_without_revision_accepts_no_batches(make):
     ends = make()
     assert ends.connection.accepts_batches() is False and ends.connection.names_unreadable_ids() is True
-    ends.connection.session.revision = NEWEST
+    ends.connection.session.agreed = NEWEST
     assert ends.connection.accepts_batches() is False and ends.connection.names_unreadable_ids() is False
     assert ends.connection.name == "the server" and ends.connection.stderr_tail() == ""
 
@@ -253,8 +253,8 @@ def test_the_stderr_tail_is_that_of_the_child(make):
     assert "\x1b" not in tail and len(tail) < 2500
 
 
-def test_the_reason_in_a_cancel_notice_is_cut():
-    notice = ConnectionHandler().cancel_notice(3, "x" * 1000)
+def test_the_reason_in_a_cancel_notice_is_cut(make):
+    notice = make().connection.session.cancel_notice(3, "x" * 1000)
     assert notice.method == "notifications/cancelled" and notice.params == {"requestId": 3, "reason": "x" * 500}
 
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 import mcplite
-from mcplite.client.request_base import read_page, walk
+from mcplite.client.calls import read_page, walk
 from mcplite.errors import ProtocolError, RequestTimeout
 from mcplite.types import (
     ListPromptsResult,
