@@ -261,14 +261,8 @@ def _reader(hint: Any, where: str, own: bool, decorates: bool = False) -> Conver
         return many
     if get_origin(hint) is dict:
         return lambda value: value if type(value) is dict else _as_object(where, value, own)
-    if hint is str:
-        return _checked((str,), "a string", where)
-    if hint is bool:
-        return _checked((bool,), "a boolean", where)
-    if hint is int:
-        return _integer(where)
-    if hint is float:
-        return _checked((int, float), "a number", where)
+    if hint in _SCALARS:
+        return _scalar(*_SCALARS[hint], where)
     if isinstance(hint, type) and issubclass(hint, Marked):
         return own_decoder(hint) if own else decoder(hint)
     return lambda value: value
@@ -306,22 +300,19 @@ def _as_object(where: str, value: Any, own: bool) -> Dict[str, Any]:
     raise wrong(where, "an object", value)
 
 
-def _checked(kinds: Tuple[type, ...], what: str, where: str) -> Convert:
+#: By the hint: the types of values, and how errors call them.
+_SCALARS: Dict[Any, Tuple[Tuple[type, ...], str]] = {
+    str: ((str,), "a string"), bool: ((bool,), "a boolean"), int: ((int,), "an integer"), float: ((int, float), "a number"),
+}
+
+
+def _scalar(kinds: Tuple[type, ...], what: str, where: str) -> Convert:
     def check(value: Any) -> Any:
-        if type(value) not in kinds:
-            raise wrong(where, what, value)
-        return value
-
-    return check
-
-
-def _integer(where: str) -> Convert:
-    def check(value: Any) -> Any:
-        if type(value) is float and value.is_integer():
+        if type(value) in kinds:
+            return value
+        if what == "an integer" and type(value) is float and value.is_integer():
             return int(value)  # JSON has one kind of number, and some peers write 100.0
-        if type(value) is not int:
-            raise wrong(where, "an integer", value)
-        return value
+        raise wrong(where, what, value)
 
     return check
 

@@ -1,6 +1,6 @@
 """Content: text, images, audio, resources and links to them, tool uses and their results; annotations, icons."""
 
-from typing import Any, Callable, Dict, List, Optional, Type, Union
+from typing import Any, Callable, ClassVar, Dict, List, Optional, Type, Union
 
 from ..revisions import JUNE_2025, NOVEMBER_2025, Revision
 from .base import Displayed, Model
@@ -38,18 +38,30 @@ def _read_contents(wire: Any, read: Callable[[Any], Callable[[Any], Any]] = deco
     raise missing("resource contents", "'text' or 'blob'", wire)
 
 
-def _decoded(text: str) -> bytes:
-    import base64  # with the first image or sound
+class Binary(Displayed):
+    """The base of what has data as base64."""
 
-    # Line breaks are common and harmless; anything else that is not base64 is dropped by the plain
-    # call, and the data is another one then.
-    return base64.b64decode("".join(text.split()), validate=True)
+    #: The attribute with the data, and what to do with raw bytes instead.
+    _held_in: ClassVar[str] = "data"
+    _remedy: ClassVar[str]
 
+    def __post_init__(self) -> None:
+        data = getattr(self, self._held_in)
+        if isinstance(data, (bytes, bytearray, memoryview)):
+            raise TypeError(f"{type(self).__name__} takes base64 as text, not {type(data).__name__}: {self._remedy}; for base64"
+                            " in bytes, call decode('ascii')")
 
-def _check_base64(owner: object, data: object, raw: str) -> None:
-    if isinstance(data, (bytes, bytearray, memoryview)):
-        raise TypeError(f"{type(owner).__name__} takes base64 as text, not {type(data).__name__}: {raw}; for base64 in bytes,"
-                        " call decode('ascii')")
+    @property
+    def bytes(self) -> bytes:
+        """The decoded data.
+
+        :raises ValueError: it is not base64.
+        """
+        import base64  # with the first image or sound
+
+        # Line breaks are common and harmless; anything else that is not base64 is dropped by the plain
+        # call, and the data is another one then.
+        return base64.b64decode("".join(getattr(self, self._held_in).split()), validate=True)
 
 
 @record
@@ -95,24 +107,14 @@ class TextResourceContents(Displayed, Model):
 
 
 @record
-class BlobResourceContents(Displayed, Model):
+class BlobResourceContents(Binary, Model):
     """A resource's contents, as base64."""
 
+    _held_in, _remedy = "blob", "return the bytes themselves from a resource"
     uri: str
     blob: str
     mime_type: Optional[str] = None
     meta: Optional[Dict[str, Any]] = wire("_meta")
-
-    def __post_init__(self) -> None:
-        _check_base64(self, self.blob, "return the bytes themselves from a resource")
-
-    @property
-    def bytes(self) -> bytes:
-        """The decoded data.
-
-        :raises ValueError: it is not base64.
-        """
-        return _decoded(self.blob)
 
 
 ResourceContents = Union[TextResourceContents, BlobResourceContents]
@@ -130,47 +132,27 @@ class TextContent(Displayed, Model):
 
 
 @record
-class ImageContent(Displayed, Model):
+class ImageContent(Binary, Model):
     """An image, as base64."""
 
+    _remedy = "for raw bytes use mcplite.Image(data)"
     wire_type = "image"
     data: str
     mime_type: str
     annotations: Optional[Annotations] = None
     meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
 
-    def __post_init__(self) -> None:
-        _check_base64(self, self.data, "for raw bytes use mcplite.Image(data)")
-
-    @property
-    def bytes(self) -> bytes:
-        """The decoded data.
-
-        :raises ValueError: it is not base64.
-        """
-        return _decoded(self.data)
-
 
 @record
-class AudioContent(Displayed, Model):
+class AudioContent(Binary, Model):
     """Sound, as base64 (from March 2025 on)."""
 
+    _remedy = "for raw bytes use mcplite.Audio(data)"
     wire_type = "audio"
     data: str
     mime_type: str
     annotations: Optional[Annotations] = None
     meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
-
-    def __post_init__(self) -> None:
-        _check_base64(self, self.data, "for raw bytes use mcplite.Audio(data)")
-
-    @property
-    def bytes(self) -> bytes:
-        """The decoded data.
-
-        :raises ValueError: it is not base64.
-        """
-        return _decoded(self.data)
 
 
 @record

@@ -57,9 +57,8 @@ class _Table:
 
             hints = {name: hint for base in reversed(self.owner.__mro__)
                      for name, hint in base.__dict__.get("__annotations__", {}).items()}
-            members: Dict[str, Any] = {"__annotations__": {name: hints[name] for name in self.names},
-                                       "__module__": self.owner.__module__, "__qualname__": self.owner.__qualname__,
-                                       "__doc__": self.owner.__doc__}
+            members: Dict[str, Any] = {name: getattr(self.owner, name) for name in ("__module__", "__qualname__", "__doc__")}
+            members["__annotations__"] = {name: hints[name] for name in self.names}
             for name, field in self.by_name.items():
                 default = {key: value for key, value in (("default", field.default), ("default_factory", field.default_factory))
                            if value is not MISSING}
@@ -148,21 +147,15 @@ else:
         cls._table = _Table(cls, fields, frozen)
         cls.__match_args__ = cls._table.names
         if frozen:
-            cls.__setattr__, cls.__delattr__ = _refuse_to_set, _refuse_to_delete
+            cls.__setattr__ = cls.__delattr__ = _refuse_to_set
             cls.__hash__ = lambda self: hash(self._values())
         return cls
 
 
-def _refuse_to_set(self: Any, name: str, value: Any) -> None:
+def _refuse_to_set(self: Any, name: str, *value: Any) -> None:
     from dataclasses import FrozenInstanceError
 
-    raise FrozenInstanceError(f"cannot assign to field {name!r}")
-
-
-def _refuse_to_delete(self: Any, name: str) -> None:
-    from dataclasses import FrozenInstanceError
-
-    raise FrozenInstanceError(f"cannot delete field {name!r}")
+    raise FrozenInstanceError(f"cannot {'assign to' if value else 'delete'} field {name!r}")
 
 
 def fields_of(cls: type) -> Tuple[RecordField, ...]:

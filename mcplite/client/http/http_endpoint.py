@@ -243,7 +243,8 @@ class ResumableStream:
     def __init__(self, limit: int, receive: Callable[[bytes], None]) -> None:
         self._limit = limit
         self._receive = receive
-        self._parser = EventParser(limit)
+        #: Of the connection that carries the stream now.
+        self._parser: EventParser
         #: The id of the last event as it came; empty when there is nothing to resume from.
         self._id = ""
         #: Attempts that have failed since the last one that succeeded.
