@@ -16,6 +16,7 @@ __all__ = ["ROOMS", "has", "load"]
 ROOMS: Dict[str, Tuple[str, str]] = {
     "backend=": ("backend.from_url", "open_shared_backend"),
     "a shared backend": ("fleet.fleet_processes", "FleetProcesses"),
+    "a session of a shared backend": ("fleet.shared_sessions", "SharedSessions"),
     "auth=": ("auth.verify.bearer_auth", "BearerAuth"),
     "--token-env": ("auth.verify.bearer_auth", "StaticTokens"),
     "Server.mount()": ("proxy.mount", "mount"),

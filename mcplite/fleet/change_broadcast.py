@@ -7,14 +7,12 @@ import json
 import secrets
 import threading
 from collections import deque
-from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, Deque, List, NamedTuple, Optional, Tuple
 
 from ..backend.interface import Backend
-from ..errors import BackendError, TransportError
-from ..rpc.deadline import Deadline, undo
-from ..rpc.forks import renew
-from ..rpc.threads import Loop
+from ..errors import BackendError
 from ..rpc.tracing import get_logger
+from .backend_health import Retries
 from .process_messages import Letters
 
 __all__ = ["Changes", "EVERYTHING", "LOG", "News", "ToldChange", "append_news"]
@@ -29,8 +27,6 @@ _KEEP = 10_000
 EVERYTHING = "*"
 #: Changes that wait for the store; more are told as one, that anything may have changed.
 _MOST_UNTOLD = 1000
-#: Seconds between two attempts to tell them, at first and at most.
-_AGAIN_SECONDS = (0.5, 2.0)
 
 
 def append_news(backend: Backend, server: Optional[str], method: str, uri: Optional[str], sender: str = "") -> None:
@@ -62,103 +58,37 @@ class News:
         self._server = server
         self._deliver = deliver
         self._missed = missed
-        #: Guards the fields below; held for dictionary work only.
-        self._lock = threading.Lock()
+        #: The changes that the store did not take, each once.
+        self._later = Retries("sender of changes", "the clients of other processes were not told of a change", _SECONDS,
+                              _MOST_UNTOLD)
         self._begin()
         letters.read(LOG, self._receive, missed)
 
     def _begin(self) -> None:
         self._sender = secrets.token_hex(8)
-        #: The changes that the store did not take, each once, and whether a thread waits for the store to take them.
-        self._untold: Dict[Tuple[str, Optional[str]], None] = {}
-        self._telling = False
-        #: Set when that thread shall end.
-        self._stopped = threading.Event()
 
     def publish(self, method: str, uri: Optional[str] = None) -> None:
         """Tell the other processes of a change; what the store does not take is told once, when the store is back."""
-        if self._telling and self._keep(method, uri):
-            return
-        try:
-            append_news(self._backend, self._server, method, uri, self._sender)
-        except BackendError as error:
-            _log.warning("the clients of other processes are told of a change when the store is back: %s", error)
-            if not self._keep(method, uri, begin=True):
-                self._start()
-
-    def _keep(self, method: str, uri: Optional[str], begin: bool = False) -> bool:
-        """Keep a change until it can be told; return whether a thread waits for that already.
-
-        :param begin: keeps it if no thread does, too.
-        """
-        with self._lock:
-            before, self._telling = self._telling, self._telling or begin
-            if self._telling and len(self._untold) < _MOST_UNTOLD:
-                self._untold[method, uri] = None
-            elif self._telling and (method, uri) not in self._untold:
-                self._untold = {(EVERYTHING, None): None}
-            return before
-
-    def _start(self) -> None:
-        stopped, deadline = self._stopped, Deadline(_SECONDS)
-        try:
-            with undo(self._stop_telling):
-                # It ends when all is told, after some minutes, or in stop(); it blocks on the backend for one operation.
-                Loop("sender of changes", lambda: self._tell_later(stopped, deadline), stopped.wait).start()
-        except TransportError as error:
-            _log.warning("the clients of other processes were not told of a change: %s", error)
-
-    def _stop_telling(self) -> None:
-        self._telling = False  # the next change tries again
-
-    def _tell_later(self, stopped: threading.Event, deadline: Deadline) -> None:
-        pause = _AGAIN_SECONDS[0]
-        while True:
-            last = stopped.wait(pause) or deadline.expired
+        later = self._later
+        if not later.running:
             try:
-                if self._tell():
-                    return
-            except Exception as error:
-                if not last and not isinstance(error, BackendError):
-                    raise
-                pause = min(2 * pause, _AGAIN_SECONDS[1])
-                if last:
-                    _log.warning("the clients of other processes were not told of a change: %s", error)
-                    self._give_up()
-                    return
-
-    def _tell(self) -> bool:
-        """Tell what is kept; True once that is nothing, and the thread ends.
-
-        :raises BackendError: the store failed.
-        """
-        while True:
-            with self._lock:
-                if not self._untold:
-                    self._telling = False
-                    return True
-                # Taken out before it is told: the same change may come again while that takes place, and is told again.
-                method, uri = next(iter(self._untold))
-                del self._untold[method, uri]
-            self._tell_or_keep(method, uri)
-
-    def _tell_or_keep(self, method: str, uri: Optional[str]) -> None:
-        with undo(lambda: self._keep(method, uri)):
-            append_news(self._backend, self._server, method, uri, self._sender)
-
-    def _give_up(self) -> None:
-        with self._lock:
-            self._untold, self._telling = {}, False
+                append_news(self._backend, self._server, method, uri, self._sender)
+                return
+            except BackendError as error:
+                _log.warning("the clients of other processes are told of a change when the store is back: %s", error)
+        if len(later) >= _MOST_UNTOLD:
+            later.clear()
+            method, uri = EVERYTHING, None
+        later.add((method, uri), lambda: append_news(self._backend, self._server, method, uri, self._sender))
 
     def stop(self) -> None:
         """Wait for the store no more, but for one last attempt."""
-        stopped, self._stopped = self._stopped, threading.Event()
-        stopped.set()
+        self._later.stop()
 
     def let_go(self) -> None:
         """Be another sender than the process that this one was forked from."""
-        renew(self)
         self._begin()
+        self._later.let_go()
 
     def _receive(self, entry: bytes) -> None:
         news = json.loads(entry)

@@ -14,11 +14,10 @@ from ..errors import BackendError
 from ..rpc.forks import renew
 from ..server.runtime.processes import Processes
 from ..server.runtime.runtime import Runtime
-from ..server.sessions.records import SessionRecords
+from .backend_health import Outage
 from .change_broadcast import Changes, News
-from .leases import Leases, Outage
+from .leases import Leases
 from .process_messages import Letters
-from .session_limits import FleetSessions
 
 __all__ = ["FleetProcesses"]
 
@@ -39,16 +38,10 @@ class FleetProcesses(Processes):
         self.leases = Leases(backend, self.outage)
         self.letters = Letters(backend, self.leases, name, self.outage)
         self._news = News(backend, self.letters, name, runtime.deliver, runtime.everything_changed)
+        #: The changes that all processes tell, as GET streams of this one read them.
+        self.changes = Changes(backend, name)
         self.leases.on_doubt(lambda number: self.letters.broadcast("ended?", number))
         self.letters.on("ended?", lambda number: runtime.workers.spawn(lambda: self._judge(number)))
-
-    @property
-    def changes(self) -> Changes:
-        return Changes(self.backend, self._runtime.catalog.name)
-
-    def session_limits(self, records: SessionRecords) -> FleetSessions:
-        """Return what bounds the sessions of all processes."""
-        return FleetSessions(records, self._runtime.catalog.name)
 
     def _judge(self, number: int) -> None:
         """Look whether a process has ended, which another one is not sure of."""
@@ -58,7 +51,8 @@ class FleetProcesses(Processes):
             self.failed(error)
 
     @property
-    def candidate(self) -> int:  # type: ignore[override]
+    def candidate(self) -> int:
+        """The number that this process has, or will have when it first needs one."""
         return self.leases.candidate
 
     @property
@@ -74,18 +68,8 @@ class FleetProcesses(Processes):
     def on(self, kind: str, receive: Callable[[Any], object]) -> None:
         self.letters.on(kind, receive)
 
-    def on_lost(self, callback: Callable[[int], object]) -> None:
-        self.leases.on_lost(callback)
-
-    def send(self, number: int, kind: str, body: Any) -> None:
-        self.letters.send(number, kind, body)
-
     def publish(self, method: str, uri: Optional[str] = None) -> None:
         self._news.publish(method, uri)
-
-    @property
-    def away(self) -> bool:
-        return bool(self.outage)
 
     def failed(self, error: BackendError) -> None:
         self.outage.found(error)
@@ -102,6 +86,6 @@ class FleetProcesses(Processes):
         self._news.stop()
 
     def let_go(self) -> None:
-        renew(self.outage)
+        renew(self.outage, self.changes)
         for part in (self.leases, self.letters, self._news):
             part.let_go()

@@ -1,14 +1,8 @@
-"""Whether the backend can be reached, as all threads of one process find: one line in the log for each outage.
+"""Tells which processes of a fleet are running: each holds a number for as long as it renews its lease.
 
-Tells which processes of a fleet are running: each holds a number for as long as it renews its lease.
-
-A process of the same machine is found ended at once, as its socket is gone; one of another machine when its lease expires.
-Other modules name a process by its number: in ids of requests and streams, and in states. A module of its own so that the
-one question "has that process ended?" is answered in one way.
-
-Tells at once that another process on the same machine has ended, however it did: its socket is gone with it.
-
-A module of its own since a lease in the store tells the same of processes on all machines, but only when it has expired.
+A process of the same machine is found ended at once, however it ended: it has held a socket without a file, which is gone with
+it. One of another machine is found ended when its lease expires. Other modules name a process by its number: in ids of
+requests and streams, and in states.
 """
 
 import contextlib
@@ -27,67 +21,12 @@ from ..rpc.deadline import undo
 from ..rpc.forks import release_socket, renew
 from ..rpc.threads import Loop
 from ..rpc.tracing import get_logger
-from ..server.runtime.processes import NUMBERS, away_error
+from ..server.runtime.processes import NUMBERS
+from .backend_health import Outage
 
-__all__ = ["LEASE_SECONDS", "Leases", "Outage", "Presence", "has_ended"]
+__all__ = ["LEASE_SECONDS", "Leases", "Presence", "has_ended"]
 
 _log = get_logger(__name__)
-#: Seconds after an outage in which another one is taken for the same: threads do not all find at once that it is over.
-_CALM_SECONDS = 10.0
-#: Seconds after a failure in which the backend is not tried for each request: somewhat longer than an operation may take. The
-#: thread of the letters finds the end sooner.
-_KNOWN_SECONDS = 6.0
-
-
-class Outage:
-    """The present outage of a backend, if there is one.
-
-    Threads that use the backend again and again tell it what they find, so that an outage is one warning, however many
-    threads meet it and however long it lasts.
-
-    :param clock: returns seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        #: Guards the fields below; held for assignments only.
-        self._lock = threading.Lock()
-        self._present = False
-        #: When an operation failed last, and when the last outage was over.
-        self._found = self._passed = float("-inf")
-
-    def __bool__(self) -> bool:
-        return self._present
-
-    def found(self, error: BackendError) -> None:
-        """Note that an operation has failed."""
-        with self._lock:
-            before, self._present = self._present, True
-            self._found = self._clock()
-            same = self._found - self._passed < _CALM_SECONDS
-        if not before and not same:
-            _log.warning("what this server shares with other processes is away; what needs it waits or is refused until it is"
-                         " back: %s", error)
-
-    def check(self) -> None:
-        """Refuse what needs the backend at once, if that has failed a moment ago: a store that hangs costs seconds each time.
-
-        :raises RemoteError: as of :func:`away_error`.
-        """
-        if self._present and self._clock() - self._found < _KNOWN_SECONDS:
-            raise away_error()
-
-    def passed(self) -> None:
-        """Note that an operation has succeeded."""
-        if not self._present:
-            return
-        with self._lock:
-            before, self._present = self._present, False
-            self._passed = self._clock()
-        if before:
-            _log.info("what this server shares with other processes is back")
-
-
 #: Identifies this boot of the machine, and the network that this process sees; names of sockets are of such a network.
 _BOOT, _NETWORK = "/proc/sys/kernel/random/boot_id", "/proc/self/ns/net"
 #: Bytes of the two parts of a mark: the place, and the name of the socket.

@@ -16,7 +16,8 @@ from ..rpc.deadline import undo
 from ..rpc.forks import renew
 from ..rpc.threads import Loop
 from ..rpc.tracing import get_logger
-from .leases import Leases, Outage
+from .backend_health import Outage
+from .leases import Leases
 
 __all__ = ["Letters"]
 

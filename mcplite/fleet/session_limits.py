@@ -1,6 +1,6 @@
 """Bounds the sessions of a fleet: lists of them in the backend, from which an idle one goes for a new one.
 
-:mod:`mcplite.server.state.sessions` notes each session when it begins, and when its record has grown. A module of its
+:mod:`.shared_sessions` notes each session when it begins, and when its record has grown. A module of its
 own since a process bounds only what it keeps itself, while a client may open sessions at all of them.
 """
 
@@ -11,7 +11,7 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 from ..errors import SERVER_BUSY, RemoteError
 from ..protocol.opaque import digest
 from ..server.eviction import Shares
-from ..server.sessions.records import LISTED_BYTES, SessionRecord, SessionRecords
+from .session_records import LISTED_BYTES, SessionRecord, SessionRecords
 
 __all__ = ["FleetSessions"]
 

@@ -1,10 +1,11 @@
-"""The fleets of these tests: four workers on each store."""
+"""The fleets of these tests: four workers on each store; and servers of one process that share a store, as several do."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.support.fleets import KINDS, running_fleet, running_store
+from tests.support.sharing import processes, store  # noqa: F401
 
 HERE = Path(__file__).resolve().parent
 

@@ -15,7 +15,8 @@ import mcplite
 from mcplite.backend.from_url import open_backend
 from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import BackendError
-from mcplite.fleet.leases import Leases, Outage
+from mcplite.fleet.backend_health import Outage
+from mcplite.fleet.leases import Leases
 from tests.support.forks import POSIX_ONLY, Forked
 
 PATIENCE = 60

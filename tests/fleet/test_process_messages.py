@@ -11,7 +11,8 @@ import pytest
 from mcplite.backend.from_url import SealedBackend, open_backend
 from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import BackendError
-from mcplite.fleet.leases import Leases, Outage
+from mcplite.fleet.backend_health import Outage
+from mcplite.fleet.leases import Leases
 from mcplite.fleet.process_messages import Letters
 from tests.support.forks import POSIX_ONLY, Forked
 

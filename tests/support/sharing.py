@@ -4,10 +4,14 @@ import contextlib
 import json
 import threading
 
+import pytest
+
 import mcplite
 from mcplite.backend.memory import MemoryBackend
+from mcplite.backend.sqlite import SQLiteBackend
 from mcplite.revisions import LEGACY
 from mcplite.server.http import make_endpoint
+from mcplite.server.state import logs
 from tests.server.http.test_endpoint import header, opening, request
 from tests.support.tight import tight
 
@@ -122,6 +126,33 @@ def running(store, count=3, **limits):
     finally:
         for process in processes:
             process.close()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request, tmp_path, monkeypatch):
+    """Return what opens the store for one more process."""
+    monkeypatch.setattr(logs, "_WAIT_SECONDS", 0.05)  # so that a response soon sees its end
+    if request.param == "memory":
+        backend = Shared()
+        yield lambda: backend
+        backend.close()
+        return
+    opened = []
+
+    def make():
+        opened.append(SQLiteBackend(str(tmp_path / "fleet.db")))
+        return opened[-1]
+
+    yield make
+    for backend in opened:
+        backend.close()
+
+
+@pytest.fixture
+def processes(store):
+    """Three servers of this process that share the store, as three processes do."""
+    with running(store) as processes:
+        yield processes
 
 
 class Client:

@@ -10,13 +10,14 @@ A module of its own since both transports with event streams open them here.
 
 import threading
 import time
-from typing import Any, Callable, Dict, Hashable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Hashable, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from ...errors import INTERNAL_ERROR, MISSING_CAPABILITY, SERVER_BUSY, BackendError, RegistrationError, RemoteError
 from ...protocol import jsonrpc
 from ...protocol.http.headers import check_header
 from ...protocol.uris import decoded_path, url_path
 from ...revisions import Revision
+from ...rooms import load
 from ...rpc.deadline import Deadline
 from ...rpc.forks import renew
 from ...rpc.peer import Peer
@@ -28,9 +29,8 @@ from ..runtime.runtime import Runtime
 from ..sessions.modern import SessionlessClient
 from ..sessions.opening import create_sessionless_peer
 from ..state.get_stream import CommonStream
-from ..state.logs import StreamLogs
 from ..state.response_bodies import EndingBody, OpenStreams, do_nothing
-from ..state.sessions import HTTPSession, Sessions, StoredSession, create_session_for_one_message
+from ..state.sessions import HTTPSession, Sessions, create_session_for_one_message
 from ..state.streams import EventBody, EventStream, RequestStreams, StreamsChannel
 from .access import OriginPolicy
 from .authorizer import Authorization
@@ -181,7 +181,8 @@ class Endpoint:
         self.origins = OriginPolicy(allowed_hosts, allowed_origins)
         self.authorization = Authorization(runtime, self.origins, self.path)
         limits = self.limits = runtime.limits
-        self._logs = StreamLogs(runtime.processes, limits)
+        self._sessions_class: Type[Sessions] = load("a session of a shared backend") if runtime.processes.shared else Sessions
+        self._logs = self._sessions_class.new_logs(runtime)
         self._tables: List[Sessions] = []
         self.sessions = self.add_table("session")
         # Without a backend the processes of a fleet have no place for sessions, so each message stands for itself.
@@ -456,7 +457,7 @@ class Endpoint:
 
     # --- life -----------------------------------------------------------------------------------------
 
-    def _find(self, id: str, owner: Optional[str]) -> Optional[StoredSession]:
+    def _find(self, id: str, owner: Optional[str]) -> Optional[HTTPSession]:
         found = self.sessions.find(id, owner)
         if found is not None:
             found.streams.held = self._held
@@ -472,7 +473,7 @@ class Endpoint:
 
         :param kind: names the transport.
         """
-        table = Sessions(self.runtime, kind, self._logs, self.enter)
+        table = self._sessions_class(self.runtime, kind, self._logs, self.enter)
         self._tables.append(table)
         return table
 

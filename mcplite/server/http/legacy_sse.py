@@ -15,7 +15,7 @@ from ...protocol.http.sse import encode_event
 from ...protocol.uris import url_path
 from ..handling.http_request import HTTPRequest
 from ..handling.session import RequestFacts
-from ..state.sessions import HTTPSession, StoredSession
+from ..state.sessions import HTTPSession
 from .endpoint import Endpoint
 from .messages import HTTPResponse, Rejection, UnreadableBody
 from .routing import method_not_allowed, parse_body, unread, unreadable
@@ -52,7 +52,7 @@ class LegacySSE:
             return endpoint.error_response(Rejection(406, "a GET needs 'Accept: text/event-stream'"))
         session = table.open(request.principal, request.sender)
         try:
-            if not table.add(session, table.processes.number):
+            if not table.add(session):
                 return self._refuse(session)
             body = table.open_common(session)
         except BackendError:
@@ -63,7 +63,7 @@ class LegacySSE:
         # The session ends with its stream (LSSE-10).
         return endpoint.get_streams.open(request, body, lambda: self._close(session))
 
-    def _close(self, session: StoredSession) -> None:
+    def _close(self, session: HTTPSession) -> None:
         try:
             self._sessions.delete(session, "the client has closed its stream")
         except BackendError:
@@ -106,13 +106,14 @@ class LegacySSE:
         self._receive(session, data, message, RequestFacts(request, target, request.sender))
         return HTTPResponse(202, [("Content-Type", "text/plain")], [b"Accepted"])
 
-    def _receive(self, session: StoredSession, data: bytes, message: jsonrpc.Message, facts: RequestFacts) -> None:
+    def _receive(self, session: HTTPSession, data: bytes, message: jsonrpc.Message, facts: RequestFacts) -> None:
         """Pass on a message; what it causes is sent on the stream of the session, wherever that is.
 
         :raises BackendError: the store failed.
         """
         table = self._sessions
-        session.known_as(facts.principal)
+        if session.session.principal is None:
+            session.session.principal = facts.principal
         if type(message) is jsonrpc.Request and message.method == "initialize":
             # Its response must not overtake the record, as the client's next message may reach another process.
             stream = session.streams.new_stream(message)

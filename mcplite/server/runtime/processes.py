@@ -32,12 +32,7 @@ class Processes:
 
     #: Whether there may be other processes.
     shared = False
-    #: The number that this process has, or will have when it first needs one.
-    candidate = 1
     _backend: "Optional[Backend]" = None
-    #: The changes that all processes tell, for GET streams, and what bounds the sessions of all; None in one process.
-    changes: Any = None
-    session_limits: Any = None
 
     @property
     def backend(self) -> Backend:
@@ -55,14 +50,14 @@ class Processes:
 
         :raises BackendError: there is no number yet, and the store failed.
         """
-        return self.candidate
+        return 1
 
     def alive(self, number: int) -> bool:
         """Whether the process with a number runs.
 
         :raises BackendError: the store failed.
         """
-        return number == self.candidate
+        return number == 1
 
     def broadcast(self, kind: str, body: Any) -> None:
         """Send a message to all others.
@@ -73,22 +68,8 @@ class Processes:
     def on(self, kind: str, receive: Callable[[Any], object]) -> None:
         """Call *receive* with the body of each message of a kind, on the reading thread."""
 
-    def on_lost(self, callback: Callable[[int], object]) -> None:
-        """Call *callback* with the old number when the others have taken this process for ended."""
-
-    def send(self, number: int, kind: str, body: Any) -> None:
-        """Send a message to one process.
-
-        :raises BackendError: the store failed.
-        """
-
     def publish(self, method: str, uri: Optional[str] = None) -> None:
         """Tell the other processes of a change, which their clients may want to know."""
-
-    @property
-    def away(self) -> bool:
-        """Whether the store has failed when it was used last."""
-        return False
 
     def failed(self, error: BackendError) -> None:
         """Note that the store has failed."""

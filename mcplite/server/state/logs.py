@@ -13,18 +13,20 @@ import sys
 import threading
 import time
 from collections import deque
-from typing import Callable, Deque, Dict, Iterator, List, Optional, Set, Tuple, Union
+from typing import Callable, Deque, Dict, List, Optional, Set, Tuple, Union
 
 from ...backend.interface import Backend, Entry
 from ...errors import BackendError
+from ...protocol.http.sse import encode_event
 from ...rpc.deadline import WakeSignal
 from ...rpc.tracing import get_logger
 from ..eviction import Shares
 from ..limits import Limits
-from ..runtime.processes import Processes
 from .response_bodies import KEEP_ALIVE, OPENING, PROBE_SECONDS, EndingBody, retry_event
 
-__all__ = ["LogBody", "StreamLog", "StreamLogs", "read_log"]
+__all__ = [
+    "FINAL", "LogBody", "MESSAGE", "NOTHING", "OPENED", "RequestLog", "RequestLogBody", "StreamLog", "StreamLogs", "read_log",
+]
 
 _log = get_logger(__name__)
 #: Seconds of one wait for logs that other processes write, after which the body looks whether it shall end.
@@ -39,41 +41,63 @@ _FEW = 16
 #: Seconds between two searches for logs whose last entry is too old.
 _SWEEP_SECONDS = 1.0
 #: An entry that says nothing, in the place of those that had to go.
-_NOTHING = b"-"
+NOTHING = b"-"
+#: The first byte of an entry of a stream of requests: the ids of the requests, a message, or the last message, which is empty
+#: for a cancelled call.
+OPENED, MESSAGE, FINAL = b"o", b"m", b"f"
 _alarms = itertools.count(1)
 
 
 class StreamLogs:
     """The logs that the process of one endpoint writes, within ``stream_events``, ``stream_bytes`` and ``store_seconds``.
 
-    In one process they are bounded together by ``store_bytes``: the sender with the most loses the events of its stream with
-    the oldest last event.
+    They are in the memory of this process, and bounded together by ``store_bytes``: the client key with the most loses the
+    events of its stream with the oldest last event. Several processes use the class of ``fleet/shared_streams.py``.
 
-    :param processes: have the backend of the logs.
     :param clock: returns seconds.
     """
 
-    def __init__(self, processes: Processes, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
-        self.processes = processes
-        self.backend = processes.backend
+    #: The number of this process, which begins the labels of its streams.
+    number = 1
+
+    def __init__(self, backend: Backend, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        self.backend = backend
         self.limits = limits
         #: Numbers the streams of this process.
-        self.labels: Iterator[int] = itertools.count(1)
-        #: None with a backend that other processes share, which bounds what it keeps.
-        self._shares: Optional[Shares[StreamLog]] = None
-        if not processes.shared:
-            self._shares = Shares(sys.maxsize, limits.store_bytes, clock=clock)
+        self._labels = itertools.count(1)
+        self._shares: Shares[StreamLog] = Shares(sys.maxsize, limits.store_bytes, clock=clock)
         self._clock = clock
         self._swept = clock()
 
     def __len__(self) -> int:
-        return 0 if self._shares is None else len(self._shares)
+        return len(self._shares)
+
+    def label(self) -> str:
+        """Return the label of one more stream.
+
+        :raises BackendError: this process has no number yet, and the store failed.
+        """
+        return f"{self.number}.{next(self._labels)}"
+
+    def open(self, prefix: str, sender: str, described: Callable[[], bytes]) -> "Optional[RequestLog]":
+        """Begin the log of one more stream of requests; None if the store failed.
+
+        :param prefix: of the name.
+        :param sender: whose share its bytes count to.
+        :param described: returns the ids of the requests, which other processes need.
+        """
+        label = self.label()
+        made = RequestLog(self, f"{prefix}/{label}", sender, label)
+        made.append(OPENED)
+        return made
+
+    def follow(self, name: str, label: str, event: int, written: "Optional[StreamLog]") -> "RequestLogBody":
+        """Return the rest of a stream of requests."""
+        return RequestLogBody(self, name, label, event, written)
 
     def grown(self, log: "StreamLog") -> None:
         """Count what a log has grown to; others give way to it, or the log itself if there is no room even so."""
         shares = self._shares
-        if shares is None:
-            return
         # In steps of an eighth, and of some messages, so that few entries change the count.
         size = log.size
         log.counted = size = size + max(size >> 3, _LOG_COST)
@@ -83,16 +107,14 @@ class StreamLogs:
             old.evict()
 
     def forget(self, log: "StreamLog") -> None:
-        """Drop a log that is not written any more. In a shared backend it expires: other processes may follow it."""
-        if self._shares is not None and log.last:  # most logs have no entry
+        """Drop a log that is not written any more."""
+        if log.last:  # most logs have no entry
             self._shares.remove(log)
             self.backend.forget(log.name)
 
     def sweep(self) -> bool:
         """Drop the logs that have expired; return whether there are others that can expire."""
         shares, now, seconds = self._shares, self._clock(), self.limits.store_seconds
-        if shares is None:
-            return False
         if now - self._swept >= _SWEEP_SECONDS:
             self._swept = now
             for log in shares.idle(seconds, seconds):
@@ -184,11 +206,9 @@ class StreamLog:
     def evict(self) -> None:
         """Give way to other logs: what was not read yet is lost. The log goes on, and its numbers do."""
         with self._lock:
-            self._backend.append(self.name, _NOTHING, self._logs.limits.store_seconds, 1)
+            self._backend.append(self.name, NOTHING, self._logs.limits.store_seconds, 1)
             self.last += 1
-            self._sizes = ()
-            self._bytes = 0
-            self.counted = 0
+        self.expire()
 
     def expire(self) -> None:
         """Note that the entries have expired; further ones are counted again."""
@@ -438,3 +458,73 @@ class LogBody(EndingBody):
         if self._alarm:
             self._backend.forget(self._alarm)
         self.closed()
+
+
+class RequestLog(StreamLog):
+    """The log of one stream of requests, which only the process that runs the handler writes.
+
+    :param label: names the stream in the ids of its events.
+    """
+
+    #: Whether it had to give way to others: then its events are not kept.
+    _lost = False
+
+    def __init__(self, logs: StreamLogs, name: str, sender: str, label: str) -> None:
+        super().__init__(logs, name, sender)
+        self.label = label
+
+    def write(self, entry: bytes) -> None:
+        """Store an entry."""
+        if not self._lost:
+            self.append(entry)
+
+    def evict(self) -> None:
+        self._lost = True
+        self._logs.forget(self)
+
+    def expire(self) -> None:
+        self.evict()
+
+
+class RequestLogBody(LogBody):
+    """The rest of a stream of requests, for a client that has resumed it.
+
+    :param name: of the log.
+    :param label: of the stream.
+    :param event: the number of the last event that the client has.
+    :param written: the log, if this process writes it.
+    """
+
+    def __init__(self, logs: StreamLogs, name: str, label: str, event: int, written: Optional[StreamLog]) -> None:
+        super().__init__(logs.backend, logs.limits)
+        self._label = label
+        self._log = name
+        #: The opening is entry 1, and event 0.
+        self._number = event + 1
+        self._written = written
+        if written is not None:
+            written.follow(self)
+
+    def numbers(self) -> Dict[str, int]:
+        return {self._log: self._number}
+
+    def close(self) -> None:
+        if self._written is not None:
+            self._written.unfollow(self)
+        super().close()
+
+    def read(self, grown: Set[str]) -> bytes:
+        entries, self._number, missing = read_log(self._backend, self._log, self._number)
+        if self._written is not None:
+            self._written.was_read()
+        if missing:
+            self.ending = True  # the client asks again, and is told that the events are not kept
+            return b""
+        events: List[bytes] = []
+        for at, entry in entries:
+            if entry[:1] != OPENED and len(entry) > 1:
+                events.append(encode_event(entry[1:], f"{self._label}-{at - 1}"))
+            if entry[:1] == FINAL:
+                self.ending = True
+                break
+        return b"".join(events)

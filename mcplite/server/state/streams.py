@@ -9,23 +9,21 @@ import json
 import threading
 import time
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, Optional, Set
+from typing import Any, Callable, Deque, Dict, List, Optional
 
-from ...errors import INTERNAL_ERROR, BackendError, ConnectionClosed, TransportError
+from ...errors import INTERNAL_ERROR, ConnectionClosed
 from ...protocol import jsonrpc
 from ...protocol.http.sse import encode_event
-from ...rpc.deadline import Deadline, undo
 from ...rpc.interfaces import Channel, Network, Outlet
 from ...rpc.reading import PushedReading
-from ...rpc.threads import Loop, Workers
+from ...rpc.threads import Workers
 from ...rpc.tracing import get_logger
 from ..eviction import ByteBudget
 from ..limits import Limits
-from ..sessions.records import SessionRecords
-from .logs import LogBody, StreamLog, StreamLogs, read_log
+from .logs import FINAL, MESSAGE, RequestLog, RequestLogBody, StreamLog, StreamLogs
 from .response_bodies import KEEP_ALIVE, OPENING, PROBE_SECONDS, EndingBody, OpenStreams, priming_event, retry_event
 
-__all__ = ["Backlog", "EventBody", "EventStream", "RequestLogBody", "RequestStreams", "StreamsChannel", "resume_request"]
+__all__ = ["EventBody", "EventStream", "RequestStreams", "StreamsChannel", "failures", "resume_request"]
 
 _log = get_logger(__name__)
 #: Seconds between two checks whether the client has disconnected, if the disconnection cancels a call.
@@ -37,12 +35,6 @@ _FINISHED = 64
 _ANSWER_SECONDS = 1.0
 #: Bytes of a stream that count to no budget; most streams never hold as many.
 _UNCOUNTED_BYTES = 65_536
-#: Logs of finished streams that wait for the store, the seconds for which they do, and between two attempts.
-_MOST_BEHIND = 256
-_BEHIND_SECONDS = 60.0
-_AGAIN_SECONDS = 0.5
-#: The first byte of an entry: the ids of the requests, a message, or the last message, which is empty for a cancelled call.
-_OPENED, _MESSAGE, _FINAL = b"o", b"m", b"f"
 _ENDED = ("the server's process that ran this call has ended before it answered; it is not known whether the call took effect")
 
 
@@ -52,21 +44,18 @@ class RequestStreams:
     :param key: the id of the session.
     :param sender: whose share their bytes count to.
     :param unread: of all streams of the server; by default of these alone.
-    :param records: name the logs of the session; None if its streams cannot be resumed.
-    :param logs: of all streams.
-    :param backlog: stores what the store did not take.
+    :param prefix: of the names of their logs.
+    :param logs: of all streams; None if these cannot be resumed.
     """
 
     def __init__(self, key: str, limits: Limits, sender: str = "", unread: Optional[ByteBudget] = None,
-                 records: Optional[SessionRecords] = None, logs: Optional[StreamLogs] = None,
-                 backlog: "Optional[Backlog]" = None) -> None:
+                 prefix: str = "", logs: Optional[StreamLogs] = None) -> None:
         self.unread = unread or ByteBudget(limits.unread_bytes_at_once)
         self.key = key
         self.sender = sender
         self.limits = limits
-        self.records = records
+        self.prefix = prefix
         self.logs = logs
-        self.backlog = backlog
         #: Whether a stream begins with an empty event, so that it can be resumed before its first message (HTTP-15).
         self.priming = False
         #: Where responses must not be held for an answer: the open streams, among which they count meanwhile.
@@ -75,29 +64,23 @@ class RequestStreams:
         self._lock = threading.Lock()
         #: The open streams that have a log, by their label.
         self._open: Dict[str, EventStream] = {}
-        self._finished: List[_RequestLog] = []
+        self._finished: List[RequestLog] = []
 
     def new_stream(self, message: jsonrpc.Message) -> "EventStream":
         """Return the stream for the responses to a message."""
         return EventStream(self, message)
 
-    def open_log(self, stream: "EventStream") -> "Optional[_RequestLog]":
-        """Begin the log of a stream; None if it cannot be resumed.
-
-        :raises BackendError: the store failed.
-        """
-        logs, records = self.logs, self.records
-        if logs is None or records is None:
+    def open_log(self, stream: "EventStream") -> Optional[RequestLog]:
+        """Begin the log of a stream; None if it cannot be resumed."""
+        if self.logs is None:
             return None
-        label = f"{logs.processes.number}.{next(logs.labels)}"
-        made = _RequestLog(logs, records.name(self.key, label), self.sender, label, self.backlog)
-        # Other processes need the ids, to answer for this one once it has ended.
-        made.append(_OPENED + stream.described() if logs.processes.shared else _OPENED)
-        with self._lock:
-            self._open[label] = stream
+        made = self.logs.open(self.prefix, self.sender, stream.described)
+        if made is not None:
+            with self._lock:
+                self._open[made.label] = stream
         return made
 
-    def finished(self, log: "_RequestLog") -> None:
+    def finished(self, log: "RequestLog") -> None:
         """Note that a stream has finished; it can be resumed until enough others have finished."""
         with self._lock:
             self._open.pop(log.label, None)
@@ -106,7 +89,7 @@ class RequestStreams:
             del self._finished[:-_FINISHED]
         self._forget(expired)
 
-    def _forget(self, logs: "List[_RequestLog]") -> None:
+    def _forget(self, logs: "List[RequestLog]") -> None:
         for log in logs:
             assert self.logs is not None
             self.logs.forget(log)
@@ -161,7 +144,7 @@ class EventStream(Outlet):
         #: Whether there was a message before the response.
         self.streaming = False
         #: None until then, if the stream cannot be resumed, and if the store failed at that time: then events have no ids.
-        self._log: Optional[_RequestLog] = None
+        self._log: Optional[RequestLog] = None
         self._event = 0
         self._queue: Deque[bytes] = deque()
         self._queued = 0
@@ -223,9 +206,9 @@ class EventStream(Outlet):
             if not self.streaming:
                 self.answer, self.code = data, code
             elif data is not None:
-                self._put(data, _FINAL)
+                self._put(data, FINAL)
             elif self._log is not None:
-                self._log.write(_FINAL)
+                self._log.write(FINAL)
             self._finish()
             if not self.streaming:
                 # No body will read: its reference back would keep the response until the garbage collector comes.
@@ -278,7 +261,7 @@ class EventStream(Outlet):
             if not self._finished:
                 if self._log is not None:
                     # For those who follow the log: the session, or this process, ends before the handler has answered.
-                    self._log.write(_FINAL + _failures(json.loads(self.described())))
+                    self._log.write(FINAL + failures(json.loads(self.described())))
                 self._finish()
 
     # --- with the lock held -----------------------------------------------------------------------
@@ -340,17 +323,13 @@ class EventStream(Outlet):
         if self.streaming:
             return
         streams = self._streams
-        try:
-            self._log = streams.open_log(self)
-        except BackendError as error:
-            assert streams.logs is not None
-            streams.logs.processes.failed(error)
+        self._log = streams.open_log(self)
         self.streaming = True
         if streams.priming and self._log is not None:
             self._queue.append(priming_event(f"{self._log.label}-0", streams.limits))
         self._notify()
 
-    def _put(self, data: bytes, kind: bytes = _MESSAGE) -> bool:
+    def _put(self, data: bytes, kind: bytes = MESSAGE) -> bool:
         self._make_room(len(data))
         self._event += 1
         log, name = self._log, None
@@ -562,186 +541,10 @@ class StreamsChannel(Channel):
             self._streams.close()
 
 
-# --- the log of a stream ------------------------------------------------------------------------------------------
-
-
-class _RequestLog(StreamLog):
-    """The log of one stream, which only the process that runs the handler writes.
-
-    An entry that the store does not take is kept here, and goes before the next one.
-
-    :param label: names the stream in the ids of its events.
-    :param backlog: stores the last entry if the store does not take it.
-    """
-
-    def __init__(self, logs: StreamLogs, name: str, sender: str, label: str, backlog: "Optional[Backlog]") -> None:
-        super().__init__(logs, name, sender)
-        self.label = label
-        self._backlog = backlog
-        self._unstored: List[bytes] = []
-        #: Whether an entry may have been stored although the store failed.
-        self._doubtful = False
-        #: Whether it had to give way to others: then its events are not kept.
-        self._lost = False
-
-    def write(self, entry: bytes) -> None:
-        """Store an entry; with the next one if the store fails."""
-        if self._lost:
-            return
-        try:
-            if not self._unstored:
-                self.append(entry)
-                return
-            self._unstored.append(entry)
-            del self._unstored[:-self._logs.limits.stream_events]
-            self.flush()
-        except BackendError as error:
-            if not self._unstored:
-                self._unstored, self._doubtful = [entry], True
-            self._logs.processes.failed(error)
-            if entry[:1] == _FINAL and self._backlog is not None:
-                self._backlog.add(self)
-
-    def flush(self) -> None:
-        """Store the entries that the store did not take.
-
-        :raises BackendError: the store failed.
-        """
-        while self._unstored:
-            if self._doubtful and self._backend.last(self.name) > self.last:
-                self.last += 1  # there is no other writer
-            else:
-                self._doubtful = True
-                self.append(self._unstored[0])
-            self._doubtful = False
-            del self._unstored[0]
-
-    def evict(self) -> None:
-        self._lost = True
-        self._logs.forget(self)
-
-    def expire(self) -> None:
-        self.evict()
-
-
-class Backlog:
-    """The logs of finished streams whose last entries the store did not take; one thread stores them when it is back.
-
-    Without it a client that was disconnected meanwhile would wait for an answer that never comes.
-    """
-
-    def __init__(self) -> None:
-        #: Guards the fields below; held for list work only.
-        self._lock = threading.Lock()
-        self._logs: Deque[Any] = deque(maxlen=_MOST_BEHIND)
-        self._running = False
-        self._closed = threading.Event()
-
-    def add(self, log: Any) -> None:
-        """Have the rest of a log stored."""
-        with self._lock:
-            self._logs.append(log)
-            if self._running:
-                return
-            self._running = True
-        deadline = Deadline(_BEHIND_SECONDS)
-        try:
-            with undo(self._not_running):
-                # It ends when all is stored, after a minute, or in close(); it may block on the backend for one operation.
-                Loop("storage of streams", lambda: self._run(deadline), self._closed.wait).start()
-        except TransportError as error:
-            _log.warning("the end of a stream is stored later: %s", error)
-
-    def _not_running(self) -> None:
-        self._running = False  # the next stream tries again
-
-    def close(self) -> None:
-        """Give up."""
-        self._closed.set()
-
-    def _run(self, deadline: Deadline) -> None:
-        while True:
-            closed = self._closed.wait(_AGAIN_SECONDS)
-            with self._lock:
-                if closed or deadline.expired or not self._logs:
-                    self._logs.clear()
-                    self._running = False
-                    return
-                log = self._logs[0]
-            try:
-                log.flush()
-            except BackendError:
-                continue  # it was logged when the outage began
-            with self._lock:
-                if self._logs and self._logs[0] is log:
-                    self._logs.popleft()
-
-
-def _failures(opened: Any) -> bytes:
+def failures(opened: Any) -> bytes:
     """Return the error responses to the requests of a process that has ended."""
     failures = [jsonrpc.dump(jsonrpc.Failure(id, INTERNAL_ERROR, _ENDED, None)) for id in opened["ids"]]
     return b"[" + b",".join(failures) + b"]" if opened["batch"] else b"".join(failures)
-
-
-class RequestLogBody(LogBody):
-    """The rest of a stream, for a client that has resumed it.
-
-    :param name: of the log.
-    :param label: of the stream.
-    :param event: the number of the last event that the client has.
-    :param written: the log, if this process writes it.
-    """
-
-    def __init__(self, logs: StreamLogs, name: str, label: str, event: int, written: Optional[StreamLog]) -> None:
-        super().__init__(logs.backend, logs.limits)
-        self._processes = logs.processes
-        self._label = label
-        self._log = name
-        #: The opening is entry 1, and event 0.
-        self._number = event + 1
-        self._written = written
-        if written is not None:
-            written.follow(self)
-
-    def numbers(self) -> Dict[str, int]:
-        return {self._log: self._number}
-
-    def close(self) -> None:
-        if self._written is not None:
-            self._written.unfollow(self)
-        super().close()
-
-    def read(self, grown: Set[str]) -> bytes:
-        entries, self._number, missing = read_log(self._backend, self._log, self._number)
-        if self._written is not None:
-            self._written.was_read()
-        if missing:
-            self.ending = True  # the client asks again, and is told that the events are not kept
-            return b""
-        events: List[bytes] = []
-        for at, entry in entries:
-            if entry[:1] != _OPENED and len(entry) > 1:
-                events.append(encode_event(entry[1:], f"{self._label}-{at - 1}"))
-            if entry[:1] == _FINAL:
-                self.ending = True
-                break
-        return b"".join(events)
-
-    def idle(self) -> bytes:
-        if self._processes.alive(int(self._label.partition(".")[0])):
-            return b""
-        rest = self.read({self._log})
-        if rest or self.ending:
-            return rest
-        first = self._backend.since(self._log, 0)
-        if not first or first[0][1][:1] != _OPENED:
-            self.ending = True
-            return b""
-        limits = self._limits
-        # For all who follow the stream, so that they see one end.
-        self._backend.append(self._log, _FINAL + _failures(json.loads(first[0][1][1:])), limits.store_seconds,
-                             limits.stream_events)
-        return self.read({self._log})
 
 
 def resume_request(streams: RequestStreams, label: str, event: int) -> Optional[RequestLogBody]:
@@ -751,9 +554,9 @@ def resume_request(streams: RequestStreams, label: str, event: int) -> Optional[
 
     :raises BackendError: the store failed.
     """
-    logs, records = streams.logs, streams.records
-    assert logs is not None and records is not None
-    backend, name = logs.backend, records.name(streams.key, label)
+    logs = streams.logs
+    assert logs is not None
+    backend, name = logs.backend, f"{streams.prefix}/{label}"
     entries = backend.since(name, event)
     if entries is None:
         # The handler may have been silent since, for longer than an event is kept.
@@ -761,11 +564,11 @@ def resume_request(streams: RequestStreams, label: str, event: int) -> Optional[
             return None
     elif not entries or entries[0][0] != event + 1:
         return None
-    if entries is not None and entries[0][1][:1] == _FINAL:
-        over = RequestLogBody(logs, name, label, event, None)
+    if entries is not None and entries[0][1][:1] == FINAL:
+        over = logs.follow(name, label, event, None)
         over.ending = True
         return over
     stream = streams.of_label(label)
-    body = RequestLogBody(logs, name, label, event, None if stream is None else stream.log)
+    body = logs.follow(name, label, event, None if stream is None else stream.log)
     streams.release(label)
     return body

@@ -37,9 +37,9 @@ class OldClient:
         return self.stream.wait(lambda message: message.get("id") == id and "method" not in message)[1]
 
 
-def test_each_post_may_reach_another_process(fleet):
+def test_each_post_may_reach_another_process(processes):
     # LSSE-02, LSSE-08
-    client = OldClient(fleet)
+    client = OldClient(processes)
     for id in range(1, 7):
         client.post(ask_tool("add", {"a": id, "b": 1}, id=id))
         assert client.answer(id)["result"]["content"][0]["text"] == str(id + 1)
@@ -47,42 +47,42 @@ def test_each_post_may_reach_another_process(fleet):
     client.stream.stop()
 
 
-def test_a_question_its_answer_and_a_cancellation(fleet):
-    client = OldClient(fleet, roots={})
+def test_a_question_its_answer_and_a_cancellation(processes):
+    client = OldClient(processes, roots={})
     for id, (asked, answered) in enumerate(((0, 1), (1, 2), (2, 2)), 1):
-        client.post(ask_tool("roots", id=id), fleet[asked])
+        client.post(ask_tool("roots", id=id), processes[asked])
         _, question = client.stream.wait(lambda message: message.get("method") == "roots/list")
-        client.post({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}}, fleet[answered])
+        client.post({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}}, processes[answered])
         assert client.answer(id)["result"]["content"][0]["text"] == "0"
         client.stream.found.clear()
-    client.post(ask_tool("hold", id=9), fleet[1])
-    assert fleet[1].entered.wait(60)
-    client.post({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}}, fleet[2])
-    assert fleet[1].left.wait(60)
+    client.post(ask_tool("hold", id=9), processes[1])
+    assert processes[1].entered.wait(60)
+    client.post({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}}, processes[2])
+    assert processes[1].left.wait(60)
     client.stream.stop()
 
 
-def test_changes_and_subscriptions(fleet):
-    client = OldClient(fleet)
-    fleet[1].mcp.resources_changed()  # the process of the stream has not seen the handshake
+def test_changes_and_subscriptions(processes):
+    client = OldClient(processes)
+    processes[1].mcp.resources_changed()  # the process of the stream has not seen the handshake
     client.stream.wait(lambda message: message.get("method") == "notifications/resources/list_changed")
-    client.post(call("resources/subscribe", {"uri": "demo://one"}, id=1), fleet[1])
+    client.post(call("resources/subscribe", {"uri": "demo://one"}, id=1), processes[1])
     client.answer(1)
-    fleet[2].mcp.resource_updated("demo://one")
+    processes[2].mcp.resource_updated("demo://one")
     client.stream.wait(lambda message: message.get("method") == "notifications/resources/updated")
-    fleet[1].mcp.tools_changed()
+    processes[1].mcp.tools_changed()
     client.stream.wait(lambda message: message.get("method") == "notifications/tools/list_changed")
     client.stream.stop()
 
 
-def test_the_session_ends_with_its_stream_for_all_processes(fleet):
+def test_the_session_ends_with_its_stream_for_all_processes(processes):
     # LSSE-10
-    client = OldClient(fleet)
-    client.post(ask_tool("hold", id=1), fleet[1])
-    assert fleet[1].entered.wait(60)
+    client = OldClient(processes)
+    client.post(ask_tool("hold", id=1), processes[1])
+    assert processes[1].entered.wait(60)
     client.stream.stop()
-    assert fleet[1].left.wait(60)
-    assert [client.send(call("ping"), process).status for process in fleet] == [404] * 3
+    assert processes[1].left.wait(60)
+    assert [client.send(call("ping"), process).status for process in processes] == [404] * 3
 
 
 @pytest.mark.slow
@@ -95,18 +95,18 @@ def test_the_session_ends_with_the_process_of_its_stream(store):
         client.stream.wait_over()
 
 
-def test_ids_belong_to_their_owner_and_their_transport(fleet):
+def test_ids_belong_to_their_owner_and_their_transport(processes):
     # SESS-15
-    client = OldClient(fleet, principal="ada")
-    assert [client.send(call("ping"), process, principal="bob").status for process in fleet] == [404] * 3
+    client = OldClient(processes, principal="ada")
+    assert [client.send(call("ping"), process, principal="bob").status for process in processes] == [404] * 3
     id = client.query.partition("=")[2]
-    assert fleet[0].endpoint.handle(request("POST", call("ping"), principal="ada", mcp_session_id=id)).status == 404
+    assert processes[0].endpoint.handle(request("POST", call("ping"), principal="ada", mcp_session_id=id)).status == 404
     client.stream.stop()
 
 
 @pytest.mark.parametrize("message", [b"{", b"[]"])
-def test_what_cannot_be_read_is_refused(fleet, message):
-    client = OldClient(fleet)
-    answer = fleet[1].endpoint.handle(request("POST", path="/messages", query=client.query, body=message))
+def test_what_cannot_be_read_is_refused(processes, message):
+    client = OldClient(processes)
+    answer = processes[1].endpoint.handle(request("POST", path="/messages", query=client.query, body=message))
     assert answer.status == 400
     client.stream.stop()

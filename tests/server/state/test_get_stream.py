@@ -1,210 +1,140 @@
-"""The common stream of a session over several processes: who reads it, what it carries, and where it continues."""
+"""The common stream of a session: who reads it, where it continues, and what it holds."""
 
-import pytest
+import threading
 
 import mcplite
-from mcplite.server.state import get_stream
-from tests.server.http.test_endpoint import ask_tool, body, call
-from tests.support.children import wait_until
-from tests.support.sharing import KEY, LIMIT, STREAMABLE, Client, Reading, Shared, running
+from mcplite.protocol.http.sse import encode_event
+from tests.support.tight import tight
 
-UPDATED = "notifications/resources/updated"
-TOOLS = "notifications/tools/list_changed"
+from .test_sessions import make_table, opened, stored
 
-
-def method(name):
-    return lambda message: message.get("method") == name
+LIMIT = 30
 
 
-@pytest.mark.parametrize("version", STREAMABLE)
-def test_changes_reach_the_stream_from_any_process(fleet, version):
-    client = Client(fleet, version)
-    stream = Reading(client.send(method="GET", process=fleet[0]))
-    for number, process in enumerate(fleet):
-        process.mcp.add_tool(lambda: None, name=f"new-{number}")
-        stream.wait(lambda message, count=number + 1: stream_count(stream, TOOLS) >= count)
-    stream.stop()
+def common(**limits):
+    """Return the table of one session, the session, and a function that sends a notification."""
+    app = mcplite.Server("demo", limits=tight(**limits))
+    table = make_table(app)
+    session = opened(table)
+    return table, session, session.peer.channel.write
 
 
-def stream_count(stream, name):
-    return sum(message.get("method") == name for message in stream.messages())
+def read(body, count=1):
+    return b"".join(next(body) for _ in range(count))
 
 
-def test_a_subscription_holds_for_changes_in_all_processes(fleet):
-    # RSRC-13
-    client = Client(fleet)
-    stream = Reading(client.send(method="GET", process=fleet[0]))
-    fleet[1].mcp.resource_updated("demo://one")
-    fleet[1].mcp.tools_changed()
-    stream.wait(method(TOOLS))
-    assert stream_count(stream, UPDATED) == 0
-    assert body(client.send(call("resources/subscribe", {"uri": "demo://one"}), process=fleet[1]))["result"] == {}
-    for count, process in enumerate(fleet, 1):
-        process.mcp.resource_updated("demo://one")
-        stream.wait(lambda message, count=count: stream_count(stream, UPDATED) == count)
-    assert body(client.send(call("resources/unsubscribe", {"uri": "DEMO://one"}), process=fleet[2]))["result"] == {}
-    fleet[2].mcp.resource_updated("demo://one")
-    fleet[1].mcp.resources_changed()
-    stream.wait(method("notifications/resources/list_changed"))
-    assert stream_count(stream, UPDATED) == len(fleet)
-    assert body(client.send(call("resources/subscribe", {"uri": "Demo://%6fne"}), process=fleet[1]))["result"] == {}
-    fleet[2].mcp.resource_updated("demo://one")
-    stream.wait(lambda message: message.get("params") == {"uri": "Demo://%6fne"})
-    stream.stop()
+def test_what_was_sent_without_a_reader_is_read_later():
+    table, session, send = common(stream_events=2)
+    for number in range(4):
+        send(b"%d" % number)  # the oldest give way
+    body = table.open_common(session)
+    assert read(body, 2).endswith(encode_event(b"2", "0.0-3") + encode_event(b"3", "0.0-4"))
+    body.close()
+    send(b"4")
+    again = table.open_common(session)
+    assert read(again, 2).endswith(b"\n\n" + encode_event(b"4", "0.0-5"))
+    resumed = table.resume(session, "0.0", 4)
+    assert b"data: 4" not in b"".join(again)
+    assert read(resumed, 2).count(b"data: 4") == 1
+    assert table.resume(session, "0.0", 99) is table.resume(session, "0", 1) is None
+    for reader in (again, resumed):
+        reader.close()
+    table.close("the end")
+    assert stored(table) == []
 
 
-def test_a_publisher_without_a_server_reaches_the_stream():
-    backend = Shared()
-    with running(lambda: backend, 2) as fleet:
-        client = Client(fleet)
-        stream = Reading(client.send(method="GET"))
-        mcplite.publisher(backend, state_keys=[KEY]).tools_changed()
-        stream.wait(method(TOOLS))
-        mcplite.publisher(backend, state_keys=[KEY], server="another").prompts_changed()
-        mcplite.publisher(backend, state_keys=["another key of many bytes"]).resources_changed()
-        fleet[0].mcp.tools_changed()
-        stream.wait(lambda message: stream_count(stream, TOOLS) == 2)
-        assert {message["method"] for message in stream.messages()} == {TOOLS}
-        stream.stop()
-
-
-def test_log_messages_outside_of_requests_come_from_any_process(fleet):
-    # LOG-20
-    client = Client(fleet)
-    stream = Reading(client.send(method="GET", process=fleet[0]))
-    for count, process in enumerate(fleet, 1):
-        assert not client.send(ask_tool("tell"), process=process).streaming
-        stream.wait(lambda message, count=count: stream_count(stream, "notifications/message") == count)
-    stream.stop()
-
-
-def test_what_was_sent_before_and_between_two_streams_is_read(fleet):
-    client = Client(fleet)
-    fleet[1].mcp.tools_changed()
-    first = Reading(client.send(method="GET", process=fleet[0]))
-    first.wait(method(TOOLS))
-    first.stop()
-    fleet[1].mcp.tools_changed()
-    client.send(ask_tool("tell"), process=fleet[2])
-    second = Reading(client.send(method="GET", process=fleet[1]))
-    second.wait(method("notifications/message"))
-    assert stream_count(second, TOOLS) == 1
-    second.stop()
-
-
-def test_a_second_stream_is_refused_while_the_first_is_read(fleet):
+def test_a_second_reader_is_refused_until_the_first_has_left():
     # HTTP-31, SEC-55
-    client = Client(fleet)
-    first = Reading(client.send(method="GET", process=fleet[0]))
-    assert [client.send(method="GET", process=process).status for process in fleet] == [409] * 3
-    first.stop()
-    second = client.send(method="GET", process=fleet[1])
-    assert second.status == 200
-    second.close()
-
-
-def test_a_reader_that_has_disconnected_gives_way(fleet):
-    client, gone = Client(fleet), []
-    response = client.send(method="GET", process=fleet[0])
-    response.body.disconnected = lambda: bool(gone)
-    first = Reading(response)
-    assert client.send(method="GET", process=fleet[1]).status == 409
+    table, session, send = common()
+    body, gone = table.open_common(session), []
+    body.disconnected = lambda: bool(gone)
+    assert table.open_common(session) is None
     gone.append(1)
-    second = client.send(method="GET", process=fleet[1])
-    assert second.status == 200
-    first.wait_over()
-    second.close()
+    send(b"1")
+    other = table.open_common(session)
+    assert read(other, 2).count(b"data: 1") == 1 and b"data: 1" not in b"".join(body)
+    other.stop()
+    assert table.open_common(session) is not None
+    table.close("the end")
 
 
-def test_a_reader_that_does_not_answer_gives_way(fleet, monkeypatch):
-    monkeypatch.setattr(get_stream, "_ANSWER_SECONDS", 0.05)
-    client = Client(fleet)
-    stuck = client.send(method="GET", process=fleet[0])  # its host is stuck in sending
-    second = client.send(method="GET", process=fleet[1])
-    assert second.status == 200
-    Reading(stuck).wait_over()
-    fleet[2].mcp.tools_changed()
-    reading = Reading(second)
-    reading.wait(method(TOOLS))
-    reading.stop()
+def test_a_response_that_is_stopped_ends_at_once():
+    table, session, _ = common()
+    for end in (lambda body: body.stop(), lambda body: table.delete(session), lambda body: body.end_for_now(1.0)):
+        if session.peer.closed:
+            session = opened(table)
+        body = table.open_common(session)
+        read(body)
+        found = []
+        reader = threading.Thread(target=lambda: found.extend(body))
+        reader.start()
+        end(body)
+        reader.join(LIMIT)
+        assert not reader.is_alive() and len(found) <= 1
+        body.close()
+    table.close("the end")
+    assert stored(table) == []
 
 
-def test_a_reader_whose_process_has_ended_gives_way(store, monkeypatch):
-    monkeypatch.setattr(get_stream, "_ANSWER_SECONDS", LIMIT)
-    with running(store, 1) as others:
-        with running(store, 1) as first:
-            client = Client(first)
-            assert client.send(method="GET").status == 200  # never closed
-        client.processes = others
-        second = client.send(method="GET")
-        assert second.status == 200
-        second.close()
+def test_a_burst_of_notifications_waits_for_a_client_that_reads():
+    table, session, send = common(stream_events=100, unread_messages=10)
+    body, found = table.open_common(session), []
+    reader = threading.Thread(target=lambda: found.extend(body))
+    reader.start()
+    for number in range(1000):
+        send(b"%d" % number)
+    table.delete(session)
+    reader.join(LIMIT)
+    count = b"".join(found).count(b"data: ")
+    assert count > 900, count  # what was not read at the end of the session is dropped
 
 
-@pytest.mark.parametrize("version", STREAMABLE)
-def test_it_is_resumed_after_an_event_on_any_process(fleet, version):
-    # RES-05
-    client = Client(fleet, version)
-    assert body(client.send(call("resources/subscribe", {"uri": "demo://one"})))["result"] == {}
-    first = Reading(client.send(method="GET", process=fleet[0]))
-    fleet[0].mcp.tools_changed()
-    seen, _ = first.wait(method(TOOLS))
-    fleet[1].mcp.resource_updated("demo://one")
-    first.wait(method(UPDATED))
-    client.send(ask_tool("tell"), process=fleet[2])
-    first.wait(method("notifications/message"))
-    for process in fleet:
-        again = Reading(client.send(method="GET", process=process, last_event_id=seen))
-        again.wait(method("notifications/message"))
-        first.wait_over()
-        assert sorted(message["method"] for message in again.messages()) == ["notifications/message", UPDATED]
-        first = again
-    first.stop()
+def test_the_messages_of_a_request_wait_for_the_reader_of_the_common_stream():
+    table, session, send = common(unread_messages=4, unread_seconds=LIMIT)
+    outlet = table.outlet(session)
+    body = table.open_common(session)
+    read(body)
+    assert outlet.send(b"0") and outlet.offer(b"1")
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(outlet.send(b"late"))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    threads[0].join(0.05)
+    assert results == []
+    send(b"news")  # which has the other half of the room
+    assert read(body).count(b"data: ") == 3
+    for thread in threads:
+        thread.join(LIMIT)
+    assert results == [True, True]
+    assert read(body).count(b"data: late") == 2
+    outlet.finish(b"the answer")
+    assert outlet.offer(b"no more") and not outlet.send(b"no more") and b"the answer" in read(body)
+    table.close("the end")
+    assert not table.outlet(session).send(b"no more")
 
 
-def test_after_an_event_that_is_not_kept_it_is_not_resumed(fleet):
-    client = Client(fleet)
-    for event in ("0.0-7", "0-0", "1.1-1", "0.1.2-1", "x"):
-        assert client.send(method="GET", last_event_id=event).status == 400
+def test_a_client_that_does_not_read_the_messages_of_its_requests_is_gone():
+    table, session, _ = common(unread_messages=4, unread_seconds=0.02)
+    outlet, body = table.outlet(session), table.open_common(session)
+    read(body)
+    for number in range(3):
+        outlet.send(b"%d" % number)
+    assert list(body) == []
+    body.close()
+    table.close("the end")
 
 
-def test_when_changes_were_lost_everything_has_changed():
-    backend = Shared()
-    with running(lambda: backend, 2) as fleet:
-        client = Client(fleet)
-        assert body(client.send(call("resources/subscribe", {"uri": "demo://one"})))["result"] == {}
-        stream = Reading(client.send(method="GET", last_event_id="0.99-0"))  # the store was emptied meanwhile
-        stream.wait(method(UPDATED))
-        assert {message["method"] for message in stream.messages()} >= {TOOLS, UPDATED}
-        stream.stop()
-
-
-def test_it_ends_with_the_session(fleet):
-    client = Client(fleet)
-    stream = Reading(client.send(method="GET", process=fleet[0]))
-    assert client.send(method="DELETE", process=fleet[1]).status == 204
-    stream.wait_over()
-
-
-def test_it_ends_with_its_process(store):
-    with running(store, 2) as fleet:
-        client = Client(fleet)
-        stream = Reading(client.send(method="GET", process=fleet[0]))
-        fleet[0].close()
-        stream.wait_over()
-        other = client.send(method="GET", process=fleet[1])
-        assert other.status == 200
-        other.close()
-
-
-def test_it_renews_the_session_and_ends_when_that_has_ended(fleet):
-    # SESS-18
-    client = Client(fleet)
-    session = client.session_at(fleet[0])
-    session.records.renew_seconds = 0.01
-    stream = Reading(client.send(method="GET", process=fleet[0]))
-    for _ in range(3):
-        before = session.renewed
-        assert wait_until(lambda before=before: session.renewed != before)
-    session.records.remove(session.id)
-    stream.wait_over()
+def test_the_common_streams_share_the_bytes_of_all_logs():
+    table, first, _ = common(store_bytes=50_000, sessions=50)
+    sessions = [first, *(opened(table, sender=f"192.0.2.{number % 5}") for number in range(30))]
+    for session in sessions:
+        for _ in range(5):
+            session.peer.channel.write(b"x" * 1000)
+    kept = [session for session in sessions if session.log.size > 5000]
+    assert 1 < len(kept) < 10 and table.logs._shares.bytes <= 50_000
+    sessions[0].peer.channel.write(b"later")
+    body = table.resume(sessions[0], "0.0", sessions[0].log.last - 1)
+    assert b"data: later" in read(body, 2), "the numbers go on"
+    body.close()
+    table.close("the end")
+    assert stored(table) == [] and table.logs._shares.bytes == 0

@@ -4,11 +4,10 @@ import threading
 
 import pytest
 
+from mcplite.backend.memory import MemoryBackend
 from mcplite.protocol.http.sse import encode_event
 from mcplite.server.eviction import ByteBudget
 from mcplite.server.limits import Limits
-from mcplite.server.runtime.processes import Processes
-from mcplite.server.sessions.records import SessionRecords
 from mcplite.server.state.logs import StreamLogs
 from mcplite.server.state.streams import EventStream, RequestStreams, resume_request
 from tests.support.tight import tight
@@ -20,8 +19,7 @@ def home(priming=False, stored=True, **limits):
     limits = tight(**limits)
     if not stored:
         return RequestStreams("s", limits)
-    processes = Processes()
-    streams = RequestStreams("s", limits, records=SessionRecords(processes.backend, limits), logs=StreamLogs(processes, limits))
+    streams = RequestStreams("s", limits, prefix="session-s", logs=StreamLogs(MemoryBackend(), limits))
     streams.priming = priming
     return streams
 

@@ -543,7 +543,7 @@ def test_the_streams_of_one_client_do_not_end_those_of_another(served):
         control = stack.enter_context(made.wire())
         for _ in range(12):
             stack.enter_context(listen(made.port, begin(control)))
-        assert made.http.endpoint.sessions.find(session, None).bodies
+        assert made.http.endpoint.sessions.find(session, None).reader
         made.server.add_tool(lambda: "new", name="new")
         assert b"list_changed" in stream.piece() + stream.piece()
 
@@ -752,7 +752,7 @@ def test_an_unread_get_stream_takes_little_and_blocks_no_publisher(served):
         session = begin(control)
         found = made.http.endpoint.sessions.find(session, None)
         with listen(made.port, session, small=True):
-            assert found.bodies
+            assert found.reader
             one, = made.server.sessions
             for _ in range(200):
                 one.log("error", "x" * 100_000)

@@ -798,8 +798,8 @@ def test_a_stream_through_a_host_that_does_not_report_disconnects(app, hosted):
         while b"list_changed" not in received or b": keep-alive" not in received:
             received += wire.sock.recv(65536)
         reader = made.endpoint.sessions.find(session, None)
-        assert reader.bodies
-    assert wait_until(lambda: not reader.bodies)
+        assert reader.reader
+    assert wait_until(lambda: not reader.reader)
 
 
 @pytest.mark.parametrize("says", ["something first", "nothing"])

@@ -1,6 +1,7 @@
 """The records of handshake sessions in a shared backend: what any process needs to serve a session.
 
-:mod:`mcplite.server.state.sessions` makes sessions of them. The names of a session's values and logs are here too.
+A record is written when the session is handed out and when a fact in it changes, never for a call; its lifetime is renewed when
+a quarter has passed.
 """
 
 import json
@@ -9,11 +10,11 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Optional, Tuple
 
-from ...backend.interface import Backend
-from ...revisions import Revision, find_revision
-from ...types import ClientCapabilities, Implementation, codec
-from ...types.lazy_dataclass import from_members
-from ..limits import Limits
+from ..backend.interface import Backend
+from ..revisions import Revision, find_revision
+from ..server.limits import Limits
+from ..types import ClientCapabilities, Implementation, codec
+from ..types.lazy_dataclass import from_members
 
 __all__ = ["LISTED_BYTES", "SessionRecord", "SessionRecords"]
 
@@ -147,7 +148,3 @@ class SessionRecords:
         :raises BackendError: the store failed.
         """
         return self.backend.take(self.name(id, "record")) is not None
-
-    def drop_reader(self, id: str) -> None:
-        """Remove what is stored of the reader of a session's stream; for the memory of one process."""
-        self.backend.take(self.name(id, "reader"))

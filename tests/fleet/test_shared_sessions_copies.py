@@ -11,9 +11,9 @@ from tests.support.sharing import Client, Shared, running
 @pytest.fixture
 def pair():
     backend = Shared()
-    with running(lambda: backend, 2, subscriptions=2) as fleet:
-        client = Client(fleet)
-        yield [client.session_at(process) for process in fleet]
+    with running(lambda: backend, 2, subscriptions=2) as processes:
+        client = Client(processes)
+        yield [client.session_at(process) for process in processes]
 
 
 def test_each_change_is_seen_by_the_other(pair):
@@ -57,9 +57,9 @@ def test_a_session_that_has_ended_cannot_be_changed(pair):
 def test_subscriptions_are_counted_in_each_process_that_knows_the_session():
     counted = []
     backend = Shared()
-    with running(lambda: backend, 2) as fleet:
-        fleet[1].mcp.runtime.count_subscriptions(lambda uri, count: counted.append((uri, count)))
-        client = Client(fleet)
-        assert body(client.send(call("resources/subscribe", {"uri": "demo://one"}), process=fleet[0]))["result"] == {}
-        assert client.session_at(fleet[1]).session.followed == {"demo://one"}
-        assert fleet[1].mcp.runtime.subscribers._counts == {"demo://one": 1}
+    with running(lambda: backend, 2) as processes:
+        processes[1].mcp.runtime.count_subscriptions(lambda uri, count: counted.append((uri, count)))
+        client = Client(processes)
+        assert body(client.send(call("resources/subscribe", {"uri": "demo://one"}), process=processes[0]))["result"] == {}
+        assert client.session_at(processes[1]).session.followed == {"demo://one"}
+        assert processes[1].mcp.runtime.subscribers._counts == {"demo://one": 1}

@@ -10,15 +10,15 @@ from tests.support.children import wait_until
 from tests.support.sharing import LIMIT, STREAMABLE, Client, Reading, Shared, running
 
 
-def test_any_process_serves_a_session(fleet):
+def test_any_process_serves_a_session(processes):
     for version in STREAMABLE:
-        client = Client(fleet, version)
+        client = Client(processes, version)
         for number in range(6):
             answer = client.send(ask_tool("add", {"a": number, "b": 1}))
             assert answer.status == 200 and header(answer, "Content-Type") == "application/json"
             assert body(answer)["result"]["content"][0]["text"] == str(number + 1)
         assert client.send(method="DELETE").status == 204
-        assert [client.send(call("ping")).status for _ in fleet] == [404] * 3
+        assert [client.send(call("ping")).status for _ in processes] == [404] * 3
 
 
 def test_a_session_goes_on_without_the_process_that_began_it(store):
@@ -28,27 +28,27 @@ def test_a_session_goes_on_without_the_process_that_began_it(store):
         assert body(client.send(ask_tool("add", {"a": 1, "b": 1})))["result"]["content"][0]["text"] == "2"
 
 
-def test_a_session_belongs_to_its_opener_in_all_processes(fleet):
+def test_a_session_belongs_to_its_opener_in_all_processes(processes):
     # SESS-15
-    client = Client(fleet, principal="ada")
+    client = Client(processes, principal="ada")
     assert client.send(call("ping")).status == 200
     for other in (None, "bob"):
         assert [process.endpoint.handle(request("POST", call("ping"), principal=other, **client.headers)).status
-                for process in fleet] == [404] * 3
+                for process in processes] == [404] * 3
 
 
-def test_a_refused_handshake_and_a_foreign_id(fleet):
-    answer = fleet[0].endpoint.handle(request("POST", call("initialize", {"protocolVersion": 1})))
-    assert "error" in body(answer) and header(answer, "Mcp-Session-Id") is None and len(fleet[0].endpoint.sessions) == 0
+def test_a_refused_handshake_and_a_foreign_id(processes):
+    answer = processes[0].endpoint.handle(request("POST", call("initialize", {"protocolVersion": 1})))
+    assert "error" in body(answer) and header(answer, "Mcp-Session-Id") is None and len(processes[0].endpoint.sessions) == 0
     for id in ("unknown", "x" * 600, "a/b", "A" * 32):
-        assert fleet[0].endpoint.handle(request("POST", call("ping"), mcp_session_id=id)).status == 404
+        assert processes[0].endpoint.handle(request("POST", call("ping"), mcp_session_id=id)).status == 404
 
 
 def test_a_plain_call_costs_one_round_trip():
     backend = Shared()
-    with running(lambda: backend, 2) as fleet:
-        client = Client(fleet)
-        for _ in fleet:
+    with running(lambda: backend, 2) as processes:
+        client = Client(processes)
+        for _ in processes:
             client.send(ask_tool("add", {"a": 1, "b": 1}))
         del backend.trips[:]
         for _ in range(4):
@@ -57,10 +57,10 @@ def test_a_plain_call_costs_one_round_trip():
         assert trips == [("get", "record")] * 4
 
 
-def test_the_log_level_holds_in_all_processes(fleet):
-    client = Client(fleet)
+def test_the_log_level_holds_in_all_processes(processes):
+    client = Client(processes)
     assert "result" in body(client.send(call("logging/setLevel", {"level": "error"})))
-    for process in fleet:
+    for process in processes:
         assert not client.send(ask_tool("say", {"level": "info"}), process=process).streaming
         said = client.send(ask_tool("say", {"level": "error"}), process=process)
         assert [message.get("method") for _, message in events(said) if message] == ["notifications/message", None]
@@ -68,19 +68,19 @@ def test_the_log_level_holds_in_all_processes(fleet):
 
 
 def test_an_expired_session_is_unknown_to_all(store):
-    with running(store, 2, session_idle_seconds=0.05) as fleet:
-        client = Client(fleet)
+    with running(store, 2, session_idle_seconds=0.05) as processes:
+        client = Client(processes)
         threading.Event().wait(0.2)
-        assert [client.send(call("ping")).status for _ in fleet] == [404] * 2
+        assert [client.send(call("ping")).status for _ in processes] == [404] * 2
 
 
-def test_a_second_handshake_begins_the_session_again(fleet):
-    client = Client(fleet, "2025-06-18", elicitation={})
+def test_a_second_handshake_begins_the_session_again(processes):
+    client = Client(processes, "2025-06-18", elicitation={})
     assert body(client.send(call("resources/subscribe", {"uri": "demo://one"})))["result"] == {}
     answer = client.send(opening("2025-03-26"), mcp_protocol_version=None)
     assert body(answer)["result"]["protocolVersion"] == "2025-03-26"
     client.headers.pop("mcp_protocol_version")
-    for process in fleet:
+    for process in processes:
         session = process.endpoint.sessions.find(client.headers["mcp_session_id"], None).session
         assert (session.revision.name, session.followed, session.initialized) == ("2025-03-26", set(), False)
         assert session.client_capabilities.elicitation is None
@@ -100,15 +100,15 @@ class Away(Shared):
 @pytest.mark.slow
 def test_without_the_store_requests_are_refused_until_it_is_back():
     backend = Away()
-    with running(lambda: backend, 2) as fleet:
-        client = Client(fleet)
+    with running(lambda: backend, 2) as processes:
+        client = Client(processes)
         backend.away = True
-        for process in fleet:
+        for process in processes:
             for message, method in ((call("ping"), "POST"), (None, "GET"), (None, "DELETE")):
                 answer = client.send(message, method=method, process=process)
                 assert answer.status == 503 and header(answer, "Retry-After")
         backend.away = False
-        for process in fleet:
+        for process in processes:
             process.mcp.runtime.processes.outage.passed()
             assert client.send(call("ping"), process=process).status == 200
 
@@ -126,10 +126,10 @@ class Full(Shared):
 
 def test_plain_calls_go_on_while_the_store_is_full():
     backend = Full()
-    with running(lambda: backend, 2) as fleet:
-        client = Client(fleet)
+    with running(lambda: backend, 2) as processes:
+        client = Client(processes)
         backend.full = True
-        for process in fleet:
+        for process in processes:
             answer = client.send(ask_tool("add", {"a": 1, "b": 1}), process=process)
             assert answer.status == 200 and body(answer)["result"]["content"][0]["text"] == "2"
         answer = client.send(call("resources/subscribe", {"uri": "demo://one"}))
@@ -152,8 +152,8 @@ def test_a_process_whose_sessions_are_all_in_use_says_so():
 
 def test_a_change_that_cannot_be_stored_is_refused():
     backend = Away()
-    with running(lambda: backend, 1) as fleet:
-        session = Client(fleet).session_at(fleet[0])
+    with running(lambda: backend, 1) as processes:
+        session = Client(processes).session_at(processes[0])
         backend.away = True
         with pytest.raises(mcplite.RemoteError, match="store that its processes share cannot be used"):
             session.session.subscribe("demo://one")
@@ -168,10 +168,10 @@ def accepted(question, action="accept"):
 
 
 @pytest.mark.parametrize("version", STREAMABLE)
-def test_an_answer_finds_the_handler_from_any_process(fleet, version):
-    client = Client(fleet, version, elicitation={})
-    for asked in fleet:
-        for answered in fleet:
+def test_an_answer_finds_the_handler_from_any_process(processes, version):
+    client = Client(processes, version, elicitation={})
+    for asked in processes:
+        for answered in processes:
             if version not in ("2025-06-18", "2025-11-25"):
                 continue  # without elicitation
             stream = Reading(client.send(ask_tool("ask"), process=asked))
@@ -183,9 +183,9 @@ def test_an_answer_finds_the_handler_from_any_process(fleet, version):
             stream.wait_over()
 
 
-def test_roots_are_asked_for_again_once_they_have_changed(fleet):
+def test_roots_are_asked_for_again_once_they_have_changed(processes):
     # ROOT-14, ROOT-15
-    client = Client(fleet, roots={"listChanged": True})
+    client = Client(processes, roots={"listChanged": True})
 
     def ask(process, count):
         """Call the tool; return whether the client was asked, and what the tool returned."""
@@ -201,50 +201,50 @@ def test_roots_are_asked_for_again_once_they_have_changed(fleet):
         return True, answer["result"]["content"][0]["text"]
 
     for count in range(2):
-        for process in fleet:
+        for process in processes:
             # Another process hears of a change a moment later: before it asks, or once more after that.
             assert wait_until(lambda: ask(process, count) == (True, str(count)))
             assert wait_until(lambda: ask(process, count) == (False, str(count)))
         assert client.send({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}).status == 202
-    assert wait_until(lambda: sum(len(process.told) for process in fleet) == 2)
+    assert wait_until(lambda: sum(len(process.told) for process in processes) == 2)
 
 
-def test_a_call_is_cancelled_from_any_process(fleet):
-    client = Client(fleet)
-    for id, process in enumerate(fleet, 10):
-        stream = Reading(client.send(ask_tool("hold", id=id, token=id), process=fleet[0]))
-        assert fleet[0].entered.wait(LIMIT)
+def test_a_call_is_cancelled_from_any_process(processes):
+    client = Client(processes)
+    for id, process in enumerate(processes, 10):
+        stream = Reading(client.send(ask_tool("hold", id=id, token=id), process=processes[0]))
+        assert processes[0].entered.wait(LIMIT)
         client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}, process=process)
-        assert fleet[0].left.wait(LIMIT)
+        assert processes[0].left.wait(LIMIT)
         stream.wait_over()
         assert not any("result" in message or "error" in message for message in stream.messages())
-        fleet[0].entered.clear()
-        fleet[0].left.clear()
+        processes[0].entered.clear()
+        processes[0].left.clear()
 
 
-def test_the_end_of_a_session_cancels_its_calls_in_all_processes(fleet):
-    client = Client(fleet)
-    stream = Reading(client.send(ask_tool("hold", token=1), process=fleet[0]))
-    assert fleet[0].entered.wait(LIMIT)
-    assert client.send(method="DELETE", process=fleet[1]).status == 204
-    assert fleet[0].left.wait(LIMIT)
+def test_the_end_of_a_session_cancels_its_calls_in_all_processes(processes):
+    client = Client(processes)
+    stream = Reading(client.send(ask_tool("hold", token=1), process=processes[0]))
+    assert processes[0].entered.wait(LIMIT)
+    assert client.send(method="DELETE", process=processes[1]).status == 204
+    assert processes[0].left.wait(LIMIT)
     stream.wait_over()
 
 
 def test_sessions_are_bounded_over_all_processes(store):
-    with running(store, 3, fleet_sessions=5) as fleet:
-        first = Client(fleet)
-        strangers = [Client(fleet) for _ in range(20)]
-        statuses = [client.send(call("ping"), process=process).status for client in strangers for process in fleet]
+    with running(store, 3, fleet_sessions=5) as processes:
+        first = Client(processes)
+        strangers = [Client(processes) for _ in range(20)]
+        statuses = [client.send(call("ping"), process=process).status for client in strangers for process in processes]
         assert statuses == [404] * 45 + [200] * 15
         assert first.send(call("ping")).status == 404
 
 
 def test_a_session_that_grows_makes_room_for_itself(store):
-    with running(store, 2, fleet_sessions=100, fleet_session_bytes=10 * 4096) as fleet:
-        for process in fleet:
+    with running(store, 2, fleet_sessions=100, fleet_session_bytes=10 * 4096) as processes:
+        for process in processes:
             process.mcp.resource("demo://{name}", name="any")(lambda name: name)
-        clients = [Client(fleet) for _ in range(10)]
+        clients = [Client(processes) for _ in range(10)]
         for number in range(4):
             answer = body(clients[9].send(call("resources/subscribe", {"uri": "demo://" + str(number) * 2500})))
             assert answer["result"] == {}
@@ -254,8 +254,8 @@ def test_a_session_that_grows_makes_room_for_itself(store):
 
 def test_a_session_that_has_ended_leaves_the_lists_of_the_fleet():
     backend = Shared()
-    with running(lambda: backend, 1) as fleet:
-        client = Client(fleet)
+    with running(lambda: backend, 1) as processes:
+        client = Client(processes)
         assert any(key.startswith("sessions-") for key in backend._values)
         assert client.send(method="DELETE").status == 204
         assert not any(key.startswith("sessions-") for key in backend._values)

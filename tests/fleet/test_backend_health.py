@@ -6,7 +6,7 @@ import pytest
 
 import mcplite
 from mcplite.errors import BackendError
-from mcplite.fleet.leases import Outage
+from mcplite.fleet.backend_health import Outage
 
 
 def test_an_outage_is_one_warning_however_often_it_is_met(caplog):

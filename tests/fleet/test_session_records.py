@@ -3,9 +3,9 @@
 import json
 
 from mcplite.backend.memory import MemoryBackend
+from mcplite.fleet.session_records import SessionRecord, SessionRecords
 from mcplite.revisions import NEWEST_LEGACY
 from mcplite.server.limits import Limits
-from mcplite.server.sessions.records import SessionRecord, SessionRecords
 from mcplite.types import ClientCapabilities, Implementation
 from tests.support.tight import tight
 
