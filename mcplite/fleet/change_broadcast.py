@@ -1,6 +1,7 @@
 """Change notifications between the processes of a fleet: each appends them to one log, and reads those of the others.
 
-The latest changes that processes of a fleet have told, read from the backend once for all streams of this process.
+The thread that reads messages tells the clients of this process that have subscriptions/listen; the GET streams of sessions
+read the log for themselves, since a client may resume one anywhere. It is read once for all of them.
 """
 
 import json
@@ -12,6 +13,7 @@ from typing import Callable, Deque, List, NamedTuple, Optional, Tuple
 from ..backend.interface import Backend
 from ..errors import BackendError
 from ..rpc.tracing import get_logger
+from ..server.state.logs import read_log
 from .backend_health import Retries
 from .process_messages import Letters
 
@@ -124,8 +126,6 @@ class Changes:
     """
 
     log = LOG
-    change = ToldChange
-
     def __init__(self, backend: Backend, server: str) -> None:
         self._backend = backend
         self._server = server
@@ -149,28 +149,18 @@ class Changes:
         with self._lock:
             latest = self._latest
             if latest and latest[0].number - 1 <= number < latest[-1].number:
-                found = [change for change in latest if change.number > number]
-                return found, latest[-1].number, _any_change(found)
-            entries = self._backend.since(LOG, number)
-            if entries is None or not entries:
-                last = self._backend.last(LOG)
-                entries = [] if last == number else self._backend.since(LOG, number)
-                if entries is None:
+                changes = [change for change in latest if change.number > number]
+            else:
+                entries, last, missing = read_log(self._backend, LOG, number)
+                if missing or (latest and latest[-1].number != number):
                     latest.clear()
-                    return [], last, True
-                if not entries:
-                    return [], last, False  # what was appended was not sealed by this server
-            changes = [self._change(at, entry) for at, entry in entries]
-            if latest and latest[-1].number != number:
-                latest.clear()
-            latest.extend(changes)
-            return changes, changes[-1].number, _any_change(changes)
+                if missing or not entries:
+                    return [], last, missing
+                changes = [self._change(at, entry) for at, entry in entries]
+                latest.extend(changes)
+        return changes, changes[-1].number, any(change.method == EVERYTHING for change in changes)
 
     def _change(self, number: int, entry: bytes) -> ToldChange:
         news = json.loads(entry)
         ours = news["server"] in (None, self._server)
         return ToldChange(number, news["method"] if ours else "", news["uri"])
-
-
-def _any_change(changes: List[ToldChange]) -> bool:
-    return any(change.method == EVERYTHING for change in changes)

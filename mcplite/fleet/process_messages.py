@@ -8,14 +8,15 @@ import json
 import secrets
 import threading
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ..backend.interface import Backend, Entry
+from ..backend.interface import Backend
 from ..errors import BackendError
 from ..rpc.deadline import undo
 from ..rpc.forks import renew
 from ..rpc.threads import Loop
 from ..rpc.tracing import get_logger
+from ..server.state.logs import read_log
 from .backend_health import Outage
 from .leases import Leases
 
@@ -34,9 +35,8 @@ _LOOK_SECONDS = 2.0
 _AWAY_SECONDS = (0.1, 1.0)
 
 
-class _ReadLog(NamedTuple):
-    receive: Callable[[bytes], object]
-    missed: Callable[[], object]
+#: What is called with each entry of a log, and when entries were missed.
+_ReadLog = Tuple[Callable[[bytes], object], Callable[[], object]]
 
 
 class Letters:
@@ -55,7 +55,7 @@ class Letters:
         self._outage = outage
         self._kinds: Dict[str, Callable[[Any], object]] = {}
         self._on_missed: List[Callable[[], object]] = []
-        self._logs: Dict[str, _ReadLog] = {_ALL: _ReadLog(self._receive_for_all, self._missed)}
+        self._logs: Dict[str, _ReadLog] = {_ALL: (self._receive, self._missed)}
         #: Guards the start and the end of the reading thread; held while the first numbers are read.
         self._lock = threading.Lock()
         self._begin()
@@ -112,7 +112,7 @@ class Letters:
         :param receive: called with each entry; must not block.
         :param missed: called when entries were missed.
         """
-        self._logs[log] = _ReadLog(receive, missed)
+        self._logs[log] = receive, missed
 
     def start(self) -> None:
         """Begin to read; until :meth:`stop`. Letters that are sent from now on are handed on.
@@ -168,42 +168,27 @@ class Letters:
         for log, number in known.items():
             if number is None:  # the store could not be read at the beginning
                 known[log] = self._backend.last(log)
-                self._logs[log].missed()
+                self._logs[log][1]()
         numbers = {log: number for log, number in known.items() if number is not None}
         began = time.monotonic()
         grown = self._backend.wait(numbers, _WAIT_SECONDS)
         if not grown and time.monotonic() - began < _WAIT_SECONDS / 2:
             ended.wait(_WAIT_SECONDS)  # the backend is closed
         # A notification of the store can be lost with its connection, and requests hang on these letters.
-        looks = self._leases.held and time.monotonic() - self._looked >= _LOOK_SECONDS
-        if looks:
+        if self._leases.held and time.monotonic() - self._looked >= _LOOK_SECONDS:
             self._looked = time.monotonic()
-        for log in grown.union([own] if looks else []):
+            if self._backend.last(own) != numbers[own]:
+                grown = {*grown, own}
+        for log in grown:
             if ended.is_set():
                 return
-            read = self._logs.get(log) or _ReadLog(self._receive, self._missed)
-            entries = self._backend.since(log, numbers[log])
-            if entries is None:
-                entries = self._after_a_gap(log, numbers[log])
-                self._call(read.missed)
-            elif not entries and log not in grown:
-                continue
-            elif not entries:
-                # What was appended was not sealed by this server, and is passed over.
-                last = self._backend.last(log)
-                entries = self._backend.since(log, numbers[log]) or [(last, b"")]
-            for at, entry in entries:
-                known[log] = at
-                if entry:
-                    self._call(read.receive, entry)
-
-    def _after_a_gap(self, log: str, number: int) -> List[Entry]:
-        last = self._backend.last(log)
-        if last < number:  # the store was emptied, and the log has begun again
-            entries = self._backend.since(log, 0)
-            if entries:
-                return entries
-        return [(last, b"")]
+            receive, missed = self._logs.get(log) or (self._receive, self._missed)
+            entries, last, lost = read_log(self._backend, log, numbers[log])
+            if lost:
+                self._call(missed)
+            for known[log], entry in entries:
+                self._call(receive, entry)
+            known[log] = last
 
     def _call(self, receive: Callable[..., object], *arguments: bytes) -> None:
         try:
@@ -212,16 +197,10 @@ class Letters:
             _log.exception("what another process has told could not be handled")
 
     def _receive(self, entry: bytes) -> None:
-        self._hand_on(json.loads(entry))
-
-    def _receive_for_all(self, entry: bytes) -> None:
         letter = json.loads(entry)
-        if letter["server"] == self._server and letter["sender"] != self._sender:
-            self._hand_on(letter)
-
-    def _hand_on(self, letter: Any) -> None:
         receive = self._kinds.get(letter["kind"])
-        if receive is not None:  # else of a newer version of the package, during an update
+        # A kind without a receiver is of a newer version of the package, during an update.
+        if receive is not None and letter.get("server", self._server) == self._server and letter.get("sender") != self._sender:
             receive(letter["body"])
 
     def _missed(self) -> None:
