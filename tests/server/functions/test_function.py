@@ -2,19 +2,25 @@
 
 import dataclasses
 import datetime
+import enum
 import functools
 import inspect
 import sys
 import types
 import typing
-from typing import Annotated, Any, Dict, List, Mapping, Optional, Tuple
+from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Set, Tuple, TypedDict, Union
 
 import jsonschema
 import pytest
 
+import mcplite
 from mcplite.errors import RegistrationError
+from mcplite.protocol.schema.patterns import UNSAFE_SUBJECT
 from mcplite.server import Context, Elicit
-from mcplite.server.functions.function import BadArguments, compile_function
+from mcplite.server.functions.converters import Mismatch
+from mcplite.server.functions.function import BadArguments, compile_function, textual
+from mcplite.server.functions.schemas import Schemas
+from tests.support.results import text_of
 
 STRING, INTEGER = {"type": "string"}, {"type": "integer"}
 
@@ -638,3 +644,150 @@ def test_refusals_name_the_kind_and_the_name_of_the_handler():
     assert refusal(it, name="other", kind="prompt") == (
         "prompt 'other': parameter 'bad' is of the class Plain, which has no form in JSON; make it a dataclass or TypedDict, or"
         " take its parts as parameters")
+
+
+# --- arguments that are texts (PRMT-17) ----------------------------------------------------------------
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+@dataclasses.dataclass
+class Twig:
+    value: int
+    children: "List[Twig]" = dataclasses.field(default_factory=list)
+
+
+def read(annotation, value):
+    return textual(Schemas("prompt 'it'").compile(annotation, "a")).convert(value)
+
+
+@pytest.mark.parametrize("annotation, text, value", [
+    (str, "5", "5"), (str, " x ", " x "), (str, "", ""), (int, "5", 5), (int, " -5 ", -5), (int, "5.0", 5), (float, "5", 5.0),
+    (float, "1e3", 1000.0), (bool, "true", True), (bool, "True", True), (bool, "no", False), (bool, "0", False),
+    (bool, " YES ", True), (Optional[bool], "yes", True), (Optional[bool], "null", None),
+    (Optional[int], "5", 5), (Optional[int], "null", None), (Optional[str], "null", "null"), (Union[int, str], "5", "5"),
+    (Union[int, bool], "1", 1), (Union[int, bool], "true", True),
+    (Any, "5", "5"), (Literal["a", "b"], "a", "a"), (Literal[1, 2], "2", 2), (Literal["a", 1], "a", "a"),
+    (Color, "red", Color.RED), (Level, "1", Level.LOW), (datetime.date, "2024-05-06", datetime.date(2024, 5, 6)),
+    (List[int], "[1, 2]", [1, 2]), (List[int], ["1", "2"], [1, 2]), (List[str], ["1", "2"], ["1", "2"]),
+    (List[str], '["1"]', ["1"]), (List[bool], ["yes", "0"], [True, False]), (List[Any], ["1"], ["1"]),
+    (Set[int], ["1", "2"], {1, 2}), (Tuple[int, int], "[1, 2]", (1, 2)), (Dict[str, int], '{"a": 1}', {"a": 1}),
+    (Twig, '{"value": 1, "children": [{"value": 2}]}', Twig(1, [Twig(2)])), (Optional[Twig], "null", None),
+    (int, 5, 5),
+])
+def test_text_is_converted_to_the_annotated_type(annotation, text, value):
+    result = read(annotation, text)
+    assert result == value and type(result) is type(value)
+
+
+@pytest.mark.parametrize("annotation, text, reason", [
+    (int, "five", "'five' is not an integer"), (int, "", "'' is not an integer"), (int, "5.5", "5.5 is not an integer"),
+    (int, "true", "true is not an integer"), (int, "007", "'007' is not an integer"), (int, "9" * 9999, "is not an integer"),
+    (float, "NaN", "'NaN' is not a number"), (float, "Infinity", "'Infinity' is not a number"),
+    (float, "1e999", "'1e999' is not"), (float, "1,5", "'1,5' is not a number"), (float, "\ud800", "is not a number"),
+    (bool, "maybe", "'maybe' is not true or false"), (bool, "null", "null is not true or false"),
+    (Literal[1, 2], "3", "3 is not one of 1, 2"), (Color, "blue", "'blue' is not 'red'"), (List[int], "1", "1 is not a list"),
+    (List[int], ["1", "x"], "'x' is not an integer"), (List[int], "[" * 5000, "is not a list"),
+    (Dict[str, int], '{"a": 1, "a": 2}', "is not an object"), (datetime.date, "today", "'today' is not a date"),
+    (Optional[int], "x", "'x' is not an integer"),
+])
+def test_text_that_does_not_fit_is_refused(annotation, text, reason):
+    with pytest.raises(Mismatch) as caught:
+        read(annotation, text)
+    assert reason in caught.value.message
+
+
+# --- regular expressions: one that is not safe is no switch for strangers ------------------------------
+
+
+EMAIL = "^([a-zA-Z0-9]+[-._]?)+@example[.]com$"
+ATTACK = "a" * 30
+NAMES = {"type": "object", "properties": {"given": {"type": "object", "patternProperties": {"^(x+)+$": {"type": "integer"}}}}}
+
+
+def by_annotation(server, **options):
+    @server.tool(name="take", **options)
+    def take(given: Annotated[str, {"pattern": EMAIL}]) -> str:
+        return "taken"
+
+
+def by_schema(server, **options):
+    @server.tool(name="take", input_schema={"type": "object", "properties": {"given": {"type": "string", "pattern": EMAIL}}},
+                 **options)
+    def take(given: str = "") -> str:
+        return "taken"
+
+
+def by_union(server, **options):
+    schema = {"type": "object", "properties": {"given": {"oneOf": [{"type": "string", "pattern": EMAIL}, {"type": "integer"}]}}}
+
+    @server.tool(name="take", input_schema=schema, **options)
+    def take(given: str = "") -> str:
+        return "taken"
+
+
+@pytest.mark.parametrize("register", [by_annotation, by_schema, by_union])
+def test_a_pattern_that_is_not_safe_is_matched_against_short_texts_and_its_author_is_warned(server, connect, caplog, register):
+    register(server)
+    warning, = caplog.messages
+    assert "tool 'take'" in warning and EMAIL in warning and "trusted_patterns=True" in warning
+    assert "a repeat of {1,} times overlaps" in warning and f"at most {UNSAFE_SUBJECT} characters" in warning
+    client = connect(server)
+    assert text_of(client.call("take", {"given": "ada@example.com"})) == "taken"
+    for text in ("a" * UNSAFE_SUBJECT, ATTACK, "a" * 10_000):
+        assert "take" in text_of(client.call("take", {"given": text})) and client.result("ping") == {}
+    refusal = text_of(client.call("take", {"given": ATTACK}))
+    assert "30 characters" in refusal or register is by_union
+
+
+def test_names_are_matched_against_such_a_pattern_in_the_same_way(server, connect, caplog):
+    @server.tool(input_schema=NAMES)
+    def take(given: dict = {}) -> str:  # noqa: B006
+        return "taken"
+
+    assert "^(x+)+$" in caplog.text
+    client = connect(server)
+    assert text_of(client.call("take", {"given": {"xxx": 1, "y": 2}})) == "taken"
+    assert "names of more than 20 characters" in text_of(client.call("take", {"given": {"x" * 40 + "y": 1}}))
+
+
+def test_what_a_tool_returns_is_matched_in_the_same_way(server, connect, caplog):
+    class Found(TypedDict):
+        text: Annotated[str, {"pattern": "^(x+x+)+y$"}]
+
+    @server.tool()
+    def echo(text: str) -> Found:
+        return {"text": text}
+
+    assert "(x+x+)+y" in caplog.text
+    client = connect(server)
+    assert client.call("echo", {"text": "xxy"})["structuredContent"] == {"text": "xxy"}
+    assert client.call("echo", {"text": "x" * 40})["isError"] is True
+
+
+@pytest.mark.parametrize("pattern", ["^[a-z0-9]+(-[a-z0-9]+)*$", "^[^@]+@[^@]+$", "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"])
+def test_an_ordinary_pattern_is_matched_against_long_texts_without_a_warning(server, connect, caplog, pattern):
+    @server.tool(input_schema={"type": "object", "properties": {"given": {"type": "string", "pattern": pattern}}})
+    def take(given: str = "") -> str:
+        return "taken"
+
+    assert caplog.messages == []
+    problem = text_of(connect(server).call("take", {"given": "@" * 500}))
+    assert "does not match" in problem
+
+
+@pytest.mark.parametrize("make", [lambda: (mcplite.Server("x"), {"trusted_patterns": True}),
+                                  lambda: (mcplite.Server("x", options=mcplite.ServerOptions(trusted_patterns=True)), {})])
+@pytest.mark.parametrize("register", [by_annotation, by_schema, by_union])
+def test_an_author_may_say_that_patterns_are_trusted(connect, caplog, make, register):
+    server, options = make()
+    register(server, **options)
+    assert caplog.messages == []
+    long = "-".join(["a"] * 50) + "@example.com"
+    assert text_of(connect(server).call("take", {"given": long})) == "taken"
