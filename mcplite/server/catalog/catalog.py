@@ -161,16 +161,16 @@ class Catalog:
         self.page_size = page_size
         self._longest_uri = longest_uri
         self._cache = cache
-        #: Guards the replacement of the four dictionaries below; readers need no lock.
+        #: Guards the replacement of the three dictionaries below; readers need no lock.
         self._lock = threading.Lock()
         self._cache_lists: Dict[str, CacheHint] = dict(cache_lists or {})
         #: By kind of list, where it is not ``page_size``.
         self._page_sizes: Dict[str, int] = {}
         self._pages: Dict[Tuple[Any, ...], Any] = {}
-        self._identities: Dict[str, Dict[str, Any]] = {}
         #: Entries that cannot be listed, of which the log has a line.
         self._left_out: Set[Tuple[str, str]] = set()
         #: By revision; both threads that miss one make the same.
+        self._identities: Dict[str, Dict[str, Any]] = {}
         self._result_ends: Dict[Revision, str] = {}
 
     @property
@@ -203,9 +203,8 @@ class Catalog:
         :param persistent: whether the session outlives one message; otherwise there are no notifications and no log level.
         :param identified: whether the client is authenticated.
         """
-        description, capabilities = self.description, self._capabilities(revision, persistent)
-        result = InitializeResult(protocol_version=revision.name, capabilities=capabilities,
-                                  server_info=description.info, instructions=description.instructions)
+        result = InitializeResult(protocol_version=revision.name, capabilities=self._capabilities(revision, persistent),
+                                  server_info=self.description.info, instructions=self.description.instructions)
         return self._with_more(codec.encode(result, revision), revision, identified)
 
     def _with_more(self, result: Dict[str, Any], revision: Revision, identified: bool) -> Dict[str, Any]:
@@ -219,9 +218,8 @@ class Catalog:
 
         :param identified: whether the client is authenticated.
         """
-        capabilities = self._capabilities(revision, True)
         result = DiscoverResult(supported_versions=[known.name for known in reversed(self.revisions)],
-                                capabilities=capabilities, instructions=self.description.instructions)
+                                capabilities=self._capabilities(revision, True), instructions=self.description.instructions)
         encoded = self._with_more(codec.encode(result, revision), revision, identified)
         return self.stamp({**encoded, **self._hint("discover")}, revision)
 
@@ -255,9 +253,7 @@ class Catalog:
         """Change a result in place: add the members of every modern result; return it (STAT-06, STAT-10)."""
         identity = self._identities.get(revision.name)
         if identity is None:
-            identity = codec.encode(self.description.info, revision)
-            with self._lock:
-                self._identities = {**self._identities, revision.name: identity}
+            identity = self._identities[revision.name] = codec.encode(self.description.info, revision)
         result.setdefault("resultType", "complete")
         result["_meta"] = {**(result.get("_meta") or {}), SERVER_INFO: identity}
         return result
@@ -310,8 +306,7 @@ class Catalog:
         cache_key = (kind, cursor, revision.name, self.registry.version(kind), extensions)
         page = self._pages.get(cache_key)
         if page is None:
-            entries = self.registry.all(kind)
-            page = self._page(entries, kind, key, cursor, revision, extensions)
+            page = self._page(self.registry.all(kind), kind, key, cursor, revision, extensions)
             with self._lock:
                 # Pages of an old version are never requested again.
                 self._pages = {at: kept for at, kept in self._pages.items() if at[0] != kind or at[3] == cache_key[3]}
@@ -335,27 +330,23 @@ class Catalog:
                     listed[name].update(added[name])
             except Exception as error:  # a provider, or an object that its author has changed, can raise anything
                 self._leave_out(kind, name, error)
-        result = self._finished_page({key: list(listed.values())}, after, kind, revision)
-        page = jsonrpc.Encoded(result)
+        page = jsonrpc.Encoded(self._finished_page({key: list(listed.values())}, after, kind, revision))
         try:
             page.text  # noqa: B018 - written now, so that one entry that is not JSON does not take the page with it
         except (TypeError, ValueError):
-            kept = [definition for name, definition in listed.items() if self._can_be_sent(kind, name, definition)]
-            page = jsonrpc.Encoded(self._finished_page({key: kept}, after, kind, revision))
+            for name, definition in list(listed.items()):
+                try:
+                    encode_json(definition)
+                except (TypeError, ValueError) as error:
+                    self._leave_out(kind, name, error)
+                    del listed[name]
+            page = jsonrpc.Encoded(self._finished_page({key: list(listed.values())}, after, kind, revision))
         return page
 
     def _finished_page(self, result: Dict[str, Any], after: Optional[str], kind: str, revision: Revision) -> Dict[str, Any]:
         if after is not None:
             result["nextCursor"] = after
         return self.stamp({**result, **self._hint(kind)}, revision) if revision.modern else result
-
-    def _can_be_sent(self, kind: str, name: str, definition: Any) -> bool:
-        try:
-            encode_json(definition)
-        except (TypeError, ValueError) as error:
-            self._leave_out(kind, name, error)
-            return False
-        return True
 
     def _leave_out(self, kind: str, name: str, error: Exception) -> None:
         """Log that an entry is not listed, once for each."""

@@ -13,7 +13,7 @@ import stat
 import sys
 import threading
 import urllib.parse
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Callable, Iterator, List, NamedTuple, Optional, Set, Union
 
 from ...errors import InvalidParams, RegistrationError, ResourceNotFound, TransportError
 from ...protocol.uris import check_relative, normal_uri, safe_join, uri_problem
@@ -98,29 +98,6 @@ def _names(place: Union[int, str], limit: int, most: Optional[int]) -> List[str]
     return sorted(found)
 
 
-def _read_step_by_step(real_root: str, target: str, limit: int, most: Optional[int], between: int, last: int
-                       ) -> Union[bytes, List[str]]:
-    """Open one name after another, each in the directory that was opened before, and none that is a link; read the last.
-
-    :param between: flags of all directories but the last.
-    :param last: flags of what is read.
-    """
-    names = os.path.relpath(target, real_root).split(os.sep)
-    fd = os.open(real_root, between)
-    try:
-        for position, name in enumerate(names, 1):
-            above, fd = fd, os.open(name, last if position == len(names) else between, dir_fd=fd)
-            os.close(above)
-        mode = os.fstat(fd).st_mode
-        if stat.S_ISDIR(mode):
-            return _names(fd, limit, most)
-        if not stat.S_ISREG(mode):
-            raise NotBelow
-        return _contents(fd, limit)
-    finally:
-        os.close(fd)
-
-
 def _is_directory(entry: "os.DirEntry[str]") -> bool:
     try:
         return entry.is_dir()
@@ -173,7 +150,21 @@ else:
     _BETWEEN = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
     def _read(real_root: str, target: str, limit: int, most: Optional[int]) -> Union[bytes, List[str]]:
-        return _read_step_by_step(real_root, target, limit, most, _BETWEEN, _LAST)
+        # One name after another is opened, each in the directory that was opened before, and none that is a link.
+        names = os.path.relpath(target, real_root).split(os.sep)
+        fd = os.open(real_root, _BETWEEN)
+        try:
+            for position, name in enumerate(names, 1):
+                above, fd = fd, os.open(name, _LAST if position == len(names) else _BETWEEN, dir_fd=fd)
+                os.close(above)
+            mode = os.fstat(fd).st_mode
+            if stat.S_ISDIR(mode):
+                return _names(fd, limit, most)
+            if not stat.S_ISREG(mode):
+                raise NotBelow
+            return _contents(fd, limit)
+        finally:
+            os.close(fd)
 
 
 def is_below(final: str, real_root: str) -> bool:
@@ -386,17 +377,7 @@ class Directory:
         return not os.path.islink(os.path.join(self._root, path))
 
     def _is_inside(self, path: str) -> bool:
-        real_root = os.path.realpath(self._root)
-        target = os.path.realpath(os.path.join(self._root, path))
-        return target.startswith(real_root.rstrip(os.sep) + os.sep)
-
-
-def differences(before: List[DirectoryFile], after: List[DirectoryFile]) -> Tuple[List[str], bool]:
-    """Return the paths of files that have changed or are gone or new, and whether any are gone or new."""
-    old: Dict[str, DirectoryFile] = {file.path: file for file in before}
-    new: Dict[str, DirectoryFile] = {file.path: file for file in after}
-    changed = [path for path in {**old, **new} if old.get(path) != new.get(path)]
-    return changed, old.keys() != new.keys()
+        return os.path.realpath(os.path.join(self._root, path)).startswith(os.path.realpath(self._root).rstrip(os.sep) + os.sep)
 
 
 _log = get_logger(__name__)
@@ -421,32 +402,28 @@ class Watcher(Service):
         self._on_list = on_list
         #: Compared with at each look, also with that of a server whose clients have left meanwhile; only the thread sets it.
         self._known = directory.files()
-        #: Guards ``_end``; held for assignments and the start of the thread.
-        self._lock = threading.Lock()
-        #: Ends the thread that is running; None if there is none.
+        #: Ends the thread that is running; None if there is none. Set with the lock of the runtime held.
         self._end: Optional[threading.Event] = None
 
     def let_go(self) -> None:
-        self._lock, self._end = threading.Lock(), None
+        self._end = None
 
     def start(self) -> None:
         """Start to watch, and return; it does nothing if it watches already."""
-        with self._lock:
-            if self._end is not None:
-                return
-            end = threading.Event()
-            try:
-                Loop(f"look at {self._directory.uri}", lambda: self._run(end), end.wait).start()
-                self._end = end
-            except TransportError as error:
-                _log.warning("changes below %s are not told: %s", self._directory.uri, error)
+        if self._end is not None:
+            return
+        end = threading.Event()
+        try:
+            Loop(f"look at {self._directory.uri}", lambda: self._run(end), end.wait).start()
+            self._end = end
+        except TransportError as error:
+            _log.warning("changes below %s are not told: %s", self._directory.uri, error)
 
     def stop(self) -> None:
         """Stop to watch; the thread ends soon."""
-        with self._lock:
-            end, self._end = self._end, None
-        if end is not None:
-            end.set()
+        if self._end is not None:
+            self._end.set()
+            self._end = None
 
     def _run(self, end: threading.Event) -> None:
         while not end.wait(self._seconds):
@@ -454,13 +431,14 @@ class Watcher(Service):
 
     def _look(self) -> None:
         files = self._directory.files()
-        changed, listed = differences(self._known, files)
+        old, new = ({file.path: file for file in looked} for looked in (self._known, files))
         folders: Set[str] = set()
-        for path in changed:
-            self._on_file(self._directory.uri_of(path))
-            parts = path.split("/")[:-1]
-            folders.update("/".join(parts[:depth]) + "/" if depth else "" for depth in range(len(parts) + 1))
-        if listed:
+        for path in {**old, **new}:
+            if old.get(path) != new.get(path):
+                self._on_file(self._directory.uri_of(path))
+                parts = path.split("/")[:-1]
+                folders.update("/".join(parts[:depth]) + "/" if depth else "" for depth in range(len(parts) + 1))
+        if old.keys() != new.keys():  # any are gone or new
             for folder in sorted(folders):
                 self._on_file(self._directory.uri_of(folder))
             self._on_list()
