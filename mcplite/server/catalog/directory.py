@@ -402,7 +402,8 @@ class Watcher(Service):
         self._on_list = on_list
         #: Compared with at each look, also with that of a server whose clients have left meanwhile; only the thread sets it.
         self._known = directory.files()
-        #: Ends the thread that is running; None if there is none. Set with the lock of the runtime held.
+        #: Ends the thread that is running; None if there is none. It is started with the lock of the
+        #: runtime held.
         self._end: Optional[threading.Event] = None
 
     def let_go(self) -> None:
@@ -421,9 +422,9 @@ class Watcher(Service):
 
     def stop(self) -> None:
         """Stop to watch; the thread ends soon."""
-        if self._end is not None:
-            self._end.set()
-            self._end = None
+        end, self._end = self._end, None  # taken in one step: it may be removed as the last client leaves
+        if end is not None:
+            end.set()
 
     def _run(self, end: threading.Event) -> None:
         while not end.wait(self._seconds):
