@@ -103,13 +103,10 @@ def _variables_around(owner: Any) -> Dict[str, Any]:
     found: Dict[str, Any] = {}
     names = {*getattr(owner, "__qualname__", "").split(".")[:-1]}  # of functions and of class bodies
     frame = sys._getframe(1) if names else None
-    frames = []
     while frame is not None:
         if frame.f_code.co_name in names and frame.f_globals.get("__name__") == getattr(owner, "__module__", None):
-            frames.append(frame.f_locals)
+            found = {**frame.f_locals, **found}  # those of the innermost hide the others
         frame = frame.f_back
-    for variables in reversed(frames):  # the innermost last: it hides the others
-        found.update(variables)
     code, closure = getattr(owner, "__code__", None), getattr(owner, "__closure__", None) or ()
     for name, cell in zip(getattr(code, "co_freevars", ()), closure):
         try:
@@ -152,12 +149,8 @@ def _of_dataclass(cls: Any, returned: bool) -> List[Field]:
         if field.default_factory in (list, dict):
             default = field.default_factory()
         found.append(Field(field.name, hints[field.name], required, default))
-    if not returned:
-        for name, hint in hints.items():
-            if isinstance(hint, dataclasses.InitVar):
-                default = getattr(cls, name, NOTHING)
-                found.append(Field(name, hint.type, default is NOTHING, default))
-    return found
+    given = {name: hint for name, hint in hints.items() if isinstance(hint, dataclasses.InitVar) and not returned}
+    return found + [Field(name, hint.type, not hasattr(cls, name), getattr(cls, name, NOTHING)) for name, hint in given.items()]
 
 
 def _of_typed_dict(cls: type) -> List[Field]:
@@ -273,10 +266,9 @@ def _taken(converter: Any, annotation: Any) -> Any:
     import inspect  # as attrs does
 
     try:
-        first = next(iter(inspect.signature(converter).parameters.values()), None)
-    except (TypeError, ValueError):
+        taken = next(iter(inspect.signature(converter).parameters.values())).annotation
+    except (TypeError, ValueError, StopIteration):
         return annotation
-    taken = None if first is None else first.annotation
     return annotation if taken in (None, inspect.Parameter.empty) or isinstance(taken, str) else taken
 
 

@@ -148,25 +148,22 @@ def _google(body: List[str], names: Optional[Collection[str]]) -> "Tuple[Dict[st
 
 def _numpy(body: List[str], names: Optional[Collection[str]]) -> "Tuple[Dict[str, str], List[str]]":
     item = re.compile(_NUMPY_ITEM).match
-    found: Dict[str, List[str]] = {}
-    said: Dict[str, str] = {}
+    found: Dict[str, Tuple[str, List[str]]] = {}
     kept: List[str] = []
     current: Optional[List[str]] = None
     for line in body:
-        begins = line and not line[0].isspace()
-        match = item(line) if begins else None
+        match = item(line) if line and not line[0].isspace() else None
         named = _named(match.group(1), names) if match else []
         if match and named:
             current = []
-            found.update(dict.fromkeys(named, current))
-            said.update(dict.fromkeys(named, match.group(2) or ""))
-        elif begins or current is None:
+            found.update(dict.fromkeys(named, (match.group(2) or "", current)))
+        elif current is None or line and not line[0].isspace():
             current = None
             kept.append(line)
         elif line:
             current.append(line.strip())
     # The text behind the colon is the type, which the schema has, unless it is all that is said.
-    return {name: " ".join(parts) or said[name] for name, parts in found.items()}, kept
+    return {name: " ".join(parts) or said for name, (said, parts) in found.items()}, kept
 
 
 def _field(lines: List[str], at: int) -> "Tuple[str, int]":

@@ -49,7 +49,7 @@ _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 def _with_items(schema: Dict[str, Any]) -> Dict[str, Any]:
     """Return a schema whose list has ``items``: several clients and models' APIs refuse a tool without, also for tuples."""
     kinds = schema.get("type")
-    if "items" in schema or kinds != "array" and not (isinstance(kinds, list) and "array" in kinds):
+    if "items" in schema or "array" not in (kinds if isinstance(kinds, list) else [kinds]):
         return schema
     first = schema.get("prefixItems") or [{}]
     closed = schema.get("maxItems") == len(first) and all(one == first[0] for one in first)
@@ -206,10 +206,8 @@ class Function:
         """Whether *word* occurs in the argument types' schemas (descriptions from the docstring are not searched)."""
         if self._schema is not None:
             return word in repr(self._schema)
-        for schema, _ in self._arguments.values():
-            if (len(schema) > 1 or "type" not in schema) and word in repr(schema):
-                return True
-        return bool(self._definitions) and word in repr(self._definitions)
+        schemas = (schema for schema, _ in self._arguments.values() if len(schema) > 1 or "type" not in schema)
+        return any(word in repr(schema) for schema in (*schemas, self._definitions))
 
     def take_parameters(self, signature: Signature, schemas: Schemas, kind: str, input_schema: Optional[Dict[str, Any]]
                         ) -> "Dict[str, FieldParameter]":
@@ -269,12 +267,9 @@ class Function:
 
     def _build_schema(self) -> Dict[str, Any]:
         described, defaults = self.documentation.parameters, self._defaults
-        properties: Dict[str, Any] = {}
-        required = []
-        for name, node in self._arguments.items():
-            properties[name] = described_schema(node, described.get(name), defaults.get(name, NOTHING))
-            if name not in defaults:
-                required.append(name)
+        properties = {name: described_schema(node, described.get(name), defaults.get(name, NOTHING))
+                      for name, node in self._arguments.items()}
+        required = [name for name in properties if name not in defaults]
         built: Dict[str, Any] = {"type": "object", "properties": properties}
         if required:
             built["required"] = required
@@ -435,10 +430,7 @@ def _judge_patterns(validator: "Validator", where: str, trusted: bool) -> None:
 
 def _is_context(annotation: Any) -> bool:
     base, _ = unwrap_annotated(annotation)
-    for candidate in (base, *typing.get_args(base)):
-        if isinstance(candidate, type) and getattr(candidate, "__mcplite_context__", False):
-            return True
-    return False
+    return any(isinstance(one, type) and getattr(one, "__mcplite_context__", False) for one in (base, *typing.get_args(base)))
 
 
 def _field(name: str, annotation: Any, default: Any, extras: Tuple[Any, ...], schemas: Schemas) -> "Optional[FieldParameter]":

@@ -15,6 +15,7 @@ from typing import Any, Optional
 
 from ...errors import RegistrationError
 from ...protocol.error_text import quoted
+from ...protocol.jsonrpc import encode_json
 from ...revisions import NEWEST
 from ...types.codec import encode
 from ...types.lazy_dataclass import Marked
@@ -144,10 +145,8 @@ def key_text(key: Any) -> str:
     plain = jsonable(key)
     if isinstance(plain, str):
         return plain
-    if plain is None or isinstance(plain, bool):
-        return {None: "null", True: "true", False: "false"}[plain]
-    if isinstance(plain, (int, float)):
-        return repr(plain)
+    if plain is None or isinstance(plain, (int, float)):
+        return encode_json(plain)
     raise TypeError(f"the key {quoted(key)} has no text in JSON, whose keys are texts; use a text or a number as the key")
 
 

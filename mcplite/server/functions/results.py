@@ -7,32 +7,14 @@ import collections.abc
 import copy
 from typing import Any, Callable, Dict, List, Optional
 
+from ... import types
 from ...errors import ProtocolError
 from ...protocol.error_text import quoted
 from ...protocol.jsonrpc import LONG, Encoded, encode_json, encode_string
 from ...revisions import Revision
-from ...types import (
-    NULL,
-    AudioContent,
-    BlobResourceContents,
-    CallToolResult,
-    CompleteResult,
-    Completion,
-    CreateMessageResult,
-    EmbeddedResource,
-    ImageContent,
-    PromptMessage,
-    ReadResourceResult,
-    Resource,
-    ResourceLink,
-    SamplingMessage,
-    TextContent,
-    TextResourceContents,
-    ToolResultContent,
-    ToolUseContent,
-    UnknownContent,
-)
+from ...types import NULL, CallToolResult, TextContent
 from ...types.content import as_block
+from ...types.lazy_dataclass import fields_of
 from .function import Function
 from .jsonable import SCALARS, as_text, jsonable, string_of
 from .media import Audio, Image
@@ -41,13 +23,13 @@ from .signature import Output
 #: Takes what a tool returned; see :func:`result_writer`.
 Write = Callable[[Any, str], Optional[Encoded]]
 
-_CONTENT = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource, ToolUseContent, ToolResultContent,
-            UnknownContent)
+_CONTENT = (TextContent, types.ImageContent, types.AudioContent, types.ResourceLink, types.EmbeddedResource,
+            types.ToolUseContent, types.ToolResultContent, types.UnknownContent)
 _BYTES = (bytes, bytearray, memoryview)
-_CONTENTS = (TextResourceContents, BlobResourceContents)
+_CONTENTS = (types.TextResourceContents, types.BlobResourceContents)
 _MEDIA = (Image, Audio)
 #: What makes a list one of content, and not of data.
-_PARTS = (*_CONTENT, *_CONTENTS, *_MEDIA, Resource, PromptMessage, SamplingMessage, *_BYTES)
+_PARTS = (*_CONTENT, *_CONTENTS, *_MEDIA, types.Resource, types.PromptMessage, types.SamplingMessage, *_BYTES)
 #: What makes a list one of contents of a resource, and not of data.
 _RESOURCE_PARTS = (*_CONTENT, *_CONTENTS, *_MEDIA)
 
@@ -225,34 +207,32 @@ def _as_content(value: Any) -> Optional[List[Any]]:
         return [value]
     if isinstance(value, _MEDIA):
         return [value.content()]
-    if isinstance(value, Resource):
-        return [ResourceLink(uri=value.uri, name=value.name, title=value.title, description=value.description,
-                             mime_type=value.mime_type, size=value.size, annotations=value.annotations,
-                             icons=value.icons, meta=value.meta)]
+    if isinstance(value, types.Resource):
+        return [types.ResourceLink(**{field.name: getattr(value, field.name) for field in fields_of(types.ResourceLink)})]
     if isinstance(value, _CONTENTS):
-        return [EmbeddedResource(resource=value)]
+        return [types.EmbeddedResource(resource=value)]
     if isinstance(value, _BYTES):
         # The only block that can hold bytes of an unknown type.
         blob = base64.b64encode(value).decode("ascii")
-        return [EmbeddedResource(resource=BlobResourceContents(uri="data:application/octet-stream", blob=blob,
+        return [types.EmbeddedResource(resource=types.BlobResourceContents(uri="data:application/octet-stream", blob=blob,
                                                                mime_type="application/octet-stream"))]
-    if isinstance(value, (CreateMessageResult, SamplingMessage, PromptMessage)):
+    if isinstance(value, (types.CreateMessageResult, types.SamplingMessage, types.PromptMessage)):
         return content_items(value.content)
-    if isinstance(value, ReadResourceResult):
-        return [EmbeddedResource(resource=item) for item in value.contents]
+    if isinstance(value, types.ReadResourceResult):
+        return [types.EmbeddedResource(resource=item) for item in value.contents]
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields") and any(isinstance(item, _PARTS) for item in value):
         return content_items(value)
     return None
 
 
-def resource_result(value: Any, uri: str, mime_type: Optional[str]) -> ReadResourceResult:
+def resource_result(value: Any, uri: str, mime_type: Optional[str]) -> types.ReadResourceResult:
     """Return the result of reading a resource, with the contents of :func:`resource_contents`.
 
     :param value: what the resource's function returned; a whole result is copied.
     :raises TypeError, ValueError: the value cannot be sent.
     """
-    if not isinstance(value, ReadResourceResult):
-        return ReadResourceResult(contents=resource_contents(value, uri, mime_type))
+    if not isinstance(value, types.ReadResourceResult):
+        return types.ReadResourceResult(contents=resource_contents(value, uri, mime_type))
     result = copy.copy(value)
     given = value.contents if isinstance(value.contents, (list, tuple)) else [value.contents]
     result.contents = [one for item in given for one in resource_contents(_read(item), uri, mime_type)]
@@ -268,7 +248,7 @@ def _read(item: Any) -> Any:
     from ...types import codec
 
     try:
-        return codec.decode_own(ReadResourceResult, {"contents": [item]}).contents[0]
+        return codec.decode_own(types.ReadResourceResult, {"contents": [item]}).contents[0]
     except ProtocolError as error:
         raise ValueError(f"the contents of the resource are not valid: {error}") from error
 
@@ -289,24 +269,24 @@ def resource_contents(value: Any, uri: str, mime_type: Optional[str]) -> List[An
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields") and \
             any(isinstance(item, _RESOURCE_PARTS) for item in value):
         return [one for item in value for one in resource_contents(item, uri, mime_type)]
-    if isinstance(value, EmbeddedResource):
+    if isinstance(value, types.EmbeddedResource):
         return resource_contents(value.resource, uri, mime_type)
     if isinstance(value, TextContent):
         value = _with_text(value).text
     text = value if type(value) is str else string_of(value)
     if text is not None:
-        return [TextResourceContents(uri=uri, text=text, mime_type=mime_type or "text/plain")]
+        return [types.TextResourceContents(uri=uri, text=text, mime_type=mime_type or "text/plain")]
     if isinstance(value, _MEDIA):
         value = value.content()
-    if isinstance(value, (ImageContent, AudioContent)):
-        return [BlobResourceContents(uri=uri, blob=value.data, mime_type=mime_type or value.mime_type)]
+    if isinstance(value, (types.ImageContent, types.AudioContent)):
+        return [types.BlobResourceContents(uri=uri, blob=value.data, mime_type=mime_type or value.mime_type)]
     if isinstance(value, _BYTES):
-        return [BlobResourceContents(uri=uri, blob=base64.b64encode(value).decode("ascii"),
+        return [types.BlobResourceContents(uri=uri, blob=base64.b64encode(value).decode("ascii"),
                                      mime_type=mime_type or "application/octet-stream")]
-    return [TextResourceContents(uri=uri, text=encode_json(jsonable(value)), mime_type=mime_type or "application/json")]
+    return [types.TextResourceContents(uri=uri, text=encode_json(jsonable(value)), mime_type=mime_type or "application/json")]
 
 
-def prompt_messages(value: Any) -> List[PromptMessage]:
+def prompt_messages(value: Any) -> List[types.PromptMessage]:
     """Return the messages of a prompt.
 
     A message may also be written as ``{"role": ..., "content": ...}``, and content as its JSON object. Strings and content
@@ -319,7 +299,7 @@ def prompt_messages(value: Any) -> List[PromptMessage]:
         return []
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         return [message for item in value for message in prompt_messages(item)]
-    if isinstance(value, (PromptMessage, SamplingMessage)):
+    if isinstance(value, (types.PromptMessage, types.SamplingMessage)):
         return _messages(value.role, value.content)
     if isinstance(value, dict):
         if value.keys() == {"role", "content"}:
@@ -334,29 +314,29 @@ def prompt_messages(value: Any) -> List[PromptMessage]:
     raise TypeError(f"a prompt returns strings, messages and content, not {type(value).__name__}")
 
 
-def _messages(role: Any, content: Any) -> List[PromptMessage]:
+def _messages(role: Any, content: Any) -> List[types.PromptMessage]:
     if role not in ("user", "assistant"):
         raise ValueError(f"a message's role is 'user' or 'assistant', not {quoted(role)}")
-    return [PromptMessage(role, item) for item in content_items(content, data=False)]
+    return [types.PromptMessage(role, item) for item in content_items(content, data=False)]
 
 
-def completion_of(value: Any) -> Completion:
+def completion_of(value: Any) -> types.Completion:
     """Return the completion that a completer returned: a list of texts, one text, or a whole result.
 
     :raises TypeError: it is something else.
     """
-    if isinstance(value, CompleteResult):
+    if isinstance(value, types.CompleteResult):
         value = value.completion
     if isinstance(value, collections.abc.Mapping):
         wire = value.get("completion", value)
         if not isinstance(wire, collections.abc.Mapping) or "values" not in wire:
             raise TypeError(f"a completer returns a list of texts, not the dict {quoted(value)}; return list(...) of its keys")
-        value = Completion(values=wire["values"], total=wire.get("total"), has_more=wire.get("hasMore"))
-    if not isinstance(value, Completion):
-        value = Completion(values=value)
+        value = types.Completion(values=wire["values"], total=wire.get("total"), has_more=wire.get("hasMore"))
+    if not isinstance(value, types.Completion):
+        value = types.Completion(values=value)
     if value.total is not None and (not isinstance(value.total, int) or isinstance(value.total, bool)):
         raise TypeError(f"total of a Completion is a whole number, not {quoted(value.total)}")
-    return Completion(_choices(value.values), value.total, None if value.has_more is None else bool(value.has_more))
+    return types.Completion(_choices(value.values), value.total, None if value.has_more is None else bool(value.has_more))
 
 
 def _choices(given: Any) -> List[str]:
@@ -365,7 +345,7 @@ def _choices(given: Any) -> List[str]:
     text = as_text(given)
     if text is not None:
         return [text]
-    if isinstance(given, (collections.abc.Mapping, *_BYTES, PromptMessage, *_CONTENT)) or \
+    if isinstance(given, (collections.abc.Mapping, *_BYTES, types.PromptMessage, *_CONTENT)) or \
             not isinstance(given, collections.abc.Iterable):
         raise TypeError(f"a completer returns a list of texts, not {quoted(given)}")
     return [_choice(item) for item in given]

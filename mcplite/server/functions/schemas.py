@@ -59,11 +59,7 @@ def unwrap_annotated(annotation: Any) -> Tuple[Any, Tuple[Any, ...]]:
 
 def only_ours(extras: Tuple[Any, ...]) -> bool:
     """Whether the metadata of an annotation is texts and dicts alone."""
-    for extra in extras:
-        kind = type(extra)
-        if kind is not str and kind is not dict and not isinstance(extra, (str, Mapping)):
-            return False
-    return True
+    return all(type(extra) in (str, dict) or isinstance(extra, (str, Mapping)) for extra in extras)
 
 
 def as_default(value: Any) -> Any:
@@ -220,10 +216,7 @@ class Schemas(Compiler):
                     return node
         nodes = [self.compile(part, name) for part in parts]
         converts = [node.convert for node in nodes]
-        schemas: List[Dict[str, Any]] = []
-        for node in nodes:
-            if node.schema not in schemas:
-                schemas.append(node.schema)
+        schemas = [node.schema for at, node in enumerate(nodes) if all(node.schema != other.schema for other in nodes[:at])]
         direct = {part for part in parts if _is_hashable(part) and part in _KINDS}
         real = [at for at, part in enumerate(parts) if part is not type(None)]
 

@@ -97,14 +97,13 @@ def _leaf(kind: Any, name: str, compiler: Compiler, numpy: Any) -> Node:
     if issubclass(kind, numpy.str_):
         return SIMPLE[str]
     if issubclass(kind, numpy.datetime64):
-        return Node({"type": "string", "format": "date-time"}, _moment(numpy))
+        return _moment(numpy)
     fix = "use float64, an integer type, bool_, str_ or datetime64, or take the parts as lists"
     raise compiler.refuse(name, f"has items of numpy's {kind.__name__}, which have no form in JSON; {fix}")
 
 
 def _integer(kind: Any, numpy: Any) -> Node:
-    limits = numpy.iinfo(kind)
-    least, most = int(limits.min), int(limits.max)
+    least, most = int(numpy.iinfo(kind).min), int(numpy.iinfo(kind).max)
     plain = SIMPLE[int].convert
 
     def convert(value: Any) -> int:
@@ -113,22 +112,23 @@ def _integer(kind: Any, numpy: Any) -> Node:
             raise Mismatch(f"{number} is not between {least} and {most}")
         return number
 
-    schema: Dict[str, Any] = {"type": "integer", "minimum": least, "maximum": most}
-    return Node(schema, convert)
+    return Node({"type": "integer", "minimum": least, "maximum": most}, convert)
 
 
-def _moment(numpy: Any) -> Convert:
+def _moment(numpy: Any) -> Node:
+    import datetime
+
+    from ..datetimes import nodes  # needed by few servers
+
+    schema, plain = nodes()[datetime.datetime]
+
     def convert(value: Any) -> Any:
-        import datetime
-
-        from ..datetimes import nodes  # needed by few servers
-
-        moment = nodes()[datetime.datetime].convert(value)
+        moment = plain(value)
         if moment.tzinfo is not None:
             moment = moment.astimezone(datetime.timezone.utc).replace(tzinfo=None)
         return numpy.datetime64(moment)
 
-    return convert
+    return Node(schema, convert)
 
 
 def array_value(value: Any) -> Any:
@@ -213,7 +213,7 @@ def frame_value(value: Any) -> Any:
         return None
     if _is(cls, "Index") or cls.__name__.endswith("Array") or cls.__name__ == "Categorical":
         _check_size(value.size)
-        return _without_gaps(value.to_series() if _is(cls, "Index") else loaded("pandas").Series(value)).tolist()  # type: ignore[union-attr]
+        return _without_gaps(loaded("pandas").Series(value)).tolist()  # type: ignore[union-attr]
     if cls.__name__ in ("Period", "Interval"):
         return str(value)
     raise TypeError(f"a value of pandas' class {cls.__name__} cannot be sent as JSON; return a frame, a series or a list")
