@@ -291,7 +291,7 @@ class Caller:
                beside: Any = None) -> None:
         """Send a notification.
 
-        :param beside: the value beside the message, on a channel that :attr:`~ChannelHooks.carries_beside`.
+        :param beside: the value beside the message, on a channel that :attr:`~Channel.carries_beside`.
         :raises ConnectionClosed: the connection is over.
         :raises TransportError: the message has more bytes than it may have.
         :raises RequestTimeout: the peer did not take it within *timeout* seconds.

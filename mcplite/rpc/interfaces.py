@@ -12,7 +12,7 @@ from ..errors import TransportError
 from .pending import Pending
 from .threads import Workers
 
-__all__ = ["DIRECT", "Channel", "ChannelHooks", "Delivery", "MessageSink", "Network", "Outlet", "Reading", "too_long"]
+__all__ = ["DIRECT", "Channel", "Delivery", "MessageSink", "Network", "Outlet", "Reading", "too_long"]
 
 #: How long sending a cancel notice may block; the caller has given up already.
 _SOON_SECONDS = 0.1
@@ -34,9 +34,18 @@ class Network(NamedTuple):
 _UNKNOWN = Network()
 
 
-class ChannelHooks:
-    """What a channel may do beyond its four methods. The defaults suit a plain stream of messages."""
+class Channel:
+    """One connection to one peer, which carries whole messages as bytes.
 
+    Subclass it for a transport of your own: ``read``, ``write``, ``wake`` and ``close`` are enough. All else has defaults,
+    which suit a plain stream of messages. At most one thread is inside ``read`` at a time. Unless ``interruptible`` is false,
+    no thread is inside ``read`` when ``close`` is called.
+    """
+
+    #: How errors and logs name the peer.
+    name = "the peer"
+    #: Whether ``read`` honours its timeout and ``wake``. If not, one thread reads for all callers.
+    interruptible = False
     #: Whether a message may have a value beside it (see :meth:`write_beside`), and giving up a call closes what
     #: carries it, so that no cancel notice is needed.
     carries_beside = False
@@ -55,6 +64,33 @@ class ChannelHooks:
     #: After how many seconds the other side wants to be asked again, as it said on the lasting call that it ended last; None
     #: if it did not say.
     ask_again_seconds: Optional[float] = None
+
+    def read(self, timeout: Optional[float] = None) -> Optional[bytes]:
+        """Return the next message; None if *timeout* seconds have passed or ``wake`` was called.
+
+        :raises ConnectionClosed: no more messages will come.
+        :raises ProtocolError: the input cannot be a message (it is too large). It was discarded, and the next
+            ``read`` continues behind it.
+        """
+        raise NotImplementedError
+
+    def write(self, data: bytes, timeout: Optional[float] = None) -> None:
+        """Send one whole message; callable from any thread.
+
+        :param timeout: seconds to wait for a peer that does not read; None waits without a limit.
+        :raises ConnectionClosed: the peer is gone.
+        :raises RequestTimeout: the peer did not take the message in time.
+        """
+        raise NotImplementedError
+
+    def wake(self) -> None:
+        """Make the present or the next ``read`` return None; callable from any thread."""
+
+    def close(self) -> None:
+        """End the connection and free its resources; idempotent, callable from any thread."""
+        raise NotImplementedError
+
+    # --- what a channel may do besides -----------------------------------------------------------------------
 
     def let_go(self, owner: int) -> None:
         """Free what a forked process has inherited of the channel, without notifying the other side.
@@ -81,10 +117,6 @@ class ChannelHooks:
         A channel that keeps the message until then loses nothing if an exception from a signal handler interrupts
         the reading thread. Most channels need not care.
         """
-
-    def write(self, data: bytes, timeout: Optional[float] = None) -> None:
-        """See :meth:`Channel.write`, which the defaults of the next three methods use."""
-        raise NotImplementedError
 
     def write_beside(self, data: bytes, beside: Any, timeout: Optional[float] = None) -> None:
         """Write a message with a value beside it, if the channel :attr:`carries_beside`.
@@ -165,45 +197,6 @@ class ChannelHooks:
         return None
 
 
-class Channel(ChannelHooks):
-    """One connection to one peer, which carries whole messages as bytes.
-
-    Subclass it for a transport of your own: ``read``, ``write``, ``wake`` and ``close`` are enough. At most one
-    thread is inside ``read`` at a time. Unless ``interruptible`` is false, no thread is inside ``read`` when
-    ``close`` is called.
-    """
-
-    #: How errors and logs name the peer.
-    name = "the peer"
-    #: Whether ``read`` honours its timeout and ``wake``. If not, one thread reads for all callers.
-    interruptible = False
-
-    def read(self, timeout: Optional[float] = None) -> Optional[bytes]:
-        """Return the next message; None if *timeout* seconds have passed or ``wake`` was called.
-
-        :raises ConnectionClosed: no more messages will come.
-        :raises ProtocolError: the input cannot be a message (it is too large). It was discarded, and the next
-            ``read`` continues behind it.
-        """
-        raise NotImplementedError
-
-    def write(self, data: bytes, timeout: Optional[float] = None) -> None:
-        """Send one whole message; callable from any thread.
-
-        :param timeout: seconds to wait for a peer that does not read; None waits without a limit.
-        :raises ConnectionClosed: the peer is gone.
-        :raises RequestTimeout: the peer did not take the message in time.
-        """
-        raise NotImplementedError
-
-    def wake(self) -> None:
-        """Make the present or the next ``read`` return None; callable from any thread."""
-
-    def close(self) -> None:
-        """End the connection and free its resources; idempotent, callable from any thread."""
-        raise NotImplementedError
-
-
 class Outlet:
     """Where the messages of one incoming request go, if not to the channel: its own HTTP response."""
 
@@ -244,7 +237,7 @@ class Delivery(NamedTuple):
 
     #: The outlet of the incoming request that this one belongs to; None is the channel (HTTP-12).
     outlet: Optional[Outlet] = None
-    #: The value beside the message, on a channel that :attr:`~ChannelHooks.carries_beside`.
+    #: The value beside the message, on a channel that :attr:`~Channel.carries_beside`.
     beside: Any = None
     #: Whether the peer is sent a cancel notice.
     cancel_notice: bool = True

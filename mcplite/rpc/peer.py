@@ -29,8 +29,8 @@ from .forks import foreign_error
 from .interfaces import Channel, MessageSink, Outlet, Reading
 from .pending import Clock
 from .reading import TICK_SECONDS, CallerReading, LeaderFollowerReading
-from .request import AnswerQueue, BatchResponses, Incoming, MessageHandler
-from .threads import Workers
+from .request import BatchResponses, Incoming, MessageHandler
+from .threads import Mailbox, Workers
 from .tracing import Trace, get_logger
 
 __all__ = ["Peer"]
@@ -42,6 +42,8 @@ _MUCH = 16_384
 #: Seconds for a small answer of a client to a server that does not read, and its bytes; larger ones may take longer.
 _ANSWER_SECONDS = 10.0
 _SMALL_ANSWER = 4096
+#: Answers of a client that may wait.
+_MOST_ANSWERS = 1000
 #: How many kinds of requests that were slow are remembered.
 _MOST_SLOW = 1000
 #: Seconds between two looks at the answers that are still to come at the end.
@@ -76,8 +78,11 @@ class Peer(Caller, MessageSink):
         self.shared = shared
         #: Without a lock: each change is one step in C.
         self._in_flight: Dict[Any, Incoming] = {}
-        #: What a client answers on the threads that read; None for a server, which reads on threads of its own.
-        self._answers = None if serving else AnswerQueue(workers, self._send_answer)
+        #: Sends what a client answers at once, to pings and with refusals: its callers read the connection themselves, and a
+        #: server that asks and does not take the answers must not keep them beyond the limits of their calls. None for a
+        #: server, which reads on threads of its own.
+        self._answers = None if serving else Mailbox(
+            f"answers to {channel.name}", _MOST_ANSWERS, why=f"{channel.name} asks faster than it takes the answers")
         #: One item for each answer that is being written.
         self._writing: List[None] = []
         self._grace = grace
@@ -366,21 +371,20 @@ class Peer(Caller, MessageSink):
             finally:
                 self._writing.pop()
             return
-        incoming = self._in_flight.pop(key, None)
+        self._in_flight.pop(key, None)
         if outlet is not None:
             if data is not None:
                 self._count(data)
             outlet.finish(data, code)
-        elif data is not None and incoming is not None and incoming.executed:
+        elif data is not None and self._workers.running_on(threading.get_ident()) is not None:
             self._write_answer(data)
         elif data is not None:
             self._answer_later(data)
 
     def _answer_later(self, data: bytes) -> None:
         """Have an answer of a client sent by another thread, since this one may be that of a call, which reads."""
-        if self._answers is not None and not self._answers.add(data):
-            self.counters.refused += 1
-            _log.warning("%s asks faster than it takes the answers, and one was dropped", self.name)
+        if self._answers is not None:
+            self._answers.post(partial(self._send_answer, data), len(data))
 
     def _send_answer(self, data: bytes) -> None:
         try:
@@ -464,7 +468,11 @@ class Peer(Caller, MessageSink):
                 _log.warning("the reading thread of %s did not stop within %g s", self.name, timeout)
         finally:
             self._channel.close()
+            if self._answers is not None:
+                self._answers.stop()
         self._reading.join(timeout)
+        if self._answers is not None:
+            self._answers.join(Deadline(timeout))
 
     def let_go(self, owner: int) -> None:
         """Let go of the connection in a forked process; the client or the runtime that has it calls this there.

@@ -285,8 +285,10 @@ class CallerReading(Reading):
         self._waiting.clear()
 
 
-class _PooledReading(Reading):
-    """What the strategies of a server share: a thread that waits gives its place in the pool back.
+class PushedReading(Reading):
+    """The strategy for a channel that is not read: the transport hands each message to the peer.
+
+    A thread that waits gives its place in the pool back.
 
     :param workers: the pool that runs handlers.
     """
@@ -309,10 +311,6 @@ class _PooledReading(Reading):
     def suspended(self) -> ContextManager[None]:
         return self._workers.suspended()
 
-
-class PushedReading(_PooledReading):
-    """The strategy for a channel that is not read: the transport hands each message to the peer."""
-
     def interrupt(self, pending: Pending) -> None:
         return  # waking the waiting thread was enough: it is not inside a read
 
@@ -320,7 +318,7 @@ class PushedReading(_PooledReading):
         return True
 
 
-class LeaderFollowerReading(_PooledReading):
+class LeaderFollowerReading(PushedReading):
     """A server's strategy: one thread of the pool leads, that is, it reads and runs handlers itself.
 
     Handing each request to another thread would cost more than most handlers do. If a handler is still running

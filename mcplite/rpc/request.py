@@ -7,8 +7,7 @@ The peer creates an :class:`Incoming` for each request; the handlers of both sid
 from __future__ import annotations
 
 import threading
-from collections import deque
-from typing import Any, Callable, Deque, Dict, Hashable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Hashable, List, Optional, Tuple
 
 from ..errors import INTERNAL_ERROR, SERVER_BUSY, Cancelled, RemoteError, RequestTimeout, TransportError, text_of
 from ..protocol import jsonrpc
@@ -16,20 +15,12 @@ from .cancel import CancelToken
 from .fair_queue import QueuedTask
 from .forks import end_process
 from .interfaces import MessageSink, Outlet, too_long
-from .threads import Workers
 from .tracing import get_logger
 
-__all__ = ["AnswerQueue", "BatchResponses", "Incoming", "MessageFacts", "MessageHandler"]
+__all__ = ["BatchResponses", "Incoming", "MessageFacts", "MessageHandler"]
 
 _log = get_logger(__name__)
 _NO_PARAMS: Dict[str, Any] = {}
-#: Answers of a client that may wait, and their bytes, unless one alone has more.
-_MOST_ANSWERS = 1000
-_MOST_BYTES = 16 << 20
-
-
-def _executed() -> None:
-    """Stands for the handler of a request once that was given a thread of the pool."""
 
 
 class BatchResponses:
@@ -132,14 +123,9 @@ class Incoming(QueuedTask):
         return self.method, named if type(named) is str else None
 
     def execute(self) -> None:
-        handler, self.handler = self.handler, _executed
+        handler, self.handler = self.handler, None
         assert handler is not None
         self.run(handler)
-
-    @property
-    def executed(self) -> bool:
-        """Whether its handler was given a thread of the pool."""
-        return self.handler is _executed
 
     def refuse(self) -> None:
         self.handler = None
@@ -232,13 +218,6 @@ class Incoming(QueuedTask):
         """Send an encoded notification of the process that handles this request; False once it is answered or cancelled."""
         return not (self._done or self._cancelled) and self.peer.send_message(data, self.outlet)
 
-    def answer(self, data: Optional[bytes], code: Optional[int]) -> None:
-        """Answer with the encoded response of the process that handles this request; None if it gives none.
-
-        :param code: of the error, if it is one.
-        """
-        self._answer(data, code)
-
     def respond(self, result: Any) -> None:
         """Answer with a result; one that is not JSON becomes an internal error (REL-59)."""
         try:
@@ -247,7 +226,7 @@ class Incoming(QueuedTask):
             _log.error("the result of %r cannot be sent: %s", self.method, error)
             self.fail(INTERNAL_ERROR, "Internal error: the result is not valid JSON")
             return
-        self._answer(data, None)
+        self.answer(data, None)
 
     def fail(self, code: int, message: str, data: Any = None) -> None:
         """Answer with an error; *message* becomes a text, since a class of the user's may have set it to anything."""
@@ -257,9 +236,13 @@ class Incoming(QueuedTask):
         except (TypeError, ValueError) as error:
             _log.error("the error data of %r cannot be sent: %s", self.method, error)
             answer = jsonrpc.dump(jsonrpc.Failure(self.id, code, message, None))
-        self._answer(answer, code)
+        self.answer(answer, code)
 
-    def _answer(self, data: Optional[bytes], code: Optional[int]) -> None:
+    def answer(self, data: Optional[bytes], code: Optional[int]) -> None:
+        """Answer with an encoded response, as one from another process; None gives none.
+
+        :param code: of the error, if it is one.
+        """
         if data is not None and len(data) > self.peer.most_bytes:
             data, code = self._too_long(len(data)), INTERNAL_ERROR
         with self._lock:
@@ -300,7 +283,7 @@ class Incoming(QueuedTask):
         if self._done:
             return  # it waited too long for a place, and was refused meanwhile
         if self._cancelled:
-            self._answer(None, None)  # cancelled before it got a place: the handler need not run
+            self.answer(None, None)  # cancelled before it got a place: the handler need not run
             return
         if self.outlet is not None:
             self.outlet.handler_started()
@@ -325,60 +308,9 @@ class Incoming(QueuedTask):
 
     def _answer_cancelled(self) -> None:
         if self._cancelled:
-            self._answer(None, None)
+            self.answer(None, None)
         else:
             self.fail(INTERNAL_ERROR, "The request was cancelled")
-
-
-class AnswerQueue:
-    """What a client answers at once, to pings and with refusals: answers that wait to be sent, in order.
-
-    A client's callers read the connection themselves. If they also sent these answers, a server that asks and does not take
-    the answers would keep them beyond the limits of their calls.
-
-    The thread is taken from the pool when an answer comes, and ends when none is left; it blocks on the server.
-
-    :param send: sends one answer; it deals with its errors itself.
-    """
-
-    def __init__(self, workers: Workers, send: Callable[[bytes], object]) -> None:
-        self._workers = workers
-        self._send = send
-        #: Guards the three fields below; held for list work, and while a thread is started.
-        self._lock = threading.RLock()
-        self._waiting: Deque[bytes] = deque()
-        self._bytes = 0
-        self._sending = False
-
-    def add(self, data: bytes) -> bool:
-        """Send an answer after those before it; return False, without it, when too many wait."""
-        with self._lock:
-            if self._waiting and (len(self._waiting) >= _MOST_ANSWERS or self._bytes + len(data) > _MOST_BYTES):
-                return False
-            self._waiting.append(data)
-            self._bytes += len(data)
-            if self._sending:
-                return True
-            started = False
-            try:
-                self._sending = True
-                self._workers.spawn(self._run)
-                started = True
-            except TransportError:
-                _log.exception("answers wait for a thread, until the next one")
-            finally:
-                self._sending = started  # after Ctrl-C a second thread may be started, which does no harm
-        return True
-
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    self._sending = False
-                    return
-                data = self._waiting.popleft()
-                self._bytes -= len(data)
-            self._send(data)
 
 
 class MessageHandler:

@@ -54,10 +54,6 @@ class _PlainTask(QueuedTask):
         self.size = 0
 
 
-def _do_nothing() -> None:
-    """What runs on a place that was reserved without a task."""
-
-
 def start_thread(run: _Run, name: str) -> threading.Thread:
     """Start a daemon thread for a connection, and return it.
 
@@ -172,7 +168,7 @@ class Workers:
 
     :param places: how many tasks run at once.
     :param queue_limit: how many more may wait for a place.
-    :param name: the threads' name, for debuggers and for :meth:`stuck`.
+    :param name: the threads' name, for debuggers and for :meth:`log_stuck`.
     :param keep: how many idle threads are kept for a while; None for all.
     :param running_bytes: of memory that running tasks may keep; others wait. One that keeps more runs alone.
     :param queued_bytes: of memory that waiting tasks may keep.
@@ -210,12 +206,11 @@ class Workers:
         #: The process that has its threads. In a forked one the owner of the pool makes another.
         self._process = os.getpid()
 
-    def reserve_place(self, task: Optional[QueuedTask] = None) -> bool:
+    def reserve_place(self, task: QueuedTask) -> bool:
         """Reserve a place for the current thread; False if none is free or other tasks wait for it.
 
         :param task: what the thread will run there.
         """
-        task = task or _PlainTask(_do_nothing)
         size = task.size
         with self._lock:
             if self._running >= self._places or self._queue.count or self._returning or self._stopped or (
@@ -331,20 +326,17 @@ class Workers:
         for _ in range(idle):
             self._handoff.put(None)
 
-    def stuck(self) -> List[str]:
-        """Return, for each task that still runs, its thread's name and stack."""
+    def log_stuck(self, logger: "logging.Logger") -> None:
+        """Log a warning for each task that still runs, with its thread's name and stack: the server ends without it."""
         import traceback  # for the few servers that end with tasks
 
         with self._lock:
             busy = set(self._busy)
         frames = sys._current_frames()
-        return [f"{thread.name}:\n{''.join(traceback.format_stack(frames[thread.ident]))}"
-                for thread in threading.enumerate() if thread.ident in busy and thread.ident in frames]
-
-    def log_stuck(self, logger: "logging.Logger") -> None:
-        """Log a warning for each task that still runs, with its stack: the server ends without it."""
-        for where in self.stuck():
-            logger.warning("a handler is still running at the end, in %s", where)
+        for thread in threading.enumerate():
+            if thread.ident in busy and thread.ident in frames:
+                logger.warning("a handler is still running at the end, in %s:\n%s", thread.name,
+                               "".join(traceback.format_stack(frames[thread.ident])))
 
     def _pass_on(self) -> None:
         # Called with the lock held. Suspended tasks that return go first, but not on spare places.
@@ -476,14 +468,14 @@ class Mailbox:
     :param name: the thread's name.
     :param limit: how many callbacks may wait; default 10,000.
     :param byte_limit: how many bytes they may hold together, unless one alone holds more; default 16 MiB.
-    :param source: whose messages they are, for the warning.
+    :param why: callbacks wait, for the warning when some are dropped.
     """
 
-    def __init__(self, name: str, limit: int = 10_000, byte_limit: int = 16 << 20, source: str = "") -> None:
+    def __init__(self, name: str, limit: int = 10_000, byte_limit: int = 16 << 20, why: str = "") -> None:
         self._name = name
         self._limit = limit
         self.byte_limit = byte_limit
-        self._source = source or name
+        self._why = why or f"the callbacks of {name} are slower than what arrives"
         #: Guards the fields below; held for list work, and while the thread is started.
         self._lock = threading.RLock()
         #: Notified of new callbacks and of the end, for which the thread waits.
@@ -514,8 +506,8 @@ class Mailbox:
                 self._bytes -= self._queue.popleft()[1]
                 self.dropped += 1
                 if self.dropped == 1:
-                    _log.warning("%s: handlers are slower than what arrives, and more than %d messages or %d bytes wait; the"
-                                 " oldest are dropped", self._source, self._limit, self.byte_limit)
+                    _log.warning("%s, and more than %d messages or %d bytes wait; the oldest are dropped",
+                                 self._why, self._limit, self.byte_limit)
             self._queue.append((task, size))
             self._bytes += size
             if self._loop is None:

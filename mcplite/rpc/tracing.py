@@ -56,10 +56,8 @@ class _Logger:
         if self._loaded is None:
             if name in ("debug", "info") and "logging" not in sys.modules:
                 return _write_nothing
-            try:
-                import logging
-            except (ImportError, OSError):
-                return _write_to_stderr  # no descriptor is left to read the library with
+            import logging
+
             self._loaded = logging.getLogger(self.name)
             self._loaded.addFilter(bounded)
         return getattr(self._loaded, name)
@@ -67,10 +65,6 @@ class _Logger:
 
 def _write_nothing(*line: object, **options: object) -> None:
     """Drop a line whose level is below WARNING."""
-
-
-def _write_to_stderr(*line: object, **options: object) -> None:
-    print(*line, file=sys.stderr)
 
 
 def get_logger(name: str) -> "logging.Logger":

@@ -10,7 +10,7 @@ import pytest
 from mcplite.errors import Cancelled, ConnectionClosed, HTTPStatusError, ProtocolError, RequestTimeout, TransportError
 from mcplite.protocol import jsonrpc
 from mcplite.protocol.framing import LineBuffer
-from mcplite.rpc import peer as peer_module, request as incoming_module
+from mcplite.rpc import peer as peer_module
 from mcplite.rpc.cancel import CancelToken
 from mcplite.rpc.channels import MemoryChannel
 from mcplite.rpc.interfaces import Delivery
@@ -513,13 +513,13 @@ def test_a_call_ends_in_time_though_the_other_side_does_not_take_answers(unread,
 
 
 def test_answers_that_are_too_many_are_dropped_with_a_line(unread, monkeypatch, caplog):
-    monkeypatch.setattr(incoming_module, "_MOST_ANSWERS", 2)
+    monkeypatch.setattr(unread.peer._answers, "_limit", 2)
     outcome = unread.call("x", timeout=300)
     for number in range(10):
         unread.say({"jsonrpc": "2.0", "id": number, "method": "ping"})
-    wait_until(lambda: unread.peer.counters.refused >= 7)  # two wait, and perhaps one is being sent
+    wait_until(lambda: unread.peer._answers.dropped >= 7)  # two wait, and perhaps one is being sent
     unread.raw._inbound.limit = 100
-    request, *answered = [unread.hear() for _ in range(11 - unread.peer.counters.refused)]
+    request, *answered = [unread.hear() for _ in range(11 - unread.peer._answers.dropped)]
     unread.say(reply(request, {}))
-    assert outcome() == {} and [message["id"] for message in answered[:2]] == [0, 1]
+    assert outcome() == {} and [message["id"] for message in answered[-2:]] == [8, 9]
     assert "faster than it takes the answers" in caplog.text

@@ -1,5 +1,6 @@
 """The bounded pool: places, queue, suspension, stuck tasks."""
 
+import logging
 import threading
 import time
 import weakref
@@ -7,6 +8,7 @@ import weakref
 import pytest
 
 from mcplite.rpc.deadline import Deadline
+from mcplite.rpc.fair_queue import QueuedTask
 from mcplite.rpc.threads import Workers, start_thread, wait_for_end
 
 
@@ -74,10 +76,14 @@ def test_the_places_bound_running_tasks_and_the_queue_is_bounded(make):
     assert len(most) == 5 and max(most) <= 2
 
 
+class Task(QueuedTask):
+    size = 0
+
+
 def test_a_reserved_place_counts_as_a_running_task(make):
     workers, done = make(places=1), threading.Event()
-    assert workers.reserve_place()
-    assert not workers.reserve_place()
+    assert workers.reserve_place(Task())
+    assert not workers.reserve_place(Task())
     workers.submit(done.set)
     assert not done.wait(0.05)
     workers.release_place()
@@ -133,7 +139,7 @@ def test_suspension_without_a_place_does_nothing(make):
         pass
 
 
-def test_stuck_tasks_are_listed_with_their_stacks(make):
+def test_stuck_tasks_are_logged_with_their_stacks(make, caplog):
     workers, go, inside = make(), threading.Event(), threading.Event()
 
     def hangs():
@@ -143,8 +149,8 @@ def test_stuck_tasks_are_listed_with_their_stacks(make):
     workers.submit(hangs)
     assert inside.wait(20)
     assert not workers.drain(Deadline(0.01))
-    (text,) = workers.stuck()
-    assert "test worker" in text and "hangs" in text
+    workers.log_stuck(logging.getLogger("test"))
+    assert "test worker" in caplog.text and "hangs" in caplog.text
     go.set()
     assert workers.drain(Deadline(20))
 
@@ -156,12 +162,12 @@ def test_a_stopped_pool_accepts_no_task(make):
     assert ran.wait(20)
     workers.stop()
     assert not workers.submit(ran.set)
-    assert not workers.reserve_place()
+    assert not workers.reserve_place(Task())
 
 
 def test_spawn_needs_no_place(make):
     workers, ran = make(places=1), threading.Event()
-    assert workers.reserve_place()
+    assert workers.reserve_place(Task())
     workers.spawn(ran.set)
     assert ran.wait(20)
     again = threading.Event()

@@ -71,7 +71,7 @@ def test_a_lone_sender_has_all_places_and_no_more(pool):
     workers, call = pool(16)
     calls = [call("a") for _ in range(20)]
     assert all(one.started.wait(LIMIT) for one in calls[:16])
-    assert not any(running(calls[16:])) and not workers.reserve_place()
+    assert not any(running(calls[16:])) and not workers.reserve_place(call("a"))
 
 
 def test_spare_places_are_for_senders_and_sessions_of_whom_none_runs(pool):

@@ -44,13 +44,13 @@ def test_flush_on_the_mailbox_thread_does_not_wait():
 
 
 def test_a_mailbox_bounds_the_bytes_that_wait_and_keeps_the_newest(caplog):
-    box, seen = Mailbox("test mailbox", byte_limit=10, source="the server"), []
+    box, seen = Mailbox("test mailbox", byte_limit=10, why="the server sends faster"), []
     go, inside = threading.Event(), threading.Event()
     box.post(lambda: (inside.set(), go.wait(20)), 8)
     assert inside.wait(20)
     for number, size in enumerate((4, 4, 4, 100, 3, 3)):
         box.post(lambda number=number: seen.append(number), size)
-    assert box.dropped == 4 and "the server: handlers are slower than what arrives" in caplog.text
+    assert box.dropped == 4 and "the server sends faster, and more than" in caplog.text
     go.set()
     assert box.flush(20)
     assert seen == [4, 5]

@@ -168,7 +168,7 @@ class ServerConnection(MessageHandler):
         self.handlers = options.handlers
         self.max_handlers = options.settings.max_handlers
         self.workers = Workers(self.max_handlers, 1024, "mcplite handler")
-        self._mailbox = Mailbox("notifications", source=channel.name)
+        self._mailbox = Mailbox("notifications", why=f"{channel.name}: handlers are slower than what arrives")
         self._closing = False
         self._closer: Optional[threading.Thread] = None
         if options.observers:

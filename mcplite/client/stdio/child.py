@@ -391,14 +391,12 @@ class Child:
         """
         if os.getpid() != self.owner:
             return
-        for seconds, step in ((grace, self._terminate), (signal_seconds, self._kill), (signal_seconds, None)):
+        for seconds, step in ((grace, self._terminate), (signal_seconds, self._kill),
+                              (signal_seconds, lambda: _log.warning("%s does not end, not even after SIGKILL", self.name))):
             exited = self._wait_exit(seconds)
             if exited:
                 break
-            if step is None:
-                _log.warning("%s does not end, not even after SIGKILL", self.name)
-            else:
-                step()
+            step()
         self._end_orphans(exited)
         self._stop_watching.set()
         if self._pump is not None:
@@ -421,30 +419,26 @@ class Child:
     def _wait_exit(self, seconds: float) -> bool:
         """Wait for the exit, and discard stdout meanwhile; return whether the process has exited."""
         deadline = time.monotonic() + seconds
+        poll: Any = None
         if sys.platform != "win32" and hasattr(select, "poll"):
-            try:
-                return self._wait_polling(deadline)
-            except OSError as error:
-                _log.debug("waiting for %s in small steps: %s", self.name, error)
-        return self._wait_blocking(deadline)
-
-    def _wait_polling(self, deadline: float) -> bool:
-        if sys.platform == "win32":
-            raise NotImplementedError
-        poll = select.poll()
-        poll.register(self.exit_fd, select.POLLIN)
-        poll.register(self.stdout, select.POLLIN)
-        # Another thread may still read, and take what poll has announced: never block in read.
-        os.set_blocking(self.stdout, False)
-        while True:
-            pause = max(0.0, deadline - time.monotonic())
+            poll = select.poll()
+            poll.register(self.exit_fd, select.POLLIN)
+            poll.register(self.stdout, select.POLLIN)
+            # Another thread may still read, and take what poll has announced: never block in read.
+            os.set_blocking(self.stdout, False)
+        while self.returncode is None:
+            pause = deadline - time.monotonic()
+            if pause <= 0:
+                return False
+            if poll is None:
+                time.sleep(min(pause, _BRIEF_POLL_SECONDS))
+                continue
             ready = {fd for fd, _ in poll.poll(1000 * (pause if self._has_pidfd else min(pause, _BRIEF_POLL_SECONDS)))}
-            if self.exit_fd in ready or (not self._has_pidfd and self.returncode is not None):
+            if self.exit_fd in ready:
                 return True
             if self.stdout in ready and not self._discard_output():
                 poll.unregister(self.stdout)
-            if time.monotonic() >= deadline:
-                return False
+        return True
 
     def _discard_output(self) -> bool:
         """Read and discard what stdout holds; return False at its end."""
@@ -454,13 +448,6 @@ class Child:
             return True
         except OSError:
             return False
-
-    def _wait_blocking(self, deadline: float) -> bool:
-        while self.returncode is None:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_BRIEF_POLL_SECONDS)
-        return True
 
     def _terminate(self) -> None:
         if sys.platform == "win32":
@@ -479,10 +466,8 @@ class Child:
         if sys.platform != "win32":
             try:
                 os.killpg(self.pid, number)
-            except ProcessLookupError:
+            except (ProcessLookupError, PermissionError):  # the latter is how macOS reports a group of zombies
                 return False
-            except PermissionError:
-                return False  # so does macOS report a group of zombies
         return True
 
     def _end_orphans(self, exited: bool) -> None:

@@ -4,14 +4,13 @@ So the child never blocks on a full pipe, whatever takes the lines.
 """
 
 import codecs
-import functools
 import io
 import os
 import re
 import select
 import sys
 import threading
-from typing import IO, TYPE_CHECKING, Any, Callable, Optional, Union, cast
+from typing import IO, TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Union, cast
 
 from ...errors import TransportError
 from ...protocol.error_text import printable
@@ -70,16 +69,13 @@ def _close_nothing() -> None:
     """Close a sink that owns nothing."""
 
 
-class Sink:
-    """Takes the lines of one child.
+class Sink(NamedTuple):
+    """Takes the lines of one child."""
 
-    :param write: called with each line, without its end; None to discard them.
-    :param close: called after the last line.
-    """
-
-    def __init__(self, write: Optional[Callable[[str], object]], close: Callable[[], object] = _close_nothing) -> None:
-        self.write = write
-        self.close = close
+    #: Called with each line, without its end; None to discard them.
+    write: Optional[Callable[[str], object]]
+    #: Called after the last line.
+    close: Callable[[], object] = _close_nothing
 
 
 def open_sink(target: StderrTarget) -> Sink:
@@ -96,7 +92,7 @@ def open_sink(target: StderrTarget) -> Sink:
     if isinstance(target, Labelled):
         sink, label = open_sink(target.target), printable(target.label)
         write = sink.write
-        return Sink(None if write is None else functools.partial(_write_labelled, write, label), sink.close)
+        return Sink(None if write is None else lambda line: write(f"{label}: {line}"), sink.close)
     if isinstance(target, (str, os.PathLike)):
         path = os.path.abspath(os.fspath(target))
         try:
@@ -115,10 +111,6 @@ def open_sink(target: StderrTarget) -> Sink:
         return Sink(lambda line: logger.info("%s", printable(line)))
     raise TypeError(f"stderr must be a callable, a logger, a file, a path, 'inherit' or None,"
                     f" not {type(target).__name__}")
-
-
-def _write_labelled(write: Callable[[str], object], label: str, line: str) -> None:
-    write(f"{label}: {line}")
 
 
 def _writer(file: IO[Any]) -> Callable[[str], object]:
