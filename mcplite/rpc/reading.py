@@ -9,7 +9,7 @@ A transport that hands each message to the peer, as the HTTP server does, needs 
 from __future__ import annotations
 
 import threading
-from typing import Callable, ContextManager, Dict, Optional, Set, Tuple, TypeVar
+from typing import Callable, ContextManager, Dict, Optional, Set, Tuple
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError, nested_call
 from .deadline import WAKE_SECONDS, Deadline, Sleepers, WakeSignal, undo
@@ -21,7 +21,6 @@ from .threads import Loop, Watchdog, Workers
 
 __all__ = ["TICK_SECONDS", "CallerReading", "LeaderFollowerReading", "PushedReading"]
 
-T = TypeVar("T")
 #: Seconds for which no caller must have read before the daemon reads.
 _PAUSE_SECONDS = 0.02
 #: Seconds that a handler may run on the leader's thread before another thread leads.
@@ -45,6 +44,15 @@ def _sleep_until(event: WakeSignal, remaining: Optional[float]) -> bool:
         return False
     event.wait(WAKE_SECONDS if remaining is None or remaining > WAKE_SECONDS else remaining)
     return True
+
+
+def _sleep(pending: Pending) -> None:
+    """Wait until a call needs its thread, or has no time left."""
+    while True:
+        event = pending.prepare_sleep()
+        if pending.outcome is not None or pending.interrupted or pending.progress or not _sleep_until(
+                event, pending.remaining()):
+            return
 
 
 class CallerReading(Reading):
@@ -97,31 +105,13 @@ class CallerReading(Reading):
                 raise  # else the thread that interrupted the call has left a reason with it
         except ConnectionClosed:
             # Reading notices the end. Without this, calls that fail one after another would keep the daemon from it.
-            self._read_rest(pending)
+            if self._channel.interruptible:
+                self._read_on(None)
             raise
-
-    def _read_rest(self, pending: Pending) -> None:
-        """Read what is there already, up to the end, unless another thread reads."""
-        channel = self._channel
-
-        def read(channel: Channel) -> bool:
-            try:
-                while not self._stopped:
-                    message = channel.read(0)
-                    if message is None:
-                        break
-                    self._receive(message)
-                    channel.consume()
-            except (ProtocolError, ConnectionClosed) as error:
-                self._end(error)
-            return True
-
-        if channel.interruptible:
-            self._with_role(read, channel)
 
     def wait(self, pending: Pending) -> None:
         if pending.lasting:
-            self._sleep(pending)
+            _sleep(pending)  # while other threads read
             return
         self._calls += 1
         interruptible = self._channel.interruptible
@@ -146,31 +136,6 @@ class CallerReading(Reading):
                 self._waiting.pop(pending, None)
                 self._wake_waiter()
 
-    def _sleep(self, pending: Pending) -> None:
-        """Wait for a call that lasts, while other threads read."""
-        while True:
-            event = pending.prepare_sleep()
-            if pending.outcome is not None or pending.interrupted or pending.progress or not _sleep_until(
-                    event, pending.remaining()):
-                return
-
-    def _with_role(self, read: Callable[[T], bool], given: T) -> Optional[bool]:
-        """Call *read* with the role and what is *given*, and return its result; None if another thread has the role."""
-        role, holder = self._role, (threading.get_ident(),)
-        try:
-            if role.setdefault(_HOLDER, holder) is not holder:
-                return None
-            return read(given)
-        finally:
-            # An exception of a signal handler comes between two calls, so nothing is called before the release.
-            try:
-                held = role[_HOLDER] is holder
-            except KeyError:
-                held = False
-            if held:
-                del role[_HOLDER]
-                self._wake_next()
-
     def _read_for(self, pending: Pending) -> Optional[bool]:
         """Take the role and read until *pending* needs its thread.
 
@@ -178,7 +143,7 @@ class CallerReading(Reading):
         """
         channel, receive = self._channel, self._receive
         role, holder = self._role, (threading.get_ident(),)
-        try:  # as in _with_role(), without the price of one more call
+        try:
             if role.setdefault(_HOLDER, holder) is not holder:
                 return None
             pending.reads = True
@@ -247,22 +212,41 @@ class CallerReading(Reading):
             self._stop.wait(_PAUSE_SECONDS)
             if self._calls != calls or self._stopped:
                 return
-        self._with_role(self._read_on, calls)
+        self._read_on(calls)
 
-    def _read_on(self, calls: int) -> bool:
-        while not self._stopped:
+    def _read_on(self, calls: Optional[int]) -> None:
+        """Take the role, unless another thread has it, and read until the number of calls is another one.
+
+        :param calls: their number before; None reads what is there already.
+        """
+        channel, role, holder = self._channel, self._role, (threading.get_ident(),)
+        try:
+            if role.setdefault(_HOLDER, holder) is not holder:
+                return
+            while not self._stopped:
+                try:
+                    message = channel.read(0 if calls is None else None)
+                except (ProtocolError, ConnectionClosed) as error:
+                    self._end(error)
+                    self._set_stopped()
+                    return
+                if message is not None:
+                    self._receive(message)
+                    channel.consume()
+                if calls is None:
+                    if message is None:
+                        return
+                elif channel.interruptible and self._calls != calls:
+                    return
+        finally:
+            # An exception of a signal handler comes between two calls, so nothing is called before the release.
             try:
-                message = self._channel.read(None)
-            except (ProtocolError, ConnectionClosed) as error:
-                self._end(error)
-                self._set_stopped()
-                break
-            if message is not None:
-                self._receive(message)
-                self._channel.consume()
-            if self._channel.interruptible and self._calls != calls:
-                break
-        return True
+                held = role[_HOLDER] is holder
+            except KeyError:
+                held = False
+            if held:
+                del role[_HOLDER]
+                self._wake_next()
 
     def _set_stopped(self) -> None:
         self._stopped = True
@@ -299,14 +283,7 @@ class PushedReading(Reading):
 
     def wait(self, pending: Pending) -> None:
         with self.suspended():
-            while True:
-                event = pending.prepare_sleep()
-                if pending.outcome is not None or pending.interrupted or pending.progress:
-                    return
-                remaining = pending.remaining()
-                if remaining is not None and remaining <= 0:
-                    return
-                event.wait(remaining)
+            _sleep(pending)
 
     def suspended(self) -> ContextManager[None]:
         return self._workers.suspended()

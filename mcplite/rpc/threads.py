@@ -69,10 +69,7 @@ def start_thread(run: _Run, name: str) -> threading.Thread:
         thread.start()
         started = True
     except RuntimeError as error:
-        # start() also waits until the thread runs, and may fail in that when there is one.
-        if thread.ident is None and thread not in threading.enumerate():
-            raise TransportError(f"the thread {name!r} cannot be started: {error}") from error
-        started = True
+        raise TransportError(f"the thread {name!r} cannot be started: {error}") from error
     finally:
         go.put(started)
     return thread
@@ -130,19 +127,14 @@ class Loop:
                 if self._fault() >= _MOST_FAULTS and self._failed is not None:
                     self._failed(error)
                     return
-            seconds = min(_PAUSE_SECONDS * 2 ** min(self._in_a_row - 1, 10), _LONGEST_PAUSE_SECONDS)
-            try:
-                self._pause(seconds)
-            except Exception:
-                time.sleep(seconds)  # the wait for an event takes memory, too
+            self._pause(min(_PAUSE_SECONDS * 2 ** min(self._in_a_row - 1, 10), _LONGEST_PAUSE_SECONDS))
 
     def _fault(self) -> int:
         """Log the exception that is being handled; return how many came in a row."""
         now = time.monotonic()
         self._in_a_row = 1 if now - self._last_fault > _CALM_SECONDS + _LONGEST_PAUSE_SECONDS else self._in_a_row + 1
         self._last_fault = now
-        with contextlib.suppress(Exception):  # a logger that fails must not end the loop either
-            _log.error("%s failed, and is tried again", self._name, exc_info=True)
+        _log.error("%s failed, and is tried again", self._name, exc_info=True)
         return self._in_a_row
 
     def join(self, deadline: Deadline) -> bool:

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from mcplite.errors import ConnectionClosed
-from mcplite.rpc import peer, reading, threads
+from mcplite.rpc import reading, threads
 from mcplite.rpc.channels import MemoryChannel
 from mcplite.rpc.reading import LeaderFollowerReading
 from mcplite.rpc.threads import Workers
@@ -53,49 +53,6 @@ def test_what_was_slow_runs_beside_the_reading_thread_from_then_on(make, params)
         for id in range(8):
             talk.say({"jsonrpc": "2.0", "id": id, "method": "x", "params": {**params, "arguments": {"n": id}}})
         assert {talk.hear()["id"] for _ in range(8)} == set(range(8))
-
-
-def test_what_is_quick_again_runs_on_the_reading_thread(make):
-    talk, threads = make(serving=True, places=4), []
-
-    def task(incoming):
-        threads.append(threading.get_ident())
-        incoming.respond({})
-
-    slow_once(talk, name="block")
-    assert list(talk.peer._slow) == [("x", "block")]
-    talk.handler.task = task
-    for name in ("other", "block"):
-        talk.say({"jsonrpc": "2.0", "id": name, "method": "x", "params": {"name": name}})
-        assert talk.hear()["id"] == name
-    assert wait_until(lambda: not talk.peer._slow) and len(threads) == 2
-    talk.say({"jsonrpc": "2.0", "id": "last", "method": "x", "params": {"name": "block"}})
-    assert talk.hear()["id"] == "last" and threads[2] == threads[0] == talk.peer._reading._leader != threads[1]
-
-
-def test_so_many_slow_kinds_are_remembered(make, monkeypatch):
-    monkeypatch.setattr(peer, "_MOST_SLOW", 2)
-    talk = make(serving=True, places=4)
-    for number in range(4):
-        talk.handler.task = lambda incoming: (wait_until(lambda: ("x", incoming.params["name"]) in talk.peer._slow),
-                                              incoming.respond({}))
-        talk.say({"jsonrpc": "2.0", "id": number, "method": "x", "params": {"name": str(number)}})
-        assert talk.hear()["id"] == number
-    assert list(talk.peer._slow) == [("x", "2"), ("x", "3")]
-
-
-def test_the_watchdog_sleeps_and_wakes(make):
-    talk, go = make(serving=True), threading.Event()
-    until = time.monotonic() + 20
-    while not talk.peer._reading._watchdog._asleep and time.monotonic() < until:
-        time.sleep(0.005)
-    assert talk.peer._reading._watchdog._asleep
-    talk.handler.task = lambda incoming: (go.wait(20) if incoming.id == 1 else None, incoming.respond({}))
-    talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
-    talk.say({"jsonrpc": "2.0", "id": 2, "method": "x"})
-    assert talk.hear()["id"] == 2
-    go.set()
-    assert talk.hear()["id"] == 1
 
 
 def test_a_handler_that_asks_releases_its_role_and_place(make):

@@ -6,7 +6,6 @@ import time
 import pytest
 
 from mcplite.errors import TransportError
-from mcplite.rpc import threads
 from mcplite.rpc.deadline import Deadline
 from mcplite.rpc.threads import Loop
 from tests.support.fakes import LIMIT
@@ -73,26 +72,6 @@ def test_after_ten_faults_in_a_row_a_loop_ends_that_ends_something(clock):
     Loop("x", failing([OSError(number) for number in range(20)]), clock.pause, ended.append).run()
     (error,) = ended
     assert error.args == (9,) and len(clock.pauses) == 9
-
-
-def test_a_logger_that_fails_is_survived(clock, monkeypatch):
-    def refuse(*arguments, **options):
-        raise MemoryError
-
-    monkeypatch.setattr(threads._log, "error", refuse, raising=False)
-    Loop("x", failing([OSError(), OSError()]), clock.pause).run()
-    assert clock.pauses == [0.05, 0.1]
-
-
-def test_a_pause_without_memory_is_a_pause_all_the_same(monkeypatch):
-    slept = []
-    monkeypatch.setattr(time, "sleep", slept.append)
-
-    def pause(seconds):
-        raise MemoryError
-
-    Loop("x", failing([OSError(), OSError()]), pause).run()
-    assert slept == [0.05, 0.1]
 
 
 def test_a_loop_has_a_thread_that_can_be_waited_for():

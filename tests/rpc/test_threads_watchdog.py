@@ -84,20 +84,6 @@ def test_a_failing_callback_does_not_end_the_watchdog_and_is_called_again(work, 
     assert "watchdog failed, and is tried again" in caplog.text
 
 
-def test_a_fault_of_its_own_does_not_end_the_watchdog(work, monkeypatch):
-    sleep, faults = watchdog_module.time.sleep, [MemoryError()]
-
-    def fail_once(seconds):
-        if faults and seconds == 0.002:
-            raise faults.pop()
-        sleep(seconds)
-
-    monkeypatch.setattr(watchdog_module.time, "sleep", fail_once)
-    made = work()
-    made.begin()
-    assert made.noticed.wait(LIMIT) and not faults
-
-
 def test_a_task_that_begins_while_the_watchdog_falls_asleep_is_noticed(work):
     made = work()
     assert wait_until(lambda: made.watchdog._asleep)

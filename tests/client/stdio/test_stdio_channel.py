@@ -14,7 +14,7 @@ import pytest
 import mcplite
 from mcplite.client.stdio import stdio_channel as channel_module
 from mcplite.client.stdio.stdio_channel import ChildChannel
-from mcplite.errors import ConnectionClosed, InternalError, ProtocolError, RequestTimeout, TransportError
+from mcplite.errors import ConnectionClosed, InternalError, ProtocolError, RequestTimeout
 from mcplite.protocol.framing import CutLine
 from tests.support import children
 from tests.support.systems import posix_only, wine_fault
@@ -465,19 +465,6 @@ def test_close_from_the_stderr_callback(start):
     assert channel.returncode == 0
 
 
-def test_a_closer_that_is_closed_again_by_its_own_signal_handler(start, monkeypatch):
-    channel = start("sys.stdin.read()")
-    end = channel._child.end
-
-    def interrupted(*args):
-        channel.close()  # as a signal handler would, on the same thread
-        end(*args)
-
-    monkeypatch.setattr(channel._child, "end", interrupted)
-    channel.close()
-    assert channel.returncode == 0
-
-
 @posix_only
 def test_an_interrupted_close_kills(start, monkeypatch):
     channel = start("signal.signal(15, signal.SIG_IGN); sleep()")
@@ -516,19 +503,6 @@ def test_a_child_that_the_host_reaped(start):
     assert channel.returncode is None
 
 
-@pytest.mark.slow
-def test_many_starts_and_stops_leave_nothing(notice):
-    before = children.Holdings()
-    for number in range(30):
-        channel = ChildChannel(script("echo()" if number % 3 else "sys.exit(1)"))
-        if number % 2 and number % 3:
-            send(channel, number)
-            assert receive(channel) == number
-        channel.close()
-    then, now = before.same_again()
-    assert now == then
-
-
 def test_writing_while_it_is_being_closed(start):
     channel = start("sys.stdin.read()")
     channel.close_input(LIMIT)
@@ -550,15 +524,6 @@ def test_a_system_whose_pipes_cannot_be_polled(start, monkeypatch):
     channel.close()
     assert channel.returncode == 0
     assert lines == ["hello"]
-
-
-@posix_only
-def test_a_stubborn_child_where_pipes_cannot_be_polled(start, monkeypatch, impatient):
-    monkeypatch.delattr(select, "poll")
-    channel = start("signal.signal(15, signal.SIG_IGN); say(1); sleep()", grace=0.1)
-    assert receive(channel) == 1
-    channel.close()
-    assert channel.returncode == -signal.SIGKILL
 
 
 # --- stderr ----------------------------------------------------------------------------------------
@@ -642,15 +607,6 @@ time.sleep(600)
 
 
 # --- failures while starting -----------------------------------------------------------------------
-
-
-def test_no_wake_pipe_for_the_channel(monkeypatch):
-    def fail(*args, **options):
-        raise OSError(24, "Too many open files")
-
-    monkeypatch.setattr(channel_module.PipeChannel, "__init__", fail)
-    with pytest.raises(TransportError, match="Too many"):
-        ChildChannel(script("sleep()"))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX only")
