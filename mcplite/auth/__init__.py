@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, List
 
 if TYPE_CHECKING:
     from ..server.principals import ISSUED_HERE as ISSUED_HERE
+    from .login.code_flow import client_metadata as client_metadata
     from .login.file_store import FileStore as FileStore
-    from .login.grant_base import client_metadata as client_metadata, find_authorization as find_authorization
+    from .login.grant_base import find_authorization as find_authorization
     from .login.keyring_store import KeyringStore as KeyringStore
     from .login.service_grants import (
         ClientCredentials as ClientCredentials,
@@ -30,7 +31,8 @@ __all__ = [
 
 #: Where each name lives, relative to this folder.
 _HOMES = {
-    ".login.grant_base": ("client_metadata", "find_authorization"),
+    ".login.code_flow": ("client_metadata",),
+    ".login.grant_base": ("find_authorization",),
     ".login.stores": ("MemoryStore", "Store"),
     ".login.file_store": ("FileStore",),
     ".login.keyring_store": ("KeyringStore",),

@@ -214,7 +214,7 @@ def _logout(url: str, options: argparse.Namespace) -> int:
     if credentials is None:
         print(clean_line(f"no login to {shown(url)} is stored"))
         return 0
-    grant = _Logout(store=stored.store)
+    grant = OAuth(store=stored.store)
     try:
         grant.logout(url)
     except AuthError as error:
@@ -222,20 +222,11 @@ def _logout(url: str, options: argparse.Namespace) -> int:
             raise
         raise AuthError(f"the login to {shown(url)} is deleted here, but its tokens could not be revoked and stay valid"
                         f" until they expire: {error}", error=error.error) from error
-    how = (f"its tokens are revoked at {credentials.issuer}" if grant.revokes else
+    server = grant.tokens_for(url).server
+    how = (f"its tokens are revoked at {credentials.issuer}" if server is not None and server.revocation_endpoint else
            f"its tokens stay valid until they expire, as {credentials.issuer} has no endpoint to revoke them")
     print(clean_line(f"logged out of {shown(url)}: the login is deleted here; {how}"))
     return 0
-
-
-class _Logout(OAuth):
-    """Notes whether the authorization server has an endpoint to revoke tokens."""
-
-    revokes = False
-
-    def endpoint(self, web: Any, server: Any, proofs: Any) -> Any:
-        self.revokes = server.revocation_endpoint is not None
-        return super().endpoint(web, server, proofs)
 
 
 def _token(url: str, options: argparse.Namespace) -> int:

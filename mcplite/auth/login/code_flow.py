@@ -1,14 +1,15 @@
 """The authorization code flow: a user logs in with a browser once, and the program gets tokens.
 
 ``connect(auth=OAuth())`` and the command line use it. :class:`AuthorizationRequest` has the checks of the redirect, which
-are tested without a browser.
+are tested without a browser. A client that an authorization server does not know registers itself (RFC 7591), and the
+registration is stored (AUC-22).
 """
 
 import hashlib
 import hmac
 import secrets
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from ...errors import AuthError
@@ -17,23 +18,15 @@ from ...protocol.http.oauth import check_url, is_loopback
 from ...protocol.opaque import base64url_encode
 from ...rpc.tracing import get_logger
 from .discovery import OFFLINE_ACCESS, AuthorizationServer
-from .grant_base import (
-    Grant,
-    check_document_url,
-    choose_method,
-    client_metadata,
-    delete_registration,
-    find_registration,
-    register,
-)
+from .grant_base import Grant, TokenRequest
 from .stores import Store
-from .token_cache import TokenRequest
-from .token_endpoint import ClientIdentity, Credentials
+from .token_endpoint import METHODS, SECRET_METHODS, ClientIdentity, Credentials, choose_method, client_by_hand
+from .web import Web
 
 if TYPE_CHECKING:
     from .user_agent import UserAgent, Visit
 
-__all__ = ["AuthorizationRequest", "OAuth"]
+__all__ = ["AuthorizationRequest", "OAuth", "check_document_url", "client_metadata", "find_registration", "register"]
 
 _log = get_logger(__name__)
 #: Characters of a server's error description that are shown.
@@ -210,7 +203,7 @@ class OAuth(Grant):
     def on_client_unknown(self, client: ClientIdentity) -> None:
         stored = find_registration(self.store, client.issuer, None)
         if stored is not None and stored.client_id == client.client_id:  # it may have been replaced meanwhile
-            delete_registration(self.store, client.issuer)
+            self.store.delete(_key(client.issuer))
 
     def obtain(self, request: TokenRequest) -> Credentials:
         """Have the user log in, and exchange the code for a token; if the registration does not fit, once more with another."""
@@ -281,9 +274,7 @@ class OAuth(Grant):
         try:
             code = authorization.verified_code(back)
             request.user_agreed = True
-            return self.endpoint(request.web, server, request.proofs).request(
-                client, request.resource.resource, authorization.token_request_fields(code), request.scopes,
-                request.resource.described)
+            return self._credentials(request, client, authorization.token_request_fields(code))
         except AuthError as error:
             if error.error in _UNKNOWN_CLIENT:
                 self.on_client_unknown(client)
@@ -292,8 +283,7 @@ class OAuth(Grant):
     def _known(self, server: AuthorizationServer) -> Optional[ClientIdentity]:
         """Return the client's identity, if it is known before the user is asked (AUC-56)."""
         if self._client_id is not None:
-            method = choose_method(server.methods, True, server.issuer) if self._client_secret else "none"
-            return ClientIdentity(server.issuer, self._client_id, self._client_secret, method, guessed=True)
+            return client_by_hand(server, self._client_id, self._client_secret)
         if self._document_url is not None and server.accepts_client_documents:
             return ClientIdentity(server.issuer, self._document_url)
         return find_registration(self.store, server.issuer, self._redirect_uri)
@@ -338,3 +328,136 @@ def _check_redirect(uri: str) -> None:
         check_url(uri, "redirect_uri=")
     elif parts.scheme != "http":
         raise ValueError(f"redirect_uri={uri!r} must be of https, or of http on this machine")
+
+
+# --- registration of the client -------------------------------------------------------------------------
+
+#: Characters of a client's id, which is a part of the URL that a user may have to copy.
+_LONGEST_ID = 4_000
+
+#: Epoch seconds from which on a time counts as never; JSON can have larger numbers, and infinity.
+_LATEST = 10 ** 11
+
+
+def check_document_url(url: str) -> str:
+    """Return a URL that can be a client's id (AUC-25).
+
+    :raises ValueError: it is not of https, or has no path.
+    """
+    parts = urlsplit(url)
+    try:
+        check_url(url, "client_metadata_url=")
+        fits = parts.scheme == "https" and parts.path not in ("", "/") and not parts.fragment
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(OptionText(_document_option(url), ": the document about a client is at an https URL with a path"))
+    if any(segment in (".", "..") for segment in parts.path.split("/")):
+        raise ValueError(OptionText(_document_option(url), " has dots in its path"))
+    return url
+
+
+def client_metadata(client_name: str, redirect_uris: Sequence[str], *, url: Optional[str] = None,
+                    application_type: Optional[str] = None, method: str = "none", scopes: Sequence[str] = ()) -> Dict[str, Any]:
+    """Return the metadata of a client: for a registration, or for the document that is hosted at *url* (AUC-26).
+
+    :param client_name: the program's name, for the user to read at the login.
+    :param redirect_uris: the URLs that a browser may come back to.
+    :param url: of the document, which is the client's id there; None for a registration.
+    :param application_type: "native" or "web"; by default derived from the redirect URIs (AUC-30).
+    :param method: how the client authenticates at the token endpoint.
+    :param scopes: the scopes that the client may ask for; without any, the server decides.
+    :raises ValueError: *url* cannot be the id of a client.
+    """
+    native = all(is_loopback(urlsplit(uri).hostname or "") or urlsplit(uri).scheme not in ("http", "https")
+                 for uri in redirect_uris)
+    document: Dict[str, Any] = {
+        "client_name": client_name, "redirect_uris": list(redirect_uris),
+        "grant_types": ["authorization_code", "refresh_token"], "response_types": ["code"],
+        "token_endpoint_auth_method": method,
+        "application_type": application_type or ("native" if native else "web"),
+    }
+    if scopes:
+        document["scope"] = " ".join(scopes)
+    return document if url is None else {"client_id": check_document_url(url), **document}
+
+
+def _document_option(url: str) -> Option:
+    return Option("client_metadata_url", f"client_metadata_url={url!r}", url)
+
+
+def find_registration(store: Store, issuer: str, redirect_uri: Optional[str]) -> Optional[ClientIdentity]:
+    """Return the stored registration at an issuer; None if there is none, or it cannot be used any more.
+
+    :param redirect_uri: that it has to be for; None for any.
+    """
+    record = store.load(_key(issuer))
+    if record is None:
+        return None
+    try:
+        client = ClientIdentity(**record)
+    except TypeError:
+        return None
+    fits = client.issuer == issuer and not client.expired and (redirect_uri is None or redirect_uri in client.redirect_uris)
+    return client if fits else None
+
+
+def _key(issuer: str) -> str:
+    return f"client {issuer}"
+
+
+def register(web: Web, server: AuthorizationServer, metadata: Dict[str, Any], store: Store) -> ClientIdentity:
+    """Register with an authorization server (RFC 7591), and store the registration.
+
+    :param metadata: as :func:`client_metadata` makes it.
+    :raises AuthError: the server has no registration, or refused; then with its reason (AUC-31).
+    """
+    if server.registration_endpoint is None:
+        raise AuthError(OptionText(
+            f"{server.issuer} has no dynamic registration: register a client with it, and give ", Option("client_id"), " (and ",
+            Option("client_secret"), ") with ", Option("issuer", f"issuer={server.issuer!r}", server.issuer)))
+    answer = web.post_json(server.registration_endpoint, "the registration endpoint", metadata)
+    if not answer.accepted:
+        by_hand = OptionText("; it may want a client that was registered by hand: ", Option("client_id"), " with ",
+                             Option("issuer"))
+        if server.pkce is None:  # without metadata it may be no authorization server at all (AUM-11)
+            by_hand = OptionText(by_hand, "; or it issues no tokens itself: then ask its operator for one, and give it as ",
+                                 Option("auth", "auth='...'"))
+        hint = {
+            "invalid_redirect_uri": OptionText(f"; it was asked for {', '.join(metadata['redirect_uris'])}: see ",
+                                               Option("redirect_uri")),
+            "invalid_client_metadata": OptionText("; see ", Option("client_name"), ", ", Option("redirect_uri"),
+                                                  " and application_type=") if "scope" not in metadata else OptionText(
+                f"; it was asked for the scopes {metadata['scope'][:200]}: see ", Option("scopes")),
+        }.get(answer.error, by_hand)
+        raise AuthError(OptionText(f"{server.issuer} did not register this client: {answer.explain()}", hint),
+                        error=answer.error)
+    client = _identity(answer.document, server, metadata)
+    store.save(_key(server.issuer), client.record())
+    return client
+
+
+def _identity(document: Mapping[str, Any], server: AuthorizationServer, metadata: Mapping[str, Any]) -> ClientIdentity:
+    issuer, id, secret = server.issuer, document.get("client_id"), document.get("client_secret")
+    if not isinstance(id, str) or not id:
+        raise AuthError(f"{issuer} answered a registration without a client_id")
+    if len(id) > _LONGEST_ID:
+        raise AuthError(f"{issuer} answered a registration with a client_id of {len(id)} characters, which is not used; it may"
+                        f" have {_LONGEST_ID}")
+    has_secret = isinstance(secret, str) and bool(secret)
+    named = document.get("token_endpoint_auth_method")
+    method = named or metadata["token_endpoint_auth_method"]
+    if method == "none" and has_secret and not named:
+        # RFC 7591, section 2: without a method it is the first of these.
+        method = next((method for method in SECRET_METHODS if method in server.methods), SECRET_METHODS[0])
+    if method not in METHODS:
+        raise AuthError(f"{issuer} registered this client to authenticate by {str(method)[:50]!r}, which it does not support")
+    if method != "none" and not has_secret:
+        method = "none"
+    uris = document.get("redirect_uris")
+    registered: List[str] = [uri for uri in uris if isinstance(uri, str)] if isinstance(uris, list) else []
+    end = document.get("client_secret_expires_at")
+    lasting = isinstance(end, bool) or not isinstance(end, (int, float)) or not 0 < end < _LATEST
+    return ClientIdentity(
+        issuer, id, secret if has_secret else None, str(method), registered or list(metadata["redirect_uris"]),
+        None if lasting else float(end), True if has_secret and not named else None)  # type: ignore[arg-type]

@@ -8,12 +8,10 @@ from typing import Callable, Optional, Sequence, Union
 from ...errors import AuthError
 from ...protocol.http.oauth import check_url
 from .discovery import AuthorizationServer
-from .grant_base import Grant, choose_method
-from .jwt_signing import Proofs, SigningKey
+from .grant_base import Grant, TokenRequest
+from .jwt_signing import SigningKey
 from .stores import Store
-from .token_cache import TokenRequest
-from .token_endpoint import ClientIdentity, Credentials, TokenEndpoint
-from .web import Web
+from .token_endpoint import ClientIdentity, Credentials, client_by_hand
 
 __all__ = ["ClientCredentials", "EnterpriseManaged", "WorkloadIdentity"]
 
@@ -44,8 +42,7 @@ class _Unattended(Grant):
         return super().accepts(credentials) and credentials.client.client_id == self._client_id
 
     def _client(self, server: AuthorizationServer) -> ClientIdentity:
-        method = choose_method(server.methods, True, server.issuer) if self._client_secret else "none"
-        return ClientIdentity(server.issuer, self._client_id, self._client_secret, method, guessed=True)
+        return client_by_hand(server, self._client_id, self._client_secret)
 
 
 class ClientCredentials(_Unattended):
@@ -73,23 +70,18 @@ class ClientCredentials(_Unattended):
         if (client_secret is None) == (private_key is None):
             raise ValueError("give client_secret= or private_key=, one of them")
         super().__init__(client_id, client_secret, issuer, scopes, store, dpop)
-        self._key: Optional[SigningKey] = None
         if private_key is not None:
-            self._key = SigningKey.load(private_key, algorithm, key_id)
-
-    def endpoint(self, web: Web, server: AuthorizationServer, proofs: Optional[Proofs]) -> TokenEndpoint:
-        return TokenEndpoint(web, server, proofs, self._key)
+            self.signing_key = SigningKey.load(private_key, algorithm, key_id)
 
     def _client(self, server: AuthorizationServer) -> ClientIdentity:
-        if self._key is not None:
+        if self.signing_key is not None:
             return ClientIdentity(server.issuer, self._client_id, method="private_key_jwt")
         return super()._client(server)
 
     def obtain(self, request: TokenRequest) -> Credentials:
         """Ask for a token in the program's own name."""
         fields = {"grant_type": "client_credentials", "scope": " ".join(request.scopes) or None}
-        return self.endpoint(request.web, request.server, request.proofs).request(
-            self._client(request.server), request.resource.resource, fields, request.scopes, request.resource.described)
+        return self._credentials(request, self._client(request.server), fields)
 
 
 class WorkloadIdentity(_Unattended):
@@ -113,8 +105,7 @@ class WorkloadIdentity(_Unattended):
     def obtain(self, request: TokenRequest) -> Credentials:
         """Ask for a token, once: an assertion that was refused is refused again."""
         fields = {"grant_type": _JWT_BEARER, "assertion": _text(self._assertion), "scope": " ".join(request.scopes) or None}
-        return self.endpoint(request.web, request.server, request.proofs).request(
-            self._client(request.server), request.resource.resource, fields, request.scopes, request.resource.described)
+        return self._credentials(request, self._client(request.server), fields)
 
 
 class EnterpriseManaged(_Unattended):
@@ -163,9 +154,8 @@ class EnterpriseManaged(_Unattended):
                             error=answer.error)
         if answer.document.get("issued_token_type", _ID_JAG) != _ID_JAG:
             raise AuthError("the identity provider gave another kind of token than a grant for another server (id-jag)")
-        return self.endpoint(request.web, request.server, request.proofs).request(
-            self._client(request.server), request.resource.resource,
-            {"grant_type": _JWT_BEARER, "assertion": grant, "scope": scope}, request.scopes, request.resource.described)
+        fields = {"grant_type": _JWT_BEARER, "assertion": grant, "scope": scope}
+        return self._credentials(request, self._client(request.server), fields)
 
 
 def _text(assertion: Assertion) -> str:

@@ -1,13 +1,13 @@
 """The token endpoint: requests, client authentication, and the credentials that come of them.
 
-All grants use it, for tokens, refreshes and revocation; :mod:`.token_cache` stores the credentials that it returns.
+All grants use it, for tokens, refreshes and revocation; :mod:`.grant_base` stores the credentials that it returns.
 """
 
 import base64
 import math
 import time
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from urllib.parse import quote_plus
 
 from ...errors import AuthError
@@ -15,7 +15,10 @@ from .discovery import AuthorizationServer
 from .jwt_signing import Proofs, SigningKey, client_assertion
 from .web import Answer, Web
 
-__all__ = ["ClientIdentity", "Credentials", "TokenEndpoint", "client_unknown", "ends_login"]
+__all__ = [
+    "ClientIdentity", "Credentials", "METHODS", "SECRET_METHODS", "TokenEndpoint", "choose_method", "client_by_hand",
+    "client_unknown", "ends_login",
+]
 
 #: Seconds before its expiry from which on a token is not used, since requests take time and clocks differ; at most a tenth
 #: of its lifetime, so that short-lived tokens are used as well.
@@ -23,6 +26,11 @@ _LEEWAY = 10.0
 #: The ways to authenticate by a secret; the third is the first with the client's id in the form as well, where servers of the
 #: official Python SDK look for it, while others refuse an id in both places.
 _BASIC, _POST, _BASIC_AND_ID = "client_secret_basic", "client_secret_post", "client_secret_basic and client_id"
+#: The methods of a client that registers itself, in the order of preference: a program on a user's machine cannot keep a
+#: secret, and the official Python SDK's servers, which have both of the others, look for the client's id in the form.
+METHODS = ("none", "client_secret_post", "client_secret_basic")
+#: Those of a client with a secret that was registered by hand; each server has to know the first (RFC 6749, section 2.3.1).
+SECRET_METHODS = ("client_secret_basic", "client_secret_post")
 #: Codes of an answer to a client that has sent its secret, or its id, in a way that the server does not read.
 _WRONG_CLIENT = frozenset({"invalid_client", "unauthorized_client", "invalid_request"})
 #: Codes by which a server says with 200 that a refresh token may be good later.
@@ -98,6 +106,29 @@ class Credentials:
             return cls(**{**record, "client": ClientIdentity(**record["client"])})
         except (KeyError, TypeError):
             return None
+
+
+def choose_method(supported: Sequence[str], has_secret: bool, issuer: str) -> str:
+    """Return how to authenticate at a token endpoint (AUC-50).
+
+    :param has_secret: whether the client has one already; else it is about to register.
+    :raises AuthError: the server supports no method of this client's.
+    """
+    wanted = SECRET_METHODS if has_secret else METHODS
+    method = next((method for method in wanted if method in supported), None)
+    if method is None:
+        raise AuthError(f"{issuer} lets clients authenticate by {', '.join(supported)[:200]} only, and this one can do"
+                        f" {', '.join(wanted)}")
+    return method
+
+
+def client_by_hand(server: AuthorizationServer, client_id: str, secret: Optional[str]) -> ClientIdentity:
+    """Return the identity of a client that was registered by hand.
+
+    :raises AuthError: the server supports no method of this client's.
+    """
+    method = choose_method(server.methods, True, server.issuer) if secret else "none"
+    return ClientIdentity(server.issuer, client_id, secret, method, guessed=True)
 
 
 def ends_login(error: AuthError) -> bool:

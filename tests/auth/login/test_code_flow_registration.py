@@ -7,17 +7,10 @@ import time
 import pytest
 
 import mcplite
+from mcplite.auth.login.code_flow import check_document_url, client_metadata, find_registration, register
 from mcplite.auth.login.discovery import AuthorizationServer
-from mcplite.auth.login.grant_base import (
-    check_document_url,
-    choose_method,
-    client_metadata,
-    delete_registration,
-    find_registration,
-    register,
-)
 from mcplite.auth.login.stores import MemoryStore
-from mcplite.auth.login.token_endpoint import ClientIdentity
+from mcplite.auth.login.token_endpoint import ClientIdentity, choose_method
 from mcplite.auth.login.web import Web
 from tests.support.webscript import WebScript
 
@@ -195,7 +188,7 @@ def test_scopes_that_are_refused_are_named(office, web, store):
 def test_a_huge_id_is_refused_and_not_kept(office, web, store):
     office.said = {"client_id": "c" * 4_000}
     assert register(web, office.server(), client_metadata("x", [REDIRECT]), store).client_id == "c" * 4_000
-    delete_registration(store, office.origin)
+    store.delete(f"client {office.origin}")
     office.said = {"client_id": "c" * 200_000}
     with pytest.raises(mcplite.errors.AuthError, match="a client_id of 200000 characters") as caught:
         register(web, office.server(), client_metadata("x", [REDIRECT]), store)
@@ -264,8 +257,7 @@ def test_each_issuer_has_a_registration_of_its_own(office, web, store):
         assert find_registration(store, office.origin + path, REDIRECT) == client
         assert (client.issuer, client.client_id) == (office.origin + path, f"c{path}")
     assert find_registration(store, office.origin + "/b", None) is None
-    delete_registration(store, office.origin + "/a")
-    delete_registration(store, office.origin + "/a")
+    store.delete(f"client {office.origin}/a")
     assert [path for path in clients if find_registration(store, office.origin + path, None) is not None] == ["", "/a/", "/A"]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite.auth.login import discovery, token_cache, web as web_module
+from mcplite.auth.login import discovery, grant_base, web as web_module
 from mcplite.auth.login.discovery import AuthorizationServer
 from mcplite.auth.login.user_agent import NoUserAgent
 from mcplite.net.exchange import Exchange, Stopped
@@ -426,7 +426,7 @@ def test_a_process_takes_over_when_the_one_that_refreshes_is_killed(auth, script
 
 def test_waiting_for_a_process_that_was_stopped_ends(script, user, tmp_path, monkeypatch):
     # Such as a login on a terminal that its user has suspended.
-    monkeypatch.setattr(token_cache, "_MOST_SECONDS", 0.1)
+    monkeypatch.setattr(grant_base, "_MOST_SECONDS", 0.1)
     path = tmp_path / "private" / "credentials.json"
     grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, store=mcplite.auth.FileStore(path))
     with linked(script, grant) as ping:
@@ -773,7 +773,7 @@ def test_a_refresh_does_not_go_to_this_machine_because_a_name_leads_here_now(mon
         "issuer": "https://evil.example", "resource": url, "access_token": "a", "refresh_token": "b", "expires_at": 1,
         "client": {"issuer": "https://evil.example", "client_id": "c"}})
     with WebScript(lambda request, answer: answer.status(404)) as script:
-        grant.tokens_for(url)._server = AuthorizationServer("https://evil.example", f"{script.origin}/token")
+        grant.tokens_for(url).server = AuthorizationServer("https://evil.example", f"{script.origin}/token")
         with pytest.raises(mcplite.errors.AuthError, match="a private network"):
             grant.token(url)
         assert script.connections == 0
