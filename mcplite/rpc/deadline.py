@@ -138,15 +138,19 @@ class Sleepers:
 def wait_interruptibly(wait: Callable[[float], bool], timeout: Optional[float]) -> bool:
     """Wait on a thread of the user, which Ctrl-C must end; return what *wait* returned last.
 
+    Python runs signal handlers on the main thread only, so another thread sleeps for the whole time: hundreds of open event
+    streams would otherwise wake up twice a second each.
+
     :param wait: waits for so many seconds at most; returns whether that for which it waits has come.
     :param timeout: seconds in all; None for no limit.
     """
     deadline = Deadline(timeout)
+    longest = WAKE_SECONDS if threading.current_thread() is threading.main_thread() else threading.TIMEOUT_MAX
     while True:
         remaining = deadline.remaining()
-        if remaining is not None and remaining <= WAKE_SECONDS:
+        if remaining is not None and remaining <= longest:
             return wait(remaining)
-        if wait(WAKE_SECONDS):
+        if wait(longest):
             return True
 
 
