@@ -13,7 +13,6 @@ from mcplite.net import connection_pool
 from mcplite.net.connection_pool import DirectSender, is_plain
 from mcplite.net.exchange import Exchange, Stopped
 from mcplite.net.origin_client import OriginClient
-from mcplite.net.settings import Bearer, HTTPSettings
 from tests.support.forks import in_fork
 from tests.support.webscript import WebScript
 
@@ -167,13 +166,6 @@ def test_a_connection_without_such_a_time_is_used_as_long_as_it_is_open(said, mo
         sender.close()
 
 
-def test_an_exchange_knows_whether_its_connection_was_used_before(sender):
-    exchanges = [Exchange(lambda: float(LIMIT)) for _ in range(2)]
-    for exchange in exchanges:
-        read(send(sender, exchange=exchange))
-    assert [exchange.reused for exchange in exchanges] == [False, True]
-
-
 def test_idle_connections_are_bounded(script, monkeypatch):
     monkeypatch.setattr(connection_pool, "_IDLE_CONNECTIONS", 2)
     sender = DirectSender(script.url, {}, None)
@@ -266,14 +258,6 @@ def test_a_forked_process_has_connections_of_its_own():
         assert read(begun) == b"/slow" and read(send(sender)) == b"/mcp"
         assert script.connections == 3
         sender.close()
-
-
-@pytest.mark.parametrize("auth, value", [("t", "Bearer t"), (Bearer("u"), "Bearer u"), (("me", "p\u00e9"), "Basic bWU6cOk=")])
-def test_credentials_that_are_one_header(script, auth, value):
-    client = OriginClient(script.url, HTTPSettings(auth=auth))
-    client.send(Exchange(lambda: float(LIMIT)), "GET", None, {}).read(100)
-    client.close()
-    assert script.requests[0].headers["authorization"] == value
 
 
 @pytest.mark.parametrize("size", [0, 100, 70_000, 1 << 20])

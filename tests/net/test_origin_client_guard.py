@@ -144,19 +144,6 @@ def test_without_a_guard_names_are_looked_up(script):
 
 # --- the address of the peer ----------------------------------------------------------------------------
 
-def test_an_exchange_knows_its_peers_address_after_the_end(script):
-    # Once a server has closed, getpeername() fails, and a second lookup of its name may differ.
-    client, exchange = OriginClient(f"http://localhost:{script.port}/x", guard=Guard("127.0.0.1")), Exchange(lambda: 1.0)
-    exchange.records_address = True
-    assert exchange.address is None
-    reply = client.send(exchange, "GET", None, {})
-    assert exchange.address == "127.0.0.1"
-    assert reply.read(1000) == b"here"
-    reply.close()
-    client.close()
-    assert exchange.address == "127.0.0.1"
-
-
 def test_the_address_of_a_peer_that_closed_behind_its_answer():
     def play(request, answer):
         answer.status(401, "go away")
@@ -173,37 +160,6 @@ def test_the_address_of_a_peer_that_closed_behind_its_answer():
 
 # --- clocks that are paused --------------------------------------------------------------------------------
 
-class Clock:
-    def __init__(self):
-        self.said = []
-
-    def pause(self):
-        self.said.append("pause")
-
-    def resume(self):
-        self.said.append("resume")
-
-
-def test_the_clock_is_paused_while_a_person_is_asked():
-    clock = Clock()
-    exchange = Exchange(lambda: 1.0, clock=clock)
-    with exchange.paused():
-        assert clock.said == ["pause"]
-    assert clock.said == ["pause", "resume"]
-
-
-def test_the_clock_resumes_when_the_person_gives_up():
-    clock = Clock()
-    with pytest.raises(KeyboardInterrupt), Exchange(lambda: 1.0, clock=clock).paused():
-        raise KeyboardInterrupt
-    assert clock.said == ["pause", "resume"]
-
-
-def test_an_exchange_without_a_clock_is_not_paused():
-    with Exchange(lambda: 1.0).paused():
-        pass
-
-
 # --- interim responses, and deadlines before there is a connection ------------------------------------------
 
 
@@ -212,24 +168,6 @@ def answering(head):
         answer.raw(head + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhere")
 
     return respond
-
-
-@pytest.mark.parametrize("interim", [
-    b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 102 Processing\r\n\r\n",
-    b"HTTP/1.1 103 Early Hints\r\nLink: </x>; rel=preload\r\nContent-Length: 99\r\n\r\n", b"HTTP/1.1 199 Other\r\n\r\n",
-    b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n" * 10])
-def test_interim_responses_before_the_answer_are_skipped(interim):
-    with WebScript(answering(interim)) as script:
-        assert get(script.url, None) == b"here"
-
-
-@pytest.mark.parametrize("interim, text", [
-    (b"HTTP/1.1 102 Processing\r\n\r\n" * 21, "more than 20 interim responses"),
-    (b"HTTP/1.1 100 Continue\r\n\r\n" * 21, "more than 20 interim responses")])
-def test_interim_responses_without_an_end_are_an_error(interim, text):
-    with WebScript(answering(interim)) as script:
-        with pytest.raises(mcplite.TransportError, match=text):
-            get(script.url, None)
 
 
 def test_switching_protocols_is_an_answer_without_a_body():

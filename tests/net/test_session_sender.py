@@ -149,19 +149,6 @@ def test_a_retry_of_an_adapter(script, session):
     assert len(script.wait_for("ping")) == 3
 
 
-def test_an_adapter_of_ones_own(script, session):
-    sent = []
-
-    class Noting(HTTPAdapter):
-        def send(self, request, **options):
-            sent.append(request.method)
-            return super().send(request, **options)
-
-    session.mount(script.origin, Noting())
-    call(script, session)
-    assert sent == ["POST", "POST", "POST", "DELETE"]
-
-
 def test_hooks(script, session):
     seen = []
     session.hooks["response"].append(lambda response, **options: seen.append((response.request.method, response.status_code)))
@@ -197,27 +184,6 @@ def test_methods_that_a_subclass_overrides(script):
     assert all(request.headers["x-sent"] == request.headers["x-call"] == "1" for request in script.requests)
 
 
-def test_a_method_of_the_object_that_was_replaced(script, session):
-    seen, real = [], session.send
-
-    def noting(request, **options):
-        seen.append(request.method)
-        return real(request, **options)
-
-    session.send = noting
-    call(script, session)
-    assert seen == ["POST", "POST", "POST", "DELETE"]
-
-
-def test_proxies_of_the_session(session):
-    with WebScript() as proxy:
-        session.proxies = {"http": proxy.origin}
-        with mcplite.connect("http://inside.example/mcp", session=session,
-                             options=mcplite.ClientOptions(era="legacy", listen=False), timeout=LIMIT) as client:
-            client.ping()
-        assert {request.path for request in proxy.requests} == {"http://inside.example/mcp"}
-
-
 def test_an_adapter_that_talks_to_a_proxy(session):
     class Adapter(HTTPAdapter):
         def proxy_headers(self, proxy):
@@ -243,14 +209,6 @@ def test_the_environment_is_used_as_the_session_says(script, session, monkeypatc
 
 
 # --- and what follows from them ----------------------------------------------------------------------------------------
-
-def test_no_connection_of_ours_is_used(script, session, monkeypatch):
-    monkeypatch.setattr("mcplite.net.connection_pool.DirectSender.send", None)
-    with connect(script, session) as client:
-        client.ping()
-        pools = session.get_adapter(script.url).poolmanager.pools
-        assert sum(pools[key].num_requests for key in pools.keys()) >= 3
-
 
 def test_connections_are_kept_and_are_the_sessions(script, session):
     with connect(script, session) as client:
@@ -323,13 +281,6 @@ def test_a_redirect_is_followed_within_the_origin_and_not_read(script, session):
         session.hooks["response"].append(lambda response, **options: asked.append(response.headers.get("location")))
         assert send(moved, session, "POST", b"{}") == (200, b"{}")
         assert asked == ["/other", None]
-
-
-@pytest.mark.parametrize("target, text", [("http://[", "is not a URL"), ("http://other.example/", "another origin")])
-def test_other_redirects_are_refused(script, session, target, text):
-    script.on_ping = lambda request, answer: answer.status(307, Location=target)
-    with pytest.raises(mcplite.TransportError, match=text):
-        call(script, session)
 
 
 def test_what_comes_behind_an_answer_is_not_taken_for_the_next_one(session):
@@ -482,14 +433,6 @@ def test_many_threads_share_a_session(script, session):
         with ThreadPoolExecutor(8) as pool:
             found = list(pool.map(lambda n: client.call_tool("t", {"n": str(n)}).text, range(80)))
     assert found == [str(n) for n in range(80)]
-
-
-def test_the_threads_end_with_the_client(script, session):
-    client = OriginClient(script.url, HTTPSettings(session=session))
-    assert isinstance(client._sender, SessionSender)
-    client.send(Exchange(lambda: float(LIMIT)), "GET", None, {}).excerpt()
-    assert any(thread.name == "mcplite session" for thread in threading.enumerate())
-    client.close()
 
 
 # --- a session of our own, for authentication that is made for requests ------------------------------------------------

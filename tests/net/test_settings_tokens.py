@@ -1,7 +1,6 @@
 """A token that the caller has: where it goes, and where it never shows."""
 
 import logging
-import threading
 
 import pytest
 import requests
@@ -23,12 +22,6 @@ def test_the_token_is_put_into_the_header(token):
     request = Request(Accept="text/html", Authorization="Basic eA==")
     assert Bearer(token)(request) is request
     assert request.headers == {"Accept": "text/html", "Authorization": f"Bearer {token}"}
-
-
-def test_a_callable_is_asked_for_each_request():
-    given = iter(["one", "two"])
-    bearer = Bearer(lambda: next(given))
-    assert [bearer(Request()).headers["Authorization"] for _ in range(2)] == ["Bearer one", "Bearer two"]
 
 
 @pytest.mark.parametrize("token", ["s3cret\r\nX: y", "s3cret\n", "s3cret\x00", "s3cret\x7f", "s3cret\u20ac",
@@ -124,17 +117,3 @@ def test_requests_takes_it_as_well():
         session.auth = Bearer("u")
         session.get(script.url, timeout=LIMIT)
     assert [request.headers["authorization"] for request in script.requests] == ["Bearer t", "Bearer u"]
-
-
-def test_threads_share_one():
-    bearer, found = Bearer(lambda: threading.current_thread().name), {}
-
-    def ask():
-        found[threading.current_thread().name] = bearer(Request()).headers["Authorization"]
-
-    threads = [threading.Thread(target=ask, name=f"t{number}") for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LIMIT)
-    assert found == {f"t{number}": f"Bearer t{number}" for number in range(8)}

@@ -27,19 +27,6 @@ def cut(data, limit):
     return lines, rest
 
 
-def test_lines_come_out_as_they_went_in():
-    # STD-25
-    buffer = LineBuffer(100)
-    buffer.feed(b'{"a":1}\n{"b"')
-    assert buffer.ready and buffer.pending == 4
-    assert buffer.next() == b'{"a":1}'
-    assert buffer.next() is None and not buffer.ready
-    buffer.feed(b':2}')
-    assert buffer.next() is None and buffer.pending == 7
-    buffer.feed(b'\n')
-    assert buffer.next() == b'{"b":2}' and buffer.pending == 0
-
-
 def test_carriage_returns_blank_lines_and_the_bom():
     buffer = LineBuffer(100)
     buffer.feed(BOM + b"one\r\n\r\n\n  \n\ttwo\r\nth\rree\n" + BOM + b"four\n")
@@ -196,17 +183,6 @@ def test_any_split_gives_the_same_lines(pieces, cuts, limit, eager):
     assert buffer.pending == len(rest)
     buffer.feed(b"\n")
     assert lines + drain(buffer) == cut(data + b"\n", limit)[0]
-
-
-@given(st.binary(max_size=200), st.integers(1, 50))
-def test_byte_by_byte(data, limit):
-    wanted, _ = cut(data + b"\n", limit)
-    buffer = LineBuffer(limit)
-    for index in range(len(data)):
-        buffer.feed(data[index:index + 1])
-        buffer.ready
-    buffer.feed(b"\n")
-    assert drain(buffer) == wanted
 
 
 @pytest.mark.parametrize("limit", [1, 1 << 20, 2 << 20])

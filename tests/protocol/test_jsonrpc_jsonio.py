@@ -8,16 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mcplite.errors import INVALID_REQUEST, PARSE_ERROR
-from mcplite.protocol.jsonrpc import (
-    DEFAULT_LIMITS,
-    DuplicateKey,
-    JSONLimits,
-    TooLarge,
-    count_elements,
-    estimate_memory,
-    load,
-    memory_size,
-)
+from mcplite.protocol.jsonrpc import DuplicateKey, JSONLimits, TooLarge, count_elements, estimate_memory, load, memory_size
 from tests.support.cost import fastest
 
 JSON = st.recursive(
@@ -27,10 +18,6 @@ JSON = st.recursive(
 
 def nest(levels):
     return b"[" * levels + b"]" * levels
-
-
-def test_the_defaults():
-    assert (DEFAULT_LIMITS.nesting, DEFAULT_LIMITS.elements, DEFAULT_LIMITS.duplicate_keys) == (64, 100_000, False)
 
 
 @given(JSON)

@@ -1,7 +1,6 @@
 import importlib.util
 import json
 import json.encoder
-import threading
 
 import pytest
 from hypothesis import given, strategies as st
@@ -67,21 +66,3 @@ def test_cycles_and_depth(encode):
     for value in (cycle, deep):
         with pytest.raises(ValueError):
             encode(value)
-
-
-def test_one_encoder_serves_many_threads():
-    value = {"a": list(range(200)), "b": {"c": "x" * 100}}
-    wanted = json.dumps(value, separators=(",", ":"))
-    wrong = []
-
-    def work():
-        for _ in range(100):
-            if encode_json(value) != wanted:
-                wrong.append(threading.current_thread().name)
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert not wrong

@@ -21,13 +21,6 @@ class Thing(Model):
     items: list = wire(factory=list)
 
 
-def test_marks_are_on_the_fields():
-    marks = {field.name: dict(field.metadata) for field in dataclasses.fields(Thing)}
-    assert marks["name"] == {}
-    assert marks["other"] == {"wire": "_other", "since": JUNE_2025, "until": NOVEMBER_2025}
-    assert marks["kind"] == {"wire": None, "since": None, "until": None}
-
-
 def test_defaults():
     first, second = Thing("a"), Thing("a")
     assert (first.other, first.kind, first.items) == (None, "plain", [])

@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
-from requests.adapters import HTTPAdapter
-from requests.auth import AuthBase, HTTPDigestAuth
+from requests.auth import AuthBase
 
 import mcplite
 from mcplite.client.http import http_channel, http_endpoint
@@ -962,62 +961,6 @@ def test_tokens_names_and_classes_authenticate(script):
             client.ping()
         last = next(request for request in reversed(script.requests) if request.does == "ping")
         assert last.headers[header] == (value or str(len(last.body)))
-
-
-def test_authentication_that_answers_a_challenge(script):
-    def play(request, answer):
-        if "authorization" not in request.headers:
-            return answer.status(401, WWW_Authenticate='Digest realm="r", nonce="n", qop="auth"')
-        assert request.headers["authorization"].startswith('Digest username="me"')
-        return script.play(request, answer)
-
-    script._play = play
-    with connect(script, auth=HTTPDigestAuth("me", "pw")) as client:
-        client.ping()
-
-
-def test_a_session_of_the_users_own(script):
-    session = requests.Session()
-    session.headers["X-From"] = "session"
-    session.cookies.set("route", "a", domain="127.0.0.1", path="/")
-
-    def once(request, answer):
-        if request.headers.get("cookie") != "route=b":
-            return answer.json(script.result(request, {}), Set_Cookie="route=b; Path=/")
-        return NotImplemented
-
-    script.on_ping = once
-    with session:
-        with connect(script, session=session) as client:
-            client.ping()
-            client.ping()
-        assert [request.headers["cookie"] for request in script.wait_for("ping")] == ["route=a", "route=b"]
-        assert all(request.headers["x-from"] == "session" for request in script.requests)
-        assert requests.Session.get(session, script.origin).status_code == 405  # still open
-
-
-def test_an_adapter_of_the_users_own(script):
-    sent = []
-
-    class Noting(HTTPAdapter):
-        def send(self, request, **options):
-            sent.append(request.method)
-            return super().send(request, **options)
-
-    with requests.Session() as session:
-        session.mount("http://", Noting())
-        with connect(script, session=session) as client:
-            client.ping()
-    assert sent == ["POST", "POST", "GET", "POST", "DELETE"]
-
-
-def test_a_proxy_of_the_environment(script, monkeypatch):
-    # The proxy is the server itself, which is asked for a whole URL then.
-    monkeypatch.setenv("http_proxy", script.origin)
-    monkeypatch.delenv("no_proxy", raising=False)
-    with mcplite.connect("http://inside.example/mcp", timeout=LIMIT) as client:
-        client.ping()
-    assert {request.path for request in script.requests} == {"http://inside.example/mcp"}
 
 
 def test_the_password_file_of_the_user_is_not_read(script, monkeypatch, tmp_path):

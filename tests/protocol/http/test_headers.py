@@ -19,18 +19,6 @@ def test_fields_are_found_whatever_their_case():
         headers["Missing"]
 
 
-@pytest.mark.parametrize("value", [False, "", "1"])
-def test_fields_are_read_once(value):
-    calls = []
-
-    def read(headers):
-        calls.append(headers.get("a"))
-        return value
-
-    one, other = Headers([("A", "1")]), Headers([("A", "2")])
-    assert [one.read_once(read), one.read_once(read), other.read_once(read)] == [value] * 3 and calls == ["1", "2"]
-
-
 @pytest.mark.parametrize("value, kind", [
     ("application/json", "application/json"), ("Application/JSON ; charset=utf-8", "application/json"), (None, ""), ("", ""),
     ("json", ""), ("a/b/c", ""), ("application/json, text/html", ""),

@@ -118,17 +118,6 @@ def test_lines_end_with_cr_lf(data):
         find_response_head(bytearray(data))
 
 
-@given(st.binary(max_size=200))
-def test_any_bytes_raise_only_the_declared_error(data):
-    block = b"HTTP/1.1 200 OK\r\n" + data + b"\r\n\r\n"
-    try:
-        end = find_response_head(bytearray(block))
-        if end is not None:
-            parse_response_head(block[:end], "GET")
-    except BadResponse as error:
-        assert str(error).isprintable()
-
-
 # --- chunked bodies of responses --------------------------------------------------------------------------
 
 

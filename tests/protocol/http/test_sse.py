@@ -76,11 +76,6 @@ def test_events_are_the_same_however_the_stream_is_cut(data, places, limit):
     assert parts[1] == expected[1] and parts[0] == expected[0][:len(parts[0])] and (known is None or parts == expected)
 
 
-@given(st.lists(st.binary(max_size=50), max_size=8), st.integers(1, 100))
-def test_any_bytes_raise_only_the_declared_errors(pieces, limit):
-    assert parse(pieces, limit)[0] == by_the_rules(b"".join(pieces), limit)[0][:len(parse(pieces, limit)[0])]
-
-
 @pytest.mark.parametrize("data, event", [
     (b"data: x\n\n", ("message", b"x", None, None)), (b"data:x\n\n", ("message", b"x", None, None)),
     (b"data:  x \n\n", ("message", b" x ", None, None)), (b"data\n\n", ("message", b"", None, None)),
