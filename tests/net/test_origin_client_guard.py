@@ -158,8 +158,6 @@ def test_the_address_of_a_peer_that_closed_behind_its_answer():
         client.close()
 
 
-# --- clocks that are paused --------------------------------------------------------------------------------
-
 # --- interim responses, and deadlines before there is a connection ------------------------------------------
 
 
