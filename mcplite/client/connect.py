@@ -61,7 +61,7 @@ def transport(target: Any, settings: ClientSettings) -> Callable[[], Channel]:
                     f" a Server, a Channel, a pair of streams, or a ServerConfig")
 
 
-def command(target: str) -> List[str]:
+def command(target: str, windows: bool = os.name == "nt") -> List[str]:
     """Return the command for a target string.
 
     :raises TransportError: it names a file that does not exist or a configuration of servers, or there is no Python to run
@@ -70,7 +70,7 @@ def command(target: str) -> List[str]:
     """
     import shlex
 
-    from .stdio.scripts import interpreter
+    from .stdio.scripts import interpreter, starts_server
 
     place, _, name = target.rpartition(":")
     if target.endswith(".js") and os.path.isfile(target):
@@ -78,36 +78,23 @@ def command(target: str) -> List[str]:
     if target.endswith(".py") and (" " not in target or os.path.isfile(target)):
         if not os.path.isfile(target):
             raise TransportError(f"there is no file {os.path.abspath(target)}")
-        return [interpreter(), *_python(target)]
+        with open(target, "rb") as file:
+            # A file that starts a server is run as it is, any other by our server's command line.
+            return [interpreter(), *([] if starts_server(file.read()) else ["-m", _package() + ".server"]), target]
     if target.endswith((".json", ".jsonc")) and os.path.isfile(target):
         raise TransportError(f"{os.path.abspath(target)} is a configuration of servers: connect_all({target!r}) connects to"
                              f" all of them, and on the command line --config {shlex.quote(target)} takes its place")
     if name.isidentifier() and place and (place.endswith(".py") or all(part.isidentifier() for part in place.split("."))):
         return [interpreter(), "-m", _package() + ".server", target]
-    parts = _split(target, windows=os.name == "nt")
+    # On Windows a backslash separates folders, while quotes still have to be removed.
+    parts = shlex.split(target.replace("\\", "\\\\") if windows else target)
     if not parts:
         raise ValueError("the command is empty")
     return parts
 
 
-def _split(text: str, windows: bool) -> List[str]:
-    import shlex
-
-    # On Windows a backslash separates folders, while quotes still have to be removed.
-    return shlex.split(text.replace("\\", "\\\\") if windows else text)
-
-
 def _package() -> str:
     return __name__.rpartition(".client.")[0]
-
-
-def _python(path: str) -> List[str]:
-    """Return Python's arguments: a file that starts a server is run as it is, any other by our server's command line."""
-    from .stdio.scripts import starts_server
-
-    with open(path, "rb") as file:
-        source = file.read()
-    return [path] if starts_server(source) else ["-m", _package() + ".server", path]
 
 
 def _child(argv: List[str], settings: ClientSettings) -> Callable[[], Channel]:
@@ -119,18 +106,12 @@ def _child(argv: List[str], settings: ClientSettings) -> Callable[[], Channel]:
         env = dict(settings.env or {})
         if argv[1:3] == ["-m", _package() + ".server"]:
             # This package may be on our path alone, and not on the child's.
-            env.setdefault("PYTHONPATH", os.pathsep.join([_root(), *filter(None, [os.environ.get("PYTHONPATH")])]))
+            root = os.path.abspath(os.path.join(__file__, *[os.pardir] * (3 + _package().count("."))))
+            env.setdefault("PYTHONPATH", os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])]))
         return ChildChannel(argv, env=env, cwd=settings.cwd, stderr=settings.stderr, line_limit=settings.line_limit,
                             grace=settings.grace)
 
     return start
-
-
-def _root() -> str:
-    path = os.path.abspath(__file__)
-    for _ in range(2 + _package().count(".") + 1):
-        path = os.path.dirname(path)
-    return path
 
 
 def _configured(config: Any, settings: ClientSettings) -> Callable[[], Channel]:

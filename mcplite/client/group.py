@@ -149,26 +149,16 @@ class Group:
     def errors(self) -> Dict[str, Exception]:
         """Why servers cannot be used: the entry is wrong, opening failed, or the connection was lost."""
         with self._lock:
-            found = dict(self._errors)
-            closed = self._closed
-        for name, client in self._clients.items():
-            error = client.last_error
-            if not closed and error is not None:
-                found.setdefault(name, error)
-        return found
+            found, closed = dict(self._errors), self._closed
+        lost = {} if closed else {name: client.last_error for name, client in self._clients.items()}
+        return {**{name: error for name, error in lost.items() if error is not None}, **found}
 
     @property
     def status(self) -> Dict[str, str]:
         """The state of each server: "new", "connecting", "open", "closed", "failed" or "disabled"."""
-        errors = self.errors
-        found = {}
-        for name in [*self._config.servers, *self._config.errors]:
-            client = self._clients.get(name)
-            if name in errors:
-                found[name] = "failed"
-            else:
-                found[name] = "disabled" if client is None else client.state
-        return found
+        errors, clients = self.errors, self._clients
+        return {name: "failed" if name in errors else clients[name].state if name in clients else "disabled"
+                for name in [*self._config.servers, *self._config.errors]}
 
     def open(self) -> "Group":
         """Open all servers at the same time; return when each is open or has failed."""
@@ -237,7 +227,7 @@ class Group:
     def list_resources(self) -> List[Resource]:
         """Return the resources of all open servers; their names get the prefix, their URIs do not."""
         return [_renamed(resource, self._joined(server, resource.name))
-                for server, resource in self._resources({})]
+                for server, resource in self._resources()]
 
     def list_resource_templates(self) -> List[ResourceTemplate]:
         """Return the resource templates of all open servers, with prefixed names."""
@@ -257,9 +247,9 @@ class Group:
 
         :raises MCPError: no server fits, or more than one; else as ``Client.call_tool``.
         """
-        limits: Dict[str, Any] = {"timeout": timeout, "max_timeout": max_timeout, "cancel": cancel}
-        client, own_name = self._find(name, "tool", limits)
-        return client.call_tool(own_name, arguments, **limits, on_progress=on_progress, meta=meta, fresh=fresh, rounds=rounds,
+        client, own_name = self._find(name, "tool", timeout=timeout, max_timeout=max_timeout, cancel=cancel)
+        return client.call_tool(own_name, arguments, timeout=timeout, max_timeout=max_timeout, cancel=cancel,
+                                on_progress=on_progress, meta=meta, fresh=fresh, rounds=rounds,
                                 input_responses=input_responses, request_state=request_state)
 
     def start_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *, ttl: Optional[float] = None,
@@ -269,7 +259,7 @@ class Group:
 
         :raises MCPError: no server fits, or more than one; else as ``Client.start_tool``.
         """
-        client, own_name = self._find(name, "tool", {"timeout": timeout, "cancel": cancel})
+        client, own_name = self._find(name, "tool", timeout=timeout, cancel=cancel)
         return client.start_tool(own_name, arguments, ttl=ttl, timeout=timeout, cancel=cancel, on_progress=on_progress,
                                  meta=meta)
 
@@ -297,9 +287,9 @@ class Group:
 
         :raises MCPError: no server fits, or more than one; else as ``Client.get_prompt``.
         """
-        limits: Dict[str, Any] = {"timeout": timeout, "max_timeout": max_timeout, "cancel": cancel}
-        client, own_name = self._find(name, "prompt", limits)
-        return client.get_prompt(own_name, arguments, **limits, on_progress=on_progress, meta=meta, fresh=fresh, rounds=rounds,
+        client, own_name = self._find(name, "prompt", timeout=timeout, max_timeout=max_timeout, cancel=cancel)
+        return client.get_prompt(own_name, arguments, timeout=timeout, max_timeout=max_timeout, cancel=cancel,
+                                 on_progress=on_progress, meta=meta, fresh=fresh, rounds=rounds,
                                  input_responses=input_responses, request_state=request_state)
 
     def read_resource(self, uri: str, arguments: Optional[Mapping[str, Any]] = None, *, server: Optional[str] = None,
@@ -319,10 +309,10 @@ class Group:
         """
         if arguments is not None:
             uri = Template(uri).fill(arguments)
-        limits: Dict[str, Any] = {"timeout": timeout, "max_timeout": max_timeout, "cancel": cancel}
-        name = server if server is not None else self._owner(uri, limits)
+        name = server or self._owner(uri, timeout=timeout, max_timeout=max_timeout, cancel=cancel)
         try:
-            return self[name].read_resource(uri, **limits, on_progress=on_progress, meta=meta, fresh=fresh, rounds=rounds,
+            return self[name].read_resource(uri, timeout=timeout, max_timeout=max_timeout, cancel=cancel,
+                                            on_progress=on_progress, meta=meta, fresh=fresh, rounds=rounds,
                                             input_responses=input_responses, request_state=request_state)
         except ResourceNotFound:
             with self._lock:
@@ -334,7 +324,7 @@ class Group:
     def _joined(self, server: str, name: str) -> str:
         return f"{server}{self._separator}{name}"
 
-    def _find(self, name: str, what: str, limits: Dict[str, Any]) -> Tuple[Client, str]:
+    def _find(self, name: str, what: str, **limits: Any) -> Tuple[Client, str]:
         """Return the client and the server's own name for ``server__name`` or ``server.name``; the limits hold for lists."""
         known = [*self._config.servers, *self._config.errors]
         meant: List[Tuple[str, str]] = []
@@ -345,28 +335,22 @@ class Group:
             raise MCPError(f"no server of this group has a {what} {name!r}; names begin with one of:"
                            f" {_listed(server + self._separator for server in known)}")
         if len(meant) > 1:
-            meant = self._listing(meant, what, limits) or meant
+            names = self._all(lambda client: [item.name for item in (
+                client.list_tools(**limits) if what == "tool" else client.list_prompts(**limits))], [name for name, _ in meant])
+            meant = [(server, own) for server, own in meant if own in names.get(server, ())] or meant
         if len(meant) > 1:
             raise MCPError(f"{what} {name!r} can be one of several servers: {_listed(server for server, _ in meant)}; ask"
                            f" group[server], or choose another separator")
         return self[meant[0][0]], meant[0][1]
 
-    def _listing(self, meant: Sequence[Tuple[str, str]], what: str, limits: Dict[str, Any]) -> List[Tuple[str, str]]:
-        """Return those of the ``(server, name)`` that their server lists."""
-        def list_names(client: Client) -> Sequence[Union[Tool, Prompt]]:
-            return client.list_tools(**limits) if what == "tool" else client.list_prompts(**limits)
-
-        listed = self._all(list_names, [server for server, _ in meant])
-        return [(server, own) for server, own in meant if own in [item.name for item in listed.get(server, ())]]
-
-    def _owner(self, uri: str, limits: Dict[str, Any]) -> str:
+    def _owner(self, uri: str, **limits: Any) -> str:
         """Return the one server that lists *uri* or has a template for it."""
         if len(self._clients) == 1:
             return next(iter(self._clients))
         with self._lock:
             owners = list(self._owners.get(normal_uri(uri), ()))
         if not owners:
-            owners = [server for server, resource in self._resources(limits) if normal_uri(resource.uri) == normal_uri(uri)]
+            owners = [server for server, resource in self._resources(**limits) if normal_uri(resource.uri) == normal_uri(uri)]
         if not owners:
             templates = self._all(lambda client: client.list_resource_templates(**limits))
             owners = [server for server, found in templates.items()
@@ -380,7 +364,7 @@ class Group:
                            f" {_listed(owners)}")
         return owners[0]
 
-    def _resources(self, limits: Dict[str, Any]) -> List[Tuple[str, Resource]]:
+    def _resources(self, **limits: Any) -> List[Tuple[str, Resource]]:
         """Return the resources of all servers, and remember which server lists which."""
         found = [(server, resource)
                  for server, resources in self._all(lambda client: client.list_resources(**limits)).items()
@@ -414,21 +398,20 @@ class Group:
         outcomes: Dict[str, T] = {}
         failures: Dict[str, Exception] = {}
 
-        def run(name: str, client: Client) -> None:
+        def run(name: str) -> None:
             try:
-                outcomes[name] = step(client)
+                outcomes[name] = step(clients[name])
             except Exception as error:
                 failures[name] = error
 
         # The threads start here and end with their step, which has the client's timeouts; all are joined. The last
         # client is served on this thread, so that a group of one needs no other.
-        items = list(clients.items())
-        threads = [threading.Thread(target=run, args=item, name=f"mcplite group {item[0]}", daemon=True)
-                   for item in items[:-1]]
+        *others, last = clients or [None]
+        threads = [threading.Thread(target=run, args=[name], name=f"mcplite group {name}", daemon=True) for name in others]
         for thread in threads:
             thread.start()
-        for item in items[-1:]:
-            run(*item)
+        if last is not None:
+            run(last)
         for thread in threads:
             wait_interruptibly(functools.partial(_join, thread), None)
         return ({name: outcomes[name] for name in clients if name in outcomes},

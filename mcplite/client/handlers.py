@@ -7,6 +7,7 @@ on which thread a handler runs.
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
@@ -38,6 +39,10 @@ _MAX_IDENTITY = 1024
 #: The settings that are functions of the user.
 _CALLBACKS = ("elicitation_handler", "url_elicitation_handler", "sampling_handler", "log_handler", "on_tools_changed",
               "on_resources_changed", "on_prompts_changed", "on_resource_updated", "on_elicitation_complete", "on_disconnect")
+#: The callback of each notification without arguments, and the part of a filter that asks for it.
+_CHANGES = {"notifications/tools/list_changed": ("on_tools_changed", "tools"),
+            "notifications/resources/list_changed": ("on_resources_changed", "resource_list"),
+            "notifications/prompts/list_changed": ("on_prompts_changed", "prompts")}
 _ACTIONS = ("accept", "decline", "cancel")
 
 
@@ -62,26 +67,13 @@ class Handlers:
     """
 
     def __init__(self, settings: ClientSettings) -> None:
-        given = {name: getattr(settings, name) for name in _CALLBACKS}
-        for name, value in given.items():
+        for name in _CALLBACKS:
+            value = getattr(settings, name)
             if value is not None and not callable(value):
                 raise TypeError(f"{name} must be a function, not {type(value).__name__}")
-        self._elicit = settings.elicitation_handler
-        self._elicit_url = settings.url_elicitation_handler
-        self._sample = settings.sampling_handler
-        self._sampling_flags = {"tools": settings.sampling_tools, "context": settings.sampling_context}
+        self._settings = settings
         roots = settings.roots
         self._roots = roots if roots is None or callable(roots) else checked_roots(roots)
-        self._log = settings.log_handler
-        self._changed = {
-            "notifications/tools/list_changed": settings.on_tools_changed,
-            "notifications/resources/list_changed": settings.on_resources_changed,
-            "notifications/prompts/list_changed": settings.on_prompts_changed,
-        }
-        self._updated = settings.on_resource_updated
-        self._complete = settings.on_elicitation_complete
-        self._disconnect = settings.on_disconnect
-        self._experimental = settings.experimental
         #: Guards ``_expected``, and changes of ``_roots`` that depend on it; held for work in memory only.
         self._lock = threading.Lock()
         self._expected: Dict[str, None] = {}
@@ -90,17 +82,18 @@ class Handlers:
 
     def capabilities(self) -> types.ClientCapabilities:
         """Return the capabilities that the handlers stand for; the codec trims them to a revision."""
-        modes: Dict[str, Any] = {"form": {}} if self._elicit else {}
-        if self._elicit_url:
-            modes["url"] = {}
-        elicitation = modes or None  # an empty object would promise forms (ELIC-02)
-        flags: Dict[str, Any] = {name: {} for name, on in self._sampling_flags.items() if on}
+        given = self._settings
+        elicitation: Dict[str, Any] = {mode: {} for mode, handler in (
+            ("form", given.elicitation_handler), ("url", given.url_elicitation_handler)) if handler}
+        sampling: Dict[str, Any] = {flag: {} for flag, on in (
+            ("tools", given.sampling_tools), ("context", given.sampling_context)) if on}
         requests: Dict[str, Any] = {**({"elicitation": {"create": {}}} if elicitation else {}),
-                    **({"sampling": {"createMessage": {}}} if self._sample else {})}
+                                    **({"sampling": {"createMessage": {}}} if given.sampling_handler else {})}
         tasks = {"list": {}, "cancel": {}, "requests": requests} if requests and has("tasks") else None  # TSK-01
-        return types.ClientCapabilities(tasks=tasks, roots={"listChanged": True} if self._roots is not None else None,
-                                  sampling=flags if self._sample else None, elicitation=elicitation,
-                                  experimental=self._experimental)
+        return types.ClientCapabilities(
+            tasks=tasks, roots={"listChanged": True} if self._roots is not None else None,
+            sampling=sampling if given.sampling_handler else None, experimental=given.experimental,
+            elicitation=elicitation or None)  # an empty object would promise forms (ELIC-02)
 
     # --- questions ----------------------------------------------------------------------------------
 
@@ -113,9 +106,10 @@ class Handlers:
         :raises RemoteError: the error for the server.
         """
         known = method in revision.server_requests or method in revision.input_requests
-        if known and method == "elicitation/create" and (self._elicit or self._elicit_url):
+        if known and method == "elicitation/create" and (
+                self._settings.elicitation_handler or self._settings.url_elicitation_handler):
             return self._answer_elicitation(params, revision, token, notify_progress)
-        if known and method == "sampling/createMessage" and self._sample:
+        if known and method == "sampling/createMessage" and self._settings.sampling_handler:
             return self._answer_sampling(params, revision, token, notify_progress)
         if known and method == "roots/list" and self._roots is not None:
             return {"roots": [codec.encode(root, revision) for root in self.roots()]}
@@ -135,8 +129,8 @@ class Handlers:
         from .handler_types import AskedElicitation
 
         request: AskedElicitation = self._question(AskedElicitation, params, token, notify_progress)
-        by_url = self._elicit_url if revision.elicitation_modes else None
-        handler = {"form": self._elicit, "url": by_url}.get(request.mode)
+        by_url = self._settings.url_elicitation_handler if revision.elicitation_modes else None
+        handler = {"form": self._settings.elicitation_handler, "url": by_url}.get(request.mode)
         if handler is None:
             raise InvalidParams(f"this client does not do elicitation in the mode {request.mode[:50]!r}")  # ELIC-23
         if request.mode == "url":
@@ -184,13 +178,13 @@ class Handlers:
         from .handler_types import AskedSampling
 
         request: AskedSampling = self._question(AskedSampling, params, token, notify_progress)
-        if (request.tools or request.tool_choice) and not self._sampling_flags["tools"]:
+        if (request.tools or request.tool_choice) and not self._settings.sampling_tools:
             raise InvalidParams("this client does not do sampling with tools")  # SAMP-08
         problem = elicitation_forms.check_messages(params["messages"]) or _content_problem(request.messages)
         if problem is not None:
             raise InvalidParams(problem)
-        assert self._sample is not None
-        sample = self._sample
+        sample = self._settings.sampling_handler
+        assert sample is not None, "a question without a handler is refused before"
         answer = self._run("sampling", lambda: sample(request))
         if answer is None or answer is False:
             raise RemoteError("User rejected sampling request", code=USER_REJECTED)  # SAMP-16
@@ -243,54 +237,50 @@ class Handlers:
 
         :raises ProtocolError: the params break the rules.
         """
-        if method in self._changed:
-            return self._changed[method]
-        if method == "notifications/message" and self._log is not None:
-            log, message = self._log, codec.decode(types.LogMessage, params)
-            return lambda: log(message)
-        if method == RESOURCE_UPDATED and self._updated is not None:
-            updated, uri = self._updated, params.get("uri")
+        settings = self._settings
+        if method in _CHANGES:
+            return getattr(settings, _CHANGES[method][0])  # type: ignore[no-any-return]
+        if method == "notifications/message" and settings.log_handler is not None:
+            return functools.partial(settings.log_handler, codec.decode(types.LogMessage, params))
+        if method == RESOURCE_UPDATED and settings.on_resource_updated is not None:
+            uri = params.get("uri")
             if not isinstance(uri, str):
                 raise ProtocolError("notifications/resources/updated has no uri", params)
-            return lambda: updated(uri)
-        if method == "notifications/elicitation/complete" and self._complete is not None:
-            complete, identity = self._complete, params.get("elicitationId")
+            return functools.partial(settings.on_resource_updated, uri)
+        if method == "notifications/elicitation/complete" and settings.on_elicitation_complete is not None:
+            identity = params.get("elicitationId")
             if not isinstance(identity, str):
                 raise ProtocolError("notifications/elicitation/complete has no elicitationId", params)
             with self._lock:
                 if identity not in self._expected:
                     return None  # URLE-08
                 del self._expected[identity]
-            return lambda: complete(identity)
+            return functools.partial(settings.on_elicitation_complete, identity)
         return None
 
     @property
     def wants_logs(self) -> bool:
         """Whether there is a handler for log messages."""
-        return self._log is not None
+        return self._settings.log_handler is not None
 
     def interests(self) -> Dict[str, Any]:
         """Return for each list whether there is a handler for its changes."""
-        changed = self._changed
-        return {"tools": changed["notifications/tools/list_changed"] is not None,
-                "prompts": changed["notifications/prompts/list_changed"] is not None,
-                "resource_list": changed["notifications/resources/list_changed"] is not None}
+        return {part: getattr(self._settings, callback) is not None for callback, part in _CHANGES.values()}
 
     def disconnected(self, error: Exception) -> None:
         """Call the user's callback for a lost connection."""
-        if self._disconnect is not None:
-            self._disconnect(error)
+        if self._settings.on_disconnect is not None:
+            self._settings.on_disconnect(error)
 
     # --- calls of the user's code -----------------------------------------------------------------
 
     def _elicited(self, handler: Elicitation, request: AskedElicitation) -> types.ElicitResult:
         try:
-            answer = self._run("elicitation", lambda: _elicited(handler(request)))
+            return self._run("elicitation", lambda: _elicited(handler(request)))  # type: ignore[no-any-return]
         except RemoteError as error:
             if isinstance(error.__cause__, Cancelled):
                 return types.ElicitResult("cancel")  # elicitation has an answer for it, so it is not an error
             raise
-        return answer  # type: ignore[no-any-return]
 
     def _checkable(self, schema: Mapping[str, Any]) -> Dict[str, Any]:
         """Return a form without the fields that break the rules; the server checks their values.

@@ -8,7 +8,7 @@ others each time.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Collection, Dict, Generic, List, Mapping, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Collection, Dict, Generic, List, Literal, Mapping, TypeVar, Union
 
 from ..errors import ProtocolError, RegistrationError
 from ..protocol.jsonrpc import memory_size
@@ -76,8 +76,8 @@ class OutputSchema:
     def __init__(self, tool: str, schema: Dict[str, Any]) -> None:
         self._tool = tool
         self._schema = schema
-        self._ready = False
-        self._validator: "Optional[Validator]" = None
+        #: None before the first result, False where results cannot be checked.
+        self._validator: "Union[Validator, None, Literal[False]]" = None
 
     @property
     def of_object(self) -> bool:
@@ -93,16 +93,19 @@ class OutputSchema:
         """
         if result.is_error:
             return
-        validator = self._validator if self._ready else self._compile(server)
-        if validator is None:
-            return
         value, problems = result.structured_content, []
         try:
-            if present:
-                problems = validator.problems(value)
-        except ImportError as error:
-            self._validator = None
-            self._pass_unchecked(server, error)
+            if self._validator is None:
+                self._validator = self._compile()
+            if self._validator and present:
+                problems = self._validator.problems(value)
+        except (ImportError, RegistrationError) as error:
+            # The tool has run, so that its result counts (JSCH-04, JSCH-11): the schema is of another dialect, has a reference
+            # to nowhere, or is not allowed in a server's schema, such as a pattern that could run for hours. Or this is a
+            # vendored copy without the library that the validator asks where it is not certain.
+            self._validator = False
+            _log.warning("%s: results of the tool %.100r are not checked: %.500s", server, self._tool, error)
+        if not self._validator:
             return
         if value is None:
             if not present or problems:
@@ -113,26 +116,12 @@ class OutputSchema:
             raise ProtocolError(f"{server}: the result of the tool {self._tool!r} does not fit its declared output schema:"
                                 f" {'; '.join(problems[:3])}", value)
 
-    def _compile(self, server: str) -> "Optional[Validator]":
-        """Return the validator; None where results cannot be checked, with a warning that says why (JSCH-04, JSCH-11)."""
+    def _compile(self) -> "Validator":
         # Imported only now, since most clients never need the validator.
         from ..protocol.schema.validation import Validator, check_schema
 
-        try:
-            check_schema(self._schema, what=f"tool {self._tool[:100]!r}: outputSchema", trusted=False)
-            self._validator = Validator(self._schema, trusted=False)
-        except RegistrationError as error:
-            # The tool has run, so that its result counts: the schema is of another dialect, has a reference to nowhere, or is
-            # not allowed in a server's schema, such as a pattern that could run for hours.
-            _log.warning("%s: results are not checked: %.500s", server, error)
-        except ImportError as error:
-            self._pass_unchecked(server, error)
-        self._ready = True
-        return self._validator
-
-    def _pass_unchecked(self, server: str, error: ImportError) -> None:
-        # A vendored copy may lack the library that the validator asks where it is not certain.
-        _log.warning("%s: results of the tool %.100r are not checked: %s", server, self._tool, error)
+        check_schema(self._schema, what=f"tool {self._tool[:100]!r}: outputSchema", trusted=False)
+        return Validator(self._schema, trusted=False)
 
 
 class OutputSchemas:

@@ -7,7 +7,7 @@ import pytest
 import mcplite
 from mcplite.client.client_options import ClientSettings
 from mcplite.client.config import ServerConfig
-from mcplite.client.connect import _split, command, connect, transport
+from mcplite.client.connect import command, connect, transport
 from mcplite.errors import TransportError
 
 LIMIT = 30
@@ -49,8 +49,8 @@ def test_commands_for_strings(target, argv, folder):
 
 def test_backslashes_separate_folders_on_windows():
     line = r'"C:\Program Files\python.exe" C:\tools\server.py'
-    assert _split(line, windows=True) == [r"C:\Program Files\python.exe", r"C:\tools\server.py"]
-    assert _split(r"a\ b", windows=False) == ["a b"]
+    assert command(line, windows=True) == [r"C:\Program Files\python.exe", r"C:\tools\server.py"]
+    assert command(r"a\ b", windows=False) == ["a b"]
 
 
 def test_a_file_of_functions_with_a_main_part_of_its_own_is_served(tmp_path):
