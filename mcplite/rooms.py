@@ -17,6 +17,7 @@ ROOMS: Dict[str, Tuple[str, str]] = {
     "backend=": ("backend.from_url", "open_shared_backend"),
     "a shared backend": ("fleet.fleet_processes", "FleetProcesses"),
     "a session of a shared backend": ("fleet.shared_sessions", "SharedSessions"),
+    "a question with a shared backend": ("fleet.remote_answers", "SharedCalls"),
     "auth=": ("auth.verify.bearer_auth", "BearerAuth"),
     "--token-env": ("auth.verify.bearer_auth", "StaticTokens"),
     "Server.mount()": ("proxy.mount", "mount"),

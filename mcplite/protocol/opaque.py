@@ -119,6 +119,8 @@ class Journal:
         self.entered = 0
         #: The handle under which the journal was stored when the client's latest answers came; it is not part of the record.
         self.answered = ""
+        #: That handle, and what is noted of the steps since then, by key; not part of the record either.
+        self.noted: Tuple[str, Dict[str, str]] = ("", {})
 
     def dump(self, expires: float) -> bytes:
         """Return the journal as bytes.

@@ -16,7 +16,7 @@ from ..revisions import TASKS_EXTENSION
 from ..rooms import load
 from ..rpc.tracing import get_logger
 from ..server.catalog.provider import ProvidedEntry, Provider
-from ..server.handling.request_context import RequestContext
+from ..server.handling.context import RequestContext
 from ..server.runtime.runtime import Runtime
 
 __all__ = ["Mounted", "Names", "model_name", "tasks_of"]

@@ -23,7 +23,7 @@ from ..revisions import NEWEST, TASKS_EXTENSION, Revision
 from ..rpc.deadline import undo
 from ..rpc.forks import renew
 from ..rpc.threads import start_thread
-from ..server.handling.request_context import RequestContext
+from ..server.handling.context import RequestContext
 from ..server.runtime.runtime import OpenSession
 from ..server.sessions.legacy import LegacySession
 from ..types import ClientCapabilities, Implementation, codec

@@ -26,7 +26,7 @@ from ..revisions import TASKS_EXTENSION, Revision
 from ..rpc.forks import renew
 from ..rpc.tracing import get_logger
 from ..server.catalog.provider import ProvidedEntry, Service
-from ..server.handling.request_context import RequestContext
+from ..server.handling.context import RequestContext
 from ..server.runtime.runtime import OpenSession, Runtime
 from ..types import Tool
 from .base import KINDS, Mounted, Names, tasks_of

@@ -16,8 +16,8 @@ from ..errors import (
 from ..protocol.meta import SERVER_INFO
 from ..revisions import Revision
 from ..server.catalog.cache_hints import CacheHint
+from ..server.handling.context import RequestContext
 from ..server.handling.questions import Elicit, Relayed
-from ..server.handling.request_context import RequestContext
 from ..types import NULL, CallToolResult, CompleteResult, GetPromptResult, ReadResourceResult, TextContent, codec
 from ..types.content import downgrade
 from ..types.tasks import RELATED_TASK

@@ -15,8 +15,8 @@ from ..protocol.uris import normal_uri
 from ..revisions import Revision
 from ..server.app import Server
 from ..server.catalog.provider import ProvidedEntry, Service
+from ..server.handling.context import RequestContext
 from ..server.handling.dispatch import dispatch
-from ..server.handling.request_context import RequestContext
 from ..server.runtime.runtime import Runtime
 from .base import KINDS, Mounted, Names, tasks_of
 from .client_mount import ClientMount, check_client

@@ -15,8 +15,7 @@ from ..rpc.deadline import undo
 from ..rpc.forks import renew
 from ..rpc.tracing import INFO, get_logger
 from ..server.catalog.provider import ProvidedEntry
-from ..server.handling.context import Context
-from ..server.handling.request_context import RequestContext
+from ..server.handling.context import Context, RequestContext
 from ..tasks.client_tasks import tasks_of_client
 from ..tasks.task_context import RunControl, TaskContext
 from ..tasks.task_follower import TaskFollower
@@ -135,7 +134,7 @@ class PassedTasks:
     # --- a task of the hub --------------------------------------------------------------------------------
 
     def _run(self, entry: ProvidedEntry, context: TaskContext, control: RunControl, params: Dict[str, Any]) -> Passed:
-        known, call = context.once_results or {}, RelayedCall(context)
+        known, call = context.once_results, RelayedCall(context)
         task_id: Optional[str] = known.get(_THERE)
         if task_id is None:
             if _SENT in known:

@@ -15,9 +15,8 @@ from ..protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
 from ..rpc.tracing import get_logger
-from ..server.handling.context import LEVELS
+from ..server.handling.context import LEVELS, RequestContext
 from ..server.handling.questions import Relayed
-from ..server.handling.request_context import RequestContext
 from ..server.sessions.legacy import LegacySession
 from ..types import ClientCapabilities, CreateMessageResult, ElicitResult, ListRootsResult, Progress, codec
 from ..types.tasks import RELATED_TASK

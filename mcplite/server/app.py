@@ -576,7 +576,7 @@ class Server:
 
         :param level: records below it are not forwarded; by default all are, as far as the loggers let them pass.
         """
-        from .handling.logs import ClientLogHandler
+        from .handling.client_log_handler import ClientLogHandler
 
         self.runtime.catalog.forwards_logs = True
         return ClientLogHandler(self.runtime, level)

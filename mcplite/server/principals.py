@@ -12,7 +12,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, FrozenSet, Iterable, Mapping, Optional, Sequence, Set, Tuple, Union
 
-__all__ = ["ISSUED_HERE", "Principal", "VerifiedTokens", "Verifier", "all_scopes", "checked_scopes", "least_scopes"]
+__all__ = ["ISSUED_HERE", "Principal", "VerifiedTokens", "Verifier", "all_scopes", "checked_scopes", "least_scopes",
+           "principal_from", "principal_members"]
 
 #: The characters of a scope (RFC 6749, section 3.3).
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
@@ -83,6 +84,33 @@ class Principal:
         """Identifies the owner of sessions, streams and waiting calls: equal for all tokens of one client and subject."""
         key: str = self.__dict__["_key"]
         return key
+
+
+def principal_members(principal: Optional[Principal]) -> Optional[Dict[str, Any]]:
+    """Return what is stored of a principal, as JSON; a claim that JSON does not have, such as an object of the host, is not."""
+    if principal is None:
+        return None
+    return {"subject": principal.subject, "issuer": principal.issuer, "client_id": principal.client_id,
+            "audience": None if principal.audience is ISSUED_HERE else list(principal.audience),
+            "scopes": sorted(principal.scopes), "expires_at": principal.expires_at,
+            "claims": {name: value for name, value in principal.claims.items() if _is_json(name, value)}}
+
+
+def principal_from(members: Optional[Mapping[str, Any]]) -> Optional[Principal]:
+    """Return the principal that was stored."""
+    if members is None:
+        return None
+    from ..types.lazy_dataclass import from_members
+
+    return from_members(Principal, {**members, "audience": ISSUED_HERE if members["audience"] is None else members["audience"]})
+
+
+def _is_json(name: Any, value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return isinstance(name, str)
 
 
 #: Called with a token; returns its principal, or None if the token is not valid.

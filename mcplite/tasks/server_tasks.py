@@ -25,9 +25,9 @@ from ..rpc.threads import Loop
 from ..rpc.tracing import get_logger
 from ..server.catalog.provider import ProvidedEntry
 from ..server.functions.function import BadArguments
-from ..server.handling.request_context import RequestContext
+from ..server.handling.context import RequestContext
+from ..server.handling.handler_calls import Declined, ask_declared, tool_error
 from ..server.handling.session import Session
-from ..server.handling.tools import Declined, ask_declared, tool_error
 from ..server.runtime.extension_host import ServerHost
 from ..server.runtime.runtime import Runtime
 from ..server.server_options import TaskRunner

@@ -15,14 +15,12 @@ from ..rpc.interfaces import MessageSink
 from ..rpc.request import Incoming
 from ..rpc.tracing import get_logger
 from ..server.handling.client_questions import Asker, EncodedQuestion
-from ..server.handling.context import progress_number
+from ..server.handling.context import RequestContext, progress_number
 from ..server.handling.questions import Question
-from ..server.handling.request_context import RequestContext
 from ..server.handling.session import Session
-from ..server.principals import Principal
+from ..server.principals import principal_from
 from ..server.runtime.runtime import Runtime
 from ..types import ClientCapabilities, Implementation, codec
-from ..types.lazy_dataclass import from_members
 from ..types.tasks import related_task
 from .task_record import TaskCall, TaskRecord
 
@@ -119,7 +117,7 @@ class TaskSession(Session):
         self.peer = _NoPeer()  # type: ignore[assignment]
         self.client_capabilities = codec.decode(ClientCapabilities, call.capabilities)
         self.client_info = None if call.info is None else codec.decode(Implementation, call.info)
-        self.principal = None if call.principal is None else from_members(Principal, call.principal)
+        self.principal = principal_from(call.principal)
         self.sender = record.sender
         self._askable = record.askable
         self._origin = origin
@@ -139,10 +137,13 @@ class TaskSession(Session):
 class TaskContext(RequestContext):
     """The context of a handler that runs as a task."""
 
-    def __init__(self, session: TaskSession, incoming: RunningRequest, control: RunControl,
-                 asker: Callable[[Any], Asker]) -> None:
-        super().__init__(session, incoming, asker)
+    def __init__(self, session: "TaskSession", incoming: RunningRequest, control: RunControl, board: "QuestionBoard",
+                 once_results: Dict[str, Any]) -> None:
+        super().__init__(session, incoming)
         self._control = control
+        self._asker = TaskAsker(session, board)
+        #: The results of :meth:`once`, by key.
+        self.once_results = once_results
 
     @property
     def control(self) -> RunControl:
@@ -164,8 +165,8 @@ class TaskContext(RequestContext):
             self._control.say(str(message) if message else f"{done:g}" if whole is None else f"{done:g} of {whole:g}")
 
     def once(self, key: str, action: Callable[[], Any]) -> Any:
-        if self._once_results is not None and key in self._once_results:
-            return self._once_results[key]
+        if key in self.once_results:
+            return self.once_results[key]
         value = action()
         if self._control.restartable:
             try:
@@ -175,9 +176,7 @@ class TaskContext(RequestContext):
                 raise TypeError(f"the result of ctx.once(), {type(value).__name__}, cannot be stored as JSON ({error}); return"
                                 " plain data from the action") from error
             self._control.remember(key, value)
-        if self._once_results is None:
-            self._once_results = {}
-        self._once_results[key] = value
+        self.once_results[key] = value
         return value
 
 
@@ -253,7 +252,7 @@ class TaskAsker(Asker):
                 except ProtocolError as error:
                     # It is asked again, under another key: clients that answer each key once would not answer this one.
                     problem = error
-                    self._warn("the client's answer to %.100r is asked for again: %s", key, error)
+                    _log.warning("the client's answer to %.100r is asked for again: %s", key, error)
             if failed:
                 raise failed[0]
         raise problem

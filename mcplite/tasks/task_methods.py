@@ -21,7 +21,7 @@ from ..rpc.interfaces import Delivery
 from ..rpc.tracing import get_logger
 from ..server.handling.back_channel import send_question
 from ..server.handling.client_questions import EncodedQuestion
-from ..server.handling.request_context import RequestContext
+from ..server.handling.context import RequestContext
 from ..server.runtime.runtime import Runtime
 from ..types import CallToolResult, codec
 from ..types.tasks import CANCELLED, COMPLETED, FAILED, WORKING, ListTasksResult, related_task

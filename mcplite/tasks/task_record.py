@@ -14,7 +14,8 @@ from ..protocol.jsonrpc import encode_json, object_of
 from ..revisions import Revision
 from ..server.catalog.provider import ProvidedEntry
 from ..server.catalog.registry import ToolEntry
-from ..server.handling.request_context import RequestContext
+from ..server.handling.context import RequestContext
+from ..server.principals import principal_members
 from ..types import codec
 from ..types.lazy_dataclass import from_members
 from ..types.tasks import COMPLETED, FAILED, TERMINAL, WORKING, DetailedTask
@@ -198,22 +199,9 @@ def call_of(context: RequestContext, entry: Entry, arguments: Dict[str, Any], de
 
     :param declared: the answers to the declared questions, by name.
     """
-    session, principal = context.session, context.principal
-    revision, info = session.revision, session.client_info
-    members: Optional[Dict[str, Any]] = None
-    if principal is not None:
-        members = {"subject": principal.subject, "audience": list(principal.audience), "issuer": principal.issuer,
-                   "client_id": principal.client_id, "scopes": sorted(principal.scopes), "expires_at": principal.expires_at,
-                   "claims": {name: value for name, value in principal.claims.items() if _is_json(value)}}
+    session, revision, info = context.session, context.session.revision, context.session.client_info
     return TaskCall(
         entry.name, revision.name, arguments, declared,
         {key: value for key, value in context.meta.items() if not key.startswith("io.modelcontextprotocol/")},
-        codec.encode(session.client_capabilities, revision), None if info is None else codec.encode(info, revision), members)
-
-
-def _is_json(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return all(map(_is_json, value))
-    if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_json(item) for key, item in value.items())
-    return value is None or isinstance(value, (str, int, float, bool))
+        codec.encode(session.client_capabilities, revision), None if info is None else codec.encode(info, revision),
+        principal_members(context.principal))

@@ -24,14 +24,14 @@ from ..server.catalog.registry import ToolEntry
 from ..server.functions.forms import form_type
 from ..server.functions.function import BadArguments
 from ..server.handling.context import CURRENT
+from ..server.handling.handler_calls import call_bound, tool_error
 from ..server.handling.session import Session
-from ..server.handling.tools import call_bound, tool_error
+from ..server.handling.suspended_calls import CountedCall, suspended_calls_of
 from ..server.runtime.runtime import Runtime
-from ..server.runtime.suspended_calls import WaitingCall
 from ..server.server_options import TaskRunner
 from ..types.tasks import CANCELLED, COMPLETED, INPUT_REQUIRED, WORKING
 from . import Tasks
-from .task_context import QuestionBoard, RunControl, RunningRequest, TaskAsker, TaskContext, TaskSession
+from .task_context import QuestionBoard, RunControl, RunningRequest, TaskContext, TaskSession
 from .task_processes import TaskChanges
 from .task_record import TaskCall, TaskRecord
 from .task_store import TaskStore
@@ -88,8 +88,7 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
         session = TaskSession(runtime, revision, call, record, origin)
         self._params = {"name": call.tool, "arguments": call.arguments, "_meta": call.meta}
         self._request = RunningRequest(self, self._params, origin)
-        self.context = TaskContext(session, self._request, self, lambda _: TaskAsker(session, self))
-        self.context.once_results = dict(record.once) or None
+        self.context = TaskContext(session, self._request, self, self, dict(record.once))
 
     # --- a task of the pool -----------------------------------------------------------------------------
 
@@ -249,13 +248,9 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
     @contextlib.contextmanager
     def _waiting(self) -> Iterator[None]:
         """Return a block that counts as a waiting call: its thread waits for the client, or for another server."""
-        waiting = self._runtime.waiting
         # Its arguments count to the bytes of the tasks.
-        handle = waiting.add(WaitingCall(self._sender, 0, self, self.cancel))
-        try:
+        with suspended_calls_of(self._runtime).counted(CountedCall(self._sender, 0, self, self.cancel)):
             yield
-        finally:
-            waiting.remove(handle)
 
     @contextlib.contextmanager
     def suspended(self) -> Iterator[None]:

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from mcplite.backend.memory import MemoryBackend
-from mcplite.protocol.opaque import Journal
-from mcplite.server.limits import Limits
-from mcplite.server.runtime.request_states import KeptStates, States
+from mcplite.protocol.opaque import Journal, bound_to
+from tests.support.suspended import make_calls
 
 OLD, NEW = b"an old key of some bytes", b"a new key of some bytes"
 #: Also what no UTF-8 has: JSON can say it, in an escape.
@@ -42,10 +41,13 @@ class Clock:
         return self.now
 
 
-def states(*keys, server="shop", clock=None, stored=None):
-    clock = clock or Clock()
-    kept = None if stored is None else KeptStates(stored, Limits(), 60, print, clock)
-    return States(keys or (NEW,), server, 60, kept, clock)
+def states(*keys, clock=None, stored=None):
+    return make_calls(keys or (NEW,), stored, clock or Clock())
+
+
+def by(who, method, params, server="shop"):
+    """Return what a state is bound to."""
+    return bound_to(server, who, method, params)
 
 
 def content(journal):
@@ -55,42 +57,42 @@ def content(journal):
 @given(journals(), WHO, METHODS, PARAMS, OBJECTS)
 @pytest.mark.slow
 def test_a_state_is_read_unchanged(journal, who, method, params, later):
-    state = states().write(journal, who, method, params)
+    state = states().seal(journal, by(who, method, params))
     assert state.isascii() and state.isprintable() and " " not in state
     # The retry has answers, and may say other things of itself.
     retry = {**json.loads(json.dumps(params)), "inputResponses": later, "requestState": state, "_meta": later}
-    assert content(states().open(state, who, method, retry)) == content(journal)
+    assert content(states().open(state, by(who, method, retry))) == content(journal)
 
 
 @given(journals(), WHO, METHODS, PARAMS, st.data())
 @pytest.mark.slow
 def test_a_state_belongs_to_one_request_of_one_principal(journal, who, method, params, data):
     # MRTR-14, MRTR-16
-    state = states().write(journal, who, method, params)
+    state = states().seal(journal, by(who, method, params))
     another = data.draw(WHO.filter(lambda other: other != who))
-    assert states().open(state, another, method, params) is None
+    assert states().open(state, by(another, method, params)) is None
     another = data.draw((METHODS | TEXT).filter(lambda other: other != method))
-    assert states().open(state, who, another, params) is None
+    assert states().open(state, by(who, another, params)) is None
     name = data.draw(TEXT.filter(lambda other: other != params["name"]))
-    assert states().open(state, who, method, {**params, "name": name}) is None
+    assert states().open(state, by(who, method, {**params, "name": name})) is None
     arguments = data.draw(OBJECTS.filter(lambda other: json.dumps(other, sort_keys=True) != json.dumps(
         params["arguments"], sort_keys=True)))
-    assert states().open(state, who, method, {**params, "arguments": arguments}) is None
-    assert states().open(state, who, method, {**params, "more": data.draw(JSON)}) is None
-    assert states().open(state, who, method, {"arguments": params["arguments"]}) is None
-    assert states(server="shop2").open(state, who, method, params) is None
+    assert states().open(state, by(who, method, {**params, "arguments": arguments})) is None
+    assert states().open(state, by(who, method, {**params, "more": data.draw(JSON)})) is None
+    assert states().open(state, by(who, method, {"arguments": params["arguments"]})) is None
+    assert states().open(state, by(who, method, params, "shop2")) is None
 
 
 @given(journals(), st.data())
 def test_any_changed_character_is_detected(journal, data):
     # MRTR-12, MRTR-13
-    state = states().write(journal, "ada", "tools/call", {"name": "pay"})
+    state = states().seal(journal, by("ada", "tools/call", {"name": "pay"}))
     at = data.draw(st.integers(0, len(state) - 1) | st.sampled_from([0, len(state) - 1]))
     letter = data.draw(LETTERS)
     for changed in (state[:at] + letter + state[at + 1:], state[:at] + letter + state[at:], state[:at] + state[at + 1:],
                     state[:at], state + letter):
         if changed != state:
-            assert states().open(changed, "ada", "tools/call", {"name": "pay"}) is None, (at, letter)
+            assert states().open(changed, by("ada", "tools/call", {"name": "pay"})) is None, (at, letter)
 
 
 @pytest.mark.parametrize("notes", [{}, {"a": 1}, {"a": 10}])
@@ -101,11 +103,11 @@ def test_a_state_has_only_one_encoding(notes):
     for entered in range(20):
         journal.entered = entered
         journal.once_results["b"] = "?>" * entered
-        state = states().write(journal, None, "tools/call", {})
+        state = states().seal(journal, by(None, "tools/call", {}))
         others = {state[:-1] + letter for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"}
         others |= {state + "=", state + "==", state + "\n", " " + state}
         others |= {state.replace("-", "+"), state.replace("_", "/")}
-        opened = [other for other in others - {state} if states().open(other, None, "tools/call", {}) is not None]
+        opened = [other for other in others - {state} if states().open(other, by(None, "tools/call", {})) is not None]
         assert opened == []
 
 
@@ -114,9 +116,9 @@ def test_a_state_expires(journal, seconds):
     # MRTR-15
     clock = Clock()
     kept = states(clock=clock)
-    state = kept.write(journal, None, "tools/call", {})
+    state = kept.seal(journal, by(None, "tools/call", {}))
     clock.now += seconds
-    opened = kept.open(state, None, "tools/call", {})
+    opened = kept.open(state, by(None, "tools/call", {}))
     assert content(opened) == (content(journal) if seconds <= 60 else None)
 
 
@@ -124,8 +126,8 @@ def test_a_state_expires(journal, seconds):
 def test_keys_can_be_replaced(journal):
     # MRTR-18
     before, between, after = states(OLD), states(NEW, OLD), states(NEW)
-    old, new = before.write(journal, None, "tools/call", {}), between.write(journal, None, "tools/call", {})
-    opened = [[reader.open(state, None, "tools/call", {}) is not None for reader in (before, between, after)]
+    old, new = before.seal(journal, by(None, "tools/call", {})), between.seal(journal, by(None, "tools/call", {}))
+    opened = [[reader.open(state, by(None, "tools/call", {})) is not None for reader in (before, between, after)]
               for state in (old, new)]
     assert opened == [[True, True, False], [False, True, True]]
     assert old != new
@@ -136,21 +138,24 @@ def test_keys_can_be_replaced(journal):
 @example("é" * 64, True)
 @example("\ud800", True)
 def test_any_other_text_is_no_state(text, kept):
-    stored = MemoryBackend() if kept else None
-    assert states(stored=stored).open(text, None, "tools/call", {}) is None
+    read = states(stored=MemoryBackend()).take_stored if kept else states().open
+    assert read(text, by(None, "tools/call", {})) is None
 
 
 @given(journals(), WHO, PARAMS)
 def test_a_stored_state_is_valid_once(journal, who, params):
     # MRTR-17
     kept = states(stored=MemoryBackend(Clock()))
-    handle = kept.write(journal, who, "tools/call", params)
+
+    def store():
+        return kept.store(kept.seal(journal, by(who, "tools/call", params)), "ann")
+
+    handle = store()
     assert len(handle) <= 64 and handle.isascii()
-    assert kept.open(handle + "x", who, "tools/call", params) is None
-    assert content(kept.open(handle, who, "tools/call", params)) == content(journal)
-    assert kept.open(handle, who, "tools/call", params) is None
-    stolen = kept.write(journal, who, "tools/call", params)
-    assert kept.open(stolen, "eve", "tools/call", params) is None
+    assert kept.take_stored(handle + "x", by(who, "tools/call", params)) is None
+    assert content(kept.take_stored(handle, by(who, "tools/call", params))) == content(journal)
+    assert kept.take_stored(handle, by(who, "tools/call", params)) is None
+    assert kept.take_stored(store(), by("eve", "tools/call", params)) is None
 
 
 @given(st.integers(0, 120_000))
@@ -160,9 +165,9 @@ def test_a_state_is_sent_or_too_long(size):
     journal = Journal()
     journal.once_results = {"a": "x" * size}
     try:
-        state = states().write(journal, None, "tools/call", {})
+        state = states().seal(journal, by(None, "tools/call", {}))
     except ValueError as error:
         assert size > 45_000 and "can travel" in str(error)
     else:
         assert len(state) <= 65_536
-        assert states().open(state, None, "tools/call", {}).once_results == journal.once_results
+        assert states().open(state, by(None, "tools/call", {})).once_results == journal.once_results

@@ -98,11 +98,11 @@ def test_tasks_that_wait_for_answers_are_bounded(jobs, revision, shared):
         assert [task["status"] for task in found] == ["failed"] * 5
         assert "the server needed the room for the questions of other calls" in found[0]["statusMessage"]
         assert [client.get(task)["status"] for task in tasks[5:]] == ["input_required"] * 3
-        until(lambda: len(server.mcp.runtime.waiting) == 3)
+        until(lambda: len(server.mcp.runtime.suspended_calls) == 3)
         assert threading.active_count() - before < 20
         for task in tasks[5:]:
             client.cancel(task)
-        until(lambda: not len(server.mcp.runtime.waiting))
+        until(lambda: not len(server.mcp.runtime.suspended_calls))
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -9,8 +9,8 @@ from opentelemetry import propagate, trace
 
 from ...errors import INTERNAL_ERROR, Cancelled, ConnectionClosed, RemoteError, ResourceNotFound
 from ...rpc.peer import Peer
+from ...server.handling.context import RequestContext
 from ...server.handling.http_request import HTTPRequest
-from ...server.handling.request_context import RequestContext
 from ...server.runtime.observer import ServedSession, ServerObserver
 from .convention import Operation, Telemetry, channel_attributes, extract, injected
 

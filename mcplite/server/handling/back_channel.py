@@ -1,10 +1,8 @@
-"""Asks a legacy client over the back channel: requests of the server's own.
+"""Asks a client with a handshake over the back channel: by requests of the server's own, one after another."""
 
-A module of its own because it is loaded by the first handler that asks a legacy client.
-"""
-
+import contextlib
 import functools
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, ContextManager, Dict, Mapping, Optional
 
 from ...errors import MCPError, MissingCapability, ProtocolError
 from ...protocol.jsonrpc import memory_size
@@ -13,9 +11,8 @@ from ...rooms import load
 from ...rpc.cancel import CancelToken
 from ...rpc.interfaces import Delivery
 from ...rpc.request import Incoming
-from ...types import Progress, Root, codec
+from ...types import Progress, codec
 from ..runtime.observer import observed_question
-from ..runtime.suspended_calls import WaitingCall
 from .client_questions import ABILITIES, Asker, EncodedQuestion
 from .questions import ListRoots, Question
 from .session import KnownRoots, RequestFacts, Session
@@ -24,7 +21,7 @@ __all__ = ["BackChannelAsker", "send_question"]
 
 
 class BackChannelAsker(Asker):
-    """Asks a legacy client by requests of the server's own, one after another.
+    """Asks a client with a handshake by requests of the server's own, one after another.
 
     :param session: of the client.
     :param roots: the cache of the client's roots.
@@ -45,30 +42,6 @@ class BackChannelAsker(Asker):
         incoming = self._incoming
         return incoming is not None and incoming.outlet is not None and incoming.outlet.plain
 
-    def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
-        return {key: self._ask_known_roots(question) if isinstance(question, ListRoots) else self._ask(question)
-                for key, question in questions.items()}
-
-    def _ask_known_roots(self, question: ListRoots) -> List[Root]:
-        return self._roots.get(lambda: self._ask(question))
-
-    def _ask(self, question: Question) -> Any:
-        asked = self.prepare(question)
-        try:
-            return self._answer_to(asked)
-        except MCPError as error:
-            error.asked = True
-            raise
-
-    def _answer_to(self, asked: EncodedQuestion) -> Any:
-        session = self._session
-        if not session.runtime.observers:
-            return asked.read(self._call(asked))
-        id = session.peer.new_id()
-        with observed_question(session.runtime.observers, session, asked.method, asked.params, id) as params:
-            answer = self._call(asked._replace(params=params), id)
-        return asked.read(answer)
-
     def _require(self, method: str, capability: Dict[str, Any], mode: str = "") -> None:
         if self._plain:
             raise _unreadable(method, self._revision, capability)
@@ -80,26 +53,35 @@ class BackChannelAsker(Asker):
                 data={"requiredCapabilities": capability})
         super()._require(method, capability, mode)
 
-    def _call(self, asked: EncodedQuestion, id: Optional[int] = None) -> Dict[str, Any]:
-        incoming, session = self._incoming, self._session
+    def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
+        return {key: self._roots.get(functools.partial(self._ask, question)) if isinstance(question, ListRoots)
+                else self._ask(question) for key, question in questions.items()}
+
+    def _ask(self, question: Question) -> Any:
+        session, incoming, asked = self._session, self._incoming, self.prepare(question)
         assert incoming is not None, "a question without a request is not asked here"
+        observers, id = session.runtime.observers, session.peer.new_id()
+        try:
+            with observed_question(observers, session, asked.method, asked.params, id) as params, self._counted(incoming):
+                answer = send_question(session, asked._replace(params=params), asked.cancel or incoming.token,
+                                       Delivery(incoming.outlet), id)
+            return asked.read(answer)
+        except MCPError as error:
+            error.asked = True
+            raise
+
+    def _counted(self, incoming: Incoming) -> ContextManager[None]:
+        """Return a block within which the request counts to the handlers that wait: its client may start many, and leave."""
+        session = self._session
         if not session.sender:
-            return self._request(asked, id)  # a pipe has one client
-        # Over HTTP a client may start calls that ask and leave, as often as it likes.
+            return contextlib.nullcontext()  # a pipe has one client
+        from .suspended_calls import CountedCall, suspended_calls_of
+
         facts: Optional[RequestFacts] = incoming.facts
         head = [] if facts is None or facts.http is None else facts.http.headers.items()
-        waiting, most = session.runtime.waiting, session.limits.waiting_bytes
-        size = memory_size([incoming.params, *map(list, head)], most)
-        handle = waiting.add(WaitingCall(session.sender_of(incoming), size, incoming.peer, incoming.token.cancel))
-        try:
-            return self._request(asked, id)
-        finally:
-            waiting.remove(handle)
-
-    def _request(self, asked: EncodedQuestion, id: Optional[int]) -> Dict[str, Any]:
-        incoming = self._incoming
-        assert incoming is not None, "a question without a request is not asked here"
-        return send_question(self._session, asked, asked.cancel or incoming.token, Delivery(incoming.outlet), id)
+        size = memory_size([incoming.params, *map(list, head)], session.limits.waiting_bytes)
+        call = CountedCall(session.sender_of(incoming), size, incoming.peer, incoming.token.cancel)
+        return suspended_calls_of(session.runtime).counted(call)
 
 
 def send_question(session: Session, asked: EncodedQuestion, token: Optional[CancelToken], delivery: Delivery,
@@ -111,13 +93,24 @@ def send_question(session: Session, asked: EncodedQuestion, token: Optional[Canc
     :raises RemoteError, RequestTimeout, Cancelled, ConnectionClosed: there is no answer.
     :raises ProtocolError: the answer is no object.
     """
-    outlet = delivery.outlet
+    outlet, params = delivery.outlet, asked.params
     if outlet is not None and outlet.plain:
         raise _unreadable(asked.method, session.revision, {})
+    on_progress: Optional[Callable[[Dict[str, Any]], object]] = None
+    if asked.on_progress is not None and not asked.as_task:
+        # The request's id is unique, so it serves as its progress token as well (PROG-02).
+        id = session.peer.new_id() if id is None else id
+        params = {**(params or {}), "_meta": {**((params or {}).get("_meta") or {}), "progressToken": id}}
+        on_progress = functools.partial(_report, asked.on_progress)
     if outlet is not None:
         outlet.awaits_answer(True)
     try:
-        result = _send(session, asked, token, delivery, id)
+        result: Any
+        if asked.as_task:
+            result = load("Elicit(task=True)")(session, asked, token, delivery, id)
+        else:
+            result = session.peer.call(asked.method, params, id=id, timeout=session.limits.ask_seconds, cancel=token,
+                                       on_progress=on_progress, delivery=delivery)
     finally:
         if outlet is not None:
             outlet.awaits_answer(False)
@@ -126,26 +119,11 @@ def send_question(session: Session, asked: EncodedQuestion, token: Optional[Canc
     return result
 
 
+def _report(on_progress: Callable[[Progress], object], params: Dict[str, Any]) -> None:
+    on_progress(codec.decode(Progress, {name: value for name, value in params.items() if name != "progressToken"}))
+
+
 def _unreadable(method: str, revision: Revision, capability: Dict[str, Any]) -> MissingCapability:
     return MissingCapability(
         f"send 'Accept: application/json, text/event-stream': the question {method} comes in an event stream"
         f" in revision {revision}, and the request accepts only JSON", data={"requiredCapabilities": capability})
-
-
-def _send(session: Session, asked: EncodedQuestion, token: Optional[CancelToken], delivery: Delivery,
-          id: Optional[int]) -> Any:
-    if asked.as_task:
-        return load("Elicit(task=True)")(session, asked, token, delivery, id)
-    params = asked.params
-    on_progress: Optional[Callable[[Dict[str, Any]], object]] = None
-    if asked.on_progress is not None:
-        # The request's id is unique, so it serves as its progress token as well (PROG-02).
-        id = session.peer.new_id() if id is None else id
-        params = {**(params or {}), "_meta": {**((params or {}).get("_meta") or {}), "progressToken": id}}
-        on_progress = functools.partial(_report, asked.on_progress)
-    return session.peer.call(asked.method, params, id=id, timeout=session.limits.ask_seconds, cancel=token,
-                             on_progress=on_progress, delivery=delivery)
-
-
-def _report(on_progress: Callable[[Progress], object], params: Dict[str, Any]) -> None:
-    on_progress(codec.decode(Progress, {name: value for name, value in params.items() if name != "progressToken"}))

@@ -1,9 +1,11 @@
-"""The base of the three ways to ask a client: what may be asked, how a question is encoded, how its answer is read.
+"""Questions to a client: which may be asked, how a question is encoded, how its answer is read.
 
-The ways: ``BackChannelAsker`` (legacy clients), ``WaitingAsker`` (one process) and ``ReplayAsker`` (a fleet).
+There are two ways to ask. A client with a handshake gets requests of the server's own (:mod:`.back_channel`). A client without
+one gets the questions as the result of its request (:mod:`.suspended_calls`). The first handler that asks loads this module.
 """
 
 import copy
+import functools
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
 from ...errors import InternalError, InvalidParams, MethodNotFound, MissingCapability, ProtocolError
@@ -23,7 +25,7 @@ from ...types import (
     codec,
 )
 from ..functions.converters import Mismatch
-from ..functions.forms import form_type
+from ..functions.forms import Form, form_type
 from ..functions.results import content_items
 from .questions import Elicit, Elicited, ListRoots, Question, Relayed, Sample
 from .session import Session
@@ -61,11 +63,10 @@ class Asker:
     :param session: of the client.
     """
 
-    #: Whether the handler goes on with the line behind the question; in a fleet it is called again instead.
-    waits = True
-
     def __init__(self, session: Session) -> None:
         self._session = session
+        #: The results of :meth:`once`, by key.
+        self._results: Dict[str, Any] = {}
 
     @property
     def session(self) -> Session:
@@ -79,6 +80,11 @@ class Asker:
     @property
     def reachable(self) -> bool:
         """Whether questions can reach the client at all."""
+        return True
+
+    @property
+    def waits(self) -> bool:
+        """Whether the handler goes on with the line behind the question; it is called again instead in a fleet of keys."""
         return True
 
     def can(self, method: str, mode: str = "") -> bool:
@@ -115,9 +121,11 @@ class Asker:
         """
         raise NotImplementedError
 
-    def run_once(self, key: str, action: Callable[[], Any]) -> Any:
-        """Run the action of :meth:`Context.once`, and return its result as each call of the handler gets it."""
-        return action()
+    def once(self, key: str, action: Callable[[], Any]) -> Any:
+        """Return the result of an action, as :meth:`Context.once` does."""
+        if key not in self._results:
+            self._results[key] = action()
+        return self._results[key]
 
     def prepare(self, question: Question) -> EncodedQuestion:
         """Return a question, encoded for this client.
@@ -183,16 +191,12 @@ class Asker:
                 f"this needs a client that can {ABILITIES[method]}: yours did not declare the capability {names!r}",
                 data={"requiredCapabilities": capability})
 
-    def _warn(self, message: str, *arguments: object) -> None:
-        _log.warning(message, *arguments)
-
     def _elicit(self, question: Elicit) -> EncodedQuestion:
         self._require("elicitation/create", {"elicitation": {"form": {}} if self._revision.elicitation_modes else {}},
                       "form")
-        form = form_type(question.schema)
-        elicitation_forms.check_form(form.schema)
+        form = (_form_of_class if isinstance(question.schema, type) else _checked_form)(question.schema)
         for name in elicitation_forms.sensitive_names(form.schema):
-            self._warn("the form field %r looks like a secret; ask for secrets by url= instead", name)  # ELIC-16
+            _log.warning("the form field %r looks like a secret; ask for secrets by url= instead", name)  # ELIC-16
         schema = elicitation_forms.adapt_form(form.schema, self._revision)
         request = ElicitRequest(message=question.message, requested_schema=schema)
 
@@ -219,7 +223,7 @@ class Asker:
             raise ValueError(f"a URL question needs an absolute http or https URL, not {url[:200]!r}")  # URLE-03
         host = rest.split("/", 1)[0].rsplit("@", 1)[-1]
         if scheme.lower() == "http" and not host.startswith(("localhost", "127.", "[::1]")):
-            self._warn("URL questions should use https outside development: %.200r", host)  # URLE-19
+            _log.warning("URL questions should use https outside development: %.200r", host)  # URLE-19
         self._require("elicitation/create", {"elicitation": {"url": {}}}, "url")
         identity = None
         if self._revision.elicitation_ids:
@@ -239,7 +243,7 @@ class Asker:
             raise ValueError(f"include_context must be 'none', 'thisServer' or 'allServers', not {context!r}")
         if context not in (None, "none") and self._revision.sampling_tools and not self.can(
                 "sampling/createMessage", "context"):
-            self._warn("include_context=%r needs the client's sampling.context capability; it is left out", context)
+            _log.warning("include_context=%r needs the client's sampling.context capability; it is left out", context)
             context = None
         request = CreateMessageRequest(
             messages=[_sampling_message(item) for item in question.messages], max_tokens=question.max_tokens,
@@ -298,6 +302,16 @@ class NoAsker(Asker):
     def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
         _log.error("a handler asked a client that cannot be asked: %s", self._why)
         raise InternalError(f"the client cannot be asked: {self._why}")
+
+
+def _checked_form(wanted: Any) -> Form:
+    form = form_type(wanted)
+    elicitation_forms.check_form(form.schema)
+    return form
+
+
+#: The form of a class, which is made once.
+_form_of_class = functools.lru_cache(maxsize=64)(_checked_form)
 
 
 def _decided(answer: Dict[str, Any]) -> ElicitResult:

@@ -6,18 +6,23 @@ loop that reports progress.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import math
 import operator
 import threading
+import time
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional, Union
 
+from ...errors import SERVER_BUSY, RemoteError
 from ...protocol.error_text import quoted
+from ...rpc.fair_queue import COSTLY, Turn
 from .session import RequestFacts, Session, Throttle, check_own_notification
 
 # What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
+    from ...protocol.opaque import Journal
     from ...rpc.cancel import CancelToken
     from ...rpc.request import Incoming
     from ...types import (
@@ -30,14 +35,14 @@ if TYPE_CHECKING:
         Tool,
         ToolChoice,
     )
+    from ..functions.function import Function
     from ..principals import Principal
     from ..runtime.runtime import Runtime
     from .client_questions import Asker  # it loads forms and sampling, which only handlers that ask need
     from .http_request import HTTPRequest
     from .questions import Elicited, Messages, Question
-    from .timeout import Timeout
 
-__all__ = ["CURRENT", "Context", "LEVELS", "progress_number"]
+__all__ = ["CURRENT", "Context", "LEVELS", "RequestContext", "Timeout", "log_params", "progress_number", "rank"]
 
 #: The syslog levels, least urgent first (LOG-02).
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -60,8 +65,6 @@ class Context:
     _logs: Optional[Throttle] = None
     _last: Optional[float] = None
     _dropped = 0
-    #: The results of :meth:`once`, by key.
-    _once_results: Optional[Dict[str, Any]] = None
     _asker: "Optional[Asker]" = None
     _questions = 0
     #: What is paused while the handler waits for an answer.
@@ -75,10 +78,9 @@ class Context:
     #: The ``state`` of that ``InputRequired``.
     state: Any = None
 
-    def __init__(self, session: Session, incoming: Incoming, make_asker: "Callable[[Any], Asker]") -> None:
+    def __init__(self, session: Session, incoming: Incoming) -> None:
         #: The client's session; for a client without a handshake it lasts for this request alone.
         self.session = session
-        self._make_asker = make_asker
         self.incoming = incoming
         self.params = incoming.params
         #: Progress that was held back, to be sent before the result.
@@ -468,16 +470,11 @@ class Context:
         :raises TypeError: in a fleet, the result is not JSON.
         :raises RemoteError: the backend is away, so the action was not begun.
         """
-        asker = self._get_asker()
-        if self._once_results is None:
-            self._once_results = {}
-        if key not in self._once_results:
-            self._once_results[key] = asker.run_once(key, action)
-        return self._once_results[key]
+        return self._get_asker().once(key, action)
 
     def _get_asker(self) -> "Asker":
         if self._asker is None:
-            self._asker = self._make_asker(self)
+            self._asker = self.session.create_asker(self)
         return self._asker
 
     def _ask(self, question: Question) -> Any:
@@ -491,6 +488,141 @@ class Context:
             return self._get_asker().ask(questions, named)
         with self._timeout.paused():
             return self._get_asker().ask(questions, named)
+
+
+class RequestContext(Context):
+    """One request, as the code that runs its handler sees it: the dispatcher, the askers, the sessions and rooms."""
+
+    #: The answers that the request has brought, by key; each of them is used once.
+    given: Dict[str, Any] = {}
+    #: The record of the answers so far, if the handler is called again for that.
+    replay_log: "Optional[Journal]" = None
+
+    #: Whether the handler has asked by returning ``InputRequired``, and is called again for that.
+    asked_by_return = False
+    #: The result that asks the client, if the handler was ended to ask (in a fleet).
+    question_result: Optional[Dict[str, Any]] = None
+
+    #: Whether a server that mounts another reads the result, or middleware of a mounted server, so that it must be an object.
+    result_is_read = False
+
+    #: The turn in which a large answer is made, until it is sent.
+    turn: Optional[Turn] = None
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime of the server whose handler runs: the session's, or that of a mounted server."""
+        return self._mounted or self.session.runtime
+
+    @contextlib.contextmanager
+    def within(self, runtime: Runtime, params: Dict[str, Any], reads: bool) -> Iterator[None]:
+        """Run the block as a request to a mounted server.
+
+        :param runtime: of that server.
+        :param params: as its own clients would send them.
+        :param reads: whether the caller reads the result, as middleware does.
+        """
+        before = self._mounted, self.result_is_read, self.params
+        self.result_is_read = self.result_is_read or reads or bool(runtime.catalog.middleware)
+        self._mounted, self.params = runtime, params
+        try:
+            yield
+        finally:
+            self._mounted, self.result_is_read, self.params = before
+
+    def bind(self, function: Function, arguments: Mapping[str, Any]) -> Dict[str, Any]:
+        """Return the keyword arguments for a call, as :meth:`Function.bind` does; large ones are checked in a turn.
+
+        :raises BadArguments: they do not fit.
+        :raises RemoteError: the request was cancelled, or the turn has not come in time.
+        """
+        incoming = self.incoming
+        if incoming.size < COSTLY:
+            return function.bind(arguments)
+        with self.session.runtime.turns.turn(incoming.sender, lambda: self.cancelled):
+            return function.bind(arguments)
+
+    def begin_turn(self, size: int, done: bool = True) -> None:
+        """Wait for a turn in which a large answer is made, if the request has none yet; it lasts until the answer is sent.
+
+        :param size: the bytes of the answer, roughly.
+        :param done: whether the handler has returned, so that the request is answered without a turn if none comes.
+        :raises RemoteError: if it has not: the request was cancelled, the turn has not come in time, or too much is unread.
+        """
+        if self.turn is not None:
+            return
+        incoming = self.incoming
+        facts: Optional[RequestFacts] = incoming.facts
+        try:
+            self.turn = self.session.runtime.turns.begin(incoming.sender, lambda: self.cancelled)
+            if facts is not None and facts.http is not None and not facts.http.reserve(size):
+                raise RemoteError("Server busy: too many large answers are unread; try again later", code=SERVER_BUSY)
+        except RemoteError:
+            if not done:
+                raise
+
+    @property
+    def waits(self) -> bool:
+        """Whether a question is answered while the handler waits; in a fleet the handler is called again with the answer."""
+        return self._get_asker().waits
+
+    def limit_time(self, timeout: Optional[Timeout]) -> None:
+        """Have *timeout* paused while the handler waits for an answer; None for no limit."""
+        self._timeout = timeout
+
+    def respond(self, result: Any) -> None:
+        """Send the response before the handler has returned.
+
+        :param result: as encoded JSON; members that every result of the era has are added.
+        """
+        self.incoming.respond(self.session.complete_result(result))
+
+    def send_held_progress(self) -> None:
+        """Send the progress that was held back; called before the result is sent."""
+        with self._lock:
+            held, self.held_progress = self.held_progress, None
+        if held is not None:
+            self.incoming.emit("notifications/progress", held)
+
+
+class Timeout:
+    """Ends one call of a tool that declared a ``timeout``; it is paused while the tool waits for an answer.
+
+    The client is answered at once; the handler, which cannot be stopped from outside, finds its
+    token cancelled, and what it returns is dropped.
+
+    :param seconds: how long the call may run.
+    :param end: called when the time is over.
+    """
+
+    def __init__(self, seconds: float, end: Callable[[], object]) -> None:
+        self._left = seconds
+        self._end = end
+        self._started = 0.0
+        self._timer: Optional[threading.Timer] = None
+
+    def start(self) -> None:
+        """Start, or continue; the timer's thread ends with :meth:`stop` or by firing, and blocks on nothing else."""
+        self._started = time.monotonic()
+        self._timer = threading.Timer(self._left, self._end)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def stop(self) -> None:
+        """Stop; :meth:`start` continues with what is left."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._left = max(0.0, self._left - (time.monotonic() - self._started))
+            self._timer = None
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let no time pass within the block."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self.start()
 
 
 def progress_number(value: Any, what: str) -> Any:

@@ -129,6 +129,10 @@ class Session:
     def forget_request(self) -> None:
         """Keep of the present request no more than a session keeps of its client, while a handler waits."""
 
+    def create_asker(self, context: Any) -> Any:
+        """Return what asks a handler's questions, an ``Asker``, from the ``RequestContext`` of its request."""
+        raise NotImplementedError
+
     def throttle(self) -> Throttle:
         """Return a new throttle for the progress or the log messages of one request."""
         rate = self.limits.messages_per_second

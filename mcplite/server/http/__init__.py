@@ -6,7 +6,7 @@ scopes); :mod:`.endpoint` goes through these steps and carries out the decision.
 
 from typing import Mapping, Optional, Sequence
 
-from ..handling.dispatch import load_tools
+from ..handling.dispatch import load_handler_calls
 from ..runtime.runtime import Runtime
 from ..state.response_bodies import OpenStreams
 from .endpoint import Endpoint, Route
@@ -25,7 +25,7 @@ def make_endpoint(runtime: Runtime, *, path: str = "/mcp", allowed_hosts: Option
         beside the endpoint.
     :raises ValueError: an option is not valid.
     """
-    load_tools()
+    load_handler_calls()
     endpoint = Endpoint(runtime, path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins,
                         stateless=stateless, routes=routes, held=held)
     if legacy_sse:

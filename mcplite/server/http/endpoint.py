@@ -515,14 +515,14 @@ class Endpoint:
         sessionless = self._sessionless_peer
         if sessionless is not None:
             self.runtime.subscriptions.end(sessionless)
-            self.runtime.cancel_waiting(sessionless, "the server is stopping")
+            self.runtime.cancel_suspended(sessionless, "the server is stopping")
         if workers is not None:
             workers.drain(Deadline(seconds))
         for table in self._tables:
             table.close("the server is stopping")
         if sessionless is not None:
             sessionless.close()
-            self.runtime.cancel_waiting(sessionless, "the server is stopping")  # handlers that began to wait since
+            self.runtime.cancel_suspended(sessionless, "the server is stopping")  # handlers that began to wait since
         if workers is None:
             return
         if not workers.drain(Deadline(seconds), waiting=True):

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from ..principals import Principal
     from .extension_host import ServerHost
     from .observer import ServerObserver
-    from .request_states import States
     from .subscriptions import Subscribers
-    from .suspended_calls import WaitingCalls
 
 __all__ = ["OpenSession", "Runtime"]
 
@@ -110,8 +108,8 @@ class Runtime:
         #: The lifespan of the process that this one was forked from: kept, since dropping it would leave it.
         self._inherited: Optional[contextlib.ExitStack] = None
         self._workers: Optional[Workers] = None
-        self._waiting: "Optional[WaitingCalls]" = None
-        self._states: "Optional[States]" = None
+        #: The calls whose handlers wait for their clients, of the layer above; None until there is one.
+        self.suspended_calls: Any = None
         #: What runs while there are clients: by the URI of a directory, or the name of a mount.
         self._services: Dict[str, Service] = {}
         #: Called with each change notification, its method and the URI of a resource: the servers that mount this one.
@@ -129,8 +127,6 @@ class Runtime:
         self._hosts: "Dict[str, ServerHost]" = {}
         #: The extensions with a hook around ``tools/call``.
         self.tool_hooks: "Tuple[Extension, ...]" = ()
-        #: Passes calls on between processes; of the sessions' layer.
-        self.handover: Any = None
         #: How the server has tasks, as the user gave it; None for the defaults.
         self.tasks: Any = None
         #: The other processes of the server, and the backend that they share; one process has its own memory.
@@ -170,14 +166,14 @@ class Runtime:
         # here. Its value can be read until a lifespan of this process is entered.
         renew(self.catalog, self.catalog.registry, self.unread)
         self.turns.let_go()
-        for part in (self.processes, self.subscribers, self._states, self.handover):
+        for part in (self.processes, self.subscribers):
             if part is not None:
                 part.let_go()
         for service in self._services.values():
             service.let_go()
         for peer in list(self.peers):
             peer.let_go(owner)
-        self._sessions, self._waiting, self._workers = [], None, None
+        self._sessions, self.suspended_calls, self._workers = [], None, None
         self.subscriptions = self._create_subscriptions()
         self._inherited, self._exit, self._users = self._exit or self._inherited, None, 0
 
@@ -402,35 +398,14 @@ class Runtime:
 
     # --- calls that wait for their clients ----------------------------------------------------------------
 
-    @property
-    def waiting(self) -> "WaitingCalls":
-        """The handlers that wait for their clients; created with the first."""
+    def keep_suspended_calls(self, make: "Callable[[Runtime], Any]") -> Any:
+        """Return the suspended calls, which *make* returns if there are none yet."""
         with self._lock:
-            if self._waiting is None:
-                from .suspended_calls import WaitingCalls
+            if self.suspended_calls is None:
+                self.suspended_calls = make(self)
+            return self.suspended_calls
 
-                self._waiting = WaitingCalls(self.limits)
-            return self._waiting
-
-    def cancel_waiting(self, peer: Peer, reason: str) -> None:
+    def cancel_suspended(self, peer: Peer, reason: str) -> None:
         """Cancel the handlers that wait for clients of a connection that has ended."""
-        if self._waiting is not None:
-            self._waiting.cancel(peer, reason)
-
-    @property
-    def states(self) -> "States":
-        """Creates and reads the states of handlers that ask, in a fleet."""
-        if self._states is None:
-            from .request_states import KeptStates, States
-
-            assert self.fleet is not None, "only the handlers of a fleet have states"
-            kept, seconds = None, self.limits.waiting_seconds
-            if self.fleet.backend is not None:
-                kept = KeptStates(self.fleet.backend, self.limits, seconds, self._end_waiting)
-            self._states = States(self.fleet.keys, self.catalog.name, seconds, kept)
-        return self._states
-
-    def _end_waiting(self, handle: str) -> None:
-        """Cancel the handler whose state has gone for another one, if it waits here."""
-        if self._waiting is not None:
-            self._waiting.evict(handle)
+        if self.suspended_calls is not None:
+            self.suspended_calls.cancel(lambda call: call.peer is peer, reason)

@@ -17,9 +17,8 @@ from ...rpc.interfaces import Delivery
 from ...rpc.request import MessageHandler
 from ...rpc.tracing import get_logger
 from ...types import ClientCapabilities, Implementation, codec
-from ..handling.context import LEVELS, log_params, rank
+from ..handling.context import LEVELS, RequestContext, log_params, rank
 from ..handling.dispatch import answer_request
-from ..handling.request_context import RequestContext
 from ..handling.session import KnownRoots, RequestFacts, Session, check_own_method
 from ..runtime.runtime import OpenSession, Runtime
 
@@ -271,7 +270,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         if not exists:
             incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
             return None
-        context = RequestContext(self, incoming, self.create_asker)
+        context = RequestContext(self, incoming)
         return lambda: answer_request(context, target)
 
     def _offers(self, method: str) -> bool:

@@ -5,7 +5,7 @@ opening.py creates one for each request; the HTTP endpoint passes the :class:`Se
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Dict, Optional
 
 from ...errors import (
     INTERNAL_ERROR,
@@ -23,20 +23,17 @@ from ...rpc.peer import Peer
 from ...rpc.tracing import get_logger
 from ...types import ClientCapabilities, Implementation
 from ..catalog.catalog import Target
-from ..handling.context import rank
-from ..handling.request_context import RequestContext
+from ..handling.context import RequestContext, rank
 from ..handling.session import RequestFacts, Session
 from ..runtime.runtime import Runtime
 
 if TYPE_CHECKING:
-    from ...protocol.opaque import Journal
     from ..handling.client_questions import Asker
     from ..handling.http_request import HTTPRequest
 
 __all__ = ["ModernSession", "SessionlessClient"]
 
 _log = get_logger(__name__)
-_NOTHING: Dict[str, Any] = {}
 #: Error codes that are reserved for the specification.
 _RESERVED = range(-32099, -32019)
 #: Error codes of JSON-RPC that handlers may use.
@@ -76,9 +73,6 @@ class ModernSession(Session):
     :param client: the sender of a request over HTTP; None on a pipe, which has one client.
     """
 
-    #: Answers the request by the handler that waits for it in another process, in a fleet.
-    elsewhere: "Optional[Callable[[RequestContext, Target], object]]" = None
-
     def __init__(self, runtime: Runtime, peer: Peer, envelope: Envelope, revision: Revision,
                  client: Optional[SessionlessClient] = None) -> None:
         self.runtime = runtime
@@ -88,10 +82,6 @@ class ModernSession(Session):
         self._client = client
         if client is not None:
             self.principal, self.sender = client.principal, client.sender
-        #: The answers in the request, by key.
-        self.given: Mapping[str, Any] = _NOTHING
-        #: From the request's state, in a fleet.
-        self.journal: "Optional[Journal]" = None
 
     @property
     def client_info(self) -> Optional[Implementation]:  # type: ignore[override]
@@ -108,7 +98,6 @@ class ModernSession(Session):
 
     def forget_request(self) -> None:
         self._envelope.forget_meta()
-        self.given = _NOTHING
 
     def wants_log(self, level: str) -> bool:
         wanted = self._envelope.log_level
@@ -119,27 +108,18 @@ class ModernSession(Session):
         return self._envelope.log_level if self.runtime.catalog.description.flags.logging else None
 
     def create_asker(self, context: RequestContext) -> "Asker":
-        """Return the asker for a handler's questions."""
         from ..handling.client_questions import NoAsker  # forms and sampling are loaded by the first handler that asks
 
         if context.method not in self.revision.asking_methods:
             return NoAsker(self, "questions can only be asked while a tool is called, a prompt is got or a resource"
                                      f" is read (revision {self.revision})")
-        if self._client is not None and self.runtime.fleet is not None:
-            if self.runtime.processes.shared:
-                from ..handling.ask_waiting import FleetAsker
-
-                return FleetAsker(context, self.journal, self.given)
-            from ..handling.ask_waiting import ReplayAsker
-
-            return ReplayAsker(context, self.journal, self.given)
-        if self._client is not None and not self._client.single_process:
+        if self._client is not None and self.runtime.fleet is None and not self._client.single_process:
             return NoAsker(self, "this server runs in several processes, so the client's answer may reach another one"
-                                     " than asked; share backend= between them, or the variable MCPLITE_BACKEND, or say so with"
-                                     " Server(fleet=True, state_keys=[...])")
-        from ..handling.ask_waiting import WaitingAsker
+                                 " than asked; share backend= between them, or the variable MCPLITE_BACKEND, or say so with"
+                                 " Server(fleet=True, state_keys=[...])")
+        from ..handling.suspended_calls import ResultAsker
 
-        return WaitingAsker(context, self.given)
+        return ResultAsker(context)
 
     def _notify(self, method: str, params: Optional[Dict[str, Any]]) -> None:
         if self._client is not None:

@@ -6,8 +6,7 @@ decides which session it belongs to.
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Callable, Optional, Tuple, Type
 
 from ...errors import METHOD_NOT_FOUND, InvalidParams, RemoteError
 from ...protocol import jsonrpc, meta as envelopes
@@ -15,16 +14,14 @@ from ...protocol.meta import unsupported
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
 from ...rpc.request import Incoming, MessageHandler
-from ..handling.context import rank
+from ..handling.context import RequestContext, rank
 from ..handling.dispatch import answer_request
-from ..handling.request_context import RequestContext
 from .legacy import LegacySession
 from .modern import ModernSession
 
 if TYPE_CHECKING:
     from ..catalog.catalog import Target
     from ..runtime.runtime import Runtime
-    from .remote_answers import Handover
 
 __all__ = ["create_session", "create_sessionless_peer", "serve_channel"]
 
@@ -95,11 +92,6 @@ class SessionlessHandler(MessageHandler):
         self.catalog = runtime.catalog
         self.peer: Peer
         self._senders = envelopes.AcceptedSenders()
-        self._handover: "Optional[Handover]" = None
-        if runtime.processes.shared:
-            from .remote_answers import handover_of
-
-            self._handover = handover_of(runtime)
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
         try:
@@ -148,44 +140,14 @@ class SessionlessHandler(MessageHandler):
             incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
             return None
         session = ModernSession(self.runtime, self.peer, envelope, revision, client)
-        context = RequestContext(session, incoming, session.create_asker)
+        context = RequestContext(session, incoming)
         if method in revision.asking_methods:
             params = incoming.params
-            if ("requestState" in params or "inputResponses" in params) and self._continues_call(session, incoming):
-                return None
-            if session.elsewhere is not None:
-                return functools.partial(session.elsewhere, context, target)
-            if session.journal is not None:
-                context.round, context.once_results = session.journal.entered, session.journal.once_results
+            if "requestState" in params or "inputResponses" in params:
+                from ..handling.suspended_calls import resume  # with the first answer
+
+                return resume(context, target)
         return lambda: answer_request(context, target)
-
-    def _continues_call(self, session: ModernSession, incoming: Incoming) -> bool:
-        """Read the answers and the state of a retry; True if it continues a handler that waits.
-
-        :raises InvalidParams: the answers or the state are not valid.
-        """
-        params = incoming.params
-        if "inputResponses" in params:
-            session.given = _responses(params["inputResponses"])
-        state = params.get("requestState")
-        if state is None:
-            return False
-        if not isinstance(state, str):
-            raise InvalidParams("params.requestState must be a string")
-        from ..runtime.suspended_calls import refused_state
-
-        if incoming.facts is not None and self._handover is not None:
-            return self._handover.find(session, incoming, state)
-        if incoming.facts is not None and self.runtime.fleet is not None:
-            session.journal = self.runtime.states.open(state, session.owner, incoming.method, incoming.params)
-            if session.journal is None:
-                raise refused_state()
-            return False
-        from ..handling.ask_waiting import continue_call
-
-        if not continue_call(session, incoming, state, dict(session.given)):
-            raise refused_state()
-        return True
 
     def on_notification(self, message: jsonrpc.Notification) -> None:
         params = message.params or {}
@@ -228,7 +190,7 @@ class PipeHandler(SessionlessHandler):
             self.runtime.workers.spawn(lambda: subscriptions.end(self.peer))
 
     def on_close(self, error: Exception) -> None:
-        self.runtime.cancel_waiting(self.peer, "the client has left")
+        self.runtime.cancel_suspended(self.peer, "the client has left")
         self._legacy.on_close(error)
 
     def accepts_batches(self) -> bool:
@@ -246,16 +208,3 @@ def _check_level(level: str) -> None:
         rank(level)
     except KeyError:
         raise InvalidParams(f"unknown log level {level[:50]!r} in params._meta") from None
-
-
-def _responses(given: Any) -> Dict[str, Any]:
-    """Return the answers in a retry.
-
-    :raises InvalidParams: they are not an object of objects (MRTR-19).
-    """
-    if not isinstance(given, dict):
-        raise InvalidParams("params.inputResponses must be an object")
-    for key, answer in given.items():
-        if not isinstance(answer, dict):
-            raise InvalidParams(f"params.inputResponses[{key[:100]!r}] must be an object")
-    return given

@@ -56,5 +56,5 @@ def test_above_the_limit_the_oldest_handler_of_the_sender_with_the_most_is_cance
     assert {ended.get(timeout=LIMIT) for _ in range(8)} == {(str(number), mcplite.Cancelled) for number in range(8)}
     withdrawn, answer = list(flood[0])
     assert withdrawn["method"] == "notifications/cancelled" and answer["error"]["message"] == "The request was cancelled"
-    assert len(mcp.runtime.waiting) == 3 and ended.empty()
+    assert len(mcp.runtime.suspended_calls) == 3 and ended.empty()
     web.close()

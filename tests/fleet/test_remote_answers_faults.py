@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.server.sessions.test_remote_answers import CAN, PATIENCE, memory_fleet  # noqa: F401
+from tests.fleet.test_remote_answers import CAN, PATIENCE, memory_fleet  # noqa: F401
 from tests.support.faults import every_fault, lines, strike
 from tests.support.stateless import again, call
 

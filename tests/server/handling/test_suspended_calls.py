@@ -88,7 +88,7 @@ def test_the_handler_runs_once_with_several_questions(way, desk):
     assert second["requestState"] != first["requestState"] and desk.done["paid"] == 1
     last = there.result(again(request, second, id=3))
     assert (last["resultType"], last["content"][0]["text"]) == ("complete", "Ada: Rome for 2, accept")
-    assert desk.done == {"entered": 1, "paid": 1} and len(desk.mcp.runtime.waiting) == 0
+    assert desk.done == {"entered": 1, "paid": 1} and len(desk.mcp.runtime.suspended_calls) == 0
 
 
 def test_notifications_before_a_question_come_with_it_and_later_ones_with_the_retry(way):
@@ -254,7 +254,7 @@ def test_a_handler_is_cancelled_if_its_client_does_not_return():
     web, request = Web(desk.mcp), book()
     first = web.result(request)
     assert desk.ended.get(timeout=LIMIT) is mcplite.Cancelled  # MRTR-09: the handler unwinds
-    assert len(desk.mcp.runtime.waiting) == 0
+    assert len(desk.mcp.runtime.suspended_calls) == 0
     assert web.error(again(request, first)) == REFUSED
     web.close()
 
@@ -263,7 +263,7 @@ def test_above_the_limit_of_waiting_calls_the_oldest_is_cancelled():
     desk = Desk(waiting_calls=2)
     web = Web(desk.mcp)
     states = [web.result(book()) for _ in range(3)]
-    assert desk.ended.get(timeout=LIMIT) is mcplite.Cancelled and len(desk.mcp.runtime.waiting) == 2
+    assert desk.ended.get(timeout=LIMIT) is mcplite.Cancelled and len(desk.mcp.runtime.suspended_calls) == 2
     assert web.error(again(book(), states[0])) == REFUSED
     for state in states[1:]:
         second = web.result(again(book(), state))
@@ -281,7 +281,7 @@ def test_one_sender_cannot_keep_all_waiting_calls_from_others():
     assert web.send(again(book(), second), principal=BOB)[0]["result"]["resultType"] == "complete"
     for _ in range(17):
         assert desk.ended.get(timeout=LIMIT) is mcplite.Cancelled
-    assert len(desk.mcp.runtime.waiting) == 3
+    assert len(desk.mcp.runtime.suspended_calls) == 3
     web.close()
 
 
@@ -293,7 +293,7 @@ def test_above_the_limit_of_one_principal_its_oldest_is_cancelled():
     assert desk.ended.get(timeout=LIMIT) is mcplite.Cancelled
     assert web.send(again(book(), states[0]), principal=ADA)[0]["error"] == REFUSED
     assert "result" in web.send(again(book(), states[1]), principal=ADA)[0]
-    assert all("result" in other for other in others) and len(desk.mcp.runtime.waiting) == 4
+    assert all("result" in other for other in others) and len(desk.mcp.runtime.suspended_calls) == 4
     web.close()
 
 
@@ -304,7 +304,7 @@ def test_waiting_calls_take_a_limited_amount_of_memory():
     states = [web.result(request) for request in requests]
     for _ in range(4):
         assert desk.ended.get(timeout=LIMIT) is mcplite.Cancelled
-    assert len(desk.mcp.runtime.waiting) == 2
+    assert len(desk.mcp.runtime.suspended_calls) == 2
     second = web.result(again(requests[-1], states[-1]))
     assert web.result(again(requests[-1], second))["content"][0]["text"].startswith("fff")
     assert web.error(call("book", {"guest": "x" * 1_000_001}, capabilities=ASKED))["code"] == SERVER_BUSY and web.status == 503
@@ -377,7 +377,7 @@ def test_closing_the_server_cancels_waiting_handlers(connect, desk, close):
         assert client.answer(1)["result"]["resultType"] == "input_required"
         client.channel.close()
     assert desk.ended.get(timeout=LIMIT) is mcplite.Cancelled
-    assert len(desk.mcp.runtime.waiting) == 0
+    assert len(desk.mcp.runtime.suspended_calls) == 0
 
 
 def test_a_resumed_request_can_be_cancelled_on_a_pipe(connect, desk):
@@ -429,4 +429,4 @@ def test_a_question_while_the_server_stops_does_not_wait(desk):
     assert desk.ended.get(timeout=LIMIT) == "cancelled"
     ending.join(LIMIT)
     thread.join(LIMIT)
-    assert len(desk.mcp.runtime.waiting) == 0
+    assert len(desk.mcp.runtime.suspended_calls) == 0

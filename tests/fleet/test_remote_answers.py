@@ -303,7 +303,7 @@ def test_results_of_once_count_to_the_bytes_of_waiting_calls(fleet):
     one, other = fleet.create(waiting_bytes=100_000), fleet.create()
     request = call("keep", {"size": 40_000}, **CAN)
     first, second = one.web.result(request), one.web.result(request)
-    assert len(one.mcp.runtime.waiting) == 1
+    assert len(one.mcp.runtime.suspended_calls) == 1
     for number, result in enumerate((first, second)):
         assert text(other.web.result(again(request, result, id=number + 3))) == "40000 accept"
     request = call("keep", {"size": 200_000}, **CAN)  # it does not wait, and is replayed
@@ -314,14 +314,14 @@ def test_results_of_once_count_to_the_bytes_of_waiting_calls(fleet):
 def test_states_are_bounded_and_their_handlers_end_with_them(fleet):
     one, other = fleet.create(fleet_states=2, fleet_state_bytes=100_000), fleet.create()
     results = [one.web.result(book()) for _ in range(3)]
-    assert len(one.mcp.runtime.waiting) == 2
+    assert len(one.mcp.runtime.suspended_calls) == 2
     assert "was used before, or the store has lost it" in other.web.error(again(book(), results[0]))["message"]
     for result in results[1:]:
         assert other.web.result(again(book(), result, id=3))["inputRequests"]
     request = call("keep", {"size": 30_000}, **CAN)
     for _ in range(3):
         last = one.web.result(request)
-    assert len(one.mcp.runtime.waiting) == 2
+    assert len(one.mcp.runtime.suspended_calls) == 2
     assert text(other.web.result(again(request, last))) == "30000 accept"
     failed = one.web.result(call("keep", {"size": 100_000}, **CAN))
     assert failed["isError"] and "Limits.memory_bytes" in failed["content"][0]["text"]
@@ -338,7 +338,7 @@ def test_a_process_that_was_taken_for_ended_leaves_the_call_to_the_other(memory_
     result = other.web.result(again(book(), result))
     assert text(other.web.result(again(book(), result, id=3))) == "Ada: Rome, accept, round 1"
     until = time.monotonic() + PATIENCE
-    while len(one.mcp.runtime.waiting):
+    while len(one.mcp.runtime.suspended_calls):
         assert time.monotonic() < until, "it learns of it with its next renewal, and cancels what waits"
         time.sleep(0.05)
     assert fleet.done == {"entered": 2, "charged": 1, "paid": 1}

@@ -9,7 +9,7 @@ import mcplite
 from mcplite.client import call
 from mcplite.errors import SERVER_BUSY, RemoteError
 from mcplite.rpc.fair_queue import COSTLY
-from mcplite.server.handling.request_context import RequestContext
+from mcplite.server.handling.context import RequestContext
 from mcplite.server.transports.client_socket import RequestBody
 from tests.support.children import wait_until
 

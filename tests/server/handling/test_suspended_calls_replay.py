@@ -7,8 +7,6 @@ from collections import Counter
 import pytest
 
 import mcplite
-from mcplite.protocol.opaque import Journal
-from mcplite.server.runtime.request_states import States
 from tests.support import connecting
 from tests.support.stateless import Web, again, call
 
@@ -217,17 +215,6 @@ def test_keys_are_rotated():
     assert later.result(again(book(), second))["resultType"] == "complete"
     for fleet in (old, both, later):
         fleet.close()
-
-
-def test_a_state_expires():
-    clock = [1000.0]
-    states = States([b"k" * 32], "s", 60.0, clock=lambda: clock[0])
-    params = {"name": "x", "arguments": {}}
-    text = states.write(Journal(), None, "tools/call", params)
-    clock[0] += 59
-    assert states.open(text, None, "tools/call", params) is not None
-    clock[0] += 2
-    assert states.open(text, None, "tools/call", params) is None  # MRTR-15
 
 
 def test_a_state_does_not_contain_the_keys(fleet):

@@ -168,7 +168,7 @@ def test_a_store_that_comes_back_empty(fleet, redis_server):
     for _ in range(3):
         second = one.web.result(book("Bob"))
         assert finish(other, book("Bob"), second).startswith("Bob: Rome, accept")
-    assert not len(one.mcp.runtime.waiting), "what waited without its journal was cancelled"
+    assert not len(one.mcp.runtime.suspended_calls), "what waited without its journal was cancelled"
 
 
 class Doubtful(Shared):

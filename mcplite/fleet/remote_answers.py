@@ -1,0 +1,578 @@
+"""Suspended calls of a server with a shared backend: the handler waits in one process, and its answers may come to any other.
+
+::
+
+    client --- tools/call ------------> process A: the handler asks; its replay log goes into the store, and it waits
+    client <-- questions, a state ----- process A: the state names A and the log, sealed
+    client --- the answers, the state -> process B: does A run?
+                  yes: the message "continue call" to A, whose handler goes on; B passes on its "reply" messages (Relay)
+                  no:  B takes the log from the store, and calls the handler again
+
+A process takes the log from the store before it goes on with a call, so of several processes one does. The process where the
+handler waits treats the request of another one as its own, but for the outlet: that sends messages to the other process.
+"""
+
+import contextlib
+import json
+import secrets
+import time
+from queue import Empty, SimpleQueue
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple, TypeVar
+
+from ..errors import INTERNAL_ERROR, BackendError, Cancelled, RemoteError, TransportError
+from ..protocol import jsonrpc, meta as envelopes
+from ..protocol.http.headers import Headers
+from ..protocol.opaque import Journal, digest, open_sealed, seal
+from ..rpc.deadline import undo
+from ..rpc.interfaces import Outlet
+from ..rpc.threads import Loop
+from ..rpc.tracing import get_logger
+from ..server.catalog.catalog import Target
+from ..server.eviction import Shares
+from ..server.handling.context import RequestContext
+from ..server.handling.http_request import HTTPRequest
+from ..server.handling.suspended_calls import SealedCalls, Task, refused_state, replay, request_digest
+from ..server.principals import principal_from, principal_members
+from ..server.runtime.processes import away_error
+from ..server.runtime.runtime import Runtime
+from ..server.sessions.modern import SessionlessClient
+from .fleet_processes import FleetProcesses
+
+__all__ = ["SharedCalls"]
+
+T = TypeVar("T")
+_log = get_logger(__name__)
+
+#: The kinds of replies. The process where the handler waits sends messages, and one response, which may be none; or that
+#: the handler does not wait there any more. The last two this process finds out for itself.
+MESSAGE, RESPONSE, NO_RESPONSE, GONE, LOST, CANCELLED = "message", "response", "no response", "gone", "lost", "cancelled"
+#: Bytes of the JSON that goes into a message between processes; more is stored beside it, for so many seconds.
+_IN_MESSAGE = 16_384
+_STORED_SECONDS = 60.0
+#: Replies that wait to be passed on; notifications beyond that are dropped, since the client does not read.
+_MOST_REPLIES = 10_000
+#: Seconds without a reply after which the other process is looked at.
+_WAIT_SECONDS = 1.0
+#: Seconds after which a process that has not begun with a request no longer gets it, if it has not taken the log.
+_ACCEPT_SECONDS = 3.0
+#: Seconds between two attempts while the store is away, and after which a response is given up.
+_AWAY_SECONDS = 0.5
+_ANSWER_SECONDS = 60.0
+#: Seconds between two looks whether the processes have ended whose requests run here, and two searches for logs that are over.
+_LOOK_SECONDS = 1.0
+#: Headers with secrets, which are not written into the store.
+_SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
+#: What is said of the steps of a call, by what is noted of them.
+_STEPS = {"done": "done", "begun": "begun, and whether it took place is not known", "failed": "failed"}
+
+
+def _used_state() -> RemoteError:
+    """Return the error for a requestState that this server has given, and whose log is gone before its time."""
+    return RemoteError("this requestState was used before, or the store has lost it; its call is not repeated, and what it has"
+                       " done is not known", code=INTERNAL_ERROR)
+
+
+def _lost_answer() -> RemoteError:
+    return RemoteError("the answer of the process that runs this call is lost, since the store was emptied or is too slow; what"
+                       " the call has done is not known", code=INTERNAL_ERROR)
+
+
+def _taken_key(handle: str) -> str:
+    return f"taken-{digest(handle)}/journal"
+
+
+def _steps_key(handle: str) -> str:
+    return f"once-{digest(handle)}/steps"
+
+
+class _Accepted(NamedTuple):
+    """A request of another process that runs here."""
+
+    process: int
+    peer: Any
+    id: Any
+    client: SessionlessClient
+
+
+class SharedCalls(SealedCalls):
+    """The suspended calls of one process, and what it does with those of others."""
+
+    waits = True
+    longest = float("inf")
+
+    def __init__(self, runtime: Runtime, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(runtime, clock)
+        assert runtime.fleet is not None and runtime.fleet.backend is not None, "these processes share a backend"
+        self.runtime = runtime
+        self.backend = runtime.fleet.backend
+        assert isinstance(runtime.processes, FleetProcesses)
+        self.processes = runtime.processes
+        #: The logs that this process has stored, by handle. One that another process has taken counts until its time is over;
+        #: it is older than those that still wait, so it goes before them.
+        self._logs: "Shares[str]" = Shares(self._limits.fleet_states, self._limits.fleet_state_bytes, clock=clock)
+        self._swept = clock()
+        #: By their names: the requests of other processes that run here, and those of here that run in others.
+        self._accepted: Dict[str, _Accepted] = {}
+        self.relays: Dict[str, Relay] = {}
+        #: Whether a thread looks for the end of the processes whose requests run here; the lock guards it.
+        self._watching = False
+        self.processes.on("continue call", lambda body: runtime.workers.spawn(lambda: self._accept(body)))
+        self.processes.on("cancel call", self._cancel_accepted)
+        self.processes.on("reply", self._receive)
+        self.processes.letters.on_missed(self._lose_replies)
+        self.processes.leases.on_lost(self._lose_process_id)
+
+    def _lose_process_id(self, process: int) -> None:
+        """Give up what other processes know by an id that this one has lost."""
+        self._lose_replies()
+        self.runtime.workers.spawn(lambda: self.cancel(lambda call: call.process == process,
+                                                       "this process was paused for too long"))
+
+    def _lose_replies(self) -> None:
+        for relay in list(self.relays.values()):
+            relay.put(LOST)
+
+    @contextlib.contextmanager
+    def refuse_while_away(self) -> Iterator[None]:
+        """Return a block in which a failure of the store refuses the request.
+
+        :raises RemoteError: the store is away.
+        """
+        try:
+            yield
+        except BackendError as error:
+            self.processes.failed(error)
+            raise away_error() from error
+
+    # --- logs and states ----------------------------------------------------------------------------------
+
+    def save(self, context: RequestContext, log: Journal, bound: str) -> Tuple[str, str, int]:
+        self.processes.check()
+        with self.refuse_while_away():
+            process = self.processes.number
+            handle = self.store(self.seal(log, bound), context.session.sender_of(context.incoming))
+        return handle, self.name_process(handle, process, bound), process
+
+    def store(self, text: str, sender: str) -> str:
+        """Store a sealed log, and return its handle.
+
+        At a limit the oldest one of the sender with the most goes from the store.
+
+        :raises ValueError: it is larger than all of them may be.
+        """
+        most = self._limits.fleet_state_bytes
+        if len(text) > most:
+            raise ValueError(f"the answers and the results of ctx.once in this call take {len(text)} bytes, and"
+                             f" {most} can be stored (an eighth of Limits.memory_bytes); return"
+                             " less from ctx.once")
+        seconds, now = self._limits.waiting_seconds, self._clock()
+        if now - self._swept >= _LOOK_SECONDS:
+            self._swept = now
+            for handle in self._logs.idle(seconds, seconds):
+                self._logs.remove(handle)
+        handle = secrets.token_urlsafe(24)
+        self.backend.put(handle, text.encode("ascii"), seconds)
+        for old in self._logs.add(handle, sender, len(text)) or ():
+            with contextlib.suppress(BackendError):  # then it stays until its time is over
+                self.backend.take(old)
+            self.evict(old)
+        return handle
+
+    def take_stored(self, handle: str, bound: str) -> Optional[Journal]:
+        """Remove a log from the store and return it; None if there is none, or it is not for this request and owner.
+
+        :raises BackendError: the store failed.
+        """
+        self._logs.remove(handle)
+        data = self.backend.take(handle) if len(handle) <= 64 and handle.isascii() else None
+        return None if data is None else self.open(data.decode("ascii"), bound)
+
+    def name_process(self, handle: str, process: int, bound: str) -> str:
+        """Return a state that names a stored log and the process in which its handler waits; it is signed, not stored."""
+        content = f"{process} {handle} {int(self._clock() + self._limits.waiting_seconds)}"
+        return seal(content.encode("ascii"), self._keys[0], f"waits {bound}")
+
+    def named_process(self, state: str, bound: str) -> Tuple[int, str, bool]:
+        """Return the id of the process that a state names, the handle of the log, and whether that is valid no longer.
+
+        A state without an id is the handle itself, of a process that had no room for a waiting handler; the id is 0 then.
+        """
+        content = open_sealed(state, self._keys, f"waits {bound}") if len(state) > 64 else None
+        if content is None:
+            return 0, state, False
+        process, handle, expires = content.decode("ascii").split(" ")
+        return int(process), handle, int(expires) < self._clock()
+
+    def find_stored(self, context: RequestContext, target: Target, state: str) -> Task:
+        self.processes.check()
+        with self.refuse_while_away():
+            process, handle, over = self.named_process(state, request_digest(context))
+            # A client that has the state from this server learns more.
+            refusal = refused_state() if not process or over else _used_state()
+            if process and process == self.processes.candidate:
+                return self._continue_here(context, target, handle, refusal)
+            if process and self.processes.alive(process):
+                return Relay(self, context, target, process, handle, refusal).run
+            return replay(context, target, self.take_log(context, handle, refusal, elsewhere=process > 0))
+
+    def take_log(self, context: RequestContext, handle: str, refusal: RemoteError, elsewhere: bool) -> Journal:
+        """Take the log of a call, so that this process goes on with it and no other one does.
+
+        :param refusal: raised if it was taken before, or has expired.
+        :param elsewhere: whether the handler waits in another process, if it still waits. That is noted before, for that
+            process: if the log is gone without the note, it has taken the log by an operation whose answer was lost.
+        :raises BackendError: the store failed.
+        """
+        if elsewhere:
+            self.backend.put(_taken_key(handle), b"taken", self._limits.waiting_seconds)
+        log = self.take_stored(handle, request_digest(context))
+        if log is None:
+            steps = self.noted_steps(handle)
+            if steps:
+                raise RemoteError(f"this requestState was used before, and its call is not repeated. Of its steps: {steps}",
+                                  code=INTERNAL_ERROR)
+            raise refusal
+        log.answered = handle
+        return log
+
+    def _continue_here(self, context: RequestContext, target: Target, handle: str, refusal: RemoteError) -> Task:
+        call = self.find(handle, request_digest(context))
+        answers = None if call is None else call.read(context.given)
+        log = None
+        try:
+            log = self.take_log(context, handle, refusal, elsewhere=False)
+        except BackendError:
+            if call is not None:
+                call.in_doubt = True
+            raise
+        except RemoteError:
+            if call is None or not call.in_doubt or self.backend.get(_taken_key(handle)) is not None:
+                self.evict(handle, "another process has taken this call over")
+                raise
+        if call is not None and answers is not None and self.remove(handle):
+            call.go_on(context, answers)
+            return None
+        if log is None:
+            raise refusal
+        return replay(context, target, log)  # the handler was cancelled for want of room, or at this moment
+
+    # --- steps ----------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def step(self, log: Journal, key: str) -> Iterator[None]:
+        """Return a block for the action of :meth:`Context.once`, with a note before and after it if it follows an answer.
+
+        The log was taken with the answer, so that no process repeats the action. The notes tell what has taken place, should
+        this process end.
+
+        :raises RemoteError: the note before it cannot be stored.
+        """
+        if not log.answered:
+            yield
+            return
+        with self.refuse_while_away():
+            self._note(log, key, "begun")
+        done = "failed"
+        try:
+            yield
+            done = "done"
+        finally:
+            try:
+                self._note(log, key, done)
+            except BackendError as error:
+                _log.warning("ctx.once(%r) has run, which could not be noted: %s", key, error)
+
+    def _note(self, log: Journal, key: str, state: str) -> None:
+        if log.noted[0] != log.answered:
+            log.noted = log.answered, {}
+        log.noted[1][key] = state
+        self.backend.put(_steps_key(log.answered), json.dumps(log.noted[1]).encode("ascii"), self._limits.waiting_seconds)
+
+    def noted_steps(self, handle: str) -> str:
+        """Return what is noted of the steps that followed an answer, as a sentence; empty if nothing is.
+
+        :param handle: of the log that was taken with the answer.
+        :raises BackendError: the store failed.
+        """
+        stored = self.backend.get(_steps_key(handle))
+        steps: Dict[str, str] = {} if stored is None else json.loads(stored)
+        return "; ".join(f"{', '.join(repr(key[:100]) for key in steps if steps[key] == what)} {text}"
+                         for what, text in _STEPS.items() if what in steps.values())
+
+    # --- messages between processes ----------------------------------------------------------------------------
+
+    def send(self, process: int, kind: str, body: Dict[str, Any], data: Optional[bytes] = None) -> None:
+        """Send a message to another process, with the bytes of a message of the protocol.
+
+        :raises BackendError: the store failed.
+        """
+        if data is not None and len(data) > _IN_MESSAGE:
+            key = f"long-{secrets.token_hex(12)}/message"
+            self.backend.put(key, data, _STORED_SECONDS)
+            body = {**body, "stored": key}
+        elif data is not None:
+            body = {**body, "data": data.decode("utf-8")}
+        self.processes.letters.send(process, kind, body)
+
+    def unpack(self, body: Dict[str, Any]) -> Optional[bytes]:
+        """Return the bytes that came with a message; None if they were stored beside it, and are gone.
+
+        :raises BackendError: the store failed.
+        """
+        text = body.get("data")
+        return str(text).encode("utf-8") if text is not None else self.backend.take(str(body["stored"]))
+
+    def _receive(self, body: Dict[str, Any]) -> None:
+        relay = self.relays.get(str(body["name"]))
+        if relay is not None:
+            relay.put(str(body["kind"]), body)
+
+    # --- requests of other processes -----------------------------------------------------------------------------
+
+    def _accept(self, body: Dict[str, Any]) -> None:
+        """Go on with a handler that waits here, with a request that came in at another process."""
+        name, process = str(body["name"]), int(body["from"])
+        try:
+            data = self.unpack(body)
+        except BackendError as error:
+            self.processes.failed(error)
+            return  # the other process tries for itself
+        call = self.find(str(body["handle"]), str(body["digest"]))
+        message = None if data is None else jsonrpc.parse(data, self.runtime.json_limits)
+        outlet = _ReplyOutlet(self, name, process)
+        if call is None or data is None or type(message) is not jsonrpc.Request:
+            outlet.reply({"kind": GONE})
+            return
+        peer: Any = call.peer
+        client = self._client(message, body)
+        with self._lock:
+            self._accepted[name] = _Accepted(process, peer, message.id, client)
+            begins, self._watching = not self._watching, True
+        if begins:
+            with contextlib.suppress(TransportError), undo(self._watch_later):
+                # It ends when no request of another process runs here any more; it blocks on the backend for one operation.
+                Loop("watch over the processes of clients", self._cancel_abandoned).start()
+        peer.receive(data, message, outlet, False, facts=client)
+
+    def _watch_later(self) -> None:
+        self._watching = False  # the next request tries again
+
+    def _client(self, message: jsonrpc.Request, body: Dict[str, Any]) -> SessionlessClient:
+        params, catalog = message.params or {}, self.runtime.catalog
+        envelope = envelopes.read(params)
+        headers = Headers([(name, value) for name, value in body["headers"]])
+        http = HTTPRequest(headers=headers, principal=principal_from(body["principal"]), single_process=False, **body["http"])
+        return SessionlessClient(envelope, envelopes.revision_of(envelope, catalog.revisions),
+                                 catalog.resolve(message.method, params), http, body["sender"])
+
+    def _cancel_accepted(self, body: Dict[str, Any]) -> None:
+        accepted = self._accepted.get(str(body["name"]))
+        if accepted is not None:
+            # Callbacks of the user run on the thread that cancels.
+            self.runtime.workers.spawn(lambda: accepted.peer.drop_incoming(accepted.id, accepted.client, body["reason"]))
+
+    def finish(self, name: str) -> None:
+        """Forget a request of another process, which is answered."""
+        with self._lock:
+            self._accepted.pop(name, None)
+
+    def _cancel_abandoned(self) -> None:
+        """Cancel the handlers that go on for clients of processes that have ended: the connections ended with them."""
+        while True:
+            time.sleep(_LOOK_SECONDS)
+            with self._lock:
+                processes = {name: accepted.process for name, accepted in self._accepted.items()}
+                self._watching = bool(processes)
+            if not processes:
+                return
+            try:
+                ended = {process for process in set(processes.values()) if not self.processes.alive(process)}
+            except BackendError as error:
+                self.processes.failed(error)
+                continue
+            for name, process in processes.items():
+                if process in ended:
+                    self._cancel_accepted({"name": name, "reason": "the process that served the client has ended"})
+                    self.finish(name)
+
+
+class Relay:
+    """One request whose handler waits in another process.
+
+    :param process: the id of that process.
+    :param handle: of the log, and of the handler there.
+    :param refusal: the error if neither is there any more.
+    """
+
+    def __init__(self, calls: SharedCalls, context: RequestContext, target: Target, process: int, handle: str,
+                 refusal: RemoteError) -> None:
+        self._calls = calls
+        self._context = context
+        self._target = target
+        self._process = process
+        self._handle = handle
+        self._refusal = refusal
+        #: Names this request between the two processes.
+        self.name = secrets.token_hex(12)
+        #: The kind of each reply, and the message that has its data.
+        self._replies: "SimpleQueue[Tuple[str, Dict[str, Any]]]" = SimpleQueue()
+
+    def put(self, kind: str, body: Optional[Dict[str, Any]] = None) -> None:
+        """Take one reply; called on the thread that reads the messages of other processes."""
+        if kind != MESSAGE or self._replies.qsize() < _MOST_REPLIES:
+            self._replies.put((kind, body or {}))
+
+    def run(self) -> None:
+        """Answer the request: with what the other process says, or by a replay if that one does not go on."""
+        context = self._context
+        with contextlib.ExitStack() as block:
+            self._calls.relays[self.name] = self
+            block.callback(self._calls.relays.pop, self.name, None)
+            with self._calls.refuse_while_away():
+                self._send_request()
+            block.callback(context.token.add_callback(self._cancel))
+            with context.session.peer.suspended():
+                log = self._pass_on()
+        task = None if log is None else replay(context, self._target, log)
+        if task is not None:
+            task()
+
+    def _send_request(self) -> None:
+        context, incoming, facts = self._context, self._context.incoming, self._context.incoming.facts
+        assert facts is not None and facts.http is not None
+        http: HTTPRequest = facts.http
+        self._calls.send(self._process, "continue call", {
+            "handle": self._handle, "digest": request_digest(context), "name": self.name,
+            "sender": facts.sender, "from": self._calls.processes.number,
+            "principal": principal_members(context.session.principal),
+            "headers": [[name, value] for name in http.headers if name not in _SECRET for value in http.headers.all(name)],
+            "http": {"method": http.method, "path": http.path, "query": http.query, "mount": http.mount, "port": http.port,
+                     "remote": http.remote, "network": http.network},
+        }, jsonrpc.dump(jsonrpc.Request(incoming.id, incoming.method, incoming.params)))
+
+    def _cancel(self) -> None:
+        self.put(CANCELLED)
+        reason = self._context.token.reason or "the client has closed the connection"
+        self._calls.runtime.workers.spawn(lambda: self._send_cancel(reason))
+
+    def _send_cancel(self, reason: str) -> None:
+        try:
+            self._calls.send(self._process, "cancel call", {"name": self.name, "reason": reason})
+        except BackendError as error:
+            self._calls.processes.failed(error)
+
+    def _pass_on(self) -> Optional[Journal]:
+        """Pass on what the other process sends, and return None once it has answered; or the log, which is replayed here.
+
+        :raises Cancelled: the client has left.
+        :raises RemoteError: the other process has ended, or its answer is lost.
+        """
+        incoming, processes = self._context.incoming, self._calls.processes
+        began, tried, ended, heard = time.monotonic(), False, False, False
+        while True:
+            try:
+                kind, body = self._replies.get(timeout=_WAIT_SECONDS)
+            except Empty:
+                if ended:
+                    return self._take_over()
+                try:
+                    # What it sent before its end may still be on its way.
+                    ended = not processes.alive(self._process)
+                    if not (ended or tried or heard) and time.monotonic() - began > _ACCEPT_SECONDS:
+                        log = self._try_take()
+                        if log is not None:
+                            return log
+                        tried = True
+                except BackendError as error:
+                    processes.failed(error)
+                continue
+            heard = True
+            if kind == CANCELLED:
+                raise Cancelled(incoming.token.reason)
+            if kind == GONE:
+                return self._patiently(self._take)
+            if kind == NO_RESPONSE:
+                incoming.answer(None, None)
+                return None
+            data = None if kind == LOST else self._patiently(lambda: self._calls.unpack(body))
+            if data is None:
+                raise _lost_answer()
+            if kind == RESPONSE:
+                incoming.answer(data, body.get("code"))
+                return None
+            incoming.pass_on(data)
+
+    def _patiently(self, use: Callable[[], T]) -> T:
+        """Use the backend, again while it is away.
+
+        :raises Cancelled: the client has left.
+        """
+        while True:
+            try:
+                return use()
+            except BackendError as error:
+                self._calls.processes.failed(error)
+            if self._context.token.wait(_AWAY_SECONDS):
+                raise Cancelled(self._context.token.reason)
+
+    def _take(self) -> Journal:
+        return self._calls.take_log(self._context, self._handle, self._refusal, elsewhere=True)
+
+    def _try_take(self) -> Optional[Journal]:
+        try:
+            return self._take()
+        except RemoteError:
+            return None  # the other process has begun
+
+    def _take_over(self) -> Journal:
+        """Take the log of a process that has ended.
+
+        :raises RemoteError: the other process has taken it, and has ended before it answered.
+        """
+        log = self._patiently(self._try_take)
+        if log is not None:
+            return log
+        steps = self._patiently(lambda: self._calls.noted_steps(self._handle))
+        raise RemoteError("the process that ran this call has ended before it answered; what the call has done is not known"
+                          + (f". Of its steps: {steps}" if steps else ""), code=INTERNAL_ERROR)
+
+
+class _ReplyOutlet(Outlet):
+    """Where the messages of a request go that came in at another process: into messages to that one.
+
+    :param name: of the request.
+    :param process: the id of that process.
+    """
+
+    def __init__(self, calls: SharedCalls, name: str, process: int) -> None:
+        self._calls = calls
+        self._name = name
+        self._process = process
+
+    def reply(self, body: Dict[str, Any], data: Optional[bytes] = None) -> bool:
+        """Send one reply; False if the store failed."""
+        try:
+            self._calls.send(self._process, "reply", {**body, "name": self._name}, data)
+        except BackendError as error:
+            self._calls.processes.failed(error)
+            return False
+        return True
+
+    def send(self, data: bytes) -> bool:
+        return self.reply({"kind": MESSAGE}, data)
+
+    def offer(self, data: bytes) -> bool:
+        return False  # it would block on the store
+
+    def finish(self, data: Optional[bytes], code: Optional[int] = None) -> None:
+        self._calls.finish(self._name)
+        body: Dict[str, Any] = {"kind": NO_RESPONSE if data is None else RESPONSE, "code": code}
+        if not self.reply(body, data):
+            self._calls.runtime.workers.spawn(lambda: self._finish_later(body, data))
+
+    def _finish_later(self, body: Dict[str, Any], data: Optional[bytes]) -> None:
+        until = time.monotonic() + _ANSWER_SECONDS
+        while time.monotonic() < until:
+            time.sleep(_AWAY_SECONDS)
+            if self.reply(body, data):
+                return

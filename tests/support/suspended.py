@@ -1,0 +1,24 @@
+"""Suspended calls without a server, to seal and open the logs of their handlers."""
+
+import time
+from types import SimpleNamespace
+
+from mcplite.fleet.remote_answers import SharedCalls
+from mcplite.protocol.opaque import Journal
+from mcplite.server.handling.suspended_calls import SealedCalls
+from mcplite.server.runtime.processes import Fleet, Processes
+from tests.support.tight import tight
+
+
+def make_calls(keys, backend=None, clock=time.time, **limits):
+    """Return the suspended calls of a fleet; without a backend their logs travel. A log is valid for a minute."""
+    runtime = SimpleNamespace(fleet=Fleet(list(keys), backend), processes=Processes(),
+                              limits=tight(**{"waiting_seconds": 60, **limits}))
+    return (SealedCalls if backend is None else SharedCalls)(runtime, clock)
+
+
+def journal(characters=0):
+    """Return a log with a result of so many characters."""
+    made = Journal()
+    made.once_results = {"a": "x" * characters}
+    return made
