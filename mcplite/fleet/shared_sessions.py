@@ -94,13 +94,13 @@ class SharedLegacySession(LegacySession):
             uris, known = set(given), set(self._subscriptions)
             if uris != known:
                 most = self.limits.subscription_bytes
-                self._report(uris - known, known - uris)
+                self.runtime.subscribers.add(uris - known)
+                self.runtime.subscribers.remove(known - uris)
                 self._subscriptions = given
                 self._subscribed_bytes = sum(memory_size(uri, most) for uri in record.uris)
             changed, self._roots_changed = record.roots != self._roots_changed, record.roots
         if changed:
             self._roots.forget()
-        self._tell_subscribers()
 
     def store(self, record: SessionRecord, touched: float = 0.0, reader: int = 0) -> SessionRecord:
         """Return the record that has the state of this object, as the next version of another one.

@@ -144,7 +144,7 @@ class ServerMount(Mounted, Service):
     def _on_subscribe(self, uri: str, subscriptions: int) -> None:
         counted = self.mounted.subscribers
         own = normal_uri(self.names.own_uri(uri) or uri)
-        if counted is None or bool(subscriptions) == (own in self._followed) or self.mounted.catalog.find_resource(own) is None:
+        if bool(subscriptions) == (own in self._followed) or self.mounted.catalog.find_resource(own) is None:
             return
         if subscriptions:
             self._followed.add(own)
@@ -152,7 +152,6 @@ class ServerMount(Mounted, Service):
         else:
             self._followed.discard(own)
             counted.remove([own])
-        counted.tell()
 
     # --- its life ---------------------------------------------------------------------------------------
 

@@ -439,7 +439,7 @@ def _subscribe(context: RequestContext, target: Target) -> Any:
     if target.entry is None:
         raise _missing(context, uri)
     context.session.subscribe(uri)
-    context.session.runtime.wait_subscribed()
+    context.session.runtime.subscribers.wait_told()
     return {}
 
 

@@ -29,7 +29,7 @@ from ..runtime.runtime import Runtime
 from ..sessions.modern import SessionlessClient
 from ..sessions.opening import create_sessionless_peer
 from ..state.get_stream import CommonStream
-from ..state.response_bodies import EndingBody, OpenStreams, do_nothing
+from ..state.response_bodies import OpenStreams, StreamingBody, do_nothing
 from ..state.sessions import HTTPSession, Sessions, create_session_for_one_message
 from ..state.streams import EventBody, EventStream, RequestStreams, StreamsChannel
 from .access import OriginPolicy
@@ -98,7 +98,7 @@ class GetStreams:
             return HTTPResponse(204)
         return self.open(request, body, name=session.id if isinstance(body, CommonStream) else (session.id, name))
 
-    def open(self, request: HTTPRequest, body: Optional[EndingBody],
+    def open(self, request: HTTPRequest, body: Optional[StreamingBody],
              on_close: Optional[Callable[[], object]] = None, name: Hashable = None) -> HTTPResponse:
         """Return the response to a GET: an event stream. If too many are open, the oldest one ends.
 
@@ -114,7 +114,7 @@ class GetStreams:
         self.hold(request, body, on_close or do_nothing)
         return HTTPResponse(200, list(EVENTS), body, streaming=True)
 
-    def hold(self, request: HTTPRequest, body: EndingBody, on_close: Callable[[], object] = do_nothing) -> None:
+    def hold(self, request: HTTPRequest, body: StreamingBody, on_close: Callable[[], object] = do_nothing) -> None:
         """Count a response among the open streams until it has ended."""
         streams, stream = self._streams, body
         body.lasting = True
@@ -127,7 +127,7 @@ class GetStreams:
         streams.add(body, request.sender)
 
 
-def end_at_expiry(body: Optional[EndingBody], request: HTTPRequest, end: Callable[[], object] = do_nothing) -> None:
+def end_at_expiry(body: Optional[StreamingBody], request: HTTPRequest, end: Callable[[], object] = do_nothing) -> None:
     """End a long-lived stream when the token of its request expires (AUS-31)."""
     if body is not None and request.principal is not None and request.principal.expires_at is not None:
         body.end_after(request.principal.expires_at - time.time(), end)

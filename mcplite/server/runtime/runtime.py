@@ -21,7 +21,7 @@ from ...rpc.threads import Workers
 from ...rpc.tracing import get_logger
 from ..eviction import ByteBudget
 from .processes import Fleet, Processes
-from .subscriptions import ListenRequests
+from .subscriptions import ListenRequests, Subscribers
 
 if TYPE_CHECKING:
     from ...revisions import Revision
@@ -33,13 +33,10 @@ if TYPE_CHECKING:
     from ..principals import Principal
     from .extension_host import ServerHost
     from .observer import ServerObserver
-    from .subscriptions import Subscribers
 
 __all__ = ["OpenSession", "Runtime"]
 
 _log = get_logger(__name__)
-#: How long a client waits at most until a mounted server knows of its subscription.
-_SUBSCRIBED_SECONDS = 10.0
 
 
 class OpenSession:
@@ -121,8 +118,8 @@ class Runtime:
         self.greeters: List[Callable[[OpenSession], object]] = []
         #: The value of the lifespan; None if there is none, or it is not entered.
         self.lifespan_value: Any = None
-        #: Counts the subscriptions for the user's hook; None without a hook.
-        self.subscribers: "Optional[Subscribers]" = None
+        #: Counts the subscriptions to each resource, for the user's hook and for mounts.
+        self.subscribers = Subscribers()
         #: The server as each of its extensions sees it, by identifier.
         self._hosts: "Dict[str, ServerHost]" = {}
         #: The extensions with a hook around ``tools/call``.
@@ -143,23 +140,10 @@ class Runtime:
     def count_subscriptions(self, hook: Callable[[str, int], object], awaited: bool = False) -> None:
         """Call *hook* with each change of the number of subscriptions to a URI.
 
-        With the first hook, the subscriptions of clients that are connected already are not counted.
-
         :param awaited: whether a client is told that it has subscribed after the hook was called, and not before.
         """
-        from .subscriptions import Subscribers  # for servers that have a hook
-
-        if self.subscribers is None:
-            self.subscribers = Subscribers(hook)
-            self.subscriptions = self._create_subscriptions()
-        else:
-            self.subscribers.add_hook(hook)
+        self.subscribers.hooks.append(hook)
         self.subscribers.awaited = self.subscribers.awaited or awaited
-
-    def wait_subscribed(self) -> None:
-        """Return when the subscriptions so far are known to those that are awaited."""
-        if self.subscribers is not None and self.subscribers.awaited:
-            self.subscribers.wait_told(_SUBSCRIBED_SECONDS)
 
     def _let_go(self, owner: int) -> None:
         # In a forked process: clients and threads belong to the other one, and so does the lifespan, which must not be left

@@ -83,9 +83,9 @@ class _ListenRequest:
             self._sending = True
         self._send(wait=False)
 
-    def begin(self, acknowledgement: Dict[str, Any]) -> None:
+    def begin(self, honoured: Dict[str, Any]) -> None:
         """Acknowledge the request, and send the notifications that wait by then."""
-        self.incoming.emit("notifications/subscriptions/acknowledged", self._tagged(acknowledgement))
+        self.incoming.emit("notifications/subscriptions/acknowledged", self._tagged({"notifications": honoured}))
         self._send(wait=False)
 
     def _tagged(self, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -93,50 +93,43 @@ class _ListenRequest:
 
     def _send(self, wait: bool) -> None:
         with undo(self._pause):
-            self._send_all(wait)
+            while True:
+                with self._lock:
+                    item = next(iter(self._waiting), None)
+                    if item is None:
+                        self._sending = False
+                        return
+                    del self._waiting[item]
+                done = False
+                try:
+                    done = self._send_one(*item, wait)
+                except MCPError as error:
+                    _log.debug("%s was not sent: %s", item[0], error)
+                    done = True
+                finally:
+                    if not done:
+                        with self._lock:
+                            self._waiting[item] = None
+                if not done:
+                    self._spawn(lambda: self._send(wait=True))
+                    return
 
     def _pause(self) -> None:
         with self._lock:
             self._sending = False  # what waits is sent with the next change
 
-    def _send_all(self, wait: bool) -> None:
-        while True:
-            with self._lock:
-                item = next(iter(self._waiting), None)
-                if item is None:
-                    self._sending = False
-                    return
-                del self._waiting[item]
-            done = False
-            try:
-                done = self._send_one(*item, wait)
-            except MCPError as error:
-                _log.debug("%s was not sent: %s", item[0], error)
-                done = True
-            finally:
-                if not done:
-                    with self._lock:
-                        self._waiting[item] = None
-            if not done:
-                self._spawn(lambda: self._send(wait=True))
-                return
-
     def _send_one(self, method: str, uri: Optional[str], wait: bool) -> bool:
-        described = self._describe(method, uri)
+        followed = self._described.get(method)
+        described: Optional[Dict[str, Any]] = {} if uri is None else {"uri": self.uris.get(uri, uri)}
+        if followed is not None:
+            described = followed[1](uri, self.revision)
         if described is None:
-            return True
+            return True  # there is no more to tell
         params = self._tagged(described)
         if not wait:
             return self.incoming.offer(method, params)
         self.incoming.emit(method, params)
         return True
-
-    def _describe(self, method: str, uri: Optional[str]) -> Optional[Dict[str, Any]]:
-        """Return the params of a notification; None if there is nothing to tell any more."""
-        followed = self._described.get(method)
-        if followed is not None:
-            return followed[1](uri, self.revision)
-        return {} if uri is None else {"uri": self.uris.get(uri, uri)}
 
 
 class ListenRequests:
@@ -145,11 +138,11 @@ class ListenRequests:
     :param catalog: what is offered, and so may be listened to.
     :param limits: how many may be open, and what each may name.
     :param spawn: runs a task on a thread.
-    :param subscribers: counts the subscriptions to resources for the user's hook; None without a hook.
+    :param subscribers: counts the subscriptions to resources.
     """
 
     def __init__(self, catalog: Catalog, limits: Limits, spawn: Callable[[Callable[[], object]], None],
-                 subscribers: "Optional[Subscribers]" = None) -> None:
+                 subscribers: "Subscribers") -> None:
         self._catalog = catalog
         self._limits = limits
         self._spawn = spawn
@@ -185,9 +178,7 @@ class ListenRequests:
         request = _ListenRequest(incoming, revision, honoured, self._spawn, described)
         with self._lock:
             self._requests[request] = None
-            if self._subscribers is not None:
-                self._subscribers.add(request.uris)
-        self._tell_subscribers()
+        self._subscribers.add(request.uris)
         self._end(self._shares.add(request, incoming.sender) or [], "the server needed the room for another client")
         if incoming.outlet is not None:
             incoming.outlet.handler_started()
@@ -195,16 +186,14 @@ class ListenRequests:
         if incoming.facts is not None:
             incoming.facts.forget_request()
         incoming.token.add_callback(lambda: self._cancelled(request))
-        if request.uris and self._subscribers is not None and self._subscribers.awaited:
-            self._spawn(lambda: self._begin_awaited(request, {"notifications": honoured}))
+        if request.uris and self._subscribers.awaited:
+            self._spawn(lambda: self._begin_awaited(request, honoured))  # since the reader's thread must not wait
         else:
-            request.begin({"notifications": honoured})
+            request.begin(honoured)
 
-    def _begin_awaited(self, request: _ListenRequest, acknowledgement: Dict[str, Any]) -> None:
-        # On a thread of its own, since the reader's must not wait.
-        assert self._subscribers is not None, "only its hooks are awaited"
-        self._subscribers.wait_told(_SUBSCRIBED_SECONDS)
-        request.begin(acknowledgement)
+    def _begin_awaited(self, request: _ListenRequest, honoured: Dict[str, Any]) -> None:
+        self._subscribers.wait_told()
+        request.begin(honoured)
 
     def _honoured(self, wanted: Any) -> Dict[str, Any]:
         if not isinstance(wanted, dict):
@@ -238,17 +227,11 @@ class ListenRequests:
     def _remove(self, request: _ListenRequest) -> bool:
         """Remove a request; return whether it was open."""
         with self._lock:
-            open = request in self._requests
-            if open:
-                del self._requests[request]
-                if self._subscribers is not None:
-                    self._subscribers.remove(request.uris)
-        self._tell_subscribers()
-        return open
-
-    def _tell_subscribers(self) -> None:
-        if self._subscribers is not None:
-            self._subscribers.tell()
+            if request not in self._requests:
+                return False
+            del self._requests[request]
+        self._subscribers.remove(request.uris)
+        return True
 
     def uris(self) -> Set[str]:
         """Return the URIs of all resources that clients listen to."""
@@ -300,15 +283,15 @@ class Subscribers:
     The hook is called for one change after another, in their order, on a thread that is started for them and ends when there
     are no more. The hook may block; it delays only the changes behind its own.
 
-    :param hook: called with a URI and the number of subscriptions to it, after each change of that number.
+    :param hooks: called with a URI and the number of subscriptions to it, after each change of that number.
     """
 
-    def __init__(self, hook: Callable[[str, int], object]) -> None:
-        self._hooks = [hook]
+    def __init__(self, *hooks: Callable[[str, int], object]) -> None:
+        self.hooks = list(hooks)
         #: Whether a client is told that it has subscribed only after the hooks were called.
         self.awaited = False
-        #: Guards the fields below; held for dictionary operations only. Sessions hold their own lock around it. Waited on for
-        #: the end of the calls.
+        #: Guards the fields below; held for dictionary operations only. Sessions hold their own lock around it.
+        #: Waited on for the end of the calls.
         self._lock = threading.Condition()
         self._counts: "Counter[str]" = Counter()
         self._changes: Deque[Tuple[str, int]] = deque()
@@ -320,29 +303,22 @@ class Subscribers:
         renew(self)
         self._counts, self._changes, self._telling = Counter(), deque(), False
 
-    def add_hook(self, hook: Callable[[str, int], object]) -> None:
-        """Call one more hook, after the others."""
-        self._hooks.append(hook)
-
     def add(self, uris: Iterable[str]) -> None:
-        """Count one subscription more to each URI; :meth:`tell` comes afterwards, without a lock."""
+        """Count one subscription more to each URI, and have the hooks called; returns at once."""
         self._count(uris, 1)
 
     def remove(self, uris: Iterable[str]) -> None:
-        """Count one subscription less to each URI; :meth:`tell` comes afterwards, without a lock."""
+        """Count one subscription less to each URI, and have the hooks called; returns at once."""
         self._count(uris, -1)
 
     def _count(self, uris: Iterable[str], step: int) -> None:
         with self._lock:
             for uri in uris:
-                self._counts[uri] += step
-                self._changes.append((uri, self._counts[uri]))
-                if not self._counts[uri]:
+                count = self._counts[uri] = self._counts[uri] + step
+                if self.hooks:
+                    self._changes.append((uri, count))
+                if not count:
                     del self._counts[uri]
-
-    def tell(self) -> None:
-        """Have the hook called for the changes that it was not called for, and return."""
-        with self._lock:
             if self._telling or not self._changes:
                 return
             self._telling = True
@@ -357,10 +333,11 @@ class Subscribers:
         with self._lock:
             self._telling = False  # the next change tries again, and tells of this one as well
 
-    def wait_told(self, seconds: float) -> None:
-        """Wait until the hooks were called for all changes so far, but no longer than *seconds*."""
-        with self._lock:
-            self._lock.wait_for(lambda: not self._telling, seconds)
+    def wait_told(self) -> None:
+        """Wait for some seconds until the hooks were called for all changes so far, where those are awaited."""
+        if self.awaited:
+            with self._lock:
+                self._lock.wait_for(lambda: not self._telling, _SUBSCRIBED_SECONDS)
 
     def _tell(self) -> None:
         while True:
@@ -370,7 +347,7 @@ class Subscribers:
                     self._telling = False
                     return
                 uri, subscriptions = self._changes.popleft()
-            for hook in list(self._hooks):
+            for hook in list(self.hooks):
                 try:
                     hook(uri, subscriptions)
                 except BaseException:  # of the user's

@@ -6,7 +6,7 @@ It is the message handler of its connection; on a pipe, opening.py passes its me
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterable, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Optional, Set
 
 from ...errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError, ProtocolError, RemoteError
 from ...protocol import jsonrpc
@@ -50,7 +50,8 @@ class LegacySession(Session, OpenSession, MessageHandler):
         self._catalog = runtime.catalog
         self._on_close = on_close
         self.persistent = persistent
-        #: Guards the fields below; held for single assignments and set operations only.
+        #: Guards the fields below; held for single assignments and set operations, and while the
+        #: thread is started that calls the hooks of subscriptions.
         self._lock = threading.Lock()
         #: The newest with a handshake until one is negotiated.
         self.revision = NEWEST_LEGACY
@@ -169,15 +170,13 @@ class LegacySession(Session, OpenSession, MessageHandler):
             if normal in self._subscriptions or self._closed:
                 return
             total = self._subscribed_bytes + size
-            fits = len(self._subscriptions) < limits.subscriptions and total <= limits.subscription_bytes
-            if fits:
+            if len(self._subscriptions) < limits.subscriptions and total <= limits.subscription_bytes:
                 self._subscriptions[normal], self._subscribed_bytes = uri, total
-                self._report(added=[normal])
-        if not fits:
-            raise RemoteError(f"this session may subscribe to {limits.subscriptions} resources, whose URIs take"
-                              f" {limits.subscription_bytes} bytes of memory at most; unsubscribe from others first",
-                              code=INVALID_REQUEST)
-        self._tell_subscribers()
+                self.runtime.subscribers.add([normal])
+                return
+        raise RemoteError(f"this session may subscribe to {limits.subscriptions} resources, whose URIs take"
+                          f" {limits.subscription_bytes} bytes of memory at most; unsubscribe from others first",
+                          code=INVALID_REQUEST)
 
     def unsubscribe(self, uri: str) -> None:
         """Stop notifying the client of updates to *uri*."""
@@ -188,18 +187,13 @@ class LegacySession(Session, OpenSession, MessageHandler):
             given = self._subscriptions.pop(normal, None)
             if given is not None:
                 self._subscribed_bytes -= memory_size(given, self.limits.subscription_bytes)
-                self._report(removed=[normal])
-        self._tell_subscribers()
+                self.runtime.subscribers.remove([normal])
 
-    def _report(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> None:
-        """Have subscriptions counted, under the lock of the session, so that they are counted in their order."""
-        if self.runtime.subscribers is not None:
-            self.runtime.subscribers.add(added)
-            self.runtime.subscribers.remove(removed)
-
-    def _tell_subscribers(self) -> None:
-        if self.runtime.subscribers is not None:
-            self.runtime.subscribers.tell()
+    def _unsubscribe_all(self) -> None:
+        # With the lock held, so that changes are counted in their order.
+        if self._subscriptions:
+            self.runtime.subscribers.remove(self._subscriptions)
+            self._subscriptions, self._subscribed_bytes = {}, 0
 
     def set_level(self, level: str) -> None:
         """Set the least urgent level that this client wants."""
@@ -305,9 +299,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
     def on_close(self, error: Exception) -> None:
         with self._lock:
             self._ready, self._closed = False, True
-            self._report(removed=self._subscriptions)
-            self._subscriptions, self._subscribed_bytes = {}, 0
-        self._tell_subscribers()
+            self._unsubscribe_all()
         self.runtime.session_closed(self, error)
         if self._on_close is not None:
             self._on_close()
@@ -353,9 +345,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         with self._lock:
             self._ready = False
             self._level = _DEFAULT_LEVEL
-            self._report(removed=self._subscriptions)
-            self._subscriptions, self._subscribed_bytes = {}, 0
-        self._tell_subscribers()
+            self._unsubscribe_all()
         self._roots.forget()
         _log.info("a client begins the session again")
 

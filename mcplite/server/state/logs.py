@@ -22,7 +22,7 @@ from ...rpc.deadline import WakeSignal
 from ...rpc.tracing import get_logger
 from ..eviction import Shares
 from ..limits import Limits
-from .response_bodies import KEEP_ALIVE, OPENING, PROBE_SECONDS, EndingBody, retry_event
+from .response_bodies import KEEP_ALIVE, OPENING, PROBE_SECONDS, StreamingBody, retry_event
 
 __all__ = [
     "FINAL", "LogBody", "MESSAGE", "NOTHING", "OPENED", "RequestLog", "RequestLogBody", "StreamLog", "StreamLogs", "read_log",
@@ -318,7 +318,7 @@ def _latest(backend: Backend, log: str, gone: int, last: int) -> List[Entry]:
     return found
 
 
-class LogBody(EndingBody):
+class LogBody(StreamingBody):
     """The body of a response that follows logs, and is iterated by the thread of the request.
 
     While the store cannot be reached it sends keep-alive comments, and goes on when the store is back.

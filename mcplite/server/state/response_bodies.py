@@ -15,7 +15,7 @@ from ..handling.http_request import never_disconnected
 from ..limits import Limits
 
 __all__ = [
-    "EndingBody", "KEEP_ALIVE", "OPENING", "OpenStreams", "PROBE_SECONDS", "StreamingBody", "do_nothing", "priming_event",
+    "KEEP_ALIVE", "OPENING", "OpenStreams", "PROBE_SECONDS", "StreamingBody", "do_nothing", "priming_event",
     "retry_event",
 ]
 
@@ -31,35 +31,15 @@ def do_nothing() -> None:
 
 
 class StreamingBody:
-    """The body of a streaming response; each piece is sent at once.
+    """The body of a response that is an event stream, which ends with the stream, with its client, or at a certain time.
 
-    One thread iterates and closes it.
+    Each piece is sent at once. One thread iterates and closes it.
     """
 
     #: Whether the piece returned last is the final one, so that the end of the response can be sent with it.
     last: bool = False
     #: Whether the response lasts until one side ends it, and the client begins another one then.
     lasting: bool = False
-
-    @property
-    def complete(self) -> bool:
-        """Whether all pieces are already there, so that iterating does not block."""
-        return False
-
-    def __iter__(self) -> Iterator[bytes]:
-        raise NotImplementedError
-
-    def stop(self) -> None:
-        """End the iteration, from any thread, because the client has disconnected."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Release the body, after the response has been sent or has failed. Idempotent."""
-        raise NotImplementedError
-
-
-class EndingBody(StreamingBody):
-    """The body of an event stream, which ends with the stream, with its client, or at a certain time."""
 
     #: Set to end this body after the messages that are there.
     ending = False
@@ -77,6 +57,22 @@ class EndingBody(StreamingBody):
     ends_session = False
     #: Whether its client could not get the rest of the stream by another body.
     must_stay = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether all pieces are already there, so that iterating does not block."""
+        return False
+
+    def __iter__(self) -> Iterator[bytes]:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """End the iteration, from any thread, because the client has disconnected."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Release the body, after the response has been sent or has failed. Idempotent."""
+        raise NotImplementedError
 
     def end_after(self, seconds: float, end: Callable[[], object]) -> None:
         """End the body after a time; called before it is iterated.
@@ -120,11 +116,11 @@ _RETURNS_PER_SECOND = 6.0
 _LATE_SECONDS = 5.0
 
 
-def _ends_session(body: EndingBody) -> bool:
+def _ends_session(body: StreamingBody) -> bool:
     return body.ends_session
 
 
-def _stays(body: EndingBody) -> bool:
+def _stays(body: StreamingBody) -> bool:
     return body.ends_session or body.must_stay
 
 
@@ -140,7 +136,7 @@ class OpenStreams:
 
     def __init__(self, most: int, in_turns: bool = False) -> None:
         self._in_turns = in_turns
-        self._open: Shares[EndingBody] = Shares(most, busy=_stays, lasting=_ends_session)
+        self._open: Shares[StreamingBody] = Shares(most, busy=_stays, lasting=_ends_session)
         #: Guards ``_away``; held for dictionary work only.
         self._lock = threading.Lock()
         #: Until when a client counts as one that waits, by the name of its stream.
@@ -155,7 +151,7 @@ class OpenStreams:
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, body: EndingBody, sender: str) -> None:
+    def add(self, body: StreamingBody, sender: str) -> None:
         """Add a stream until :meth:`remove`."""
         if body.name is not None:
             with self._lock:
@@ -169,7 +165,7 @@ class OpenStreams:
             else:
                 old.stop()
 
-    def remove(self, body: EndingBody) -> None:
+    def remove(self, body: StreamingBody) -> None:
         """Note that a stream has ended."""
         self._open.remove(body)
 

@@ -21,7 +21,7 @@ from ...rpc.tracing import get_logger
 from ..eviction import ByteBudget
 from ..limits import Limits
 from .logs import FINAL, MESSAGE, RequestLog, RequestLogBody, StreamLog, StreamLogs
-from .response_bodies import KEEP_ALIVE, OPENING, PROBE_SECONDS, EndingBody, OpenStreams, priming_event, retry_event
+from .response_bodies import KEEP_ALIVE, OPENING, PROBE_SECONDS, OpenStreams, StreamingBody, priming_event, retry_event
 
 __all__ = ["EventBody", "EventStream", "RequestStreams", "StreamsChannel", "failures", "resume_request"]
 
@@ -469,7 +469,7 @@ class EventStream(Outlet):
             self.on_hang_up()
 
 
-class EventBody(EndingBody):
+class EventBody(StreamingBody):
     """The body of the response to a request: the messages of its stream, and keep-alive comments."""
 
     #: Ends the stream when this body must make room; None if the stream goes on without a body.

@@ -6,10 +6,10 @@ from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http.endpoint import GetStreams
 from mcplite.server.http.messages import HTTPResponse
 from mcplite.server.limits import Limits
-from mcplite.server.state.response_bodies import EndingBody
+from mcplite.server.state.response_bodies import StreamingBody
 
 
-class Body(EndingBody):
+class Body(StreamingBody):
     stopped = False
 
     def stop(self):

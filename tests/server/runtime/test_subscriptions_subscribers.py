@@ -73,9 +73,7 @@ def test_a_hook_that_fails_is_logged_and_called_again(caplog):
 
     subscribers = Subscribers(hook)
     subscribers.add([URI])
-    subscribers.tell()
     subscribers.remove([URI])
-    subscribers.tell()
     assert done.wait(LIMIT)
     assert "on_subscribe failed for 'memo://a'" in caplog.text
 
@@ -90,7 +88,6 @@ def test_a_hook_that_fails_always_is_logged_at_a_bounded_rate(caplog):
     subscribers = Subscribers(hook)
     for number in range(200):
         subscribers.add([f"memo://{number}"])
-        subscribers.tell()
     assert wait_until(lambda: len(called) == 200)
     assert wait_until(lambda: not subscribers._telling)
     lines = [record for record in caplog.records if "on_subscribe failed" in record.getMessage()]
@@ -107,11 +104,9 @@ def test_changes_come_in_their_order_while_the_hook_blocks(told):
 
     subscribers = Subscribers(hook)
     subscribers.add(["memo://0"])
-    subscribers.tell()
     assert begun.wait(LIMIT)
     for number in range(1, 20):
         subscribers.add([f"memo://{number}"])
-        subscribers.tell()  # returns, although the hook blocks
     go_on.set()
     assert [told.get(timeout=LIMIT)[0] for _ in range(20)] == [f"memo://{number}" for number in range(20)]
 
@@ -126,10 +121,8 @@ def test_without_threads_the_next_change_tells_of_this_one_too(monkeypatch, told
     with monkeypatch.context() as context:
         context.setattr(Loop, "start", no_thread)
         counted.add([URI])
-        counted.tell()
     assert "called later" in caplog.text and told.empty()
     counted.remove([URI])
-    counted.tell()
     assert [told.get(timeout=LIMIT) for _ in range(2)] == [(URI, 1), (URI, 0)]
 
 
@@ -141,12 +134,12 @@ def test_a_hook_that_fails_in_any_way_is_called_for_the_next_change(told, caplog
             raise fault()
 
     subscribers, later = Subscribers(hook), []
-    subscribers.add_hook(lambda *change: later.append(change))
+    subscribers.hooks.append(lambda *change: later.append(change))
+    subscribers.awaited = True
     for number in (1, 2):
         subscribers.add([URI])
-        subscribers.tell()
         assert told.get(timeout=LIMIT) == (URI, number)
-        subscribers.wait_told(LIMIT)
+        subscribers.wait_told()
     assert later == [(URI, 1), (URI, 2)]
     assert "on_subscribe failed for 'memo://a'" in caplog.text
 
@@ -154,10 +147,10 @@ def test_a_hook_that_fails_in_any_way_is_called_for_the_next_change(told, caplog
 @every_fault
 def test_the_thread_that_calls_hooks_goes_on_after_a_fault(monkeypatch, told, fault):
     subscribers = Subscribers(lambda uri, number: told.put((uri, number)))
+    subscribers.awaited = True
     struck = strike(monkeypatch, subscribers._lock, "notify_all", fault)
     for number in (1, 2):
         subscribers.add([URI])
-        subscribers.tell()
         assert told.get(timeout=LIMIT) == (URI, number)
-        subscribers.wait_told(LIMIT)
+        subscribers.wait_told()
     assert struck.is_set()

@@ -3,7 +3,7 @@
 import pytest
 
 from mcplite.server.limits import Limits
-from mcplite.server.state.response_bodies import EndingBody, priming_event, retry_event
+from mcplite.server.state.response_bodies import StreamingBody, priming_event, retry_event
 
 
 def test_the_first_and_the_last_event():
@@ -12,7 +12,7 @@ def test_the_first_and_the_last_event():
 
 
 def test_a_body_has_a_time_to_end_and_tells_once_that_it_has_ended():
-    body, told = EndingBody(), []
+    body, told = StreamingBody(), []
     assert body.left is None
     body.end_after(100, lambda: None)
     assert 0 < body.left <= 100

@@ -2,10 +2,10 @@
 
 import pytest
 
-from mcplite.server.state.response_bodies import EndingBody, OpenStreams
+from mcplite.server.state.response_bodies import OpenStreams, StreamingBody
 
 
-class Body(EndingBody):
+class Body(StreamingBody):
     def __init__(self, name=None, ends_session=False, must_stay=False):
         self.name, self.ends_session, self.must_stay = name, ends_session, must_stay
         self.ended = None
