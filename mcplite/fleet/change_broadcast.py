@@ -15,9 +15,9 @@ from ..errors import BackendError
 from ..rpc.tracing import get_logger
 from ..server.state.logs import read_log
 from .backend_health import Retries
-from .process_messages import Letters
+from .process_messages import ProcessMessages
 
-__all__ = ["Changes", "EVERYTHING", "LOG", "News", "ToldChange", "append_news"]
+__all__ = ["Changes", "EVERYTHING", "LOG", "ChangeBroadcast", "ToldChange", "append_news"]
 
 _log = get_logger(__name__)
 #: The log of all processes.
@@ -44,8 +44,8 @@ def append_news(backend: Backend, server: Optional[str], method: str, uri: Optio
     backend.append(LOG, json.dumps(news, separators=(",", ":")).encode("ascii"), _SECONDS, _KEEP)
 
 
-class News:
-    """The change notifications of one process of a fleet; they are read on the thread of :class:`Letters`.
+class ChangeBroadcast:
+    """The change notifications of one process of a fleet; they are read on the thread of :class:`ProcessMessages`.
 
     :param backend: sealed, so that what it holds was written by a process with the keys.
     :param letters: reads the log.
@@ -54,7 +54,7 @@ class News:
     :param missed: called on the reading thread when changes were missed.
     """
 
-    def __init__(self, backend: Backend, letters: Letters, server: str, deliver: Callable[[str, Optional[str]], object],
+    def __init__(self, backend: Backend, letters: ProcessMessages, server: str, deliver: Callable[[str, Optional[str]], object],
                  missed: Callable[[], object]) -> None:
         self._backend = backend
         self._server = server

@@ -1,10 +1,11 @@
 """The processes of a server that share a backend: what the core asks for the others, and how the parts of this folder meet.
 
-    a process               the backend that they share                another process
-    Leases      --renews-->  a lease for each process    <--looks--     Leases
-    Letters     --appends->  a log for each, and for all  --waits-->    Letters --> what the kind names
-    News        --appends->  the log of changes           --waits-->    Letters --> News --> clients, and GET streams
-    Outage      is told by all of them whether the backend works
+    a process                   the backend that they share             another process
+    Leases          --renew-->  a lease for each process     <--look--  Leases
+    ProcessMessages --append->  a log for each, and for all  --wait-->  ProcessMessages --> what the kind names
+    ChangeBroadcast --append->  the log of changes           --wait-->  ProcessMessages --> ChangeBroadcast --> clients
+                                                             --wait-->  GET streams of sessions
+    Outage          is told by all of them whether the backend works
 """
 
 from typing import Any, Callable, Optional
@@ -15,9 +16,9 @@ from ..rpc.forks import renew
 from ..server.runtime.processes import Processes
 from ..server.runtime.runtime import Runtime
 from .backend_health import Outage
-from .change_broadcast import Changes, News
+from .change_broadcast import ChangeBroadcast, Changes
 from .leases import Leases
-from .process_messages import Letters
+from .process_messages import ProcessMessages
 
 __all__ = ["FleetProcesses"]
 
@@ -36,8 +37,8 @@ class FleetProcesses(Processes):
         self._runtime = runtime
         self.outage = Outage()
         self.leases = Leases(backend, self.outage)
-        self.letters = Letters(backend, self.leases, name, self.outage)
-        self._news = News(backend, self.letters, name, runtime.deliver, runtime.everything_changed)
+        self.letters = ProcessMessages(backend, self.leases, name, self.outage)
+        self._news = ChangeBroadcast(backend, self.letters, name, runtime.deliver, runtime.everything_changed)
         #: The changes that all processes tell, as GET streams of this one read them.
         self.changes = Changes(backend, name)
         self.leases.on_doubt(lambda number: self.letters.broadcast("ended?", number))

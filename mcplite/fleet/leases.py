@@ -226,19 +226,16 @@ class Leases:
         pause = max(0.0, self._renewed + self._seconds / 3 - time.monotonic())
         while not ended.wait(pause):
             try:
-                with undo(self._begin_steady):
-                    if not self._renew(token):
-                        return
+                if not self._renew(token):
+                    return
             except BackendError as error:
+                self._steady = time.monotonic()
                 if not ended.is_set():
                     self._outage.found(error)
                 pause = _RETRY_SECONDS
             else:
                 self._outage.passed()
                 pause = self._seconds / 3
-
-    def _begin_steady(self) -> None:
-        self._steady = time.monotonic()
 
     def _renew(self, token: bytes) -> bool:
         """Renew the lease; False if it is lost."""

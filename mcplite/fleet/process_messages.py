@@ -1,6 +1,6 @@
-"""Letters: what one process of a fleet tells another, or all others; and the one thread that waits for logs of all processes.
+"""What one process of a fleet tells another, or all others; and the one thread that waits for the logs of all processes.
 
-A letter has a kind, which names the module that handles it, and a body of JSON. The backend is sealed, so a letter was
+A message has a kind, which names the module that handles it, and a body of JSON. The backend is sealed, so a message was
 written by a process with the keys.
 """
 
@@ -20,11 +20,11 @@ from ..server.state.logs import read_log
 from .backend_health import Outage
 from .leases import Leases
 
-__all__ = ["Letters"]
+__all__ = ["ProcessMessages"]
 
 _log = get_logger(__name__)
 _ALL = "letters-all/in"
-#: Seconds for which a letter is kept, and how many are.
+#: Seconds for which a message is kept, and how many are.
 _SECONDS = 60.0
 _KEEP = 10_000
 #: Seconds of one wait for the logs, after which the thread looks whether it shall end.
@@ -39,12 +39,12 @@ _AWAY_SECONDS = (0.1, 1.0)
 _ReadLog = Tuple[Callable[[bytes], object], Callable[[], object]]
 
 
-class Letters:
-    """Sends letters to other processes, and hands on those that come.
+class ProcessMessages:
+    """Sends messages to other processes, and hands on those that come.
 
     :param backend: sealed.
     :param leases: knows the number of this process.
-    :param server: the name of the server; letters to all go to the processes of this name.
+    :param server: the name of the server; messages to all go to the processes of this name.
     :param outage: is told when the backend fails.
     """
 
@@ -65,7 +65,7 @@ class Letters:
         self._ended: Optional[threading.Event] = None
         #: When the own log was read without a notification.
         self._looked = 0.0
-        #: Tells this process's letters to all from others'.
+        #: Tells this process's messages to all from others'.
         self._sender = secrets.token_hex(8)
 
     def let_go(self) -> None:
@@ -76,34 +76,34 @@ class Letters:
     # --- sending ----------------------------------------------------------------------------------------
 
     def send(self, number: int, kind: str, body: Any) -> None:
-        """Send a letter to one process, which need not run any more; returns when it is stored.
+        """Send a message to one process, which need not run any more; returns when it is stored.
 
-        :param number: of the process, see :class:`Leases`; a letter to the own number comes back.
+        :param number: of the process, see :class:`Leases`; a message to the own number comes back.
         :param body: JSON.
         :raises BackendError: the store failed.
         """
         self._append(_log_of(number), {"kind": kind, "body": body})
 
     def broadcast(self, kind: str, body: Any) -> None:
-        """Send a letter to all other processes of this server.
+        """Send a message to all other processes of this server.
 
         :raises BackendError: the store failed.
         """
         self._append(_ALL, {"kind": kind, "body": body, "server": self._server, "sender": self._sender})
 
-    def _append(self, log: str, letter: Any) -> None:
-        self._backend.append(log, json.dumps(letter, separators=(",", ":")).encode("ascii"), _SECONDS, _KEEP)
+    def _append(self, log: str, message: Any) -> None:
+        self._backend.append(log, json.dumps(message, separators=(",", ":")).encode("ascii"), _SECONDS, _KEEP)
 
     # --- receiving --------------------------------------------------------------------------------------
 
     def on(self, kind: str, receive: Callable[[Any], object]) -> None:
-        """Call *receive* with the body of each letter of a kind. It runs on the reading thread and must not block; what takes
+        """Call *receive* with the body of each message of a kind. It runs on the reading thread and must not block; what takes
         long, and what uses the backend, belongs on a worker.
         """
         self._kinds[kind] = receive
 
     def on_missed(self, callback: Callable[[], object]) -> None:
-        """Call *callback* when letters were lost; on the reading thread, so it must not block."""
+        """Call *callback* when messages were lost; on the reading thread, so it must not block."""
         self._on_missed.append(callback)
 
     def read(self, log: str, receive: Callable[[bytes], object], missed: Callable[[], object]) -> None:
@@ -115,7 +115,7 @@ class Letters:
         self._logs[log] = receive, missed
 
     def start(self) -> None:
-        """Begin to read; until :meth:`stop`. Letters that are sent from now on are handed on.
+        """Begin to read; until :meth:`stop`. Messages that are sent from now on are handed on.
 
         :raises TransportError: the system has no thread for it.
         """
@@ -174,7 +174,7 @@ class Letters:
         grown = self._backend.wait(numbers, _WAIT_SECONDS)
         if not grown and time.monotonic() - began < _WAIT_SECONDS / 2:
             ended.wait(_WAIT_SECONDS)  # the backend is closed
-        # A notification of the store can be lost with its connection, and requests hang on these letters.
+        # A notification of the store can be lost with its connection, and requests hang on these messages.
         if self._leases.held and time.monotonic() - self._looked >= _LOOK_SECONDS:
             self._looked = time.monotonic()
             if self._backend.last(own) != numbers[own]:
@@ -197,11 +197,11 @@ class Letters:
             _log.exception("what another process has told could not be handled")
 
     def _receive(self, entry: bytes) -> None:
-        letter = json.loads(entry)
-        receive = self._kinds.get(letter["kind"])
-        # A kind without a receiver is of a newer version of the package, during an update.
-        if receive is not None and letter.get("server", self._server) == self._server and letter.get("sender") != self._sender:
-            receive(letter["body"])
+        message = json.loads(entry)
+        receive = self._kinds.get(message["kind"])
+        ours = message.get("server", self._server) == self._server and message.get("sender") != self._sender
+        if ours and receive is not None:  # another kind is of a newer version of the package, during an update
+            receive(message["body"])
 
     def _missed(self) -> None:
         _log.warning("letters of other processes were lost: the store was emptied, or this process was paused for too long")

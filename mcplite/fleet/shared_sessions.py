@@ -224,10 +224,6 @@ class SharedSession(HTTPSession):
                     return False
         return True
 
-    def renew_later(self) -> None:
-        """Try the renewal again in some seconds."""
-        self.renewed = time.monotonic() - self.records.renew_seconds + _RENEW_AGAIN_SECONDS
-
 
 class SharedSessions(Sessions):
     """The sessions of one endpoint that all processes serve, and those of them that this process knows."""
@@ -345,12 +341,9 @@ class SharedSessions(Sessions):
         if known is not made:
             made.end("another request has made the session meanwhile")
             return self._use(known)
-        going = self._shares.add(made, record.sender, made.size)
-        if going is None:
+        if not self._has_room(made, "this process needed the room for another client's session"):
             self.release(made, "all sessions are in use")
             raise RemoteError("Server busy: too many sessions are in use; try again later", code=SERVER_BUSY)
-        for old in going:
-            self.release(old, "this process needed the room for another client's session")
         return self._use(made)
 
     def _use(self, session: Any) -> HTTPSession:
@@ -358,7 +351,7 @@ class SharedSessions(Sessions):
             session.renew()
         except BackendError as error:
             self.processes.failed(error)  # the record could be read, which is enough for now
-            session.renew_later()
+            session.renewed = time.monotonic() - self.records.renew_seconds + _RENEW_AGAIN_SECONDS
         self._note_use(session, self._clock())
         return session  # type: ignore[no-any-return]
 

@@ -124,7 +124,7 @@ _CHILD = """
 import sys
 from mcplite.backend.from_url import open_backend
 from mcplite.fleet.leases import Leases
-from mcplite.fleet.leases import Outage
+from mcplite.fleet.backend_health import Outage
 
 leases = Leases(open_backend(sys.argv[1]), Outage(), float(sys.argv[2]))
 leases.on_lost(lambda number: print("lost", number, flush=True))

@@ -13,7 +13,7 @@ from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import BackendError
 from mcplite.fleet.backend_health import Outage
 from mcplite.fleet.leases import Leases
-from mcplite.fleet.process_messages import Letters
+from mcplite.fleet.process_messages import ProcessMessages
 from tests.support.forks import POSIX_ONLY, Forked
 
 KEY = secrets.token_bytes(32)
@@ -50,7 +50,7 @@ class Process:
         self.backend = SealedBackend(backend, [KEY])
         self.outage = Outage()
         self.leases = Leases(self.backend, self.outage)
-        self.letters = Letters(self.backend, self.leases, server, self.outage)
+        self.letters = ProcessMessages(self.backend, self.leases, server, self.outage)
         self.read = queue.Queue()
         self.letters.on("greeting", self.read.put)
 

@@ -256,9 +256,7 @@ class Runtime:
             if self._users:
                 return
             self._stop_listening()
-            workers, self._workers = self._workers, None
-            if workers is not None:
-                workers.stop()  # the last client is gone; the next one gets new threads
+            self._stop_workers()  # the last client is gone; the next one gets new threads
             if self._exit is None:
                 return
             stack, self._exit = self._exit, None
@@ -275,6 +273,9 @@ class Runtime:
             session.peer.close()
         for host in self._hosts.values():
             host.close()
+        self._stop_workers()
+
+    def _stop_workers(self) -> None:
         with self._lock:
             workers, self._workers = self._workers, None
         if workers is not None:

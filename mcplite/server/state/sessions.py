@@ -24,7 +24,7 @@ from ..sessions.legacy import LegacySession
 from ..sessions.opening import create_session
 from .get_stream import CommonLogChannel, CommonOutlet, CommonStream
 from .logs import RequestLogBody, StreamLog, StreamLogs
-from .streams import RequestStreams, StreamsChannel, resume_request
+from .streams import RequestStreams, StreamsChannel
 
 __all__ = ["HTTPSession", "Sessions", "create_session_for_one_message"]
 
@@ -161,14 +161,18 @@ class Sessions:
         session.streams.priming = session.session.revision.priming_event
         with self._lock:
             self._sessions[session.id] = session  # before it can be chosen to make room for another one
+        if self._has_room(session, "the server needed the room for another client's session"):
+            return True
+        with self._lock:
+            del self._sessions[session.id]
+        return False
+
+    def _has_room(self, session: HTTPSession, why: str) -> bool:
+        """Count one more session of the table; others end for it. False if those are all in use."""
         going = self._shares.add(session, session.session.sender, session.size)
-        if going is None:
-            with self._lock:
-                del self._sessions[session.id]
-            return False
-        for old in going:
-            self.release(old, "the server needed the room for another client's session")
-        return True
+        for old in going or ():
+            self.release(old, why)
+        return going is not None
 
     def start_over(self, session: HTTPSession) -> None:
         """Note what a handshake has changed.
@@ -314,7 +318,7 @@ class Sessions:
         return CommonStream(session, self.logs.backend, self._limits, number)
 
     def _resume_request(self, session: HTTPSession, label: str, event: int) -> Optional[RequestLogBody]:
-        return resume_request(session.streams, label, event)
+        return session.streams.resume(label, event)
 
 
 def create_session_for_one_message(runtime: Runtime, sender: str = "") -> HTTPSession:

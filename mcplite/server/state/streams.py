@@ -20,10 +20,10 @@ from ...rpc.threads import Workers
 from ...rpc.tracing import get_logger
 from ..eviction import ByteBudget
 from ..limits import Limits
-from .logs import FINAL, MESSAGE, RequestLog, RequestLogBody, StreamLog, StreamLogs
+from .logs import FINAL, MESSAGE, RequestLog, RequestLogBody, StreamLogs
 from .response_bodies import KEEP_ALIVE, OPENING, PROBE_SECONDS, OpenStreams, StreamingBody, priming_event, retry_event
 
-__all__ = ["EventBody", "EventStream", "RequestStreams", "StreamsChannel", "failures", "resume_request"]
+__all__ = ["EventBody", "EventStream", "RequestStreams", "StreamsChannel", "failures"]
 
 _log = get_logger(__name__)
 #: Seconds between two checks whether the client has disconnected, if the disconnection cancels a call.
@@ -94,9 +94,28 @@ class RequestStreams:
             assert self.logs is not None
             self.logs.forget(log)
 
-    def of_label(self, label: str) -> "Optional[EventStream]":
-        """Return the open stream of this process that has a label."""
-        return self._open.get(label)
+    def resume(self, label: str, event: int) -> Optional[RequestLogBody]:
+        """Return the rest of a stream after an event; it is ending if the client has all events, None if they are not kept.
+
+        The response of this process that the client has left ends.
+
+        :raises BackendError: the store failed.
+        """
+        logs, name = self.logs, f"{self.prefix}/{label}"
+        assert logs is not None
+        entries, stream = logs.backend.since(name, event), self._open.get(label)
+        if entries is None:
+            # The handler may have been silent since, for longer than an event is kept.
+            if logs.backend.since(name, event + 1) is None:
+                return None
+        elif not entries or entries[0][0] != event + 1:
+            return None
+        over = entries is not None and entries[0][1][:1] == FINAL
+        body = logs.follow(name, label, event, None if over or stream is None else stream.log)
+        body.ending = over
+        if not over:
+            self.release(label)
+        return body
 
     def release(self, label: str) -> None:
         """End the response of a stream that the client has resumed; the stream goes on in its log."""
@@ -144,7 +163,7 @@ class EventStream(Outlet):
         #: Whether there was a message before the response.
         self.streaming = False
         #: None until then, if the stream cannot be resumed, and if the store failed at that time: then events have no ids.
-        self._log: Optional[RequestLog] = None
+        self.log: Optional[RequestLog] = None
         self._event = 0
         self._queue: Deque[bytes] = deque()
         self._queued = 0
@@ -156,7 +175,8 @@ class EventStream(Outlet):
         self._body: Optional[EventBody] = EventBody(self)
         #: The same body, for the request's thread, as long as it is needed.
         self.first: Optional[EventBody] = self._body
-        self._finished = False
+        #: Whether no more messages follow.
+        self.finished = False
         #: Whether the client has not read for so long that it is considered gone.
         self._given_up = False
         self.begun = False
@@ -172,11 +192,11 @@ class EventStream(Outlet):
         self.begun = True
 
     def send(self, data: bytes) -> bool:
-        log = self._log
+        log = self.log
         if log is not None and self._body is None:
             log.wait_for_room(len(data), self._streams.limits.unread_seconds)
         with self._lock:
-            if self._finished or self.plain:
+            if self.finished or self.plain:
                 return self.plain
             if not self.streaming:
                 self._open()
@@ -188,12 +208,12 @@ class EventStream(Outlet):
 
     def offer(self, data: bytes) -> bool:
         with self._lock:
-            if self._finished or self.plain:
+            if self.finished or self.plain:
                 return True
             limits = self._streams.limits
             if self._queue and (len(self._queue) >= limits.unread_messages or self._queued + len(data) > self._most_unread()):
                 return False
-            if self._log is not None and self._body is None and not self._log.wait_for_room(len(data), 0.0):
+            if self.log is not None and self._body is None and not self.log.wait_for_room(len(data), 0.0):
                 return False
             self._open()
             self._put(data)
@@ -201,14 +221,14 @@ class EventStream(Outlet):
 
     def finish(self, data: Optional[bytes], code: Optional[int] = None) -> None:
         with self._lock:
-            if self._finished:
+            if self.finished:
                 return
             if not self.streaming:
                 self.answer, self.code = data, code
             elif data is not None:
                 self._put(data, FINAL)
-            elif self._log is not None:
-                self._log.write(FINAL)
+            elif self.log is not None:
+                self.log.write(FINAL)
             self._finish()
             if not self.streaming:
                 # No body will read: its reference back would keep the response until the garbage collector comes.
@@ -217,10 +237,10 @@ class EventStream(Outlet):
     def close_connection(self, retry: Optional[float]) -> bool:
         """Tell the client when to reconnect, and end the body that reads the stream (HTTP-14, HTTP-16)."""
         with self._lock:
-            if self._finished or self.plain or not self._streams.priming:
+            if self.finished or self.plain or not self._streams.priming:
                 return False
             self._open()
-            if self._log is None:
+            if self.log is None:
                 return False
             if self._body is not None:
                 self._end_for_now(self._body, self._streams.limits.retry_seconds if retry is None else retry)
@@ -231,14 +251,14 @@ class EventStream(Outlet):
             self._asking += 1 if waits else -1
             body = self.first
             held = self._streams.held
-            if self._asking != waits or held is None or body is None or self._finished:
+            if self._asking != waits or held is None or body is None or self.finished:
                 return
             if waits:
                 self._open()
-                body.must_stay = not (self._streams.priming and self._log is not None)
+                body.must_stay = not (self._streams.priming and self.log is not None)
                 if not body.must_stay:
                     self._asked_at = time.monotonic()
-                body.name = self._streams.key, "" if self._log is None else self._log.label
+                body.name = self._streams.key, "" if self.log is None else self.log.label
                 body.on_close = lambda: held.remove(body)
                 self._notify()
         if waits:
@@ -252,16 +272,16 @@ class EventStream(Outlet):
         :param end: whether that body ends then, after the messages that are there; else the stream does.
         """
         with self._lock:
-            if self._body is body and not self._finished:
+            if self._body is body and not self.finished:
                 self._end_for_now(body, max(seconds, self._streams.limits.retry_seconds), end)
 
     def end(self) -> None:
         """End the stream and its body without a response."""
         with self._lock:
-            if not self._finished:
-                if self._log is not None:
+            if not self.finished:
+                if self.log is not None:
                     # For those who follow the log: the session, or this process, ends before the handler has answered.
-                    self._log.write(FINAL + failures(json.loads(self.described())))
+                    self.log.write(FINAL + failures(json.loads(self.described())))
                 self._finish()
 
     # --- with the lock held -----------------------------------------------------------------------
@@ -295,10 +315,10 @@ class EventStream(Outlet):
             self._waited.notify_all()
 
     def _finish(self) -> None:
-        self._finished = True
+        self.finished = True
         self._message = None
-        if self._log is not None:
-            self._streams.finished(self._log)
+        if self.log is not None:
+            self._streams.finished(self.log)
         if self._body is None:
             self._clear()
         self._notify()
@@ -323,16 +343,16 @@ class EventStream(Outlet):
         if self.streaming:
             return
         streams = self._streams
-        self._log = streams.open_log(self)
+        self.log = streams.open_log(self)
         self.streaming = True
-        if streams.priming and self._log is not None:
-            self._queue.append(priming_event(f"{self._log.label}-0", streams.limits))
+        if streams.priming and self.log is not None:
+            self._queue.append(priming_event(f"{self.log.label}-0", streams.limits))
         self._notify()
 
     def _put(self, data: bytes, kind: bytes = MESSAGE) -> bool:
         self._make_room(len(data))
         self._event += 1
-        log, name = self._log, None
+        log, name = self.log, None
         if log is not None:
             log.write(kind + data)
             name = f"{log.label}-{self._event}"
@@ -376,35 +396,20 @@ class EventStream(Outlet):
         Then :attr:`streaming` tells. If it is not a stream, :attr:`answer` is the whole response.
         """
         with self._lock:
-            if self._finished or self.streaming:
+            if self.finished or self.streaming:
                 return True
-            return self._changed.wait_for(lambda: self._finished or self.streaming, timeout)
+            return self._changed.wait_for(lambda: self.finished or self.streaming, timeout)
 
     def commit(self) -> bool:
         """Make the HTTP response a stream although there is no message yet; False if it is there already, or must be JSON."""
         with self._lock:
-            if self.plain or (self._finished and not self.streaming):
+            if self.plain or (self.finished and not self.streaming):
                 return False
             self._open()
             # Many WSGI hosts send the headers of a response with the first bytes of its body.
             if not self._queue:
                 self._queue.append(OPENING)
             return True
-
-    @property
-    def finished(self) -> bool:
-        """Whether no more messages follow."""
-        return self._finished
-
-    @property
-    def reader(self) -> "Optional[EventBody]":
-        """The body of the response, as long as it is sent."""
-        return self._body
-
-    @property
-    def log(self) -> "Optional[StreamLog]":
-        """The log that a client can resume the stream from."""
-        return self._log
 
     def take(self, body: "EventBody") -> Optional[bytes]:
         """Return the next bytes for *body*; None at its end."""
@@ -424,10 +429,10 @@ class EventStream(Outlet):
                     self._queue.clear()
                     self._queued, self._sending = 0, len(data)
                     self._count_unread()
-                    body.last = self._finished or body.ending
+                    body.last = self.finished or body.ending
                     self._notify()
                     return data
-                if self._finished or body.ending:
+                if self.finished or body.ending:
                     self._detach(body)
                     return None
                 left = quiet_until - time.monotonic()
@@ -453,7 +458,7 @@ class EventStream(Outlet):
         with self._lock:
             attached = self._body is body
             self._detach(body)
-            hung_up = attached and not self._finished
+            hung_up = attached and not self.finished
         if hung_up:
             self.hang_up()
 
@@ -545,30 +550,3 @@ def failures(opened: Any) -> bytes:
     """Return the error responses to the requests of a process that has ended."""
     failures = [jsonrpc.dump(jsonrpc.Failure(id, INTERNAL_ERROR, _ENDED, None)) for id in opened["ids"]]
     return b"[" + b",".join(failures) + b"]" if opened["batch"] else b"".join(failures)
-
-
-def resume_request(streams: RequestStreams, label: str, event: int) -> Optional[RequestLogBody]:
-    """Return the body of a resumed stream; it is complete if the client has all events, None if they are not kept.
-
-    The response of this process that the client has left ends.
-
-    :raises BackendError: the store failed.
-    """
-    logs = streams.logs
-    assert logs is not None
-    backend, name = logs.backend, f"{streams.prefix}/{label}"
-    entries = backend.since(name, event)
-    if entries is None:
-        # The handler may have been silent since, for longer than an event is kept.
-        if backend.since(name, event + 1) is None:
-            return None
-    elif not entries or entries[0][0] != event + 1:
-        return None
-    if entries is not None and entries[0][1][:1] == FINAL:
-        over = logs.follow(name, label, event, None)
-        over.ending = True
-        return over
-    stream = streams.of_label(label)
-    body = logs.follow(name, label, event, None if stream is None else stream.log)
-    streams.release(label)
-    return body

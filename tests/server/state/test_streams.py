@@ -9,7 +9,7 @@ from mcplite.protocol.http.sse import encode_event
 from mcplite.server.eviction import ByteBudget
 from mcplite.server.limits import Limits
 from mcplite.server.state.logs import StreamLogs
-from mcplite.server.state.streams import EventStream, RequestStreams, resume_request
+from mcplite.server.state.streams import EventStream, RequestStreams
 from tests.support.tight import tight
 
 LIMIT = 30
@@ -73,15 +73,15 @@ def test_a_client_that_reconnects_gets_what_it_missed():
     read(stream.first)
     stream.first.close()
     assert stream.send(b"2")  # kept
-    body = resume_request(streams, "1.1", 1)
+    body = streams.resume("1.1", 1)
     stream.send(b"3")
     assert b"".join(read(body, 2)).endswith(encode_event(b"2", "1.1-2") + encode_event(b"3", "1.1-3"))
-    other = resume_request(streams, "1.1", 3)
+    other = streams.resume("1.1", 3)
     stream.finish(b"4")
     for last in (body, other):
         assert b"".join(last).endswith(encode_event(b"4", "1.1-4"))
-    assert resume_request(streams, "1.1", 4).ending
-    assert [resume_request(streams, label, 9) for label in ("1.1", "1.2", "2.1")] == [None] * 3
+    assert streams.resume("1.1", 4).ending
+    assert [streams.resume(label, 9) for label in ("1.1", "1.2", "2.1")] == [None] * 3
 
 
 def test_a_client_that_reconnects_ends_its_response():
@@ -89,7 +89,7 @@ def test_a_client_that_reconnects_ends_its_response():
     stream = EventStream(streams)
     stream.send(b"1")
     read(stream.first)
-    body = resume_request(streams, "1.1", 1)
+    body = streams.resume("1.1", 1)
     stream.finish(b"2")
     assert list(stream.first or ()) == [] and b"".join(body).endswith(encode_event(b"2", "1.1-2"))
 
@@ -98,7 +98,7 @@ def test_a_handler_waits_for_a_client_that_has_reconnected_too():
     streams = home(unread_messages=2, unread_seconds=LIMIT)
     stream = EventStream(streams)
     stream.send(b"1")
-    body = resume_request(streams, "1.1", 0)
+    body = streams.resume("1.1", 0)
     read(body, 2)
     stream.send(b"2")
     stream.send(b"3")
@@ -133,7 +133,7 @@ def test_a_handler_waits_for_a_slow_reader_but_not_for_a_stalled_one():
     assert sent.wait(LIMIT)
     thread.join(LIMIT)
     still = EventStream(home(unread_messages=1, unread_seconds=0.02, stored=False))
-    assert still.send(b"1") and not still.send(b"2") and still.reader is None
+    assert still.send(b"1") and not still.send(b"2") and still._body is None
 
 
 def test_a_body_ends_when_its_client_has_disconnected(monkeypatch):
@@ -158,7 +158,7 @@ def test_a_paused_stream_ends_its_body():
     assert b"".join(stream.first).endswith(b"retry: 250\n\n") and stream.first.last
     assert stream.close_connection(None)  # also without a body
     stream.finish(b"answer")
-    assert b"".join(resume_request(stream._streams, "1.1", 0)).endswith(encode_event(b"answer", "1.1-1"))
+    assert b"".join(stream._streams.resume("1.1", 0)).endswith(encode_event(b"answer", "1.1-1"))
     assert not EventStream(home(priming=False)).close_connection(None)
     assert not EventStream(home(priming=True, stored=False)).close_connection(None)
 
@@ -170,7 +170,7 @@ def test_closing_ends_every_stream_and_drops_its_events():
     closed = []
     stream.first.on_close = lambda: closed.append(1)
     streams.close()
-    assert len(list(stream.first)) == 1 and resume_request(streams, "1.1", 0) is None and not stream.send(b"x")
+    assert len(list(stream.first)) == 1 and streams.resume("1.1", 0) is None and not stream.send(b"x")
     assert not streams.logs and not streams.logs.backend._logs
     stream.first.close()
     stream.first.close()
@@ -183,7 +183,7 @@ def test_only_so_many_finished_streams_are_kept():
         stream = EventStream(streams)
         stream.send(b"1")
         stream.finish(b"2")
-    kept = [number for number in range(1, 71) if resume_request(streams, f"1.{number}", 0) is not None]
+    kept = [number for number in range(1, 71) if streams.resume(f"1.{number}", 0) is not None]
     assert kept == list(range(7, 71)) and len(streams.logs) == 64
 
 
@@ -191,7 +191,7 @@ def test_only_so_many_finished_streams_are_kept():
 def test_queued_bytes_are_bounded_too(size):
     stream = EventStream(home(unread_bytes=4000, unread_seconds=0.02))
     assert stream.send(b"x" * size)
-    assert stream.send(b"y" * 5000) and stream.reader is None  # kept for a client that comes back
+    assert stream.send(b"y" * 5000) and stream._body is None  # kept for a client that comes back
 
 
 # --- an end that is known before -------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def test_a_body_ends_when_it_is_due_after_its_last_messages():
 
     body.end_after(0.05, end)
     assert list(body) == [b": open\n\n", b"id: 1.1-1\nevent: message\ndata: last\n\n"]
-    assert told == [1] and stream.reader is None and not stream.finished
+    assert told == [1] and stream._body is None and not stream.finished
     assert list(body) == [] and told == [1]
 
 
@@ -228,10 +228,10 @@ def test_streams_hold_little_each_while_all_hold_too_much():
     bodies = [stream.first for stream in (first, second)]
     while not unread.full:
         assert first.send(b"x" * 10_000)
-    assert first.reader is bodies[0]
+    assert first._body is bodies[0]
     for _ in range(8):
         second.send(b"x" * 10_000)
-    assert second.reader is None
+    assert second._body is None
     assert len(next(bodies[0])) > 300_000 and unread.full  # it is being sent
     first.end()
     assert list(bodies[0]) == [] and not unread.full
