@@ -13,6 +13,7 @@ handler waits treats the request of another one as its own, but for the outlet: 
 """
 
 import contextlib
+import functools
 import json
 import secrets
 import time
@@ -22,7 +23,7 @@ from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple, T
 from ..errors import INTERNAL_ERROR, BackendError, Cancelled, RemoteError, TransportError
 from ..protocol import jsonrpc, meta as envelopes
 from ..protocol.http.headers import Headers
-from ..protocol.opaque import Journal, digest, open_sealed, seal
+from ..protocol.opaque import ReplayLog, digest, open_sealed, seal
 from ..rpc.deadline import undo
 from ..rpc.interfaces import Outlet
 from ..rpc.threads import Loop
@@ -72,17 +73,9 @@ def _used_state() -> RemoteError:
                        " done is not known", code=INTERNAL_ERROR)
 
 
-def _lost_answer() -> RemoteError:
-    return RemoteError("the answer of the process that runs this call is lost, since the store was emptied or is too slow; what"
-                       " the call has done is not known", code=INTERNAL_ERROR)
-
-
-def _taken_key(handle: str) -> str:
-    return f"taken-{digest(handle)}/journal"
-
-
-def _steps_key(handle: str) -> str:
-    return f"once-{digest(handle)}/steps"
+def _key(handle: str, part: str) -> str:
+    """Return the key of what is stored beside a log: that another process takes it, or the steps since it was taken."""
+    return f"{part}-{digest(handle)}/log"
 
 
 class _Accepted(NamedTuple):
@@ -146,7 +139,7 @@ class SharedCalls(SealedCalls):
 
     # --- logs and states ----------------------------------------------------------------------------------
 
-    def save(self, context: RequestContext, log: Journal, bound: str) -> Tuple[str, str, int]:
+    def save(self, context: RequestContext, log: ReplayLog, bound: str) -> Tuple[str, str, int]:
         self.processes.check()
         with self.refuse_while_away():
             process = self.processes.number
@@ -178,7 +171,7 @@ class SharedCalls(SealedCalls):
             self.evict(old)
         return handle
 
-    def take_stored(self, handle: str, bound: str) -> Optional[Journal]:
+    def take_stored(self, handle: str, bound: str) -> Optional[ReplayLog]:
         """Remove a log from the store and return it; None if there is none, or it is not for this request and owner.
 
         :raises BackendError: the store failed.
@@ -215,7 +208,7 @@ class SharedCalls(SealedCalls):
                 return Relay(self, context, target, process, handle, refusal).run
             return replay(context, target, self.take_log(context, handle, refusal, elsewhere=process > 0))
 
-    def take_log(self, context: RequestContext, handle: str, refusal: RemoteError, elsewhere: bool) -> Journal:
+    def take_log(self, context: RequestContext, handle: str, refusal: RemoteError, elsewhere: bool) -> ReplayLog:
         """Take the log of a call, so that this process goes on with it and no other one does.
 
         :param refusal: raised if it was taken before, or has expired.
@@ -224,7 +217,7 @@ class SharedCalls(SealedCalls):
         :raises BackendError: the store failed.
         """
         if elsewhere:
-            self.backend.put(_taken_key(handle), b"taken", self._limits.waiting_seconds)
+            self.backend.put(_key(handle, "taken"), b"taken", self._limits.waiting_seconds)
         log = self.take_stored(handle, request_digest(context))
         if log is None:
             steps = self.noted_steps(handle)
@@ -246,7 +239,7 @@ class SharedCalls(SealedCalls):
                 call.in_doubt = True
             raise
         except RemoteError:
-            if call is None or not call.in_doubt or self.backend.get(_taken_key(handle)) is not None:
+            if call is None or not call.in_doubt or self.backend.get(_key(handle, "taken")) is not None:
                 self.evict(handle, "another process has taken this call over")
                 raise
         if call is not None and answers is not None and self.remove(handle):
@@ -259,7 +252,7 @@ class SharedCalls(SealedCalls):
     # --- steps ----------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def step(self, log: Journal, key: str) -> Iterator[None]:
+    def step(self, log: ReplayLog, key: str) -> Iterator[None]:
         """Return a block for the action of :meth:`Context.once`, with a note before and after it if it follows an answer.
 
         The log was taken with the answer, so that no process repeats the action. The notes tell what has taken place, should
@@ -282,11 +275,11 @@ class SharedCalls(SealedCalls):
             except BackendError as error:
                 _log.warning("ctx.once(%r) has run, which could not be noted: %s", key, error)
 
-    def _note(self, log: Journal, key: str, state: str) -> None:
+    def _note(self, log: ReplayLog, key: str, state: str) -> None:
         if log.noted[0] != log.answered:
             log.noted = log.answered, {}
         log.noted[1][key] = state
-        self.backend.put(_steps_key(log.answered), json.dumps(log.noted[1]).encode("ascii"), self._limits.waiting_seconds)
+        self.backend.put(_key(log.answered, "once"), json.dumps(log.noted[1]).encode("ascii"), self._limits.waiting_seconds)
 
     def noted_steps(self, handle: str) -> str:
         """Return what is noted of the steps that followed an answer, as a sentence; empty if nothing is.
@@ -294,7 +287,7 @@ class SharedCalls(SealedCalls):
         :param handle: of the log that was taken with the answer.
         :raises BackendError: the store failed.
         """
-        stored = self.backend.get(_steps_key(handle))
+        stored = self.backend.get(_key(handle, "once"))
         steps: Dict[str, str] = {} if stored is None else json.loads(stored)
         return "; ".join(f"{', '.join(repr(key[:100]) for key in steps if steps[key] == what)} {text}"
                          for what, text in _STEPS.items() if what in steps.values())
@@ -349,13 +342,11 @@ class SharedCalls(SealedCalls):
             self._accepted[name] = _Accepted(process, peer, message.id, client)
             begins, self._watching = not self._watching, True
         if begins:
-            with contextlib.suppress(TransportError), undo(self._watch_later):
+            # Where there is no thread for it, the next request tries again.
+            with contextlib.suppress(TransportError), undo(functools.partial(setattr, self, "_watching", False)):
                 # It ends when no request of another process runs here any more; it blocks on the backend for one operation.
                 Loop("watch over the processes of clients", self._cancel_abandoned).start()
         peer.receive(data, message, outlet, False, facts=client)
-
-    def _watch_later(self) -> None:
-        self._watching = False  # the next request tries again
 
     def _client(self, message: jsonrpc.Request, body: Dict[str, Any]) -> SessionlessClient:
         params, catalog = message.params or {}, self.runtime.catalog
@@ -461,7 +452,7 @@ class Relay:
         except BackendError as error:
             self._calls.processes.failed(error)
 
-    def _pass_on(self) -> Optional[Journal]:
+    def _pass_on(self) -> Optional[ReplayLog]:
         """Pass on what the other process sends, and return None once it has answered; or the log, which is replayed here.
 
         :raises Cancelled: the client has left.
@@ -496,7 +487,8 @@ class Relay:
                 return None
             data = None if kind == LOST else self._patiently(lambda: self._calls.unpack(body))
             if data is None:
-                raise _lost_answer()
+                raise RemoteError("the answer of the process that runs this call is lost, since the store was emptied or is too"
+                                  " slow; what the call has done is not known", code=INTERNAL_ERROR)
             if kind == RESPONSE:
                 incoming.answer(data, body.get("code"))
                 return None
@@ -515,16 +507,16 @@ class Relay:
             if self._context.token.wait(_AWAY_SECONDS):
                 raise Cancelled(self._context.token.reason)
 
-    def _take(self) -> Journal:
+    def _take(self) -> ReplayLog:
         return self._calls.take_log(self._context, self._handle, self._refusal, elsewhere=True)
 
-    def _try_take(self) -> Optional[Journal]:
+    def _try_take(self) -> Optional[ReplayLog]:
         try:
             return self._take()
         except RemoteError:
             return None  # the other process has begun
 
-    def _take_over(self) -> Journal:
+    def _take_over(self) -> ReplayLog:
         """Take the log of a process that has ended.
 
         :raises RemoteError: the other process has taken it, and has ended before it answered.

@@ -3,8 +3,8 @@
 A cursor names the last entry of its page, so that entries which are added or removed between two requests do not
 shift the others (PAGE-08).
 
-A state holds the journal of the answers so far. The client can read it; the seal, a keyed signature bound to a context, tells
-a server that it wrote the text itself (MRTR-12, MRTR-13). The seal also serves for session ids.
+A state holds the replay log of the answers so far. The client can read it; the seal, a keyed signature bound to a context,
+tells a server that it wrote the text itself (MRTR-12, MRTR-13). The seal also serves for session ids.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from ..errors import InvalidParams
 
 __all__ = [
-    "Journal", "base64url_decode", "base64url_encode", "bound_to", "digest", "open_bytes", "open_sealed", "page",
+    "ReplayLog", "base64url_decode", "base64url_encode", "bound_to", "digest", "open_bytes", "open_sealed", "page",
     "request_params", "seal", "seal_bytes",
 ]
 
@@ -105,7 +105,7 @@ def request_params(params: Mapping[str, Any]) -> Dict[str, Any]:
     return {name: value for name, value in params.items() if name not in _RETRY_PARAMS}
 
 
-class Journal:
+class ReplayLog:
     """The record of one call whose handler starts again with each answer.
 
     ``rounds`` has one entry for each round of questions: a digest of the questions, and the raw answers by key. The
@@ -117,13 +117,13 @@ class Journal:
         self.rounds: List[Tuple[str, Dict[str, Any]]] = []
         self.once_results: Dict[str, Any] = {}
         self.entered = 0
-        #: The handle under which the journal was stored when the client's latest answers came; it is not part of the record.
+        #: The handle under which the log was stored when the client's latest answers came; it is not part of the record.
         self.answered = ""
         #: That handle, and what is noted of the steps since then, by key; not part of the record either.
         self.noted: Tuple[str, Dict[str, str]] = ("", {})
 
     def dump(self, expires: float) -> bytes:
-        """Return the journal as bytes.
+        """Return the log as bytes.
 
         :param expires: the end of its validity, in seconds of the wall clock.
         :raises TypeError, ValueError: a result of ``once`` is not JSON.
@@ -132,15 +132,15 @@ class Journal:
         return json.dumps(content, separators=(",", ":"), allow_nan=False).encode("ascii")
 
     @classmethod
-    def load(cls, data: bytes, now: float) -> "Optional[Journal]":
-        """Return the journal in *data*, whose seal was checked; None if it has expired."""
+    def load(cls, data: bytes, now: float) -> "Optional[ReplayLog]":
+        """Return the log in *data*, whose seal was checked; None if it has expired."""
         content = json.loads(data)
         if content["e"] < now:
             return None
-        journal = cls()
-        journal.rounds = [(asked, answers) for asked, answers, *_ in content["r"]]
-        journal.once_results, journal.entered = content["o"], content["n"]
-        return journal
+        log = cls()
+        log.rounds = [(asked, answers) for asked, answers, *_ in content["r"]]
+        log.once_results, log.entered = content["o"], content["n"]
+        return log
 
 
 T = TypeVar("T")

@@ -185,14 +185,6 @@ def test_a_long_request_is_stored_beside_the_letter(fleet):
 
 
 @pytest.mark.slow
-def test_a_handler_that_asks_by_returning(fleet):
-    one, other = fleet.create(), fleet.create()
-    request = call("again_by_return", **CAN)
-    assert text(other.web.result(again(request, one.web.result(request)))) == "accept {'n': 1}"
-    assert fleet.done == {"entered": 2}
-
-
-@pytest.mark.slow
 def test_messages_of_the_handler_go_to_the_request_that_brought_the_answer(fleet):
     one, other = fleet.create(), fleet.create()
     request = call("report", level="info", **CAN)
@@ -286,16 +278,6 @@ def test_a_handler_that_has_lost_its_room_is_replayed(fleet):
         result = other.web.result(again(book(guest), result))
         assert text(other.web.result(again(book(guest), result, id=3))).startswith(f"{guest}: Rome, accept")
     assert fleet.done == {"entered": 3, "charged": 2, "paid": 2}
-
-
-@pytest.mark.slow
-def test_arguments_without_room_are_replayed(fleet):
-    one, other = fleet.create(waiting_bytes=1000), fleet.create()
-    request = book("Ada" + "x" * 2000)
-    result = one.web.result(request)
-    result = other.web.result(again(request, result))
-    assert text(one.web.result(again(request, result, id=3))).startswith("Ada: Rome, accept")
-    assert fleet.done["paid"] == 1
 
 
 @pytest.mark.slow

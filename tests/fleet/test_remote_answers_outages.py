@@ -1,10 +1,8 @@
-"""Stores that stop, hang, come back empty, are locked, full or deleted while handlers wait in the processes of a fleet."""
+"""Stores that stop, hang or come back empty while handlers wait in the processes of a fleet."""
 
 import contextlib
 import json
 import logging
-import os
-import sqlite3
 import threading
 import time
 from collections import Counter
@@ -13,10 +11,8 @@ import pytest
 
 import mcplite
 from mcplite.backend.redis import RedisBackend
-from mcplite.backend.sqlite import SQLiteBackend
 from mcplite.errors import BackendError
 from tests.support.stateless import again, call
-from tests.support.systems import posix_only
 
 from .test_remote_answers import CAN, PATIENCE, Process, Shared, book, text
 
@@ -241,90 +237,3 @@ def test_nothing_spins_while_the_store_is_away(caplog):
         assert len(caplog.records) == 1
         backend.broken = False
         assert finish(one, book(), first) == "Ada: Rome, accept, round 0"
-
-
-class Files:
-    """A SQLite file that can be locked, full, and deleted."""
-
-    def __init__(self, path):
-        self.path = str(path)
-        self.full = False
-
-    def open(self):
-        files = self
-
-        class Bounded(SQLiteBackend):
-            def _opened(self):
-                connection = super()._opened()
-                pages = connection.execute("PRAGMA page_count").fetchone()[0]
-                connection.execute(f"PRAGMA max_page_count = {pages if files.full else 1_000_000}")
-                return connection
-
-        return Bounded(self.path, busy_seconds=0.3)
-
-    @contextlib.contextmanager
-    def locked(self):
-        connection = sqlite3.connect(self.path, isolation_level=None)
-        connection.execute("BEGIN IMMEDIATE")
-        yield
-        connection.close()
-
-
-@pytest.fixture
-def files(tmp_path):
-    return Files(tmp_path / "shop.db")
-
-
-@pytest.fixture
-def file_fleet(files):
-    with contextlib.closing(Fleet(files.open)) as fleet:
-        yield fleet
-
-
-@pytest.mark.slow
-def test_a_file_that_another_program_keeps_locked(file_fleet, files):
-    one, other = file_fleet.create(), file_fleet.create()
-    first = one.web.result(book())
-    other.web.result(ADD)
-    with files.locked():
-        refusal(other, again(book(), first))
-        refusal(one, book("Bob"))
-        assert text(one.web.result(ADD)) == "3"
-    assert finish(other, book(), first).startswith("Ada: Rome, accept")
-    assert file_fleet.done["charged"] == file_fleet.done["paid"] == 1
-
-
-def test_a_disk_that_is_full(file_fleet, files):
-    one, other = file_fleet.create(), file_fleet.create()
-    first = one.web.result(book())
-    other.web.result(ADD)
-    files.full = True
-    until = time.monotonic() + PATIENCE
-    for size in (10_000, 1_000, 50):
-        with pytest.raises(BackendError, match="full"):
-            while time.monotonic() < until:
-                file_fleet.opened[0].put(f"filling/{time.monotonic()}", os.urandom(size), 600)
-    refusal(one, book("Bob"))
-    assert text(one.web.result(ADD)) == "3"
-    files.full = False
-    assert finish(other, book(), first).startswith("Ada: Rome, accept")
-    assert file_fleet.done["charged"] == file_fleet.done["paid"] == 1
-
-
-@posix_only  # Windows deletes no file that is open
-@pytest.mark.slow
-def test_a_file_that_is_deleted(file_fleet, files):
-    one, other = file_fleet.create(), file_fleet.create()
-    first = one.web.result(book())
-    other.web.result(ADD)
-    for end in ("", "-wal", "-shm"):
-        os.unlink(files.path + end)
-    until = time.monotonic() + PATIENCE
-    while not os.path.exists(files.path):  # each process looks once a second
-        one.web.send(book("Eve"))
-        assert time.monotonic() < until
-    time.sleep(1.1)
-    assert other.web.error(again(book(), first))["message"] == USED
-    second = one.web.result(book("Bob"))
-    assert finish(other, book("Bob"), second).startswith("Bob: Rome, accept")
-

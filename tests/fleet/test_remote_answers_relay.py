@@ -134,12 +134,6 @@ def wait_for(folder, what):
         time.sleep(0.05)
 
 
-def test_a_process_that_runs_goes_on(child, web, tmp_path):
-    request = call("book", **CAN)
-    assert web.result(again(request, child.result(request)))["content"][0]["text"] == "booked"
-    assert notes(tmp_path) == [["entered", str(child.pid)], ["paid", str(child.pid)]]
-
-
 def test_a_process_that_was_killed_between_question_and_answer_is_replaced(child, web, tmp_path):
     request = call("book", **CAN)
     first = child.result(request)
@@ -180,7 +174,6 @@ def test_a_process_that_is_killed_while_it_runs_the_call_is_named_with_its_steps
         "this requestState was used before, and its call is not repeated. Of its steps: 'payment' done; 'shipping' begun, and"
         " whether it took place is not known")
     assert [what for what, _ in notes(tmp_path)] == ["paid", "shipping"]
-
 
 
 @pytest.mark.slow

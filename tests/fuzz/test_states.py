@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from mcplite.backend.memory import MemoryBackend
-from mcplite.protocol.opaque import Journal, bound_to
+from mcplite.protocol.opaque import ReplayLog, bound_to
 from tests.support.suspended import make_calls
 
 OLD, NEW = b"an old key of some bytes", b"a new key of some bytes"
@@ -27,7 +27,7 @@ LETTERS = st.sampled_from("AQgwBCDabc019-_+/=. \n\ud800") | st.characters()
 
 @st.composite
 def journals(draw):
-    journal = Journal()
+    journal = ReplayLog()
     journal.rounds = draw(st.lists(st.tuples(TEXT, OBJECTS), max_size=3))
     journal.once_results = draw(OBJECTS)
     journal.entered = draw(st.integers(0, 9))
@@ -98,7 +98,7 @@ def test_any_changed_character_is_detected(journal, data):
 @pytest.mark.parametrize("notes", [{}, {"a": 1}, {"a": 10}])
 def test_a_state_has_only_one_encoding(notes):
     """Base64 has more than one text for the same bytes; a count or comparison of states must not be deceived."""
-    journal = Journal()
+    journal = ReplayLog()
     journal.once_results = notes
     for entered in range(20):
         journal.entered = entered
@@ -162,7 +162,7 @@ def test_a_stored_state_is_valid_once(journal, who, params):
 @example(48_000)
 @example(50_000)
 def test_a_state_is_sent_or_too_long(size):
-    journal = Journal()
+    journal = ReplayLog()
     journal.once_results = {"a": "x" * size}
     try:
         state = states().seal(journal, by(None, "tools/call", {}))

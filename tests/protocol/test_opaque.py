@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from mcplite.protocol.opaque import Journal, bound_to, digest, open_sealed, seal
+from mcplite.protocol.opaque import ReplayLog, bound_to, digest, open_sealed, seal
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5),
                     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
@@ -38,36 +38,32 @@ def test_equal_values_have_equal_digests(value):
 
 @given(st.lists(st.tuples(st.text(max_size=4), st.dictionaries(st.text(max_size=3), JSON, max_size=3)), max_size=3),
        st.dictionaries(st.text(max_size=3), JSON, max_size=3), st.integers(0, 9))
-def test_a_journal_comes_back_as_it_was(rounds, notes, entered):
-    journal = Journal()
-    journal.rounds, journal.once_results, journal.entered = rounds, notes, entered
-    back = Journal.load(journal.dump(1000.5), 999)
+def test_a_log_comes_back_as_it_was(rounds, notes, entered):
+    log = ReplayLog()
+    log.rounds, log.once_results, log.entered = rounds, notes, entered
+    back = ReplayLog.load(log.dump(1000.5), 999)
     assert (back.rounds, back.once_results, back.entered) == (rounds, notes, entered)
-    assert Journal.load(journal.dump(1000.5), 1001) is None  # MRTR-15
+    assert ReplayLog.load(log.dump(1000.5), 1001) is None  # MRTR-15
 
 
 @pytest.mark.parametrize("note", [{1, 2}, float("nan"), object()])
 def test_a_note_must_be_json(note):
-    journal = Journal()
-    journal.once_results = {"a": note}
+    log = ReplayLog()
+    log.once_results = {"a": note}
     with pytest.raises((TypeError, ValueError)):
-        journal.dump(0)
-
-
-def test_a_new_journal_is_empty():
-    assert vars(Journal()) == {"rounds": [], "once_results": {}, "entered": 0, "answered": ""}
+        log.dump(0)
 
 
 def test_every_release_writes_and_reads_the_same():
     """The processes of a fleet run different releases while one replaces the other."""
-    journal = Journal()
-    journal.rounds, journal.once_results, journal.entered = [("d", {"k": {"action": "accept"}})], {"o": 1}, 2
-    assert journal.dump(1000.9) == b'{"e":1000,"r":[["d",{"k":{"action":"accept"}}]],"o":{"o":1},"n":2}'
+    log = ReplayLog()
+    log.rounds, log.once_results, log.entered = [("d", {"k": {"action": "accept"}})], {"o": 1}, 2
+    assert log.dump(1000.9) == b'{"e":1000,"r":[["d",{"k":{"action":"accept"}}]],"o":{"o":1},"n":2}'
     assert digest({"b": [1, 2.5, None], "a": "\u00e9"}) == "84afbf1d4853005f9dd0c81cb1819b53"
     sealed = "cO6U0PoegapxIdbbl9_3_uvu_bsAQTNvUqU_4u3W041jb250ZW50"
     assert seal(b"content", b"a key of enough bytes", "context") == sealed
     assert open_sealed(sealed, [b"a key of enough bytes"], "context") == b"content"
 
 
-def test_a_journal_is_valid_in_its_last_second():
-    assert Journal.load(Journal().dump(1000), 1000) is not None and Journal.load(Journal().dump(1000), 1000.5) is None
+def test_a_log_is_valid_in_its_last_second():
+    assert ReplayLog.load(ReplayLog().dump(1000), 1000) is not None and ReplayLog.load(ReplayLog().dump(1000), 1000.5) is None

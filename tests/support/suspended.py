@@ -4,7 +4,7 @@ import time
 from types import SimpleNamespace
 
 from mcplite.fleet.remote_answers import SharedCalls
-from mcplite.protocol.opaque import Journal
+from mcplite.protocol.opaque import ReplayLog
 from mcplite.server.handling.suspended_calls import SealedCalls
 from mcplite.server.runtime.processes import Fleet, Processes
 from tests.support.tight import tight
@@ -19,6 +19,6 @@ def make_calls(keys, backend=None, clock=time.time, **limits):
 
 def journal(characters=0):
     """Return a log with a result of so many characters."""
-    made = Journal()
+    made = ReplayLog()
     made.once_results = {"a": "x" * characters}
     return made

@@ -22,7 +22,7 @@ from .session import RequestFacts, Session, Throttle, check_own_notification
 
 # What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
-    from ...protocol.opaque import Journal
+    from ...protocol.opaque import ReplayLog
     from ...rpc.cancel import CancelToken
     from ...rpc.request import Incoming
     from ...types import (
@@ -496,7 +496,7 @@ class RequestContext(Context):
     #: The answers that the request has brought, by key; each of them is used once.
     given: Dict[str, Any] = {}
     #: The record of the answers so far, if the handler is called again for that.
-    replay_log: "Optional[Journal]" = None
+    replay_log: "Optional[ReplayLog]" = None
 
     #: Whether the handler has asked by returning ``InputRequired``, and is called again for that.
     asked_by_return = False

@@ -26,7 +26,7 @@ from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping,
 
 from ...errors import SERVER_BUSY, Cancelled, InvalidParams, RemoteError
 from ...protocol.jsonrpc import first_members, memory_size
-from ...protocol.opaque import Journal, bound_to, digest, open_sealed, request_params, seal
+from ...protocol.opaque import ReplayLog, bound_to, digest, open_sealed, request_params, seal
 from ...rooms import load
 from ...rpc.tracing import get_logger
 from ..catalog.catalog import Target
@@ -278,7 +278,7 @@ class SealedCalls(SuspendedCalls):
         self._keys = runtime.fleet.keys
         self._clock = clock
 
-    def seal(self, log: Journal, bound: str) -> str:
+    def seal(self, log: ReplayLog, bound: str) -> str:
         """Return the sealed log of a request.
 
         :param bound: the digest of the request.
@@ -291,12 +291,12 @@ class SealedCalls(SuspendedCalls):
                              " Server(backend=...)")
         return text
 
-    def open(self, text: str, bound: str) -> Optional[Journal]:
+    def open(self, text: str, bound: str) -> Optional[ReplayLog]:
         """Return a sealed log; None if it is forged, too long or expired, or for another request or owner."""
         content = open_sealed(text, self._keys, bound) if len(text) <= self.longest else None
-        return None if content is None else Journal.load(content, self._clock())
+        return None if content is None else ReplayLog.load(content, self._clock())
 
-    def save(self, context: RequestContext, log: Journal, bound: str) -> Tuple[str, str, int]:
+    def save(self, context: RequestContext, log: ReplayLog, bound: str) -> Tuple[str, str, int]:
         """Return the handle under which the handler waits, the state that travels, and the id of the process that it names.
 
         A handle that is empty and an id of 0 are for a handler that does not wait.
@@ -316,7 +316,7 @@ class SealedCalls(SuspendedCalls):
             raise refused_state()
         return replay(context, target, log)
 
-    def step(self, log: Journal, key: str) -> ContextManager[object]:
+    def step(self, log: ReplayLog, key: str) -> ContextManager[object]:
         """Return a block for the action of :meth:`Context.once`."""
         return contextlib.nullcontext()
 
@@ -352,7 +352,7 @@ def resume(context: RequestContext, target: Target) -> Task:
     return suspended_calls_of(session.runtime).take(context, target, state)
 
 
-def replay(context: RequestContext, target: Target, log: Journal) -> Task:
+def replay(context: RequestContext, target: Target, log: ReplayLog) -> Task:
     """Return what calls a handler again, with the answers so far."""
     context.replay_log, context.round = log, log.entered
     return functools.partial(answer_request, context, target)
@@ -372,11 +372,11 @@ class ResultAsker(Asker):
         super().__init__(context.session)
         self._context = context
         #: The record of the answers so far, and what keeps it; None where a handler is never called again.
-        self._log: Optional[Journal] = None
+        self._log: Optional[ReplayLog] = None
         self._keeper: Optional[SealedCalls] = None
         calls = suspended_calls_of(context.session.runtime)
         if isinstance(calls, SealedCalls) and context.incoming.facts is not None:
-            self._log, self._keeper = context.replay_log or Journal(), calls
+            self._log, self._keeper = context.replay_log or ReplayLog(), calls
             self._results = self._log.once_results
             self._entered = self._log.entered
         self._rounds = 0
@@ -408,7 +408,7 @@ class ResultAsker(Asker):
             # This is another request now, which may declare other capabilities (STAT-13).
             asked = {key: self.prepare(questions[key]) for key in missing if key not in read}
 
-    def _recorded(self, log: Journal, asked: Mapping[str, EncodedQuestion]) -> Dict[str, Any]:
+    def _recorded(self, log: ReplayLog, asked: Mapping[str, EncodedQuestion]) -> Dict[str, Any]:
         """Return the entry of the log for these questions: the answers so far, as they came."""
         wanted, at = digest([[key, question.method, question.params] for key, question in asked.items()]), self._rounds
         self._rounds += 1

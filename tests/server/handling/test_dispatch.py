@@ -1,11 +1,15 @@
 """Lists, resources, prompts, completion and logging over the wire, in every revision."""
 
+import base64
+import contextvars
+
 import pytest
 
 from mcplite import types
 from mcplite.errors import InvalidParams, RemoteError, ResourceNotFound
 from mcplite.revisions import LEGACY
-from mcplite.server import Context, Elicit, Image, InputRequired, Server, ServerOptions
+from mcplite.server import Context, Elicit, Image, InputRequired, Limits, Server, ServerOptions
+from tests.support.results import text_of
 
 NAMES = [revision.name for revision in LEGACY]
 PNG = b"\x89PNG\r\n\x1a\n0000"
@@ -47,15 +51,6 @@ def test_a_cursor_survives_changes(connect, full):
     full.add_tool(lambda: None, name="tool9")
     names = [tool["name"] for tool in client.result("tools/list", {"cursor": page["nextCursor"]})["tools"]]
     assert names == ["tool2", "tool3"]
-
-
-def test_lists_are_the_same_every_time_and_change_with_the_registry(connect, full):
-    client = connect(full)
-    first = client.result("tools/list")
-    assert all(client.result("tools/list") == first for _ in range(20))
-    assert connect(full, NAMES[0]).result("tools/list")["tools"][0]["name"] == "tool0"
-    full.remove_tool("tool0")
-    assert client.result("tools/list") != first
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -139,8 +134,6 @@ def test_reading(connect, library):
     assert read("a://text") == [{"uri": "a://text", "text": "text", "mimeType": "text/plain"}]
     assert read("a://data") == [{"uri": "a://data", "text": '{"b":[1]}', "mimeType": "application/json"}]
     (blob,) = read("a://bytes")
-    import base64
-
     assert base64.b64decode(blob["blob"]) == bytes(range(256)) and blob["mimeType"] == "x/y"
     assert read("a://image")[0]["mimeType"] == "image/png"
     assert [item["uri"] for item in read("a://several")] == ["a://1", "a://2"]
@@ -305,3 +298,17 @@ def test_a_prompt_result_that_is_returned_again_is_not_changed(connect):
     kinds = [connect(server, name).result("prompts/get", {"name": "kept"})["messages"][0]["content"]["type"]
              for name in (NAMES[0], NAMES[-1])]
     assert kinds == ["text", "audio"]
+
+
+def test_context_variables_do_not_leak_between_calls(connect):
+    variable = contextvars.ContextVar("v", default="clean")
+    server = Server("vars", limits=Limits(running=1))
+
+    @server.tool()
+    def taint() -> str:
+        before = variable.get()
+        variable.set("dirty")
+        return before
+
+    client = connect(server)
+    assert [text_of(client.call("taint")) for _ in range(3)] == ["clean"] * 3

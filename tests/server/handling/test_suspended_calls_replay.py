@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 import mcplite
-from tests.support import connecting
 from tests.support.stateless import Web, again, call
 
 KEYS = ["a key of thirty-two bytes or more"]
@@ -163,20 +162,6 @@ def test_notes_must_be_json(fleet):
     assert result["isError"] and "backend=" in result["content"][0]["text"]
 
 
-def test_a_note_is_the_same_each_time():
-    mcp, seen = mcplite.Server("note", fleet=True, state_keys=KEYS), []
-
-    @mcp.tool()
-    def work(ctx: mcplite.Context) -> str:
-        seen.append(ctx.once("pair", lambda: (1, 2)))
-        return ctx.elicit("Well?").action
-
-    web, request = Web(mcp), call("work", **CAN)
-    web.result(again(request, web.result(request)))
-    assert seen == [[1, 2], [1, 2]]
-    web.close()
-
-
 # --- trust ----------------------------------------------------------------------------------------------
 
 
@@ -201,29 +186,5 @@ def test_a_state_is_bound_to_its_request_and_its_owner(fleet):
     assert fleet.send(retry, "ada")["result"]["resultType"] == "input_required"
 
 
-def test_other_servers_states_and_other_keys_are_refused(fleet):
-    first = fleet.result(book())
-    for other in (Fleet(1, name="another"), Fleet(1, keys=["another key of thirty-two bytes..."])):
-        assert other.send(again(book(), first))["error"] == REFUSED
-        other.close()
-
-
-def test_keys_are_rotated():
-    new = "a new key of thirty-two bytes or more"
-    old, both, later = Fleet(1), Fleet(1, keys=[new, *KEYS]), Fleet(1, keys=[new])
-    second = both.result(again(book(), old.result(book())))
-    assert later.result(again(book(), second))["resultType"] == "complete"
-    for fleet in (old, both, later):
-        fleet.close()
-
-
 def test_a_state_does_not_contain_the_keys(fleet):
     assert KEYS[0] not in json.dumps(fleet.result(book()))
-
-
-@pytest.mark.parametrize("options, text", [
-    ({"fleet": True}, "state_keys"), ({"fleet": True, "state_keys": []}, "state_keys"),
-    ({"fleet": True, "state_keys": ["short"]}, "32")])
-def test_a_fleet_needs_keys(options, text):
-    with pytest.raises((mcplite.errors.RegistrationError, ValueError), match=text):
-        connecting.new_server("x", **options)
