@@ -95,11 +95,10 @@ class SharedCalls(SealedCalls):
 
     def __init__(self, runtime: Runtime, clock: Callable[[], float] = time.time) -> None:
         super().__init__(runtime, clock)
-        assert runtime.fleet is not None and runtime.fleet.backend is not None, "these processes share a backend"
+        assert isinstance(runtime.processes, FleetProcesses), "these processes share a backend"
         self.runtime = runtime
-        self.backend = runtime.fleet.backend
-        assert isinstance(runtime.processes, FleetProcesses)
         self.processes = runtime.processes
+        self.backend = self.processes.backend
         #: The logs that this process has stored, by handle. One that another process has taken counts until its time is over;
         #: it is older than those that still wait, so it goes before them.
         self._logs: "Shares[str]" = Shares(self._limits.fleet_states, self._limits.fleet_state_bytes, clock=clock)
