@@ -1,6 +1,6 @@
 """The registry of a server: tools, resources, templates, prompts, completions, and custom methods.
 
-Registering and removing work from any thread at any time: readers take a snapshot, and writers make the next one due.
+Registering and removing work from any thread at any time: writers replace what readers use.
 A name that is registered already is an error, or the new entry takes its place, as in a notebook whose cell is run again.
 """
 
@@ -16,8 +16,6 @@ from ...types.lazy_dataclass import changed
 from .provider import CatalogEntry, ProvidedEntry, Provider
 
 if TYPE_CHECKING:
-    import threading
-
     from ...protocol.http.routing_headers import Mark
     from ...revisions import Revision
     from ...types import Tool
@@ -64,37 +62,19 @@ class ToolEntry(CatalogEntry):
 
 
 class _Kind:
-    """All entries of one kind by name, with a version.
+    """All entries of one kind by name, with a version."""
 
-    Readers get a snapshot, which does not change any more. It is made when the first of them asks, so that a thousand tools
-    that are registered one after another are not copied a thousand times.
-
-    :param lock: that of the registry.
-    """
-
-    def __init__(self, lock: threading.Lock) -> None:
-        self._lock = lock
-        #: The present entries; used with the lock held.
-        self.entries: Dict[str, Any] = {}
-        #: None after a change, until a reader asks.
-        self._snapshot: Optional[Mapping[str, Any]] = self.entries.copy()
+    def __init__(self) -> None:
+        #: Replaced with each change, and not changed itself, so that readers need no lock.
+        self.entries: Mapping[str, Any] = {}
         self.version = 0
         #: Stays true after the first entry: a declared capability is not withdrawn.
         self.declared = False
 
-    def change(self, entries: Dict[str, Any]) -> None:
-        """Take *entries* as the present ones; with the lock held."""
-        self.entries = entries
-        self._snapshot = None  # first: a reader that sees the new version gets the new entries
+    def change(self, entries: Mapping[str, Any]) -> None:
+        """Take *entries* as the present ones; with the lock of the registry held."""
+        self.entries = entries  # first: a reader that sees the new version gets the new entries
         self.version += 1
-
-    def snapshot(self) -> Mapping[str, Any]:
-        """Return the present entries."""
-        snapshot = self._snapshot
-        if snapshot is None:
-            with self._lock:
-                snapshot = self._snapshot = self._snapshot or self.entries.copy()
-        return snapshot
 
 
 class Registry:
@@ -111,9 +91,9 @@ class Registry:
         if on_duplicate not in _POLICIES:
             raise RegistrationError(f"on_duplicate is one of {', '.join(map(repr, _POLICIES))}, not {on_duplicate!r}")
         self._on_duplicate = on_duplicate
-        #: Guards the replacement of snapshots; readers need no lock.
+        #: Guards the changes of entries and completers; readers need no lock.
         self._lock = threading.Lock()
-        self._kinds: Dict[str, _Kind] = {kind: _Kind(self._lock) for kind in self.KINDS}
+        self._kinds: Dict[str, _Kind] = {kind: _Kind() for kind in self.KINDS}
         self._completions: Dict[Tuple[str, str, str], Function] = {}
         #: Whether completion is declared: there are completers, or were, or a provider completes.
         self.completes = False
@@ -142,8 +122,7 @@ class Registry:
             if present is not None:
                 self._check_free(f"{kind[:-1]} {name!r}", present, entry)
             self._note(entry)
-            state.entries[name] = entry
-            state.change(state.entries)
+            state.change({**state.entries, name: entry})
             state.declared = True
         self._changed("resources" if kind == "templates" else kind)
 
@@ -245,8 +224,8 @@ class Registry:
         return list(dict.fromkeys(scope for kind in self.KINDS for entry in self.all(kind).values() for scope in entry.scopes))
 
     def all(self, kind: str) -> Mapping[str, Any]:
-        """Return the present snapshot, in the order of registration (TOOL-06)."""
-        return self._kinds[kind].snapshot()
+        """Return the present entries, which do not change any more, in the order of registration (TOOL-06)."""
+        return self._kinds[kind].entries
 
     def listed_resources(self) -> Dict[str, Any]:
         """Return what is in the list of resources, by URI: the registered ones, and those that templates stand for."""
@@ -261,10 +240,10 @@ class Registry:
 
         :param name: of a resource or a template its URI, in any form.
         """
-        snapshot = self._kinds[kind].snapshot()
-        found = snapshot.get(name)
+        entries = self._kinds[kind].entries
+        found = entries.get(name)
         if found is None and kind in _BY_URI:
-            found = snapshot.get(_form(kind, name))
+            found = entries.get(_form(kind, name))
         return found
 
     def match(self, forms: Sequence[str]) -> Optional[Tuple[CatalogEntry, Dict[str, Any]]]:
@@ -273,7 +252,7 @@ class Registry:
         Of several it is the one with most text before its first variable; of those with one such text, one whose values have
         no slashes, then one with more text, then the one that was registered first.
         """
-        templates = self._kinds["templates"].snapshot()
+        templates = self._kinds["templates"].entries
         if not templates:
             return None
         known = self._prefixes

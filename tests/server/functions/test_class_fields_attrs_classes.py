@@ -1,17 +1,13 @@
 """attrs: classes as parameters and results, with the constraints of their validators."""
 
 import datetime
-import json
 from typing import Any, Generic, List, Optional, TypeVar
 
-import jsonschema
 import pytest
 
-from mcplite.server.functions.converters import Mismatch
-from mcplite.server.functions.forms import form_type
 from mcplite.server.functions.function import BadArguments, compile_function
 from mcplite.server.functions.results import tool_result
-from mcplite.server.functions.schemas import Schemas
+from tests.support.agreement import agree, compiled
 
 attrs = pytest.importorskip("attrs", reason="it is used by those who have it")
 validators = attrs.validators
@@ -78,12 +74,6 @@ class Known:
     kind: Any = attrs.field(default="a", validator=validators.in_([None, "a"]))
 
 
-def compiled(annotation):
-    schemas = Schemas("tool 'it'")
-    node = schemas.compile(annotation, "arg")
-    return node, {**node.schema, **({"$defs": schemas.definitions} if schemas.definitions else {})}
-
-
 @pytest.mark.parametrize("annotation, accepted, rejected, unconvertible", [
     (Person, {'{"name": "Ann"}': Person("Ann"),
               '{"name": "A", "age": 4.0, "size": 1, "code": "B", "born": "2024-05-06", "tags": ["t"], "secret": 8}':
@@ -100,17 +90,7 @@ def compiled(annotation):
     (Known, {'{"name": "a"}': Known("a")}, ["{}"], ['{"name": "a", "kind": "b"}']),
 ], ids=lambda value: str(value)[:40])
 def test_the_binder_agrees_with_the_schema(annotation, accepted, rejected, unconvertible):
-    node, schema = compiled(annotation)
-    jsonschema.Draft202012Validator.check_schema(schema)
-    valid = jsonschema.Draft202012Validator(schema).is_valid
-    for text, converted in accepted.items():
-        assert valid(json.loads(text)), text
-        made = node.convert(json.loads(text))
-        assert made == converted and type(made) is type(converted), text
-    for text in (*rejected, *unconvertible):
-        assert valid(json.loads(text)) is (text in unconvertible), text
-        with pytest.raises(Mismatch):
-            node.convert(json.loads(text))
+    agree(annotation, accepted, rejected, unconvertible)
 
 
 def test_validators_are_keywords_of_the_schema():
@@ -162,18 +142,6 @@ def test_the_older_spelling_is_known():
     node, schema = compiled(Old)
     assert schema["properties"] == {"a": {"type": "integer"}, "b": {"default": {}}} and schema["required"] == ["a"]
     assert node.convert({"a": 1}) == Old(1)
-
-
-def test_a_flat_class_is_a_form():
-    @attrs.define
-    class Confirm:
-        ok: bool
-        count: int = attrs.field(default=1, validator=validators.ge(1))
-
-    form = form_type(Confirm)
-    assert form.schema == {"type": "object", "required": ["ok"], "properties": {
-        "ok": {"type": "boolean"}, "count": {"type": "integer", "minimum": 1, "default": 1}}}
-    assert form.convert({"ok": True}) == Confirm(True)
 
 
 def test_a_default_that_is_an_object_is_in_the_schema():

@@ -9,21 +9,16 @@ import jsonschema
 import pytest
 
 from mcplite.errors import RegistrationError
-from mcplite.server.functions.converters import Mismatch
 from mcplite.server.functions.foreign.arrays import MOST_VALUES
 from mcplite.server.functions.function import BadArguments, compile_function
 from mcplite.server.functions.jsonable import jsonable
 from mcplite.server.functions.results import tool_result
-from mcplite.server.functions.schemas import Schemas
+from tests.support.agreement import agree
 
 numpy = pytest.importorskip("numpy", reason="it is used by those who have it")
 from numpy.typing import NDArray  # noqa: E402
 
 MATRIX = numpy.ndarray[Tuple[int, int], numpy.dtype[numpy.uint8]]
-
-
-def compiled(annotation, **options):
-    return Schemas("tool 'it'", **options).compile(annotation, "arg")
 
 
 @pytest.mark.parametrize("annotation, accepted, rejected, unconvertible", [
@@ -54,20 +49,7 @@ def compiled(annotation, **options):
     (numpy.datetime64, {'"2024-05-06"': numpy.datetime64("2024-05-06")}, ["1"], ['"soon"']),
 ], ids=lambda value: str(value)[:40])
 def test_the_binder_agrees_with_the_schema(annotation, accepted, rejected, unconvertible):
-    node = compiled(annotation)
-    jsonschema.Draft202012Validator.check_schema(node.schema)
-    valid = jsonschema.Draft202012Validator(node.schema).is_valid
-    for text, converted in accepted.items():
-        assert valid(json.loads(text)), text
-        made = node.convert(json.loads(text))
-        assert numpy.array_equal(made, converted) if isinstance(converted, numpy.ndarray) else made == converted, text
-        assert type(made) is type(converted), text
-        if isinstance(converted, numpy.ndarray) and annotation is not numpy.ndarray:
-            assert made.dtype == converted.dtype and made.shape == converted.shape
-    for text in (*rejected, *unconvertible):
-        assert valid(json.loads(text)) is (text in unconvertible), text
-        with pytest.raises(Mismatch):
-            node.convert(json.loads(text))
+    agree(annotation, accepted, rejected, unconvertible)
 
 
 def test_errors_name_the_place():

@@ -3,41 +3,21 @@
 import collections
 import datetime
 import decimal
-import json
 from typing import Annotated, Any, Dict, List, Optional
 
-import jsonschema
 import pytest
 
 from mcplite.errors import RegistrationError
 from mcplite.server.functions.converters import Mismatch
 from mcplite.server.functions.function import BadArguments, compile_function
-from mcplite.server.functions.schemas import Schemas
+from tests.support.agreement import agree, compiled
 from tests.support.names import named
 
 at = pytest.importorskip("annotated_types", reason="it is used by those who have it")
 
 
-def compiled(annotation):
-    schemas = Schemas("tool 'it'")
-    return schemas.compile(annotation, "arg")
-
-
 def library(name):
     return pytest.importorskip(name, reason="it is used by those who have it")
-
-
-def agree(node, accepted, rejected, unconvertible=()):
-    """Check that schema and binder accept the one, refuse the other, and that only the binder refuses the third."""
-    jsonschema.Draft202012Validator.check_schema(node.schema)
-    valid = jsonschema.Draft202012Validator(node.schema).is_valid
-    for text in accepted:
-        assert valid(json.loads(text)), text
-        node.convert(json.loads(text))
-    for text in (*rejected, *unconvertible):
-        assert valid(json.loads(text)) is (text not in rejected), text
-        with pytest.raises(Mismatch):
-            node.convert(json.loads(text))
 
 
 @pytest.mark.parametrize("annotation, schema, accepted, rejected, unconvertible", [
@@ -80,13 +60,11 @@ def agree(node, accepted, rejected, unconvertible=()):
     (Annotated[int, object(), at.Ge(1), print], {"type": "integer", "minimum": 1}, ["1"], ["0"], []),
 ], ids=named(50))
 def test_annotated_types(annotation, schema, accepted, rejected, unconvertible):
-    node = compiled(annotation)
-    assert node.schema == schema
-    agree(node, accepted, rejected, unconvertible)
+    assert agree(annotation, accepted, rejected, unconvertible) == schema
 
 
 def test_a_lazy_translation_is_the_description():
-    assert compiled(Annotated[int, collections.UserString("How many")]).schema["description"] == "How many"
+    assert compiled(Annotated[int, collections.UserString("How many")])[1]["description"] == "How many"
 
 
 def test_errors_name_the_argument_and_the_bound():
@@ -114,7 +92,7 @@ def test_a_constraint_that_does_not_apply_is_refused(annotation, reason):
 
 def test_an_error_about_a_length_does_not_repeat_the_value():
     with pytest.raises(Mismatch, match="^a value of length 3 is longer than 2$"):
-        compiled(Annotated[bytes, at.MaxLen(2)]).convert("YWJj")
+        compiled(Annotated[bytes, at.MaxLen(2)])[0].convert("YWJj")
 
 
 def test_a_named_time_zone():
@@ -125,8 +103,8 @@ def test_a_named_time_zone():
         zoneinfo.ZoneInfo("Europe/Rome")
     except zoneinfo.ZoneInfoNotFoundError:
         pytest.skip("the system has no time zones")
-    node = compiled(Annotated[datetime.datetime, at.Timezone("Europe/Rome")])
-    agree(node, ['"2024-07-01T12:00:00+02:00"'], [], ['"2024-07-01T12:00:00+01:00"', '"2024-07-01T12:00:00"'])
+    agree(Annotated[datetime.datetime, at.Timezone("Europe/Rome")], ['"2024-07-01T12:00:00+02:00"'], [],
+          ['"2024-07-01T12:00:00+01:00"', '"2024-07-01T12:00:00"'])
 
 
 def test_a_time_zone_that_does_not_exist_is_refused():
@@ -138,40 +116,38 @@ def test_a_time_zone_that_does_not_exist_is_refused():
 
 def test_a_predicate_that_fails_is_a_problem_of_the_value():
     with pytest.raises(Mismatch, match="does not fulfil the condition of its annotation: "):
-        compiled(Annotated[int, at.Predicate(lambda value: 1 / value > 0)]).convert(0)
+        compiled(Annotated[int, at.Predicate(lambda value: 1 / value > 0)])[0].convert(0)
     with pytest.raises(Mismatch, match="cannot be compared"):
-        compiled(Annotated[str, at.Ge(1)]).convert("x")
+        compiled(Annotated[str, at.Ge(1)])[0].convert("x")
 
 
 def test_doc_of_typing_extensions_is_the_description():
     extensions = library("typing_extensions")
-    assert compiled(Annotated[int, extensions.Doc("How many")]).schema == {"type": "integer", "description": "How many"}
+    assert compiled(Annotated[int, extensions.Doc("How many")])[1] == {"type": "integer", "description": "How many"}
 
 
 def test_field_of_pydantic():
     Field = library("pydantic").Field
-    node = compiled(Annotated[int, Field(ge=1, le=5, description="How many", title="Count", examples=[2], deprecated=True,
-                                         json_schema_extra={"x-unit": "m"})])
-    assert node.schema == {"type": "integer", "minimum": 1, "maximum": 5, "title": "Count", "description": "How many",
-                           "examples": [2], "deprecated": True, "x-unit": "m"}
-    agree(node, ["1"], ["0", "6"])
-    agree(compiled(Annotated[str, Field(min_length=2, strict=True)]), ['"ab"'], ['"a"', "1"])
-    agree(compiled(Annotated[List[int], Field(max_length=1)]), ["[1]"], ["[1, 2]"])
-    agree(compiled(Optional[Annotated[float, Field(gt=0, multiple_of=0.5)]]), ["1.5", "null"], ["0", "0.7"])
-    changed = compiled(Annotated[int, Field(json_schema_extra=lambda schema: schema.update({"x-changed": True}))])
-    assert changed.schema == {"type": "integer", "x-changed": True}
+    annotation = Annotated[int, Field(ge=1, le=5, description="How many", title="Count", examples=[2], deprecated=True,
+                                      json_schema_extra={"x-unit": "m"})]
+    assert agree(annotation, ["1"], ["0", "6"]) == {
+        "type": "integer", "minimum": 1, "maximum": 5, "title": "Count", "description": "How many", "examples": [2],
+        "deprecated": True, "x-unit": "m"}
+    agree(Annotated[str, Field(min_length=2, strict=True)], ['"ab"'], ['"a"', "1"])
+    agree(Annotated[List[int], Field(max_length=1)], ["[1]"], ["[1, 2]"])
+    agree(Optional[Annotated[float, Field(gt=0, multiple_of=0.5)]], ["1.5", "null"], ["0", "0.7"])
+    _, changed = compiled(Annotated[int, Field(json_schema_extra=lambda schema: schema.update({"x-changed": True}))])
+    assert changed == {"type": "integer", "x-changed": True}
 
 
 def test_what_only_pydantic_understands_is_left_to_it():
     pydantic = library("pydantic")
-    node = compiled(Annotated[str, pydantic.StringConstraints(strip_whitespace=True, min_length=1, to_upper=True), "Code"])
-    assert node.schema == {"type": "string", "minLength": 1, "description": "Code"}
-    assert node.convert(" a ") == "A"
+    code = Annotated[str, pydantic.StringConstraints(strip_whitespace=True, min_length=1, to_upper=True), "Code"]
+    assert compiled(code)[0].convert(" a ") == "A"
     # The library refuses what is only white space; the schema does not know.
-    agree(node, ['"a"'], ['""', "1"], ['" "'])
-    both = compiled(Annotated[int, pydantic.Field(ge=1, title="N"), pydantic.AfterValidator(lambda value: value + 1)])
-    assert both.schema == {"type": "integer", "minimum": 1, "title": "N"} and both.convert(1) == 2
-    agree(both, ["1"], ["0"])
+    assert agree(code, ['"a"'], ['""', "1"], ['" "']) == {"type": "string", "minLength": 1, "description": "Code"}
+    both = Annotated[int, pydantic.Field(ge=1, title="N"), pydantic.AfterValidator(lambda value: value + 1)]
+    assert agree(both, {"1": 2}, ["0"]) == {"type": "integer", "minimum": 1, "title": "N"}
 
 
 def test_field_of_pydantic_1():
@@ -180,21 +156,21 @@ def test_field_of_pydantic_1():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         Field = pytest.importorskip("pydantic.v1", reason="pydantic 1 is not there").Field
-    node = compiled(Annotated[str, Field(min_length=1, regex="^a", description="Name", example="ab")])
-    assert node.schema == {"type": "string", "minLength": 1, "pattern": "^a", "description": "Name", "example": "ab"}
-    agree(node, ['"ab"'], ['""', '"b"'])
-    agree(compiled(Annotated[List[int], Field(min_items=1)]), ["[1]"], ["[]"])
+    annotation = Annotated[str, Field(min_length=1, regex="^a", description="Name", example="ab")]
+    assert agree(annotation, ['"ab"'], ['""', '"b"']) == {
+        "type": "string", "minLength": 1, "pattern": "^a", "description": "Name", "example": "ab"}
+    agree(Annotated[List[int], Field(min_items=1)], ["[1]"], ["[]"])
 
 
 def test_meta_of_msgspec():
     Meta = library("msgspec").Meta
-    node = compiled(Annotated[int, Meta(ge=1, lt=5, title="Count", description="How many", examples=[2],
-                                        extra_json_schema={"x-unit": "m"})])
-    assert node.schema == {"type": "integer", "minimum": 1, "exclusiveMaximum": 5, "title": "Count",
-                           "description": "How many", "examples": [2], "x-unit": "m"}
-    agree(node, ["1"], ["0", "5"])
-    agree(compiled(Annotated[str, Meta(pattern="^a", min_length=2)]), ['"ab"'], ['"a"', '"ba"'])
-    agree(compiled(Annotated[datetime.datetime, Meta(tz=True)]), ['"2024-05-06T07:08:09Z"'], [], ['"2024-05-06T07:08:09"'])
+    annotation = Annotated[int, Meta(ge=1, lt=5, title="Count", description="How many", examples=[2],
+                                     extra_json_schema={"x-unit": "m"})]
+    assert agree(annotation, ["1"], ["0", "5"]) == {
+        "type": "integer", "minimum": 1, "exclusiveMaximum": 5, "title": "Count", "description": "How many", "examples": [2],
+        "x-unit": "m"}
+    agree(Annotated[str, Meta(pattern="^a", min_length=2)], ['"ab"'], ['"a"', '"ba"'])
+    agree(Annotated[datetime.datetime, Meta(tz=True)], ['"2024-05-06T07:08:09Z"'], [], ['"2024-05-06T07:08:09"'])
 
 
 def test_constraints_hold_in_results():

@@ -1,18 +1,14 @@
 """msgspec: structs as parameters and results."""
 
 import datetime
-import json
 from typing import Annotated, Any, Dict, Generic, List, Optional, TypeVar, Union
 
-import jsonschema
 import pytest
 
 from mcplite.errors import RegistrationError
-from mcplite.server.functions.converters import Mismatch
-from mcplite.server.functions.forms import form_type
 from mcplite.server.functions.function import BadArguments, compile_function
 from mcplite.server.functions.results import tool_result
-from mcplite.server.functions.schemas import Schemas
+from tests.support.agreement import agree, compiled
 
 msgspec = pytest.importorskip("msgspec", reason="it is used by those who have it")
 T = TypeVar("T")
@@ -56,12 +52,6 @@ class Even(msgspec.Struct):
             raise ValueError(f"{self.number} is odd")
 
 
-def compiled(annotation):
-    schemas = Schemas("tool 'it'")
-    node = schemas.compile(annotation, "arg")
-    return node, {**node.schema, **({"$defs": schemas.definitions} if schemas.definitions else {})}
-
-
 @pytest.mark.parametrize("annotation, accepted, rejected, unconvertible", [
     (Person, {'{"firstName": "Ann"}': Person("Ann"), '{"firstName": "A", "age": 4.0, "scores": [1, 2.5], "born": "2024-05-06"}':
               Person("A", 4, datetime.date(2024, 5, 6), [1.0, 2.5])},
@@ -79,17 +69,7 @@ def compiled(annotation):
     (Box[int], {'{"item": 1}': Box(1)}, ['{"item": "1"}'], []),
 ], ids=lambda value: str(value)[:40])
 def test_the_binder_agrees_with_the_schema(annotation, accepted, rejected, unconvertible):
-    node, schema = compiled(annotation)
-    jsonschema.Draft202012Validator.check_schema(schema)
-    valid = jsonschema.Draft202012Validator(schema).is_valid
-    for text, converted in accepted.items():
-        assert valid(json.loads(text)), text
-        made = node.convert(json.loads(text))
-        assert made == converted and type(made) is type(converted), text
-    for text in (*rejected, *unconvertible):
-        assert valid(json.loads(text)) is (text in unconvertible), text
-        with pytest.raises(Mismatch):
-            node.convert(json.loads(text))
+    agree(annotation, accepted, rejected, unconvertible)
 
 
 def test_the_schema_has_the_names_and_the_tags_of_json():
@@ -111,14 +91,6 @@ def test_errors_have_the_place():
         compile_function(it).bind(given)
     assert caught.value.problems == ["person.age: Expected `int`, got `str`",
                                      "tree.children[0].value: Expected `int`, got `str`"]
-
-
-def test_an_error_that_repeats_the_value_is_cut():
-    def it(request: Union[Get, Put]) -> None: ...
-
-    with pytest.raises(BadArguments) as caught:
-        compile_function(it).bind({"request": {"type": "g" * 100_000}})
-    assert len(str(caught.value)) < 1000
 
 
 def test_a_struct_is_a_structured_result():
@@ -145,17 +117,6 @@ def test_a_struct_of_what_msgspec_does_not_know_is_refused():
     it.__annotations__["bad"] = Bad
     with pytest.raises(RegistrationError, match="^tool 'it': parameter 'bad' .* msgspec makes no JSON Schema .*; change"):
         compile_function(it)
-
-
-def test_a_flat_struct_is_a_form():
-    class Confirm(msgspec.Struct):
-        ok: bool
-        note: Optional[str] = None
-
-    form = form_type(Confirm)
-    assert form.schema == {"type": "object", "required": ["ok"],
-                           "properties": {"ok": {"type": "boolean"}, "note": {"type": "string"}}}
-    assert form.convert({"ok": True, "other": 1}) == Confirm(True)
 
 
 def test_an_unsafe_pattern_is_bounded_and_reported(caplog):
