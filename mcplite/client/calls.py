@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .client_extensions import ClientExtensions
     from .client_options import ClientSettings
     from .sessions.base import ClientSession
+    from .sessions.connecting import SessionOpener
     from .tool_list import Tools
 
 __all__ = ["Features", "ToolCall", "read_page", "unreadable", "walk"]
@@ -146,10 +147,13 @@ class ToolCall:
 
 
 class Features(ABC):
-    """The calls of a client. The subclass provides the session, and subscriptions that have a stream.
+    """The calls of a client. The subclass provides what opens the session, and subscriptions that have a stream.
 
     :param settings: how the client works.
     """
+
+    #: Has the session; set by the subclass.
+    _opener: SessionOpener
 
     def __init__(self, settings: ClientSettings) -> None:
         self._timeout, self._max_timeout = settings.timeout, settings.max_timeout
@@ -183,33 +187,17 @@ class Features(ABC):
     def _unwatch(self, uri: str) -> None:
         """Undo :meth:`_watch`."""
 
-    @abstractmethod
-    def now(self) -> float:
-        """Return the seconds that count for time limits; they stand still while a question of the server is answered."""
-
-    @abstractmethod
-    def _available_session(self) -> Optional[ClientSession]:
-        """Return the session; None if it has to be waited for or opened, or cannot be used."""
-
-    @abstractmethod
-    def _wait_for_session(self, waiting: Waiting) -> ClientSession:
-        """Return the session, once it is open.
-
-        :raises ConnectionClosed: the connection is not open.
-        :raises Cancelled, RequestTimeout: the call waits no longer.
-        """
-
     def _session_for(self, options: RequestOptions) -> Tuple[ClientSession, RequestOptions]:
         """Return the open session, and the keywords of the call with the time that opening it took.
 
         :raises ConnectionClosed: the connection is not open.
         :raises Cancelled, RequestTimeout: the call waits no longer.
         """
-        session = self._available_session()
-        if session is None:
+        session = self._opener.ready
+        if session is None or session.restartable and session.peer.closed:
             seconds, most = time_limits(options.timeout, options.max_timeout, self.time_limits)
-            waiting = Waiting(seconds, most, options.cancel, spent=options.spent, now=self.now)
-            session = self._wait_for_session(waiting)
+            waiting = Waiting(seconds, most, options.cancel, spent=options.spent, now=self._opener.clock.now)
+            session = self._opener.wait(waiting)
             options = options._replace(spent=waiting.spent)
         return session, options
 
@@ -271,10 +259,10 @@ class Features(ABC):
 
     def send(self, call: Call) -> Dict[str, Any]:
         """Send a request that was made elsewhere, such as one that a server passes on; see :meth:`request`."""
-        session = self._available_session()
-        if session is None:
-            waiting = Waiting(call.timeout, call.max_timeout, call.cancel, spent=call.spent, now=self.now)
-            session = self._wait_for_session(waiting)
+        session = self._opener.ready
+        if session is None or session.restartable and session.peer.closed:
+            waiting = Waiting(call.timeout, call.max_timeout, call.cancel, spent=call.spent, now=self._opener.clock.now)
+            session = self._opener.wait(waiting)
             call = call._replace(spent=waiting.spent)
         return session.request(call) if not self._middleware else self._proceed(session, call, 0)
 
@@ -414,8 +402,8 @@ class Features(ABC):
         :raises ToolError: the tool failed, and the client was made with ``raise_for_error=True``.
         :raises TypeError, ValueError: the arguments are not JSON; nothing was sent.
         """
-        session, spent = self._available_session(), 0.0
-        if session is None:
+        session, spent = self._opener.ready, 0.0
+        if session is None or session.restartable and session.peer.closed:
             session, options = self._session_for(RequestOptions(timeout, max_timeout, cancel))
             spent = options.spent
         if session.capabilities.tools is None:

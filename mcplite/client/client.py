@@ -134,7 +134,7 @@ class Client(Features):
             if received != before:
                 continue  # PING-07: other traffic shows that the server is alive
             try:
-                self.ping(timeout=seconds)
+                self.ping(timeout=seconds)  # PING-06
             except RemoteError as error:
                 _log.debug("a ping was answered with an error, which shows that the server is alive: %s", error)
             except MCPError as error:
@@ -325,19 +325,9 @@ class Client(Features):
         assert result is not None, "the session is open"
         return result
 
-    def now(self) -> float:
-        return self._opener.clock.now()
-
-    def _available_session(self) -> Optional[ClientSession]:
-        session = self._opener.ready
-        return None if session is None or session.restartable and session.peer.closed else session
-
-    def _wait_for_session(self, waiting: Waiting) -> ClientSession:
-        return self._opener.wait(waiting)
-
     def _open_session(self) -> ClientSession:
         """Return the open session, for what has no limits of its own."""
-        return self._available_session() or self._opener.wait(Waiting())
+        return self._opener.wait(Waiting())
 
     # --- handlers of the user's own -----------------------------------------------------------------------
 

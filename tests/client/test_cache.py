@@ -64,11 +64,6 @@ def test_a_result_with_an_invalid_ttl_is_not_cached(cache, ttl):
     assert cache.find("tools/list", None) is None  # CACHE-09
 
 
-def test_a_result_without_a_ttl_is_not_cached(cache):
-    cache.keep("tools/list", None, {"tools": []}, cache.epoch)
-    assert cache.find("tools/list", None) is None
-
-
 @pytest.mark.parametrize("ttl", [10 ** 12, 10 ** 400, 1e300, float("inf")],
                          ids=["much", "no float", "a float", "infinity"])
 def test_results_are_cached_for_a_day_at_most(cache, clock, ttl):
@@ -77,21 +72,6 @@ def test_results_are_cached_for_a_day_at_most(cache, clock, ttl):
     assert cache.find("tools/list", None) is not None
     clock.now += 1000
     assert cache.find("tools/list", None) is None
-
-
-def test_a_fraction_of_a_millisecond_counts(cache, clock):
-    keep(cache, ttl=0.5)
-    assert cache.find("tools/list", None) is not None
-    clock.now += 0.001
-    assert cache.find("tools/list", None) is None
-
-
-def test_a_newer_result_replaces_an_older_one(cache, clock):
-    keep(cache, ttl=1000, tools=[1])
-    clock.now += 0.9
-    keep(cache, ttl=1000, tools=[2])
-    clock.now += 0.9
-    assert cache.find("tools/list", None)["tools"] == [2]
 
 
 # --- the key -------------------------------------------------------------------------------------------------
@@ -201,14 +181,6 @@ def test_a_result_overtaken_by_a_change_is_not_cached(cache):
     assert cache.find("tools/list", None) is not None
 
 
-def test_other_notifications_do_not_count_as_changes(cache):
-    epoch = cache.epoch
-    cache.changed("notifications/message")
-    cache.changed("example/own")
-    cache.keep("tools/list", None, result(), epoch)
-    assert cache.find("tools/list", None) is not None
-
-
 def test_the_cache_can_be_cleared(cache):
     for method, params in EVERYTHING:
         keep(cache, method, params)
@@ -307,20 +279,6 @@ DISCOVERED = {"resultType": "complete", "supportedVersions": [revisions.NEWEST.n
 
 def fake(**answers):
     return Fake({"server/discover": DISCOVERED, **{name.replace("_", "/"): answer for name, answer in answers.items()}})
-
-
-def test_results_after_questions_are_requested_again():
-    question = {"method": "elicitation/create", "params": {"message": "which?", "requestedSchema": {
-        "type": "object", "properties": {}}}}
-
-    def read(params):
-        if "inputResponses" in params:
-            return result(10_000, contents=[])
-        return {"resultType": "input_required", "inputRequests": {"q": question}}
-
-    with fake(resources_read=read) as script:
-        with script.connect(era="modern", elicitation_handler=lambda request: {}) as client:
-            assert [sent(client, lambda: client.read_resource("x:1"))[0] for _ in range(2)] == [2, 2]  # CACHE-07
 
 
 def test_errors_are_not_cached():

@@ -28,14 +28,6 @@ def test_a_client_lives_from_new_to_closed():
         assert client.state == "closed"
 
 
-def test_open_returns_the_client_and_with_takes_an_open_one():
-    with Fake() as fake:
-        client = fake.connect().open()
-        with client:
-            client.ping()
-        assert client.state == "closed"
-
-
 def test_nothing_works_before_opening_and_nothing_after_closing():
     with Fake() as fake:
         client = fake.connect()
@@ -192,18 +184,6 @@ def test_a_transport_that_fails_leaves_a_closed_client():
     assert client.state == "closed" and str(client.last_error) == "no way"
     with pytest.raises(ConnectionClosed):
         client.ping()
-
-
-def test_a_channel_is_closed_when_there_can_be_no_session(monkeypatch):
-    def broken(debug, name):
-        raise OSError("no trace")
-
-    monkeypatch.setattr("mcplite.client.sessions.base.trace_for", broken)
-    with Fake() as fake:
-        with pytest.raises(OSError, match="no trace"):
-            fake.connect().open()
-        with pytest.raises(ConnectionClosed):
-            fake.raw(b"{}")
 
 
 # --- children ----------------------------------------------------------------------------------------------

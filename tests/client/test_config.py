@@ -69,11 +69,6 @@ def test_the_file_of_an_editor_with_comments(tmp_path):
     assert str(config.errors["asks"]).startswith(f"{path}: server 'asks': env.KEY: ${{input:key}} would ask the user")
 
 
-def test_the_workspace_folder_is_that_of_the_file(tmp_path):
-    path = write(tmp_path / "mcp.json", {"servers": {"a": {"command": "${workspaceFolder}/a"}}})
-    assert load_config(path).servers["a"].command == f"{tmp_path}/a"
-
-
 def test_one_bad_entry_does_not_stop_the_others():
     config = load_config({"mcpServers": {"bad": 5, "good": {"command": "x"}, "worse": {}}})
     assert list(config.servers) == ["good"]
@@ -194,10 +189,6 @@ def test_a_server_is_shown_with_its_exact_command():
     assert str(one({"url": "https://h/mcp"})) == "git: https://h/mcp"
     sent = one({"url": "https://h/mcp", "headers": {"X-Key": "${SECRET}", "Authorization": "Bearer s3cret"}}, SECRET="s3cret")
     assert str(sent) == "git: https://h/mcp (with the headers X-Key, Authorization)"
-
-
-def test_a_server_with_a_url_has_no_command():
-    assert one({"url": "https://h/mcp"}).argv == []
 
 
 @pytest.mark.parametrize("raw, warning", [

@@ -41,10 +41,6 @@ def test_results_are_checked():
         check(known, None)
 
 
-def test_disabled_checks_check_nothing():
-    check(outputs(on=False), {"n": "x"})
-
-
 def test_a_later_listing_replaces_schemas():
     known = outputs()
     known.learn([Tool("other", {}, output_schema=NUMBER)], known.epoch)
@@ -160,19 +156,3 @@ def test_bytes_are_bounded(small, name, value):
         learn(known, [name.format(n)], {name.format(n): value})
     assert 1 < len(known.found) < 6 and sum(known._sizes.values()) <= 20_000
     assert known._sizes.keys() == known.found.keys()
-
-
-def test_a_tool_without_a_value_replaces_one_that_had_it():
-    known = Listed()
-    learn(known, ["a", "b"], {"a": 1, "b": 2})
-    learn(known, ["a"], {})
-    assert known.found == {"b": 2}
-
-
-def test_what_was_forgotten_leaves_room(small):
-    known = Listed()
-    learn(known, ["a"], {"a": 1})
-    known.forget()
-    assert known.found == {}
-    learn(known, ["b"], {"b": 1})
-    assert known.found == {"b": 1}

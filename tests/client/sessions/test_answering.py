@@ -252,13 +252,6 @@ def test_a_handler_that_fails_ends_the_call(failing, caplog):
     assert "failed" in caplog.text
 
 
-def test_a_handler_that_fails_on_the_thread_of_the_caller_ends_the_call(caplog):
-    with Script(asking({"q": elicit()})) as script, script.connect(elicitation_handler=crash) as client:
-        with pytest.raises(InternalError):
-            call(client)
-        assert len(script.calls) == 1 and "secret" in caplog.text
-
-
 @pytest.mark.parametrize("first", ["elicitation", "sampling"])
 def test_other_handlers_are_cancelled_when_one_fails(first, caplog):
     asked = threading.Event()
@@ -469,11 +462,6 @@ def test_a_call_is_cancelled_in_a_pause():
     with Script(asking(state="s")) as script, script.connect() as client, pytest.raises(Cancelled, match="enough"):
         call(client, cancel=token)
     assert len(script.calls) == 2
-
-
-def test_a_pause_without_a_token_ends_as_well():
-    with Script(asking(state="s"), DONE) as script, script.connect() as client:
-        assert call(client).text == "done" and len(script.calls) == 2
 
 
 # --- by hand -----------------------------------------------------------------------------------------------

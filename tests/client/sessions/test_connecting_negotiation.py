@@ -284,12 +284,6 @@ run(react)"""
     assert child.saw == ["start", "server/discover", "initialize"]
 
 
-def test_a_silent_server_fails_in_time(child):
-    with pytest.raises(RequestTimeout, match="initialize"):
-        child.connect("run(lambda message: None)", probe_timeout=0.1, open_timeout=0.3).open()
-    assert child.saw == ["start", "server/discover", "initialize"]
-
-
 def seconds_for_the_handshake(client):
     """Open a client whose server does not answer the handshake; return how long it had for that, as the error says."""
     with pytest.raises(RequestTimeout, match="did not answer 'initialize'") as caught:
@@ -396,34 +390,6 @@ def test_a_program_that_ends_at_its_start_is_started_once(child, end):
     assert ("without serving; does it call mcp.run()?" in str(caught.value)) is (end == "sys.exit(0)")
     if "not today" in end or "import" in end:
         assert ("not today" if "not today" in end else "No module named 'no_such_module'") in str(caught.value)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what was left unread in a pipe")
-def test_a_program_that_ends_after_the_handshake_was_sent_is_started_once(child):
-    # It starts slowly and then fails: the pipe holds the probe and the handshake.
-    body = """
-note('start')
-while not os.path.exists(given["enough"]):
-    time.sleep(0.01)
-sys.exit('not today')
-"""
-    enough = child.notes.with_name("enough")
-    client = child.connect(body, {"enough": str(enough)}, probe_timeout=0.05)
-    outcome = []
-
-    def open_it():
-        try:
-            client.open()
-        except MCPError as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=open_it)
-    thread.start()
-    assert children.wait_until(lambda: client.counters.messages_sent == 2)
-    enough.touch()
-    thread.join(LIMIT)
-    assert isinstance(outcome[0], ConnectionClosed) and "not today" in str(outcome[0])
-    assert child.saw == ["start"]
 
 
 @pytest.mark.parametrize("end, starts", [
@@ -824,12 +790,6 @@ run(react)"""
         assert works(client) and child.saw == ["start", "server/discover", "tools/call"]
 
 
-def test_a_silent_server_for_a_modern_choice(child):
-    with pytest.raises(RequestTimeout):
-        child.connect("run(lambda message: None)", era="modern", open_timeout=0.2).open()
-    assert child.saw == ["start", "server/discover"]
-
-
 def test_a_pinned_revision_that_a_modern_server_lacks():
     for answer in (discovered("2027-01-01"), Refusal(-32022, data={"supported": ["2027-01-01", NEWEST_LEGACY]})):
         with Fake({"server/discover": answer}) as fake:
@@ -869,21 +829,6 @@ def test_prior_saves_the_probe_of_an_old_server(child, tmp_path):
     with again.connect("run(legacy)", prior=json.loads(json.dumps(prior))) as client:
         assert works(client) and client.prior == prior
     assert again.saw == ["start", *HANDSHAKE, "tools/call"]
-
-
-def test_prior_saves_the_probe_of_a_url():
-    with Site(says(discovered())) as site:
-        with site.connect() as client:
-            prior = client.prior
-        with site.connect(prior=prior) as client:
-            assert works(client)
-        assert site.saw == ["server/discover", "tools/call"]
-    with Site(fails(400)) as site:
-        with site.connect() as client:
-            prior = client.prior
-        with site.connect(prior=prior) as client:
-            assert works(client) and client.era == "legacy"
-        assert site.saw == ["server/discover", *HANDSHAKE, "DELETE", *HANDSHAKE, "tools/call", "DELETE"]
 
 
 GOOD = {"era": "modern", "revision": MODERN, "capabilities": {"tools": {}}}

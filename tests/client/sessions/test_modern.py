@@ -249,14 +249,6 @@ def test_requests_of_the_server_are_not_answered(pipe, caplog):
     assert "not answered" in caplog.text and "'roots/list'" in caplog.text
 
 
-@pytest.mark.parametrize("versions, ours, found", [
-    ([VERSION], revisions.REVISIONS, VERSION), (["2025-06-18", "2024-11-05"], revisions.REVISIONS, "2025-06-18"),
-    (["2024-11-05", "x", 3, None, "2025-03-26"], revisions.REVISIONS, "2025-03-26"),
-])
-def test_the_newest_common_revision_is_chosen(versions, ours, found):
-    assert choose(versions, ours, "the server").name == found
-
-
 @pytest.mark.parametrize("versions", [[], ["2027-01-01"], [None, 3, {}], ["x" * 1000] * 1000])
 def test_no_common_revision(versions):
     with pytest.raises(UnsupportedVersion, match="the server supports") as caught:

@@ -145,12 +145,6 @@ def test_an_empty_cursor_that_leads_to_other_pages_for_ever_is_an_error():
         walk(pages((["a"], ""), (["b"], "")), "prompts", "it")
 
 
-def test_a_repeated_cursor_is_an_error():
-    rows = [(["a"], "1"), (["b"], "2"), (["c"], "1")]
-    with pytest.raises(ProtocolError, match="it gave the cursor '1' twice"):
-        walk(pages(*rows), "prompts", "it")
-
-
 def test_pages_are_bounded():
     count = 0
 
