@@ -51,6 +51,7 @@ TESTED_ELSEWHERE = {
     "backend/postgres_connection": "tests/backend/test_interface_outages.py, with a server that hangs",
     "backend/sqlite_wakeup": "tests/backend/test_sqlite.py, through the backend",
     "cli/command_line": "tests/test_main.py runs every command",
+    "client/sessions/base": "tests/client/test_client.py and the tests of both eras, through connect",
     "client/client_options": "a dataclass: tests/client/test_client.py, through connect",
     "client/client_extensions": "tests/rpc/test_extension.py, with a client of a real extension",
     "contrib/django/apps": "tests/frameworks/test_django.py, through manage.py",

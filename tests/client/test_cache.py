@@ -7,7 +7,7 @@ import pytest
 import mcplite
 from mcplite import revisions
 from mcplite.client.cache import Cache
-from tests.support.fakes import LIMIT, Fake, Refusal, start
+from tests.support.fakes import LIMIT, Fake, Refusal
 
 METHODS = ["tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"]
 TOOLS, PROMPTS, RESOURCES, UPDATED = (
@@ -188,25 +188,6 @@ def test_the_cache_can_be_cleared(cache):
     cache.clear()
     cache.keep("tools/list", None, result(), epoch)
     assert kept(cache, *EVERYTHING) == []
-
-
-def test_many_threads_at_once(cache):
-    stop = threading.Event()
-
-    def disturb():
-        while not stop.is_set():
-            cache.changed(UPDATED, "x:1")
-            cache.changed(TOOLS)
-
-    thread, _ = start(disturb)
-    try:
-        for number in range(3000):
-            keep(cache, "resources/read", {"uri": f"x:{number % 7}"}, contents=[number % 7])
-            found = cache.find("resources/read", {"uri": f"x:{number % 7}"})
-            assert found is None or found["contents"] == [number % 7]
-    finally:
-        stop.set()
-        thread.join(LIMIT)
 
 
 # --- through a client --------------------------------------------------------------------------------------------

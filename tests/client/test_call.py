@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from mcplite.client.call import DEFAULT, Call, Waiting, check_positive, progress_reader, time_limits
+from mcplite.client.call import DEFAULT, Waiting, progress_reader, time_limits
 from mcplite.errors import Cancelled, ProtocolError, RequestTimeout
 from mcplite.rpc.cancel import CancelToken
 from mcplite.types import Progress, codec
@@ -41,26 +41,6 @@ def test_a_client_without_a_timeout_has_no_limit_in_all():
 def test_times_must_be_positive(times):
     with pytest.raises(ValueError, match="timeout must be positive"):
         time_limits(*times, (60, 300))
-
-
-def test_a_number_that_may_be_absent():
-    check_positive("n", None)
-    check_positive("n", 0.1)
-    with pytest.raises(ValueError, match="n must be positive, not 0"):
-        check_positive("n", 0)
-
-
-def test_progress_is_read_without_its_token():
-    seen = []
-    progress_reader(seen.append)({"progressToken": 3, "progress": 1, "total": 2, "message": "half"})
-    assert (seen[0].progress, seen[0].total, seen[0].message) == (1, 2, "half") and not seen[0].extra
-
-
-def test_a_call_is_a_value():
-    call = Call("tools/list", {"a": 1}, timeout=3)
-    assert call.rounds and call.notice and not call.fresh and call == Call("tools/list", {"a": 1}, timeout=3)
-    with pytest.raises(AttributeError):
-        call.timeout = 4
 
 
 @pytest.mark.parametrize("params", [

@@ -131,20 +131,6 @@ def test_options_are_compared_and_shown_by_their_values():
     assert dataclasses.replace(options, cache=True) == ClientOptions()
 
 
-def test_options_are_shared_by_any_number_of_clients():
-    options = ClientOptions(raise_for_error=True, listen=False, era="modern")
-    mcp = mcplite.Server("fails")
-
-    @mcp.tool
-    def fail() -> None:
-        raise mcplite.ToolError("as it should")
-
-    with mcplite.serve(mcp, port=0) as served:
-        for _ in range(2):
-            with connect(served.url, options=options) as client, pytest.raises(mcplite.ToolError, match="as it should"):
-                client.call_tool("fail")
-
-
 def test_a_typo_is_reported_with_the_name_that_was_called():
     with pytest.raises(TypeError, match=r"^connect\(\) got an unexpected keyword argument 'timeot'"):
         connect(["x"], timeot=3)

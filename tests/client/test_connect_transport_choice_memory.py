@@ -3,7 +3,6 @@ import threading
 import pytest
 
 import mcplite
-from mcplite import revisions
 from mcplite.client.connect import memory_channel
 
 LIMIT = 30
@@ -22,25 +21,6 @@ def test_a_server_in_this_process():
         assert len(server.sessions) == 1
     server.close()
     assert server.sessions == []
-
-
-@pytest.mark.parametrize("revision", revisions.LEGACY, ids=str)
-def test_a_server_in_this_process_in_each_revision(revision):
-    server = mcplite.Server("here")
-    server.add_tool(lambda: 3, name="three")
-    with mcplite.connect(server, revision=revision, timeout=LIMIT) as client:
-        assert client.revision is revision and client.call_tool("three").text == "3"
-    server.close()
-
-
-def test_several_clients_of_one_server():
-    server = mcplite.Server("here")
-    server.add_tool(lambda: 3, name="three")
-    with mcplite.connect(server, timeout=LIMIT) as one, mcplite.connect(server, timeout=LIMIT) as two:
-        assert one.call_tool("three").text == two.call_tool("three").text == "3"
-        one.close()
-        assert two.call_tool("three").text == "3"
-    server.close()
 
 
 def test_any_object_that_serves_a_channel_is_a_server():

@@ -332,24 +332,6 @@ def test_servers_are_opened_at_the_same_time_and_an_interrupt_closes_all(make, m
     assert group.status == {"weather": "closed", "git": "closed"}
 
 
-def test_many_threads(make):
-    with make("weather", "git") as group:
-        results = []
-
-        def work():
-            for _ in range(10):
-                results.append(group.call_tool("weather.forecast", {"city": "Rome"}).text)
-                results.append(group.read_resource("config://stations").contents[0].text)
-                group.list_tools()
-
-        threads = [threading.Thread(target=work) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(LIMIT)
-        assert sorted(set(results)) == ["Rome", "Rome: sun"] and len(results) == 160
-
-
 # --- with processes --------------------------------------------------------------------------------
 
 SERVER = """

@@ -505,23 +505,3 @@ def test_a_manual_caller_gets_every_round():
 def test_manual_rounds_are_checked_too():
     with Script(asking()) as script, script.connect() as client, pytest.raises(ProtocolError):
         call(client, rounds=False)
-
-
-def test_manual_rounds_of_a_real_server_across_two_clients():
-    server = mcplite.Server("here", fleet=True, state_keys=["0123456789abcdef"])
-
-    @server.tool()
-    def greet(ctx: mcplite.Context) -> str:
-        answer = ctx.elicit("name?", FORM)
-        return f"hello {answer.data['name']}"
-
-    with mcplite.serve(server) as running:
-        with mcplite.connect(running.url, timeout=LIMIT, elicitation_handler=crash) as client:
-            with pytest.raises(InputNeeded) as caught:
-                client.call_tool("greet", rounds=False)
-            (key, question), = caught.value.requests.items()
-            assert question["params"]["message"] == "name?" and isinstance(caught.value.state, str)
-        with mcplite.connect(running.url, timeout=LIMIT, elicitation_handler=crash) as client:
-            result = client.call_tool("greet", rounds=False, request_state=caught.value.state,
-                                      input_responses={key: {"action": "accept", "content": {"name": "you"}}})
-            assert result.text == "hello you"

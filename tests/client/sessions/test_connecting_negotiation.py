@@ -647,17 +647,6 @@ def test_an_error_of_a_proxy_does_not_decide_the_era(status, id):
         assert ('era="legacy"' in str(caught.value)) == (status >= 500)
 
 
-def test_a_page_of_a_failed_server_does_not_decide_the_era():
-    def page(request, answer):
-        answer.status(500, "<html>Oops</html>", Content_Type="text/html")
-
-    with Site(page) as site:
-        with pytest.raises(HTTPStatusError, match='500: <html>Oops</html>; .*era="legacy"') as caught:
-            site.connect().open()
-        assert caught.value.status == 500 and "Oops" in caught.value.body
-        assert site.saw == ["server/discover"]  # ERA-14
-
-
 @pytest.mark.parametrize("status", [500, 503])
 def test_a_failure_for_a_modern_choice_is_raised_unchanged(status):
     with Site(fails(status, -32603)) as site:

@@ -377,6 +377,24 @@ def test_a_cancelled_question_is_not_answered_and_its_token_is_cancelled():
         assert [message for message in fake.sent if message.get("id") == id] == []  # CANC-03
 
 
+def test_the_reason_in_a_cancel_notice_is_cut():
+    token = mcplite.CancelToken()
+    with Fake({"slow": lambda params: SILENCE}) as fake, fake.connect() as client:
+        thread, _ = start(client.request, "slow", cancel=token)
+        id = fake.got("slow")["id"]
+        token.cancel("x" * 1000)
+        thread.join(LIMIT)
+        assert fake.got("notifications/cancelled")["params"] == {"requestId": id, "reason": "x" * 500}
+
+
+def test_a_handler_of_the_users_own_replaces_another():
+    seen, done = [], threading.Event()
+    with Fake() as fake, fake.connect(on_tools_changed=lambda: seen.append("option")) as client:
+        client.on("notifications/tools/list_changed", lambda params: (seen.append(params), done.set()))
+        fake.tell("notifications/tools/list_changed", {"a": 1})
+        assert done.wait(LIMIT) and seen == [{"a": 1}]
+
+
 def test_questions_beyond_all_places_wait_for_one():
     gate = threading.Event()
 
