@@ -149,17 +149,6 @@ def test_a_response_to_a_call_that_was_given_up_is_no_fault_of_the_other_side(ta
     assert talk.peer.counters.refused == 1 and "no pending call" in caplog.text
 
 
-def test_the_latest_calls_that_were_given_up_are_remembered(talk):
-    silent = Delivery(cancel_notice=False)
-    for _ in range(1025):
-        with pytest.raises(RequestTimeout):
-            talk.peer.call("slow", timeout=1e-9, delivery=silent)
-    for id, refused in ((1025, 0), (2, 0), (1, 1)):
-        talk.say(reply({"id": id}, {}))
-        converse(talk)
-        assert talk.peer.counters.refused == refused
-
-
 def test_a_delivery_without_cancel_notice_sends_none(talk):
     outcome = talk.call("slow", timeout=0.05, delivery=Delivery(cancel_notice=False))
     talk.hear()

@@ -64,37 +64,6 @@ def test_the_remaining_time_has_a_minimum_while_the_clock_is_paused(monkeypatch)
     assert pending.remaining() < 0
 
 
-def test_the_time_of_callbacks_does_not_count_for_the_timeout(monkeypatch):
-    now = [0.0]
-
-    def slow(params):
-        now[0] += 10.0
-
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    pending = Pending(1, "x", Clock(), 2.0, None, slow)
-    pending.add_progress({"progress": 1})
-    pending.add_progress({"progress": 2})
-    pending.deliver_progress()
-    assert not pending.progress and pending.remaining() == 2.0
-
-
-@pytest.mark.parametrize("limit", [None, 15.0])
-def test_an_interruption_and_the_maximum_end_the_callbacks(monkeypatch, limit):
-    now, seen = [0.0], []
-
-    def slow(params):
-        seen.append(params["n"])
-        now[0] += 10.0
-        pending.interrupted = limit is None and len(seen) == 2
-
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    pending = Pending(1, "x", Clock(), 2.0, limit, slow)
-    for number in range(5):
-        pending.add_progress({"n": number})
-    pending.deliver_progress()
-    assert seen == [0, 1] and len(pending.progress) == 3
-
-
 def test_reports_beyond_a_thousand_are_folded_into_the_latest():
     seen = []
     pending = Pending(1, "x", Clock(), None, None, seen.append)
@@ -138,19 +107,6 @@ def test_a_callback_that_is_slower_than_the_reports_holds_up_the_reading_thread_
             pending.add_progress({"n": number})
         assert 0 < sum(slept) < 0.2
         pending.deliver_progress()
-
-
-def test_a_thread_that_reads_for_itself_does_not_wait_for_its_own_callbacks(monkeypatch):
-    monkeypatch.setattr(time, "sleep", None)
-    pending = Pending(1, "x", Clock(), None, None, lambda params: None)
-    pending.reads = True
-    for number in range(1000):
-        pending.add_progress({"n": number})
-        assert pending.crowded == (number >= 256)
-    pending.add_progress({"n": 1000})
-    assert len(pending.progress) == 1000
-    pending.deliver_progress()
-    assert not pending.crowded
 
 
 def test_reports_beyond_the_bytes_are_folded_into_the_latest():

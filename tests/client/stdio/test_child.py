@@ -5,7 +5,6 @@ import threading
 
 import pytest
 
-from mcplite.client.stdio import child as child_module
 from mcplite.client.stdio.child import Child, describe_exit
 from mcplite.errors import TransportError
 from mcplite.rpc.deadline import Deadline
@@ -86,15 +85,6 @@ def test_a_group_that_may_not_be_signalled(monkeypatch):
     assert child.returncode == 0
 
 
-def test_no_thread_for_stderr(monkeypatch):
-    def fail(self):
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(child_module.StderrPump, "start", fail)
-    with pytest.raises(RuntimeError, match="new thread"):
-        Child(script("sleep()"))
-
-
 def test_an_interrupt_while_a_thread_starts_closes_each_descriptor_once(monkeypatch):
     threads, real = [], threading.Thread.start
 
@@ -108,14 +98,6 @@ def test_an_interrupt_while_a_thread_starts_closes_each_descriptor_once(monkeypa
         Child(script("sleep()"))
     for thread in threads:
         assert wait_for_end(thread, Deadline(30))
-
-
-@posix_only
-def test_kill_after_the_end_sends_no_signal(monkeypatch):
-    child = Child(script("sys.stdin.read()"))
-    finish(child)
-    monkeypatch.setattr(os, "killpg", lambda pid, number: pytest.fail("signalled"))
-    child.kill()
 
 
 # --- the job object of Windows ------------------------------------------------------------------------

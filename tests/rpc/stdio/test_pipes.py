@@ -216,17 +216,6 @@ def test_a_message_of_which_no_byte_was_written_is_dropped(make, size):
     assert bytes(got) + os.read(pair.theirs_in, 65536) == b"small\n" * sent + b"after\n"
 
 
-def test_the_rest_of_a_message_is_kept_for_a_message_of_its_length(make):
-    pair = make(nonblocking=True)
-    with pytest.raises(RequestTimeout):
-        pair.channel.write(b"x" * 300_000, timeout=0.05)
-    rest = pair.channel._unsent
-    assert 1 < rest < 300_001
-    with pytest.raises(RequestTimeout):
-        pair.channel.write(b"y" * (rest - 1), timeout=0.05)
-    assert pair.channel._unsent == rest
-
-
 @pytest.mark.parametrize("size", [3, 70_000])
 def test_a_message_whose_writer_is_interrupted_just_after_it_is_written_once(make, monkeypatch, size):
     def interrupt(numbers):
@@ -294,17 +283,6 @@ def test_a_token_ends_a_call_whose_request_cannot_be_written(make):
     workers.stop()
 
 
-def test_a_second_writer_times_out_as_well(make):
-    pair = make(nonblocking=True)
-    first = threading.Thread(target=lambda: pytest.raises(RequestTimeout, pair.channel.write, b"x" * 300_000, 1.0))
-    first.start()
-    while not taken(pair.channel._write_lock):
-        time.sleep(0.001)
-    with pytest.raises(RequestTimeout, match="does not read"):
-        pair.channel.write(b"y", timeout=0.01)
-    first.join(20)
-
-
 def test_close_ends_a_blocked_writer(make):
     pair = make(nonblocking=True)
     errors = []
@@ -342,18 +320,7 @@ def test_a_closed_channel_raises_on_use(make):
         pair.channel.write(b"x")
 
 
-@posix_only
-def test_a_failed_read_ends_the_channel(make):
-    pair = make()
-    pair.say(b"x\n")
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, pair.channel._read_fd)
-    os.close(null)
-    with pytest.raises(ConnectionClosed):
-        pair.channel.read(20)
-
-
-@pytest.mark.parametrize("size", [20_000, 65_535, 65_536, 100_000])
+@pytest.mark.parametrize("size", [20_000, 100_000])
 def test_many_writers_keep_lines_whole(make, size):
     pair = make()
     got = bytearray()

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import select
 import threading
 
 import pytest
@@ -159,29 +158,3 @@ def test_a_wake_up_out_of_a_signal_handler_does_not_block(ends, monkeypatch):
     woken.start()
     woken.join(LIMIT)
     assert not woken.is_alive() and ends.channel.read(LIMIT) is None
-
-
-def test_a_fault_of_poll_ends_the_connection_with_its_cause(ends, monkeypatch):
-    class Failing:
-        def __init__(self):
-            self.poll_of_system = real()
-
-        def register(self, *arguments):
-            self.poll_of_system.register(*arguments)
-
-        def poll(self, *arguments):
-            raise OSError(22, "Invalid argument")
-
-    real = select.poll
-    monkeypatch.setattr(pipes.select, "poll", Failing)
-    ours_in, theirs_out = os.pipe()
-    theirs_in, ours_out = os.pipe()
-    channel = PipeChannel(ours_in, ours_out, name="them", line_limit=100)
-    try:
-        with pytest.raises(ConnectionClosed) as caught:
-            channel.read(1)
-        assert "Invalid argument" in str(caught.value.__cause__)
-    finally:
-        channel.close()
-        os.close(theirs_in)
-        os.close(theirs_out)
