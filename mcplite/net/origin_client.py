@@ -162,7 +162,9 @@ class OriginClient:
         self._credentials: Optional[Callable[[], str]] = None
         foreign = None if isinstance(auth, TokenProvider) else self._take_credentials(auth)
         self._sender: Sender = create_sender(
-            url, settings, {"Accept-Encoding": "identity", "User-Agent": _user_agent(), **headers}, self.origin[1], foreign,
+            url, settings,
+            {"Accept-Encoding": "identity", "User-Agent": f"{__name__.partition('.')[0]}/{__version__}", **headers},
+            self.origin[1], foreign,
             guard is not None or isinstance(auth, TokenProvider), guard)
         #: Gives tokens and deals with refusals, if ``auth`` is a token provider.
         self._tokens: Optional[TokenSource] = None
@@ -361,10 +363,6 @@ def _not_followed(reply: Reply, text: str) -> TransportError:
     return error
 
 
-def _user_agent() -> str:
-    return f"{__name__.partition('.')[0]}/{__version__}"
-
-
 def _explain(error: BaseException) -> str:
     """Return the innermost reason, which requests and urllib3 wrap in several layers."""
     seen = set()
@@ -375,11 +373,8 @@ def _explain(error: BaseException) -> str:
         reason = getattr(error, "reason", None)
         nested = [argument for argument in error.args if isinstance(argument, BaseException)]
         cause = (reason if isinstance(reason, BaseException) else None) or (nested[0] if nested else None) or error.__cause__
-    text = _text(error)
+    text = (str(error) or type(error).__name__)[:300]
     if "certificate verify failed" in text.lower():
         text += " (a certificate authority of your own: options=ClientOptions(verify='/path/to/ca.pem'))"
     return text
 
-
-def _text(error: BaseException) -> str:
-    return (str(error) or type(error).__name__)[:300]

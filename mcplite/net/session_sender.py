@@ -416,7 +416,8 @@ class SessionSender:
         try:
             found: SessionReply = call.run(self._workers, exchange)
         except RetryError as error:
-            raise TransportError(f"the session gave up on {shown(url)}: {_reason(error)}") from error
+            raise TransportError(f"the session gave up on {shown(url)}:"
+                                 f" {str(getattr(_cause(error), 'reason', _cause(error) or error))[:300]}") from error
         except (OSError, ValueError) as error:
             exchange.may_have_been_sent = _may_have_been_sent(error)
             # Most likely a connection that the server had closed meanwhile.
@@ -462,22 +463,20 @@ class SessionSender:
             self._session.close()
 
 
+def _cause(error: Exception) -> Any:
+    """Return the error of ``urllib3`` that one of ``requests`` stands for."""
+    return error.args[0] if error.args else None
+
+
 def _may_have_been_sent(error: Exception) -> bool:
     """Return whether a request may have reached the server before it failed with an error of ``requests``."""
-    if isinstance(error, (ValueError, requests.ConnectTimeout, ProxyError, SSLError)):
-        return False
-    cause = error.args[0] if error.args else None
-    return isinstance(cause, Exception) and not isinstance(getattr(cause, "reason", cause), NewConnectionError)
+    cause = _cause(error)
+    return (not isinstance(error, (ValueError, requests.ConnectTimeout, ProxyError, SSLError))
+            and isinstance(cause, Exception) and not isinstance(getattr(cause, "reason", cause), NewConnectionError))
 
 
 def _was_closed(error: Exception) -> bool:
     """Return whether the server has closed the connection of a request without a response."""
-    cause = error.args[0] if error.args else None
+    cause = _cause(error)
     return (isinstance(cause, ProtocolError)
             and isinstance(cause.args[-1], (RemoteDisconnected, ConnectionResetError, BrokenPipeError)))
-
-
-def _reason(error: Exception) -> str:
-    """Return why the last attempt of an adapter failed."""
-    cause = error.args[0] if error.args else error
-    return str(getattr(cause, "reason", cause))[:300]

@@ -94,10 +94,14 @@ def _bound_problem(field: Mapping[str, Any]) -> Optional[str]:
     return None
 
 
-def _bound(field: Mapping[str, Any], keyword: str) -> Any:
-    """Return a bound; None if it is missing or, in a form that was not checked, not a number."""
-    value = field.get(keyword)
-    return value if isinstance(value, _BOUNDS[keyword]) and not isinstance(value, bool) else None
+def _outside(field: Mapping[str, Any], what: str, size: Any, too_little: str, too_much: str) -> Optional[str]:
+    """Return what is wrong with a size by the field's bounds; in a form that was not checked, some may be no numbers."""
+    for keyword, problem in ((f"min{what}", too_little), (f"max{what}", too_much)):
+        bound = field.get(keyword)
+        if isinstance(bound, _BOUNDS[keyword]) and not isinstance(bound, bool) and (
+                size < bound if problem is too_little else size > bound):
+            return problem.format(bound)
+    return None
 
 
 def options(field: Any) -> Optional[List[Tuple[Any, Optional[str]]]]:
@@ -215,12 +219,7 @@ def _choices_problem(field: Mapping[str, Any], value: Any) -> Optional[str]:
     for item in value:
         if not _is_among(item, values):
             return f"{quoted(item)} is not one of {quoted(values)}"
-    least, most = _bound(field, "minItems"), _bound(field, "maxItems")
-    if least is not None and len(value) < least:
-        return f"choose at least {least}"
-    if most is not None and len(value) > most:
-        return f"choose at most {most}"
-    return None
+    return _outside(field, "Items", len(value), "choose at least {}", "choose at most {}")
 
 
 def _number_problem(field: Mapping[str, Any], value: Any, kind: str) -> Optional[str]:
@@ -228,20 +227,14 @@ def _number_problem(field: Mapping[str, Any], value: Any, kind: str) -> Optional
         return f"{quoted(value)} is not a number"
     if kind == "integer" and isinstance(value, float) and not value.is_integer():
         return f"{quoted(value)} is not a whole number"
-    least, most = _bound(field, "minimum"), _bound(field, "maximum")
-    if least is not None and value < least:
-        return f"{quoted(value)} is less than the minimum of {least!r}"
-    if most is not None and value > most:
-        return f"{quoted(value)} is greater than the maximum of {most!r}"
-    return None
+    problem = _outside(field, "imum", value, "is less than the minimum of {!r}", "is greater than the maximum of {!r}")
+    return None if problem is None else f"{quoted(value)} {problem}"
 
 
 def _text_problem(field: Mapping[str, Any], value: str) -> Optional[str]:
-    least, most = _bound(field, "minLength"), _bound(field, "maxLength")
-    if least is not None and len(value) < least:
-        return f"needs at least {least} characters"
-    if most is not None and len(value) > most:
-        return f"has more than {most} characters"
+    problem = _outside(field, "Length", len(value), "needs at least {} characters", "has more than {} characters")
+    if problem is not None:
+        return problem
     wanted = field.get("format")
     if wanted == "email" and not re.match(_EMAIL, value):
         return f"{quoted(value)} is not an email address"

@@ -10,7 +10,6 @@ Python objects. For a small message the check is two calls of ``bytes.count``.
 
 from __future__ import annotations
 
-import copy
 import io
 import json
 import json.encoder
@@ -20,6 +19,7 @@ from math import isfinite
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
+from ..types.lazy_dataclass import Record, changed, record
 from .error_text import quoted
 
 __all__ = [
@@ -30,7 +30,8 @@ __all__ = [
 ]
 
 
-class JSONLimits:
+@record
+class JSONLimits(Record):
     """Bounds on one JSON text and on the JSON-RPC members in it.
 
     :param nesting: depth of arrays and objects.
@@ -43,15 +44,13 @@ class JSONLimits:
         that a proxy in front of it cannot have read another value (SEC-24).
     """
 
-    def __init__(self, nesting: int = 64, elements: int = 100_000, digits: int = 4300, id_length: int = 256,
-                 method_length: int = 256, batch: int = 50, duplicate_keys: bool = False) -> None:
-        self.nesting = nesting
-        self.elements = elements
-        self.digits = digits
-        self.id_length = id_length
-        self.method_length = method_length
-        self.batch = batch
-        self.duplicate_keys = duplicate_keys
+    nesting: int = 64
+    elements: int = 100_000
+    digits: int = 4300
+    id_length: int = 256
+    method_length: int = 256
+    batch: int = 50
+    duplicate_keys: bool = False
 
 
 DEFAULT_LIMITS = JSONLimits()
@@ -511,9 +510,7 @@ def parse(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Message:
 
 def _ambiguous(data: bytes, limits: JSONLimits, error: DuplicateKey) -> Invalid:
     """Return the error for a text with a duplicate key, with the id of the request if that is certain (RPC-11)."""
-    limits = copy.copy(limits)
-    limits.duplicate_keys = True
-    message = parse(data, limits)
+    message = parse(data, changed(limits, duplicate_keys=True))
     if isinstance(message, Invalid) and message.code == PARSE_ERROR:
         return message
     id = None if error.key == "id" else getattr(message, "id", None)

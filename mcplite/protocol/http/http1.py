@@ -194,7 +194,7 @@ class ChunkedDecoder:
 
     def __init__(self, limit: Optional[int], trailers: int = 0) -> None:
         self._limit = limit
-        self._trailers = trailers
+        self._trailers, self._refuses_trailers = trailers, not trailers
         self._buffer = bytearray()
         self._total = 0
         self._chunks = 0
@@ -261,28 +261,17 @@ class ChunkedDecoder:
             self._chunks += 1
             if self._chunks > _MOST_CHUNKS:
                 raise BadRequest(413, f"the body has more than {_MOST_CHUNKS} chunks")
-        if size:
-            del self._buffer[:len(line) + 2]
-            self._left = size
-            return True
-        if not self._trailers:
-            return self._last(len(line) + 2)
         del self._buffer[:len(line) + 2]
-        self._ending = True
-        return True
-
-    def _last(self, at: int) -> bool:
-        end = bytes(self._buffer[at:at + 2])
-        if len(end) == 2 and end != b"\r\n" or end[:1] not in (b"", b"\r"):
-            raise BadRequest(400, "trailers are not supported")
-        if len(end) < 2:
-            return False
-        del self._buffer[:at + 2]
-        self.done = True
+        if size:
+            self._left = size
+        else:
+            self._ending = True
         return True
 
     def _trailer(self) -> bool:
         line, separator, _ = self._buffer[:self._trailers + 2].partition(b"\r\n")
+        if self._refuses_trailers and line.lstrip(b"\r"):
+            raise BadRequest(400, "trailers are not supported")
         if not separator:
             if len(self._buffer) > self._trailers + 1 or b"\n" in line:
                 raise BadRequest(400, "malformed trailers, or more of them than are read")
@@ -307,16 +296,15 @@ class ResponseHead:
     """The status line and the headers of one response.
 
     :param fields: the raw names and values.
+    :param bare: whether it has no body, whatever its headers say: by its status, or as the answer to HEAD.
     :raises BadResponse: it does not say how the body ends.
     """
 
-    __slots__ = ("status", "reason", "version", "fields", "headers", "length", "chunked", "keep_alive")
+    __slots__ = ("status", "reason", "headers", "length", "chunked", "keep_alive")
 
-    def __init__(self, status: int, reason: str, version: Tuple[int, int], fields: List[Tuple[str, str]]) -> None:
+    def __init__(self, status: int, reason: str, version: Tuple[int, int], fields: List[Tuple[str, str]], bare: bool) -> None:
         self.status = status
         self.reason = reason
-        self.version = version
-        self.fields = fields
         #: By name in lower case; the values of repeated fields are joined by commas.
         self.headers: Dict[str, str] = {}
         headers = self.headers
@@ -340,16 +328,12 @@ class ResponseHead:
             if len(lengths) > 1 or not _LENGTH.fullmatch(next(iter(lengths))):
                 raise BadResponse(f"malformed Content-Length: {length[:60]!r}")
             self.length = int(lengths.pop())
-        else:
+        elif not bare:
             self.keep_alive = False
-
-    def without_body(self) -> None:
-        """Note that the response has no body, whatever its headers say: by its status, or as the answer to HEAD."""
-        if self.status == 204 and (self.chunked or self.length):
-            self.keep_alive = False  # it must not have these fields, so that a body may follow
-        elif self.length is None and not self.chunked:
-            self.keep_alive = keeps_alive(self.version, self.headers.get("connection"))
-        self.length, self.chunked = 0, False
+        if bare:
+            if status == 204 and (self.chunked or self.length):
+                self.keep_alive = False  # it must not have these fields, so that a body may follow
+            self.length, self.chunked = 0, False
 
 
 def find_response_head(buffer: bytearray) -> Optional[int]:
@@ -381,7 +365,5 @@ def parse_response_head(block: bytes, method: str) -> ResponseHead:
         raise BadResponse(str(error)) from None
     if status < 200 and status != 101:
         fields = []  # those of an interim response are not the answer's (RFC 9110, section 15.2)
-    head = ResponseHead(status, (reason or "").strip(" \t"), (1, min(int(minor), 1)), fields)
-    if status in (204, 304) or method == "HEAD":
-        head.without_body()
-    return head
+    return ResponseHead(status, (reason or "").strip(" \t"), (1, min(int(minor), 1)), fields,
+                        status in (204, 304) or method == "HEAD")

@@ -51,11 +51,7 @@ class EventParser:
         self._begun = False
         #: Whether the last byte was a CR, which a following LF belongs to.
         self._after_cr = False
-        self._size = 0
         self._reset()
-        #: The last id and retry time of the complete events.
-        self.last_id: Optional[str] = None
-        self.retry: Optional[int] = None
 
     def _reset(self) -> None:
         self._event = ""
@@ -133,10 +129,6 @@ class EventParser:
             self._retry = min(int(value), _MAX_RETRY)
 
     def _dispatch(self, events: List[StreamEvent]) -> None:
-        if self._id is not None:
-            self.last_id = self._id
-        if self._retry is not None:
-            self.retry = self._retry
         if self._data or self._id is not None or self._retry is not None:
             data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
             events.append(StreamEvent(self._event or "message", data, self._id, self._retry))

@@ -57,9 +57,13 @@ def unsafe_repeat(pattern: str) -> str:
     if longest_subject(pattern):
         return ""
     try:
-        return _judged(pattern) or "its repeats overlap too often"
+        _read(pattern, _Judge())
+    except _Dangerous as error:
+        return str(error) or "it has a part that cannot be judged"
     except (re.error, RecursionError, OverflowError, AttributeError, ImportError, Warning):
         return "it cannot be judged"
+    too_long = len(pattern.encode("utf-8", "replace")) > MAX_PATTERN
+    return f"it has more than {MAX_PATTERN} bytes" if too_long else "its repeats overlap too often"
 
 
 def longest_subject(pattern: str) -> int:
@@ -76,14 +80,6 @@ def longest_subject(pattern: str) -> int:
     steps = _STEPS // 32 if r"\p" in pattern.lower() else _STEPS  # a set of hundreds of ranges takes longer
     longest = min(MAX_SUBJECT, int((steps / judge.factor) ** (1 / power) + 0.001))
     return longest if longest >= _MIN_SUBJECT else 0
-
-
-def _judged(pattern: str) -> str:
-    try:
-        _read(pattern, _Judge())
-        return "" if len(pattern.encode("utf-8", "replace")) <= MAX_PATTERN else f"it has more than {MAX_PATTERN} bytes"
-    except _Dangerous as error:
-        return str(error) or "it has a part that cannot be judged"
 
 
 def _read(pattern: str, judge: "_Judge") -> bool:
@@ -163,9 +159,6 @@ class _Judge:
             raise _Dangerous  # other flags within the group
         self.sequence(body, follow, repeated)
 
-    def _atomic(self, value: Any, follow: int, repeated: bool) -> None:
-        self.sequence(value, follow, repeated)
-
     def _look(self, value: Any, follow: int, repeated: bool) -> None:
         # It reads on from wherever it stands, and is read again with each way to get there.
         self._open(_MANY + 1, repeated, "it looks ahead or back")
@@ -176,7 +169,7 @@ _JUDGES: Dict[str, Callable[[_Judge, Any, int, bool], None]] = {
     "LITERAL": _Judge._nothing, "NOT_LITERAL": _Judge._nothing, "ANY": _Judge._nothing, "IN": _Judge._nothing,
     "AT": _Judge._nothing, "MAX_REPEAT": _Judge._repeat, "MIN_REPEAT": _Judge._repeat,
     "POSSESSIVE_REPEAT": _Judge._repeat, "BRANCH": _Judge._branch, "SUBPATTERN": _Judge._group,
-    "ATOMIC_GROUP": _Judge._atomic, "ASSERT": _Judge._look, "ASSERT_NOT": _Judge._look,
+    "ATOMIC_GROUP": _Judge.sequence, "ASSERT": _Judge._look, "ASSERT_NOT": _Judge._look,
 }
 
 

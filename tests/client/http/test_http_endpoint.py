@@ -4,6 +4,7 @@ from mcplite.client.http.http_endpoint import ResumableStream
 
 
 def test_the_last_event_id():
+    # RES-04, RES-08
     messages = []
     stream = ResumableStream(1000, messages.append)
     stream.begin()

@@ -10,33 +10,31 @@ BOM = b"\xef\xbb\xbf"
 
 
 def parse(pieces, limit=1000):
-    """Return the events as tuples, and what is known behind them of ids and retry times; None instead past the limit."""
+    """Return the events as tuples, and whether all are within the limit."""
     parser = EventParser(limit)
     events = []
     try:
         for piece in pieces:
             events += [(event.event, event.data, event.id, event.retry) for event in parser.feed(piece)]
     except ProtocolError:
-        return events, None
-    return events, (parser.last_id, parser.retry)
+        return events, False
+    return events, True
 
 
 def by_the_rules(data, limit=1000):
-    """The WHATWG's rules once more, slowly, with our two differences: what the events are, and what is known behind them."""
+    """The WHATWG's rules once more, slowly, with our two differences: the events, and whether all are within the limit."""
     if data.startswith(BOM):
         data = data[len(BOM):]
     *lines, unfinished = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-    events, last_id, last_retry = [], None, None
+    events = []
     kind, content, id, retry, size = "", [], None, None, 0
     for line in lines:
         size += len(line)
         if size > limit:
-            return events, None
+            return events, False
         if not line:
             if content or id is not None or retry is not None:
                 events.append((kind or "message", b"\n".join(content), id, retry))
-            last_id = last_id if id is None else id
-            last_retry = last_retry if retry is None else retry
             kind, content, id, retry, size = "", [], None, None, 0
             continue
         field, _, value = line.partition(b":")
@@ -49,7 +47,7 @@ def by_the_rules(data, limit=1000):
             id = value.decode("utf-8", "replace")
         elif field == b"retry" and value and all(byte in b"0123456789" for byte in value) and len(value) < 12:
             retry = min(int(value), 30 * 24 * 3600 * 1000)
-    return events, None if size + len(unfinished) > limit else (last_id, last_retry)
+    return events, size + len(unfinished) <= limit
 
 
 STREAMS = st.lists(st.sampled_from([
@@ -67,13 +65,13 @@ def test_events_are_the_same_however_the_stream_is_cut(data, places, limit):
     expected = by_the_rules(data, limit)
     whole, known = parse([data], limit)
     assert known == expected[1]
-    assert whole == (expected[0] if known is not None else [])
+    assert whole == (expected[0] if known else [])
     at = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
     parts = parse([data[start:stop] for start, stop in zip(at, at[1:])], limit)
     bytewise = parse([bytes([byte]) for byte in data], limit)
     assert bytewise == expected
     # Of the piece with the fault nothing comes out.
-    assert parts[1] == expected[1] and parts[0] == expected[0][:len(parts[0])] and (known is None or parts == expected)
+    assert parts[1] == expected[1] and parts[0] == expected[0][:len(parts[0])] and (not known or parts == expected)
 
 
 @pytest.mark.parametrize("data, event", [
@@ -102,7 +100,7 @@ def test_fields(data, event, end):
                                   b"id: 1\nretry: 2\ndata: x", BOM, BOM[:2], b"unknown: x\n\n", BOM + BOM + b"data: x\n\n"])
 def test_data_without_an_event(data):
     # The second mark of byte order is a part of the field's name, which is then unknown.
-    assert parse([data]) == ([], (None, None))
+    assert parse([data]) == ([], True)
 
 
 @pytest.mark.parametrize("value, known", [(b"1500", 1500), (b"0", 0), (b"1000000000000", None), (b"99999999999", 2_592_000_000),
@@ -110,20 +108,7 @@ def test_data_without_an_event(data):
                                           ("\u0661".encode(), None)])
 def test_retry_times_are_plain_numbers_within_a_month(value, known):
     # REL-46
-    events, (_, retry) = parse([b"retry: " + value + b"\ndata: x\n\n"])
-    assert retry == known and events == [("message", b"x", None, known)]
-
-
-def test_the_last_id_stays_until_a_whole_event_has_another():
-    # RES-04, RES-08
-    parser = EventParser(1000)
-    assert parser.last_id is None and parser.retry is None
-    parser.feed(b"id: 1\nretry: 5\n\ndata: x\n\nid: 2\nretry: 6\ndata: y\n")
-    assert (parser.last_id, parser.retry) == ("1", 5)
-    parser.feed(b"\n")
-    assert (parser.last_id, parser.retry) == ("2", 6)
-    parser.feed(b"id\n\n")
-    assert parser.last_id == ""
+    assert parse([b"retry: " + value + b"\ndata: x\n\n"]) == ([("message", b"x", None, known)], True)
 
 
 def test_an_event_carries_its_own_id_only():
@@ -172,4 +157,4 @@ def test_a_large_value_is_that_of_a_small_one(size, end, space):
 @pytest.mark.parametrize("event", ["message", "endpoint"])
 @pytest.mark.parametrize("data", [b"{}", b"x" * 100_000])
 def test_what_is_encoded_is_parsed(data, id, event):
-    assert parse([encode_event(data, id, event)], 1 << 20) == ([(event, data, id, None)], (id, None))
+    assert parse([encode_event(data, id, event)], 1 << 20) == ([(event, data, id, None)], True)
