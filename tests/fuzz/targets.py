@@ -211,7 +211,7 @@ def event_stream(data):
                 found += [(one.event, one.data, one.id, one.retry) for one in parser.feed(chunk)]
         except ProtocolError:
             return found, "too long"
-        return found, parser.last_id, parser.retry
+        return found, "whole"
 
     once = parse([whole])
     for chunks in (parts, [bytes([byte]) for byte in whole]):
