@@ -243,35 +243,27 @@ class FileLocks:
         """Wait for the lock; return the descriptor of its file."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
-            descriptor = self._open(path)
+            descriptor = self._try_lock(path)
             if descriptor is not None:
-                locked = False
-                try:
-                    locked = self._try_lock(path, descriptor)
-                finally:
-                    if not locked:
-                        os.close(descriptor)
-                if locked:
-                    return descriptor
+                return descriptor
             wait()
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
-    def _open(self, path: str) -> Optional[int]:
-        """Return a descriptor of the lock's file; None while another program has the file for itself, as on Windows."""
+    def _try_lock(self, path: str) -> Optional[int]:
+        """Return the descriptor of the lock's file; None while another has the lock, or, on Windows, the file for itself."""
+        what = "make the lock"
         try:
             make_folder(self._folder)
-            return open_file(path, os.O_RDWR | os.O_CREAT)
+            descriptor, what = open_file(path, os.O_RDWR | os.O_CREAT), "lock"
+            with undo(lambda: os.close(descriptor)):
+                if _lock(descriptor) and _is_same_file(path, descriptor):
+                    return descriptor
+            os.close(descriptor)
         except OSError as error:
-            if getattr(error, "winerror", None) == _SHARING_VIOLATION:
-                return None
-            raise system_error("make the lock", path, error) from error
-
-    def _try_lock(self, path: str, descriptor: int) -> bool:
-        try:
-            return _lock(descriptor) and _is_same_file(path, descriptor)
-        except OSError as error:
-            raise system_error("lock", path, error) from error
+            if getattr(error, "winerror", None) != _SHARING_VIOLATION:
+                raise system_error(what, path, error) from error
+        return None
 
 
 def digest(text: str) -> str:

@@ -112,12 +112,9 @@ class SigningKey:
         self.algorithm: str = algorithm or possible[0]
         #: How the other side finds the public key among several.
         self.key_id = key_id
-        #: RFC 7638, with SHA-256.
-        self.thumbprint: str = base64url_encode(hashlib.sha256(
-            json.dumps(jwk, sort_keys=True, separators=(",", ":")).encode("ascii")).digest())
 
     def __repr__(self) -> str:
-        return f"SigningKey({self.algorithm}, thumbprint={self.thumbprint!r})"
+        return f"<SigningKey for {self.algorithm}>"
 
     @classmethod
     def load(cls, pem: Union[str, bytes], algorithm: Optional[str] = None, key_id: Optional[str] = None) -> "SigningKey":
@@ -132,22 +129,14 @@ class SigningKey:
         return cls(_read(pem), algorithm, key_id)
 
     @classmethod
-    def generate(cls, algorithm: str = "ES256") -> "SigningKey":
-        """Return a new key.
+    def generate(cls) -> "SigningKey":
+        """Return a new key, for ES256.
 
-        :raises ValueError: the algorithm is not supported.
         :raises AuthError: a package that signing needs is not installed.
         """
         _load_encode()
-        from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-        if algorithm in _RSA:
-            return cls(rsa.generate_private_key(public_exponent=65_537, key_size=3072), algorithm, None)
-        curves: Dict[str, ec.EllipticCurve] = {"ES256": ec.SECP256R1(), "ES384": ec.SECP384R1(), "ES512": ec.SECP521R1()}
-        if algorithm in curves:
-            return cls(ec.generate_private_key(curves[algorithm]), algorithm, None)
-        if algorithm == "EdDSA":
-            return cls(ed25519.Ed25519PrivateKey.generate(), algorithm, None)
-        raise ValueError(f"keys are not made for {algorithm!r}, but for {', '.join([*curves, *_RSA, 'EdDSA'])}")
+        from cryptography.hazmat.primitives.asymmetric import ec
+        return cls(ec.generate_private_key(ec.SECP256R1()), None, None)
 
     @property
     def public_jwk(self) -> Dict[str, str]:
@@ -177,19 +166,15 @@ class SigningKey:
         return signed
 
 
-def client_assertion(key: SigningKey, client_id: str, audience: str, seconds: float = 60) -> str:
-    """Return an assertion by which a client authenticates once (RFC 7523, section 3).
+def client_assertion(key: SigningKey, client_id: str, audience: str) -> str:
+    """Return an assertion by which a client authenticates once, within a minute (RFC 7523, section 3).
 
     :param audience: the authorization server: its issuer, or its token endpoint if it requires that.
-    :param seconds: how long the assertion is valid.
-    :raises ValueError: *seconds* is not positive.
     :raises AuthError: a package that signing needs is not installed.
     """
-    if not seconds > 0:
-        raise ValueError(f"seconds is how long the assertion is valid, not {seconds!r}")
     now = int(time.time())
     return key.sign({
-        "iss": client_id, "sub": client_id, "aud": audience, "iat": now, "exp": now + max(1, int(seconds)),
+        "iss": client_id, "sub": client_id, "aud": audience, "iat": now, "exp": now + 60,
         "jti": secrets.token_urlsafe(24),
     })
 

@@ -21,6 +21,7 @@ from socketserver import TCPServer
 from typing import Any, Collection, List, Optional, Set, Tuple
 from urllib.parse import parse_qsl, urlsplit
 
+from ...protocol.error_text import one_line
 from ...protocol.http.headers import parse_host
 from ...rpc.forks import close_socket
 from ...rpc.tracing import get_logger
@@ -197,9 +198,6 @@ class LoopbackListener:
             if connection in self._connections and not self._closed:
                 self._answer, self._closed = connection, True
                 self._connections.remove(connection)
-        for server in self._servers:
-            with contextlib.suppress(OSError):  # macOS: the thread that accepts looks again by itself
-                server.socket.shutdown(socket.SHUT_RDWR)
         if self._answer is connection:
             connection.over.wait()
 
@@ -290,9 +288,8 @@ class _BrowserConnection(BaseHTTPRequestHandler):
         self.send_page(code, HTTPStatus(code).phrase, _REFUSALS.get(code, "This request is not understood here."))
 
     def send_page(self, code: int, title: str, *paragraphs: str) -> None:
-        shown = "".join(f"<p>{html.escape(_cut(text))}</p>\n" for text in paragraphs)
-        # Lone surrogates, which JSON can carry, have no encoding in UTF-8.
-        body = (_PAGE % {"title": html.escape(title), "paragraphs": shown}).encode("utf-8", "replace")
+        shown = "".join(f"<p>{html.escape(one_line(text, _LONGEST_TEXT))}</p>\n" for text in paragraphs)
+        body = (_PAGE % {"title": html.escape(title), "paragraphs": shown}).encode("utf-8")
         self.request_version = self.protocol_version  # without one, as of what is no request, there would be no headers
         self.send_response_only(code)
         for name, value in (*_HEADERS, ("Content-Length", str(len(body)))):
@@ -315,11 +312,6 @@ class _BrowserConnection(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """Log nothing: an address of this port has the code of a login in it."""
-
-
-def _cut(text: str) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= _LONGEST_TEXT else plain[:_LONGEST_TEXT - 1] + "\u2026"
 
 
 def _host_and_port(value: str) -> Optional[Tuple[str, int]]:

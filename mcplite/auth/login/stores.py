@@ -5,6 +5,7 @@ import json
 import os
 import threading
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Union
+from weakref import WeakValueDictionary
 
 __all__ = ["MemoryStore", "Store", "ThreadLocks", "dump_record", "parse_record"]
 
@@ -102,9 +103,10 @@ class ThreadLocks:
     """Locks by name, between the threads of this process."""
 
     def __init__(self) -> None:
-        #: Guards the named locks and their counts of threads; held for dictionary work.
+        #: Guards the named locks; held for dictionary work.
         self._lock = threading.Lock()
-        self._named: Dict[str, _NamedLock] = {}
+        #: A lock lasts as long as a thread holds it or waits for it: names are many over time (AUTH-45).
+        self._named: "WeakValueDictionary[str, _NamedLock]" = WeakValueDictionary()
         self._process = os.getpid()
 
     @contextlib.contextmanager
@@ -115,44 +117,30 @@ class ThreadLocks:
         """
         me = threading.get_ident()
         if self._process != os.getpid():  # a forked process has none of the threads that hold them
-            self._lock, self._named, self._process = threading.Lock(), {}, os.getpid()
+            self._lock, self._named, self._process = threading.Lock(), WeakValueDictionary(), os.getpid()
         with self._lock:
             named = self._named.setdefault(name, _NamedLock())
-            named.threads += 1
+        if named.holder == me:
+            raise RuntimeError("this thread holds it already; waiting for itself would never end")
+        acquired = named.lock.acquire(blocking=False)
+        while not acquired:
+            wait()
+            acquired = named.lock.acquire(timeout=_SLICE_SECONDS)
+        named.holder = me
         try:
-            if named.holder == me:
-                raise RuntimeError("this thread holds it already; waiting for itself would never end")
-            acquired = named.lock.acquire(blocking=False)
-            while not acquired:
-                wait()
-                acquired = named.lock.acquire(timeout=_SLICE_SECONDS)
-            named.holder = me
-            try:
-                yield
-            finally:
-                named.holder = None
-                named.lock.release()
+            yield
         finally:
-            if self._process == os.getpid():  # else the block has forked
-                self._leave(name, named)
-
-    def _leave(self, name: str, named: "_NamedLock") -> None:
-        with self._lock:
-            named.threads -= 1
-            if not named.threads and self._named.get(name) is named:
-                del self._named[name]  # names are many over time (AUTH-45)
+            named.holder = None
+            named.lock.release()
 
 
 class _NamedLock:
-    """One lock, the thread that holds it, and how many threads hold it or wait for it."""
-
-    __slots__ = ("holder", "lock", "threads")
+    """One lock, and the thread that holds it."""
 
     def __init__(self) -> None:
         #: Held for the length of a refresh or a login, or of a change of a file.
         self.lock = threading.Lock()
         self.holder: Optional[int] = None
-        self.threads = 0
 
 
 def dump_record(record: Dict[str, Any]) -> str:

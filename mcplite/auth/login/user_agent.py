@@ -13,7 +13,8 @@ import re
 import shutil
 import sys
 import threading
-from typing import Any, Callable, Generic, Mapping, Optional, TextIO, TypeVar
+from concurrent import futures
+from typing import Any, Callable, Mapping, Optional, TextIO, TypeVar
 from urllib.parse import quote, urlsplit
 
 from ...errors import AuthError
@@ -23,52 +24,31 @@ from ...rpc.stdio.descriptors import is_terminal
 from .loopback import HOSTS, LoopbackListener, has_state, wait_ready
 
 __all__ = [
-    "BackgroundCall", "Browser", "Callback", "LONGEST_ANSWER", "NoUserAgent", "Terminal", "UserAgent", "Visit",
-    "default_user_agent", "has_browser",
+    "Browser", "Callback", "LONGEST_ANSWER", "NoUserAgent", "Terminal", "UserAgent", "Visit", "default_user_agent",
+    "has_browser",
 ]
 
 _Result = TypeVar("_Result")
 
 
-class BackgroundCall(Generic[_Result]):
-    """One call of a function on a daemon thread.
+def call_in_background(function: "Callable[..., _Result]", *arguments: object, name: str) -> "futures.Future[_Result]":
+    """Call a function on a daemon thread, with the context variables of the caller; return its future result.
 
     The thread is started here, blocks on the function, and ends with it: it cannot be stopped, and the end of the process
-    does not wait for it. The function sees the context variables of the caller.
+    does not wait for it.
 
     :param name: of the thread.
     """
+    future: "futures.Future[_Result]" = futures.Future()
 
-    def __init__(self, function: Callable[..., _Result], *arguments: object, name: str) -> None:
-        self._done = threading.Event()
-        self._value: Optional[_Result] = None
-        self._error: Optional[BaseException] = None
-        run = contextvars.copy_context().run
-        threading.Thread(target=run, args=(self._run, function, *arguments), name=name, daemon=True).start()
-
-    def _run(self, function: Callable[..., _Result], *arguments: object) -> None:
+    def run() -> None:
         try:
-            self._value = function(*arguments)
+            future.set_result(function(*arguments))
         except BaseException as error:  # raised by result()
-            self._error = error
-        finally:
-            self._done.set()
+            future.set_exception(error)
 
-    @property
-    def done(self) -> bool:
-        """Whether the function has returned or raised."""
-        return self._done.is_set()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait at most *seconds* for the function to end; return whether it has."""
-        return self._done.wait(seconds)
-
-    def result(self) -> Optional[_Result]:
-        """Return the function's result, or raise its error; called once, when the function is done."""
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
-        return self._value
+    threading.Thread(target=contextvars.copy_context().run, args=(run,), name=name, daemon=True).start()
+    return future
 
 
 #: Seconds that a thread waits for the user before it calls ``wait``, which may give up.
@@ -174,8 +154,8 @@ class _CallbackVisit(Visit):
     def ask(self, url: str, state: str, wait: Callable[[], object]) -> str:
         url = url_to_visit(url)
         wait()
-        call = BackgroundCall(self._function, url, name="mcplite login")
-        while not call.wait(SLICE_SECONDS):
+        call = call_in_background(self._function, url, name="mcplite login")
+        while not futures.wait([call], SLICE_SECONDS).done:
             wait()
         text = call.result()
         if text is None:
@@ -314,17 +294,17 @@ class _BrowserVisit(ListeningVisit):
         wait()
         self.show(f"Log in to {self.server} in the browser that opens. If none does, visit\n  {url}")
         # Never ended from here: the browser is the user's to close.
-        opening: Optional[BackgroundCall[object]] = BackgroundCall(self._open, url, name="mcplite browser")
+        opening: "Optional[futures.Future[object]]" = call_in_background(self._open, url, name="mcplite browser")
         while True:
             wait()
             back = self.listener.serve(state, SLICE_SECONDS)
             if back is not None:
                 return back
-            if opening is not None and opening.done:
+            if opening is not None and opening.done():
                 self._report(opening)
                 opening = None
 
-    def _report(self, opening: "BackgroundCall[object]") -> None:
+    def _report(self, opening: "futures.Future[object]") -> None:
         """Tell the user if no browser was opened."""
         try:
             if opening.result() is not False:
@@ -448,7 +428,7 @@ class _TerminalInput:
         self._source = source
         self._buffer = b""
         self._ended = False
-        self._reading: Optional[BackgroundCall[str]] = None
+        self._reading: "Optional[futures.Future[str]]" = None
         #: Readable when there is input; None where only a thread can wait for input.
         self.descriptor = _descriptor(source)
 
@@ -485,8 +465,8 @@ class _TerminalInput:
         # On Windows, and where stdin is not a file. A read that was abandoned consumes the next line, since it cannot be
         # cancelled.
         if self._reading is None:
-            self._reading = BackgroundCall(lambda: source.readline(LONGEST_ANSWER + 1), name="mcplite typing")
-        if not self._reading.done:
+            self._reading = call_in_background(lambda: source.readline(LONGEST_ANSWER + 1), name="mcplite typing")
+        if not self._reading.done():
             return None
         try:
             line, self._reading = self._reading.result(), None

@@ -1,5 +1,4 @@
 import base64
-import hashlib
 import json
 import pickle
 import sys
@@ -68,13 +67,12 @@ def test_an_rsa_key_signs_with_the_given_algorithm(algorithm):
     assert read(key.sign({"a": "b"}), key) == ({"alg": algorithm, "typ": "JWT", "kid": "one"}, {"a": "b"})
 
 
-@pytest.mark.parametrize("algorithm", ["ES256", "ES384", "ES512", "EdDSA", "PS256"])
-def test_a_generated_key_can_be_stored(algorithm):
-    made = SigningKey.generate(algorithm)
-    kept = SigningKey.load(made.pem, algorithm)
+def test_a_generated_key_can_be_stored():
+    made = SigningKey.generate()
+    kept = SigningKey.load(made.pem)
     assert made.pem == kept.pem and made.pem.startswith("-----BEGIN PRIVATE KEY-----\n")
-    assert (made.algorithm, made.thumbprint, made.public_jwk) == (kept.algorithm, kept.thumbprint, kept.public_jwk)
-    assert read(kept.sign({}), made)[0]["alg"] == algorithm
+    assert made.public_jwk == kept.public_jwk != SigningKey.generate().public_jwk
+    assert read(kept.sign({}), made)[0]["alg"] == "ES256"
 
 
 def test_the_key_id_is_in_the_header_unless_the_key_itself_is():
@@ -117,23 +115,10 @@ def test_a_coordinate_that_begins_with_zeros_has_them(name, curve, size):
     assert read(key.sign({"a": 1}), key)[1] == {"a": 1}
 
 
-def test_the_thumbprint_is_the_one_of_rfc_7638():
-    # Sections 3.1 and 3.2: the needed members in the order of their names, and nothing else.
-    key = SigningKey.load(pem_of(MADE["RSA"]), "PS384", "one")
-    text = '{"e":"AQAB","kty":"RSA","n":"%s"}' % key.public_jwk["n"]
-    assert key.thumbprint == base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
-    assert len(key.thumbprint) == 43
-
-
-@pytest.mark.parametrize("seed, thumbprint", [
-    # RFC 8037, appendix A.3
-    ("nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A", "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"),
-])
-def test_the_thumbprint_of_a_known_key(seed, thumbprint):
-    known = ed25519.Ed25519PrivateKey.from_private_bytes(base64.urlsafe_b64decode(seed + "="))
-    key = SigningKey.load(pem_of(known))
-    assert key.thumbprint == thumbprint
-    # appendices A.2 and A.4
+def test_a_known_key():
+    # RFC 8037, appendices A.1, A.2 and A.4
+    seed = base64.urlsafe_b64decode("nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A=")
+    key = SigningKey.load(pem_of(ed25519.Ed25519PrivateKey.from_private_bytes(seed)))
     assert key.public_jwk == {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
     signature = key._key.sign(b"eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc")
     assert base64.urlsafe_b64encode(signature).decode().rstrip("=") == (
@@ -200,7 +185,7 @@ def test_a_key_id_is_a_text(key_id):
 @pytest.mark.parametrize("name", MADE)
 def test_a_key_is_not_shown(name):
     key = SigningKey.load(pem_of(MADE[name]), key_id="the name")
-    assert repr(key) == str(key) == f"SigningKey({key.algorithm}, thumbprint={key.thumbprint!r})"
+    assert repr(key) == str(key) == f"<SigningKey for {key.algorithm}>"
     assert not any(line in repr(vars(key)) for line in body_of(key.pem))
     with pytest.raises(TypeError):
         pickle.dumps(key)

@@ -4,7 +4,7 @@ import time
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from requests.structures import CaseInsensitiveDict
 
 from mcplite.auth.login.jwt_signing import Proofs, SigningKey
@@ -27,9 +27,8 @@ def nonce_of(proofs, url):
 
 @pytest.mark.parametrize("algorithm", ["ES256", "EdDSA", "PS256"])
 def test_a_proof_names_method_and_url(algorithm):
-    # A key of RSA that is as long as those that are made takes much longer to find.
-    key = SigningKey(rsa.generate_private_key(65_537, 2048), algorithm, None) if algorithm == "PS256" \
-        else SigningKey.generate(algorithm)
+    key = SigningKey({"ES256": lambda: ec.generate_private_key(ec.SECP256R1()), "EdDSA": ed25519.Ed25519PrivateKey.generate,
+                      "PS256": lambda: rsa.generate_private_key(65_537, 2048)}[algorithm](), algorithm, None)
     before = int(time.time())
     header, claims = read(Proofs(key).proof("POST", URL), key)
     assert header == {"typ": "dpop+jwt", "alg": algorithm, "jwk": key.public_jwk}
