@@ -242,7 +242,7 @@ def test_without_descriptors_it_waits_until_there_are_some():
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             url = None
             while url is None:
-                url = listener.serve(STATE, LIMIT)
+                url = listener.serve(STATE, 0.05)
             assert url.endswith(TARGET)
     finally:
         listener.close()
