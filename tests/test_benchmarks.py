@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from mcplite import revisions
-from mcplite.errors import BackendError
 
 pytestmark = [pytest.mark.one_python, pytest.mark.alone]
 
@@ -78,34 +77,6 @@ def test_a_simulated_fleet_loses_nothing(tmp_path, backend, loss):
     assert sum(row["count"] for row in found["kinds"].values()) > 0 and found["operations"]["append"] > 0
 
 
-def test_the_same_seed_loses_the_same_operations():
-    fleet, memory = import_module("benchmarks.fleet"), import_module("mcplite.backend.memory")
-
-    def lost(seed):
-        inner = memory.MemoryBackend()
-        backend = fleet.UnsteadyBackend(inner, 0, 0, 0.5, seed)
-        found = []
-        for number in range(100):
-            try:
-                backend.put(f"key/{number}", b"x", 60)
-                found.append("")
-            except BackendError:
-                found.append("after" if inner.get(f"key/{number}") else "before")
-        return found
-
-    assert lost(1) == lost(1) != lost(2) and set(lost(1)) == {"", "before", "after"}
-
-
-def test_the_arithmetic_of_capacity():
-    capacity = import_module("benchmarks.capacity")
-    costs = capacity.Costs(call=1, question=4, message=2, tells=1, hears=1)
-    found = capacity.need(60_000, costs, capacity.Rates(calls=1, questions=0.5, messages=2, changes=3), operations=4000)
-    assert (found.calls, found.questions, found.messages, found.workers) == (1000, 500, 2000, 60)
-    # 1,000 + 2,000 + 4,000 for the sessions, 3 for changes told, 180 for changes heard, and 30 renewals.
-    assert found.operations == 7213 and found.stores == 4 and found.bytes == 60_000_000
-    assert capacity.need(0, costs).stores == 1 and capacity.need(0, costs).workers == 4
-
-
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no checkout")
 @pytest.mark.slow
 def test_an_older_commit_takes_turns_with_this_one():
@@ -113,16 +84,6 @@ def test_an_older_commit_takes_turns_with_this_one():
     assert report["peers"]["before"].startswith("mcplite ")
     for row in report["rows"]:
         assert row["figures"]["before"]["value"] > 0 and not row["failures"], row
-
-
-def test_an_unknown_commit_is_said_to_be_so():
-    with pytest.raises(AssertionError, match="--against no-such-commit: git"):
-        run("--against", "no-such-commit")
-
-
-def test_the_table_names_the_targets():
-    table = run("--only", "quick")
-    assert "a call that takes 50 ms" in table and "<= 5 " in table
 
 
 #: File changes of the server for one call of a tool, in either era. The bounds only ever go down.
@@ -142,13 +103,6 @@ def test_the_server_goes_through_few_files_for_a_call():
         assert journey["side"] == "client" or journey["changes"] <= MOST_CHANGES[journey["transport"]], journey
 
 
-def test_a_file_change_is_a_call_into_another_file_of_the_same_thread():
-    journeys = import_module("benchmarks.journeys")
-    one, other, third = (str(Path(journeys.PACKAGE, name)) for name in ("one.py", "other.py", "third.py"))
-    calls, changes, path = journeys.measured({1: [one, one, other, one], 2: [third, third]})
-    assert (calls, changes, path) == (6, 2, ["one.py", "other.py", "one.py", "third.py"])
-
-
 def figures(ours, floor):
     slices = import_module("benchmarks.slices")
     row = slices.Measurement("add.own", "add", "us")
@@ -164,21 +118,6 @@ def test_a_ratio_is_taken_to_the_floor_before_and_after():
     assert row.figures["ours"].ratios == [2, 4, 4.5]
     assert row.ratio("floor") == 4
     assert row.figures["ours"].noisy and not figures([20, 21], [10, 10, 10]).figures["ours"].noisy
-
-
-def test_a_peer_that_fails_is_left_out_and_noted():
-    slices = import_module("benchmarks.slices")
-    targets = import_module("benchmarks.targets")
-    row = slices.Measurement("add.own", "add", "us")
-
-    def fail():
-        raise KeyError("no")
-
-    slices.take_turns(row, 2, {"floor": lambda: 1.0, "ours": fail}, lambda error: isinstance(error, KeyError))
-    assert "ours" not in row.figures and "no" in row.failures["ours"]
-    assert targets.Target("add.own", 3.5, "floor").met(row) is False
-    with pytest.raises(KeyError):
-        slices.take_turns(row, 1, {"mcp": fail}, lambda error: False)
 
 
 def test_the_page_gets_the_figures_of_a_run(monkeypatch, tmp_path):
@@ -200,14 +139,6 @@ def test_the_page_gets_the_figures_of_a_run(monkeypatch, tmp_path):
     assert "Python" in written and written.startswith(text[:text.index(page.MARKS[0])])
     page.PAGE.write_text(written, "utf-8")
     assert page.page(rows, found) == written  # the marks are still there
-
-
-@pytest.mark.parametrize("bound, met", [(5, True), (20, True), (21, False)])
-def test_a_target_may_be_a_minimum(bound, met):
-    targets = import_module("benchmarks.targets")
-    row = figures(ours=[20], floor=[10, 10])
-    target = targets.Target("add.own", bound, least=True)
-    assert target.met(row) is met and str(target) == f">= {bound}"
 
 
 @pytest.fixture
@@ -248,22 +179,6 @@ def test_many_clients_count_only_right_answers(floor_over_http, monkeypatch):
     monkeypatch.setattr(server, "call", lambda params, send: {**right(params, send), "content": []})
     with pytest.raises(AssertionError, match="wanted b'\"text\":"):
         commands.load(connections=3, seconds=0.05)
-
-
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-@pytest.mark.parametrize("client", ["http.client", "socket"])
-def test_the_clients_of_the_floor_read_responses_and_events(floor_over_http, client, era):
-    url, _ = floor_over_http
-    web = import_module("web_clients").CLIENTS[client](url, import_module("floor_driver").META if era == "modern" else None)
-    if era == "legacy":
-        web.initialize()
-    seen = []
-    assert web.call("progress", {"count": 300}, seen.append)["content"][0]["text"] == "done"
-    assert [report["progress"] for report in seen] == list(range(1, 301))
-    assert len(web.call("stream", {"size": 300_000}, seen.append)["content"][0]["text"]) == 300_000
-    assert len(web.call("text", {"size": 300_000})["content"][0]["text"]) == 300_000
-    assert web.call("length", {"text": "x" * 300_000})["content"][0]["text"] == "300000"
-    web.close()
 
 
 @pytest.mark.parametrize("bound, to, met", [(4, "floor", True), (3, "floor", False), (100, "", True), (30, "", False),

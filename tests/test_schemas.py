@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mcplite.revisions import JULY_2026, JUNE_2025, LEGACY, MARCH_2025, NOVEMBER_2024, NOVEMBER_2025, REVISIONS
+from mcplite.revisions import JULY_2026, JUNE_2025, LEGACY, MARCH_2025, NOVEMBER_2025, REVISIONS
 from tests.support import schemas
 
 validate = schemas.validate_message
@@ -40,50 +40,7 @@ PROGRESS = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"pr
 # --- finding them -----------------------------------------------------------------------------------
 
 
-def test_a_folder_that_is_named_must_hold_every_revision(tmp_path):
-    for revision in REVISIONS:
-        (tmp_path / revision.name).mkdir()
-        (tmp_path / revision.name / "schema.json").write_text("{}")
-    environ = {"MCPLITE_SCHEMAS": str(tmp_path)}
-    assert schemas.find_folder(environ) == tmp_path
-    (tmp_path / JUNE_2025.name / "schema.json").unlink()
-    with pytest.raises(FileNotFoundError, match=JUNE_2025.name):
-        schemas.find_folder(environ)
-
-
-def test_a_revision_that_does_not_exist_is_named():
-    with pytest.raises(LookupError, match="'never'"):
-        schemas.definitions("never")
-
-
 # --- looking up -------------------------------------------------------------------------------------
-
-
-@needs_schemas
-@pytest.mark.parametrize("name", [
-    "JSONRPCRequest", "JSONRPCResultResponse", "JSONRPCErrorResponse", "Error", "ContentBlock", "Annotations",
-    "CallToolRequestParams", "ProgressNotificationParams", "CompleteResult.completion",
-])
-@pytest.mark.parametrize("revision", REVISIONS, ids=str)
-def test_a_name_of_today_is_found_in_every_file(revision, name):
-    schema = schemas.schema_of(revision.name, name)
-    assert schemas.has(revision, name) and (schemas._properties(revision, schema) or "anyOf" in schema)
-    schemas.validator_for(revision, name).check_schema(schema)
-
-
-@needs_schemas
-def test_a_name_that_a_revision_lacks_is_a_lookup_error():
-    for name in ("AudioContent", "ElicitRequestFormParams", "Nonsense", "Icon"):
-        assert not schemas.has(NOVEMBER_2024, name)
-        with pytest.raises(LookupError, match=name):
-            schemas.validator_for(NOVEMBER_2024, name)
-
-
-@needs_schemas
-def test_properties_say_what_is_required_and_follow_inheritance():
-    assert schemas.properties(NOVEMBER_2024, "TextResourceContents") == {"uri": True, "text": True, "mimeType": False}
-    assert schemas.properties(NOVEMBER_2025, "CallToolRequestParams")["name"] is True
-    assert "code" in schemas.properties(NOVEMBER_2025, "Error")
 
 
 @needs_schemas
@@ -205,8 +162,3 @@ def test_the_error_that_asks_for_a_url_has_its_own_data():
     validate(NOVEMBER_2025, "server", failure(-32042, data={"elicitations": [wanted]}))
     with pytest.raises(AssertionError, match="elicitationId"):
         validate(NOVEMBER_2025, "server", failure(-32042, data={"elicitations": [without(wanted, "elicitationId")]}))
-
-
-def test_a_direction_is_one_of_two():
-    with pytest.raises(ValueError, match="'client' or 'server'"):
-        validate(JUNE_2025, "up", CALL)

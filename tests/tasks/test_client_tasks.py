@@ -88,12 +88,6 @@ def test_progress_goes_on_after_the_task_was_created():
     assert outcome[0].text == "done" and seen == [(1, 2, "half", thread)]
 
 
-def test_a_progress_callback_that_fails_does_not_end_the_call(revision, caplog):
-    with TaskServer(revision, {"statusMessage": "one"}, DONE) as server, server.connect() as client:
-        assert client.call_tool("slow", on_progress=lambda progress: 1 // 0).text == "done"
-    assert "progress callback" in caplog.text
-
-
 def test_questions_are_answered_with_the_handlers_of_the_client():
     asked = []
     step = {"status": "input_required", "inputRequests": {"a": QUESTION}}
@@ -183,11 +177,6 @@ def test_a_task_that_lasts_too_long_is_cancelled_whatever_its_progress(revision,
         assert server.got("tasks/cancel") and clock.seconds == 60
 
 
-def test_the_timeout_of_the_client_is_that_of_each_request(revision, clock):
-    with TaskServer(revision, *[clock.step(40)] * 5, DONE) as server, server.connect(timeout=30) as client:
-        assert client.call_tool("slow").text == "done" and clock.seconds == 200
-
-
 def test_cancelling_a_call_cancels_its_task(revision):
     token = mcplite.CancelToken()
     with TaskServer(revision, {}) as server, server.connect() as client:
@@ -206,15 +195,6 @@ def test_a_task_that_failed_raises_the_error_of_its_request(revision):
         with pytest.raises(mcplite.errors.InvalidParams, match="no such city") as caught:
             client.call_tool("slow")
         assert caught.value.data == {"a": 1} and caught.value.task_id == "t1"
-
-
-def test_a_tool_that_failed_is_a_result(revision):
-    failed = {"content": [{"type": "text", "text": "broken"}], "isError": True}
-    with TaskServer(revision, DONE, result=failed) as server, server.connect() as client:
-        assert client.call_tool("slow").is_error
-    with TaskServer(revision, DONE, result=failed) as server, server.connect(raise_for_error=True) as client:
-        with pytest.raises(mcplite.ToolError, match="broken"):
-            client.call_tool("slow")
 
 
 def test_a_task_that_the_server_cancels_raises_cancelled(revision):
@@ -264,14 +244,6 @@ def test_a_task_that_a_server_makes_unasked_is_waited_for():
         server.answers["tools/call"] = lambda params: {"task": server.task}
         with server.connect() as client:
             assert client.call_tool("plain").text == "done"
-
-
-def test_middleware_sees_the_requests_about_a_task(revision):
-    seen = []
-    with TaskServer(revision, DONE) as server:
-        with server.connect(middleware=[lambda method, params, proceed: seen.append(method) or proceed()]) as client:
-            client.call_tool("slow")
-    assert seen[-2:] == (["tasks/get", "tasks/result"] if revision == LEGACY else ["tools/call", "tasks/get"])
 
 
 def test_the_list_of_tasks_has_all_pages():

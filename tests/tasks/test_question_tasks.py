@@ -127,17 +127,6 @@ def test_input_for_the_client_is_a_reason_to_fetch_the_result(connect):
     assert text(client, id) == "accept"
 
 
-def test_without_an_interval_the_pauses_grow(connect):
-    client = connect(asking(), capabilities=ABLE)
-    id, question = begin(client)
-    client.respond(question, {"task": {name: value for name, value in state().items() if name != "pollInterval"}})
-    for _ in range(3):
-        follow(client, "tasks/get", state(pollInterval=None))
-    follow(client, "tasks/get", state("completed"))
-    follow(client, "tasks/result", ACCEPTED)
-    assert text(client, id) == "accept"
-
-
 @pytest.mark.parametrize("cancel", [True, False])
 def test_the_task_is_cancelled_with_the_call(connect, cancel):
     tasks = {**ABLE["tasks"], "cancel": {}} if cancel else {"requests": ABLE["tasks"]["requests"]}
@@ -150,32 +139,12 @@ def test_the_task_is_cancelled_with_the_call(connect, cancel):
     assert client.result("ping") == {} and client.silent()
 
 
-def test_a_client_that_cannot_cancel_its_task_is_left_alone(connect):
-    client = connect(asking(limits=mcplite.Limits(ask_seconds=0.2)), capabilities=ABLE)
-    id, question = begin(client)
-    client.respond(question, {"task": state(pollInterval=60_000)})
-    request = client.request_from_server()
-    assert request["method"] == "tasks/cancel"
-    client.send({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32602, "message": "it has ended"}})
-    result = client.answer(id)["result"]
-    assert result["isError"] and "within 0.2 s" in result["content"][0]["text"]
-
-
 def test_a_task_that_the_client_has_cancelled(connect):
     client = connect(asking(), capabilities=ABLE)
     id, question = begin(client)
     client.respond(question, {"task": state()})
     follow(client, "tasks/get", state("cancelled", statusMessage="the user has left"))
     assert "the user has left" in str(client.answer(id))
-
-
-def test_an_error_is_that_of_the_question(connect):
-    client = connect(asking(), capabilities=ABLE)
-    id, question = begin(client)
-    client.respond(question, {"task": state("failed")})
-    request = client.request_from_server()
-    client.send({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -1, "message": "the user said no"}})
-    assert "the user said no" in str(client.answer(id))
 
 
 @pytest.mark.bad_wire

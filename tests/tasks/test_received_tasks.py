@@ -65,13 +65,6 @@ def test_a_question_is_answered_as_a_task(held):
         assert fake.asked("tasks/result", id)["result"]["action"] == "accept"
 
 
-def test_sampling_may_be_a_task_as_well():
-    with Fake() as fake, fake.connect(sampling_handler=lambda request: "hello", revision=LEGACY):
-        task = ask(fake, "sampling/createMessage", HELLO)
-        result = fake.asked("tasks/result", {"taskId": task["taskId"]})["result"]
-        assert result["content"] == {"type": "text", "text": "hello"} and task["ttl"] > 0
-
-
 def test_two_tasks_have_two_ids(held):
     with Fake() as fake, fake.connect(elicitation_handler=held, revision=LEGACY):
         assert ask(fake)["taskId"] != ask(fake)["taskId"]  # TSK-15

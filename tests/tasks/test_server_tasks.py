@@ -9,7 +9,7 @@ import mcplite
 from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import SERVER_BUSY, InvalidParams, RegistrationError, RemoteError
 from mcplite.revisions import JULY_2026, NOVEMBER_2025
-from mcplite.tasks import Tasks, server_tasks
+from mcplite.tasks import Tasks
 from mcplite.tasks.server_tasks import tasks_of
 from tests.support import connecting
 from tests.support.taskclients import LIMIT, REVISIONS, task_client
@@ -131,18 +131,6 @@ def test_a_restartable_task_is_begun_again_with_what_it_has_done(two):
         other.go.set()
         assert second.result(task)["content"][0]["text"] == "kept decline"
         assert one.runs == [1] and other.runs == [], "neither the action nor the question came twice"
-
-
-def test_the_tasks_of_an_ended_process_are_found_without_a_client(two):
-    one, other = two
-    with task_client(one.mcp, JULY_2026, elicitation_handler=print) as first, task_client(other.mcp, JULY_2026):
-        task = first.start("again")
-        first.until(task, "input_required")
-        one.die()
-        end = time.monotonic() + LIMIT
-        while task["taskId"] not in tasks_of(other.mcp.runtime)._runs:
-            assert time.monotonic() < end
-            time.sleep(0.02)
 
 
 def test_a_restart_keeps_what_is_finished():
@@ -349,11 +337,6 @@ def test_options_that_cannot_be_used(options, why):
         mcplite.Server("x").add_tool(lambda: None, name="tool", **options)
 
 
-def test_a_runner_needs_a_method():
-    with pytest.raises(RegistrationError, match="submit"):
-        mcplite.Server("x", options=mcplite.ServerOptions(tasks=object())).add_tool(lambda: None, name="tool", task="optional")
-
-
 def test_a_server_without_tasks_loads_nothing_of_them():
     import subprocess
     import sys
@@ -361,25 +344,3 @@ def test_a_server_without_tasks_loads_nothing_of_them():
     code = ("import sys, mcplite; mcp = mcplite.Server('x'); mcp.add_tool(lambda: 1, name='t'); print(sorted(name for name in"
             " sys.modules if name.startswith(('mcplite.tasks', 'mcplite.types.tasks'))))")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout == "[]\n"
-
-
-def test_tasks_that_two_threads_need_at_once_are_made_once(monkeypatch):
-    made, together = [], threading.Barrier(2)
-
-    class Counted(server_tasks.ServerTasks):
-        def attach(self, side):
-            made.append(1)
-            try:
-                together.wait(0.5)  # for the other thread, if it makes tasks as well
-            except threading.BrokenBarrierError:
-                pass
-            super().attach(side)
-
-    monkeypatch.setattr(server_tasks, "ServerTasks", Counted)
-    runtime = mcplite.Server("two").runtime
-    threads = [threading.Thread(target=server_tasks.start_tasks, args=(runtime,)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LIMIT)
-    assert made == [1] and isinstance(tasks_of(runtime), Counted)

@@ -6,7 +6,6 @@ import pytest
 
 import mcplite
 from mcplite.revisions import JULY_2026, NOVEMBER_2025
-from mcplite.tasks.task_run import _StatusWriter
 from mcplite.types.tasks import RELATED_TASK
 from tests.support.taskclients import LIMIT, REVISIONS, task_client
 
@@ -50,18 +49,6 @@ def test_the_client_is_described_as_in_a_call(revision):
         task = task.get("task", task)
         client.until(task)
     assert seen == [("mcplite", revision.name, True, False, "tools/call", task["taskId"], 1)]
-
-
-def test_an_ordinary_call_is_no_task():
-    mcp = mcplite.Server("x")
-
-    @mcp.tool(task="optional")
-    def look(ctx: mcplite.Context) -> str:
-        ctx.task_status("ignored")
-        return repr(ctx.task_id)
-
-    with mcplite.connect(mcp, revision="2025-06-18") as client:
-        assert client.call_tool("look").text == "None"
 
 
 def test_progress_keeps_its_token_and_names_its_task():
@@ -128,15 +115,3 @@ def test_a_timeout_ends_the_task():
         assert found["isError"] and "did not finish within" in found["content"][0]["text"]
         assert stopped.wait(LIMIT)
     mcp.close()
-
-
-def test_a_text_is_stored_once_the_system_has_a_thread(monkeypatch):
-    stored, last = [], threading.Event()
-    writer = _StatusWriter(lambda text: stored.append(text) or (text == "last" and last.set()))
-    writer.write("first")
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Timer, "start", lambda timer: (_ for _ in ()).throw(RuntimeError("can't start new thread")))
-        with pytest.raises(RuntimeError):
-            writer.write("second")
-    writer.write("last")
-    assert last.wait(60) and stored == ["first", "last"]

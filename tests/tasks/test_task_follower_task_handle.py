@@ -138,17 +138,6 @@ def test_a_handler_that_failed_is_called_again_by_the_next_wait():
         assert task.result(LIMIT).text == "done" and len(asked) == 2
 
 
-def test_a_text_for_the_model_comes_with_the_task():
-    # TSK-47
-    with TaskServer(LEGACY) as server:
-        meta = {"io.modelcontextprotocol/model-immediate-response": "It has begun."}
-        server.answers["tools/call"] = lambda params: {"task": server.task, "_meta": meta}
-        with server.connect() as client:
-            assert client.start_tool("slow").immediate_response == "It has begun."
-    with TaskServer(MODERN) as server, server.connect() as client:
-        assert client.start_tool("slow").immediate_response is None
-
-
 def test_several_threads_wait_for_one_task(revision):
     with TaskServer(revision, {}) as server, server.connect() as client:
         task = client.start_tool("slow")

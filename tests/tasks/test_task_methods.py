@@ -10,7 +10,7 @@ import mcplite
 from mcplite import serve
 from mcplite.errors import InvalidParams, MethodNotFound, MissingCapability, RemoteError
 from mcplite.protocol.meta import CAPABILITIES, SUBSCRIPTION, VERSION
-from mcplite.revisions import JULY_2026, JUNE_2025, LEGACY, NOVEMBER_2025
+from mcplite.revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
 from mcplite.tasks.server_tasks import tasks_of
 from mcplite.types.tasks import RELATED_TASK, TASK_IDS, TASKS_EXTENSION
 from tests.support import connecting
@@ -200,15 +200,6 @@ def test_an_answer_that_does_not_fit_is_asked_for_again_under_another_key(jobs):
         assert client.result(task)["content"][0]["text"] == "Ada accept"
 
 
-def test_the_user_who_refuses_is_an_error_in_the_handler(jobs):
-    def refuse(question):
-        raise mcplite.RemoteError("not now", code=-1)
-
-    with task_client(jobs.mcp, NOVEMBER_2025, elicitation_handler=refuse) as client:
-        result = client.result(client.start("ask"))
-        assert result["isError"] and "not now" in result["content"][0]["text"]
-
-
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel", "tasks/result"])
 @both
 @pytest.mark.bad_wire
@@ -287,12 +278,6 @@ def test_wrong_params_of_a_task(jobs, task):
 
 
 @pytest.mark.bad_wire
-def test_the_legacy_param_means_nothing_from_july_2026_on(jobs):
-    with mcplite.connect(jobs.mcp, revision=JULY_2026.name, timeout=LIMIT) as client:
-        assert "content" in client.request("tools/call", {"name": "plain", "arguments": {}, "task": {"ttl": 5}})
-
-
-@pytest.mark.bad_wire
 def test_older_clients_have_no_tasks(jobs):
     with mcplite.connect(jobs.mcp, revision=JUNE_2025.name, timeout=LIMIT) as client:
         assert client.call_tool("add", {"a": 1, "b": 2}).data == 3
@@ -313,14 +298,6 @@ def test_a_server_without_such_tools_declares_nothing_and_ignores_the_param():
             client.request("tasks/get", {"taskId": "x"})
     with mcplite.connect(mcp, revision=JULY_2026.name, timeout=LIMIT) as client:
         assert TASKS_EXTENSION not in (client.server_capabilities.extensions or {})
-
-
-@pytest.mark.parametrize("revision", LEGACY[:3], ids=str)
-def test_a_revision_without_tasks_lists_no_tool_that_needs_one(jobs, revision):
-    with mcplite.connect(jobs.mcp, revision=revision.name, timeout=LIMIT) as client:
-        assert {tool.name for tool in client.list_tools()} == {"plain", "add"}
-        with pytest.raises(MethodNotFound):
-            client.call_tool("wait")
 
 
 def test_what_is_declared(jobs):

@@ -165,14 +165,3 @@ def test_another_client_gets_room_from_one_whose_tasks_do_not_end(jobs):
             assert set(tasks_of(server.mcp.runtime)._runs) == {running["taskId"], last["taskId"]}
             server.go.set()
             assert client.until(last)["status"] == "completed"
-
-
-def test_a_run_that_is_over_holds_nothing_of_its_call(jobs):
-    server = jobs()
-    with task_client(server.mcp, JULY_2026) as client:
-        task = client.start("wait", text="x" * 100_000)
-        run = tasks_of(server.mcp.runtime)._runs[task["taskId"]]
-        server.go.set()
-        client.until(task)
-        until(lambda: not run._call.arguments)
-        assert run.kwargs is None and not run.context.params.get("arguments")

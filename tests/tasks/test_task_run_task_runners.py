@@ -98,8 +98,3 @@ def test_a_queue_that_fails():
     with task_client(front, JULY_2026) as client, pytest.raises(RemoteError, match="cannot be started"):
         client.start("broken")
     front.close()
-
-
-def test_a_process_without_the_tools():
-    with pytest.raises(LookupError, match="import the module"):
-        mcplite.Server("empty").run_task("x" * 32)

@@ -40,11 +40,6 @@ def create(store, **options):
     return record
 
 
-def test_ids_are_long_and_differ(store):
-    ids = {store.new_id() for _ in range(1000)}
-    assert len(ids) == 1000 and {len(one) for one in ids} == {32}
-
-
 def test_a_task_is_found_until_its_time_is_over(store, clock):
     record = create(store)
     assert store.get(record.id) == record and store.call(record.id) == CALL
@@ -61,13 +56,6 @@ def test_the_tasks_of_another_server_are_not_there(store):
     record = new(store, server="other")
     store.create(record, CALL)
     assert store.get(record.id) is None
-
-
-def test_a_change_that_changes_nothing(store):
-    record = create(store)
-    assert store.change(record.id, lambda found: False) is None
-    assert store.change("x" * 32, lambda found: True) is None
-    assert store.get(record.id) == record
 
 
 def test_changes_of_many_threads_all_count(store):
@@ -88,12 +76,6 @@ def test_changes_of_many_threads_all_count(store):
     assert len(store.get(record.id).once) == 20
 
 
-def test_each_client_has_a_list_of_its_own(store):
-    mine, his, unknown = create(store), create(store, owner="bob"), create(store, owner=None, sender="1.2.3.4")
-    assert store.list("ann") == [mine.id] and store.list("bob") == [his.id]
-    assert unknown.id not in store.list("ann")
-
-
 def test_the_oldest_finished_one_goes_for_one_too_many(store):
     first, second, third = create(store), create(store), create(store)
 
@@ -109,14 +91,6 @@ def test_the_oldest_finished_one_goes_for_one_too_many(store):
     assert store.list("ann") == [first.id, third.id, fourth.id] and store.get(second.id) is None
     assert store.result(second) is None
     create(store, owner="bob")
-
-
-def test_what_is_dropped_is_gone(store):
-    record = create(store)
-    store.put_result(record, {"content": []})
-    assert store.result(record) == {"content": []}
-    store.drop(record)
-    assert store.get(record.id) is None and store.result(record) is None and store.list("ann") == []
 
 
 def test_one_caller_sends_a_question(store):
@@ -152,27 +126,6 @@ def complete(store, record, result):
         return True
 
     return store.change(record.id, end)
-
-
-def test_text_is_stored_as_utf8(store):
-    record = new(store)
-    store.create(record, TaskCall("t", "r", {"text": "é\ud800" * 1000}, {}, {}, {}, None, None))
-    record.once = {"text": "é"}
-    assert "é".encode() in store.backend.get(f"task-{record.id}/call") and "é".encode() in record.dump()
-    assert store.call(record.id).arguments == {"text": "é\ud800" * 1000}
-    store.put_result(record, {"text": "é\udfff"})
-    assert store.result(record) == {"text": "é\udfff"}
-
-
-def test_the_call_of_a_finished_task_is_dropped(store):
-    record = large(store)
-    changed = complete(store, record, {"content": []})
-    assert store.call(record.id) is None and changed.call_bytes == 0
-
-
-def test_the_call_is_read_for_the_last_time(store):
-    record = large(store)
-    assert store.call(record.id, last=True) is not None and store.call(record.id) is None
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -229,10 +182,3 @@ def test_each_client_has_its_bytes_in_a_shared_store(clock):
         assert all(large(store, owner=owner) for _ in range(4))
         with pytest.raises(RemoteError, match="that are kept for you"):
             large(store, owner=owner)
-
-
-def test_what_is_dropped_takes_no_bytes(store):
-    record = large(store)
-    assert store.budget.bytes > 20_000
-    store.drop(record)
-    assert store.budget.bytes == 0

@@ -1,10 +1,8 @@
 """What is known of a task: states in their order, progress within bounds, and waiting for changes."""
 
-import threading
 
 from mcplite.tasks.task_view import TaskView
 from mcplite.types.tasks import DetailedTask
-from tests.support.fakes import LIMIT, start
 
 
 def state(status="working", at="2026-01-01T00:00:01Z", **members):
@@ -39,27 +37,6 @@ def test_progress_is_kept_within_bounds():
     for n in range(5):
         view.put_progress({"progress": n}, 1 << 20)
     assert [params["progress"] for params in view.take_progress()] == [4]
-
-
-def test_each_change_wakes_the_waiting_threads():
-    for change in (lambda view: view.put(state("completed")), lambda view: view.put_progress({}, 1), TaskView.wake,
-                   lambda view: view.set_pushed("stream", True)):
-        view = TaskView(state())
-        threads = [start(view.wait, view.version, LIMIT)[0] for _ in range(2)]
-        change(view)
-        for thread in threads:
-            thread.join(LIMIT)
-            assert not thread.is_alive()
-
-
-def test_a_change_before_the_wait_is_not_missed():
-    view = TaskView()
-    version = view.version
-    assert not view.known
-    view.put(state())
-    done = threading.Event()
-    start(lambda: (view.wait(version, LIMIT), done.set()))
-    assert view.known and done.wait(LIMIT)
 
 
 def test_changes_are_sent_as_long_as_one_of_the_streams_lasts():

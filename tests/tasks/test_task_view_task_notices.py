@@ -2,10 +2,7 @@
 
 import pytest
 
-from mcplite.client.sessions.modern import ModernSession
-from tests.support.children import wait_until
 from tests.support.fakes import LIMIT, SILENCE, Refusal, start
-from tests.support.faults import every_fault, lines, strike
 from tests.support.tasks import MODERN, PREFIX, RESULT, TaskServer
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
@@ -71,23 +68,3 @@ def test_a_task_is_polled_when_the_stream_is_refused_or_ends(server, answer):
         server.change(status="completed")
         thread.join(LIMIT)
         assert outcome[0].text == "done"
-
-
-@every_fault
-@pytest.mark.slow
-def test_a_task_is_polled_after_a_fault_of_the_thread_that_reads_its_stream(server, monkeypatch, fault, caplog):
-    with server.connect() as client:
-        struck = strike(monkeypatch, ModernSession, "listen", fault)
-        thread, outcome = start(client.call_tool, "slow")
-        assert struck.wait(LIMIT)
-        server.got("tasks/get", 3)
-        server.change(status="completed")
-        thread.join(LIMIT)
-        assert outcome[0].text == "done"
-    assert wait_until(lambda: lines(caplog, "the changes of the task 't1' could not be read") == 1)
-
-
-def test_a_task_that_ends_at_once_needs_no_stream():
-    with TaskServer(MODERN, {"status": "completed"}) as server, server.connect() as client:
-        assert client.call_tool("slow").text == "done"
-        assert "subscriptions/listen" not in server.methods()

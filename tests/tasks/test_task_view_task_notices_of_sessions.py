@@ -1,6 +1,5 @@
 """Notifications about started tasks reach their views, and no others."""
 
-import gc
 
 from mcplite.tasks.task_view import StartedTasks, TaskView
 from tests.support.fakes import LIMIT, start
@@ -18,14 +17,6 @@ def test_progress_goes_to_the_view_of_its_token():
     assert other.take_progress() == []
     for wrong in ("x", 3, None, [], {}, 1.5):
         assert not tasks.take_progress(wrong, {}, 10)
-
-
-def test_a_dropped_task_is_forgotten():
-    tasks, view = StartedTasks(), TaskView()
-    token = tasks.expect_progress(view)
-    del view
-    gc.collect()
-    assert not tasks.take_progress(token, {"progress": 1}, 10)
 
 
 def test_a_status_reaches_each_view_of_its_task_until_the_end_of_the_watch():
