@@ -285,8 +285,20 @@ class RequestBody:
     :param sender: whose share the body counts to.
     """
 
-    __slots__ = ("_client", "_head", "_plan", "_limits", "_shares", "sender", "counted", "_refused", "_started", "_bytes",
-                 "_answered", "complete", "unread", "planned", "over")
+    #: Whether the body counts to the budget, until :meth:`close`.
+    counted = False
+    #: Whether the budget had no more room for it.
+    _refused = False
+    #: When the first byte was awaited, and how many have come.
+    _started, _bytes = 0.0, 0
+    #: Whether the answer waits for the client.
+    _answered = False
+    #: Whether the body was read, and its request is being served.
+    complete = False
+    #: The large answer that :meth:`reserve` counts.
+    planned: Optional[PlannedAnswer] = None
+    #: Whether the request was answered, or its client has left; set before :meth:`close`.
+    over = False
 
     def __init__(self, client: ClientSocket, head: RequestHead, plan: Optional[int], limits: Limits, budget: BodyBudget,
                  sender: str) -> None:
@@ -297,22 +309,8 @@ class RequestBody:
         self._shares = budget.shares
         #: Whose share the body counts to.
         self.sender = sender
-        #: Whether the body counts to the budget, until :meth:`close`.
-        self.counted = False
-        #: Whether the budget had no more room for it.
-        self._refused = False
-        self._started = 0.0
-        self._bytes = 0
-        #: Whether the answer waits for the client.
-        self._answered = False
-        #: Whether the body was read, and its request is being served.
-        self.complete = False
         #: Whether part of the body may still follow on the socket, so that it cannot be reused.
         self.unread = plan != 0
-        #: The large answer that :meth:`reserve` counts.
-        self.planned: Optional[PlannedAnswer] = None
-        #: Whether the request was answered, or its client has left; set before :meth:`close`.
-        self.over = False
 
     def read(self, limit: int) -> bytes:
         """Return the whole body.

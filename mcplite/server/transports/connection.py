@@ -126,8 +126,9 @@ class Connection(BaseHTTPRequestHandler):
     error_message_format = "%(explain)s\n"
     error_content_type = "text/plain; charset=utf-8"
     #: Of the request line that was read last; empty if it was malformed.
-    command = path = requestline = ""
-    request_version = "HTTP/1.1"
+    command = path = ""
+    #: The current second, and the text for ``Date``, which all connections of the class share.
+    _date = (0, "")
     #: Whether a subclass takes each line.
     _logs = False
     #: Made when they are used: the fields of a head, and the file of a body.
@@ -191,6 +192,16 @@ class Connection(BaseHTTPRequestHandler):
     def connection(self) -> socket.socket:
         """The socket."""
         return self.request  # type: ignore[no-any-return]
+
+    @property
+    def request_version(self) -> str:  # type: ignore[override]
+        """The version of HTTP that the client speaks."""
+        return "HTTP/1.1" if self._head is None else f"HTTP/1.{self._head.version[1]}"
+
+    @property
+    def requestline(self) -> str:  # type: ignore[override]
+        """The first line of the request; empty if it was malformed."""
+        return "" if self._head is None else f"{self._head.method} {self._head.target} {self.request_version}"
 
     @property
     def headers(self) -> HTTPMessage:  # type: ignore[override]
@@ -424,7 +435,7 @@ class Connection(BaseHTTPRequestHandler):
                 return
         except BadRequest as error:
             # Without the request line, whose query may hold secrets.
-            self._head, self.command, self.path, self.requestline = None, "", "", ""
+            self._head, self.command, self.path = None, "", ""
             self.send_error(error.status, explain=str(error))
             return
         self._wait_for_body(head)
@@ -532,8 +543,6 @@ class Connection(BaseHTTPRequestHandler):
             self.command = head.method
             self._method = getattr(type(self), "do_" + head.method, type(self).do_POST)
             self.path = "/" + head.target.lstrip("/") if head.target.startswith("//") else head.target
-            self.request_version = f"HTTP/1.{head.version[1]}"
-            self.requestline = f"{head.method} {head.target} {self.request_version}"
         return self._head
 
     def _wait_for_body(self, head: RequestHead) -> None:
@@ -577,7 +586,7 @@ class Connection(BaseHTTPRequestHandler):
         elif len(body) > SMALL_BYTES:
             self._client.send_answer(data, body, functools.partial(asked.count_answer, len(body)))
         else:
-            self._client.send_parts(data, body)
+            self._client.send_all(data + body)
             if response.streaming:
                 self._stream(response, chunked, asked)
         return again
@@ -621,6 +630,13 @@ class Connection(BaseHTTPRequestHandler):
                 return
             left -= len(data)
 
+    def _date_at(self, now: int) -> str:
+        second, date = self._date
+        if second != now:
+            date = self.date_time_string(now)
+            type(self)._date = now, date
+        return date
+
     def _make_top(self, status: int, headers: Tuple[Tuple[str, str], ...], version: Tuple[int, int], again: bool,
                   streaming: bool, now: int) -> bytes:
         """Return the head of a response up to the length of its body.
@@ -629,7 +645,7 @@ class Connection(BaseHTTPRequestHandler):
         :param now: the time in seconds.
         :raises ValueError: a header contains a line break or NUL.
         """
-        lines = [f"HTTP/1.1 {status} {self.responses.get(status, ('Status',))[0]}", f"Date: {self.date_time_string(now)}",
+        lines = [f"HTTP/1.1 {status} {self.responses.get(status, ('Status',))[0]}", f"Date: {self._date_at(now)}",
                  *(f"{name}: {value}" for name, value in headers if name != "Connection")]
         if streaming and version == (1, 1):
             lines.append("Transfer-Encoding: chunked")

@@ -20,7 +20,7 @@ requests. These are the overrides, here and in the request handler, :class:`.con
 - *Connections are bounded*, and shared among clients: ``verify_request`` may refuse one, as in the library; above
   ``Limits.connections`` the one that its client uses least makes room, or the newcomer waits.
 - *The methods* ``do_GET``, ``do_POST`` and so on lead to the endpoint of the server and to its ``routes``. Responses of these
-  are sent in one piece from a cached head, which takes a quarter of the time of ``send_response`` and ``send_header``.
+  are sent in one piece, and their head is kept for the next response, which mostly has an equal one.
 - *Lines of the log* go to ``logging`` (the logger ``mcplite.access``) and not to stderr, without queries, since these may hold
   secrets. ``handle_error`` logs as well.
 - ``server_bind`` looks up no name of this machine, which can take seconds, and lets no other program share the port.
