@@ -9,19 +9,12 @@ import pytest
 
 import mcplite
 from mcplite.backend.from_url import SealedBackend
-from mcplite.backend.memory import MemoryBackend
-from mcplite.errors import BackendError
 from mcplite.fleet.change_broadcast import append_news
 from tests.support.forks import POSIX_ONLY, Forked
+from tests.support.sharing import Shared
 
 KEY = secrets.token_hex(16)
 PATIENCE = 60
-
-
-class Shared(MemoryBackend):
-    """A memory that two servers of this process share as two processes would."""
-
-    shared = True
 
 
 def shop(backend, name="shop"):
@@ -139,31 +132,15 @@ def test_news_without_the_key_are_not_heard(revision, caplog):
     assert 1 <= len(told) <= 3, "it is passed over, not read again and again"
 
 
-class Broken(Shared):
-    """A store that can be made to fail."""
-
-    broken = False
-
-    def append(self, *arguments):
-        if self.broken:
-            raise BackendError("the backend is away")
-        return super().append(*arguments)
-
-    def wait(self, logs, timeout):
-        if self.broken:
-            raise BackendError("the backend is away")
-        return super().wait(logs, timeout)
-
-
 def test_a_store_that_fails_is_logged_and_own_clients_hear_all_the_same(revision, caplog):
-    backend = Broken()
+    backend = Shared()
     server = shop(backend)
     with Listening(server, revision) as client, caplog.at_level(logging.WARNING):
-        backend.broken = True
+        backend.away = {"append", "wait"}
         server.resource_updated("shop://stock")
         assert client.hears() == mcplite.ResourceUpdated(uri="shop://stock")
         assert "the clients of other processes are told of a change when the store is back: the backend is away" in caplog.text
-        backend.broken = False
+        backend.away = ()
         with mcplite.publisher(backend, state_keys=[KEY]) as publisher:
             publisher.tools_changed()
             assert client.hears() == mcplite.ToolsChanged()
@@ -171,14 +148,14 @@ def test_a_store_that_fails_is_logged_and_own_clients_hear_all_the_same(revision
 
 @pytest.mark.slow
 def test_what_was_told_while_the_store_was_away_is_heard_once_when_it_is_back(revision):
-    backend = Broken()
+    backend = Shared()
     one, other = shop(backend), shop(backend)
     with Listening(one, "2026-07-28") as near, Listening(other, revision) as far:
-        backend.broken = True
+        backend.away = {"append", "wait"}
         for _ in range(3):
             one.resource_updated("shop://stock")
             one.tools_changed()
-        backend.broken = False
+        backend.away = ()
         for client in (near, far):
             heard = [client.hears(), client.hears()]
             assert mcplite.ToolsChanged() in heard and mcplite.ResourceUpdated(uri="shop://stock") in heard
@@ -190,13 +167,13 @@ def test_what_was_told_while_the_store_was_away_is_heard_once_when_it_is_back(re
 
 @pytest.mark.slow
 def test_of_very_many_changes_the_store_is_told_that_anything_may_have_changed(revision):
-    backend = Broken()
+    backend = Shared()
     one, other = shop(backend), shop(backend)
     with Listening(other, revision) as client:
-        backend.broken = True
+        backend.away = {"append", "wait"}
         for number in range(1500):
             one.resource_updated(f"shop://{number}")
-        backend.broken = False
+        backend.away = ()
         heard = [client.hears(), client.hears()]
         assert mcplite.ToolsChanged() in heard and mcplite.ResourceUpdated(uri="shop://stock") in heard
         assert backend.last("news/changes") < 1500
@@ -204,10 +181,10 @@ def test_of_very_many_changes_the_store_is_told_that_anything_may_have_changed(r
 
 
 def test_a_store_that_stays_away_is_given_up_when_the_server_ends(caplog):
-    backend = Broken()
+    backend = Shared()
     server = shop(backend)
     with caplog.at_level(logging.WARNING), mcplite.connect(server):
-        backend.broken = True
+        backend.away = {"append", "wait"}
         server.resource_updated("shop://stock")
     end = time.monotonic() + PATIENCE
     while "were not told of a change" not in caplog.text:

@@ -31,15 +31,6 @@ def test_what_one_stream_has_read_the_others_need_not_read():
     assert changes.since(4) == ([], 4, False)
 
 
-def test_an_older_number_than_what_is_remembered():
-    backend = Counting()
-    changes = Changes(backend, "shop")
-    told(backend, "a", "b", "c")
-    assert [change.uri for change in changes.since(2)[0]] == ["c"]
-    assert [change.uri for change in changes.since(0)[0]] == ["a", "b", "c"]
-    assert [change.uri for change in changes.since(1)[0]] == ["b", "c"]
-
-
 def test_changes_of_another_server_have_no_method():
     backend = MemoryBackend()
     told(backend, "a", server="other")

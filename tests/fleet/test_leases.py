@@ -6,55 +6,19 @@ import secrets
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
 
 import mcplite
 from mcplite.backend.from_url import open_backend
-from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import BackendError
 from mcplite.fleet.backend_health import Outage
 from mcplite.fleet.leases import Leases
 from tests.support.forks import POSIX_ONLY, Forked
+from tests.support.sharing import Shared
 
 PATIENCE = 60
-
-
-class Shared(MemoryBackend):
-    """A memory that two objects of this process share as two processes would; its operations can be held up or fail."""
-
-    shared = True
-
-    def __init__(self, clock=time.monotonic):
-        super().__init__(clock)
-        self.broken = False
-        #: The key whose operations wait until the event is set.
-        self.paused, self.resume = None, threading.Event()
-        self.swaps = 0
-        self.swapped = threading.Condition()
-
-    def swap(self, key, old, new, seconds):
-        if key == self.paused:
-            assert self.resume.wait(PATIENCE)
-        if self.broken:
-            raise BackendError("the backend is away")
-        done = super().swap(key, old, new, seconds)
-        with self.swapped:
-            self.swaps += 1
-            self.swapped.notify_all()
-        return done
-
-    def get(self, key):
-        if self.broken:
-            raise BackendError("the backend is away")
-        return super().get(key)
-
-    def wait_swaps(self, count):
-        with self.swapped:
-            until = self.swaps + count
-            assert self.swapped.wait_for(lambda: self.swaps >= until, PATIENCE)
 
 
 @pytest.fixture
@@ -84,10 +48,16 @@ def wait_until(condition):
         time.sleep(0.05)
 
 
+def wait_swaps(backend, count):
+    """Wait for so many more leases to be taken or renewed."""
+    begun = len(backend.trips)
+    wait_until(lambda: sum(kind == "swap" for kind, _ in backend.trips[begun:]) >= count)
+
+
 def test_each_process_has_a_number_from_its_first_use_on(create):
     backend = Shared()
     one, other = create(backend), create(backend)
-    assert backend.swaps == 0, "a server that needs no number takes none"
+    assert backend.trips == [], "a server that needs no number takes none"
     assert one.number == one.number != other.number
     assert 0 < one.number < 2**20
     assert one.alive(one.number) and one.alive(other.number) and other.alive(one.number)
@@ -109,15 +79,6 @@ def test_a_process_that_stops_has_ended_at_once_and_can_begin_again(create):
     one.stop()
     assert not other.alive(before)
     assert one.number != before and other.alive(one.number)
-
-
-@pytest.mark.slow
-def test_a_lease_is_renewed(create):
-    backend = Shared()
-    one, other = create(backend, 1.5), create(backend, 1.5)
-    number = one.number
-    backend.wait_swaps(6)
-    assert other.alive(number) and one.number == number
 
 
 _CHILD = """
@@ -219,45 +180,6 @@ def test_a_process_that_was_paused_and_taken_for_ended_learns_of_it(create, sqli
 
 
 @pytest.mark.slow
-def test_a_process_that_lost_its_number_takes_another(create):
-    backend = Shared()
-    slow, other = create(backend, 2.0), create(backend, 2.0)
-    lost = []
-    found = threading.Event()
-    slow.on_lost(lambda number: (lost.append(number), found.set()))
-    number = slow.number
-    backend.paused = f"lease-{number}/process"
-    # The other one ends the number with the same operation that holds up the paused process.
-    with contextlib.closing(_Unpaused(backend, other)) as judge:
-        wait_until(lambda: not judge.alive(number))
-    backend.paused = None
-    backend.resume.set()
-    assert found.wait(PATIENCE)
-    assert lost == [number] and slow.number != number
-    assert other.alive(slow.number)
-
-
-class _Unpaused:
-    """The leases of a process whose operations are not held up."""
-
-    def __init__(self, backend, leases):
-        self._backend, self._leases = backend, leases
-        self._swap, leases._backend = backend.swap, self
-
-    def get(self, key):
-        return self._backend.get(key)
-
-    def swap(self, key, old, new, seconds):
-        return MemoryBackend.swap(self._backend, key, old, new, seconds)
-
-    def alive(self, number):
-        return self._leases.alive(number)
-
-    def close(self):
-        self._leases._backend = self._backend
-
-
-@pytest.mark.slow
 def test_after_a_store_has_lost_all_leases_no_process_is_taken_for_ended(create):
     shift = [0.0]
     backend = Shared(lambda: time.monotonic() + shift[0])
@@ -271,7 +193,7 @@ def test_after_a_store_has_lost_all_leases_no_process_is_taken_for_ended(create)
     until = time.monotonic() + PATIENCE
     while backend.get(f"lease-{other.number}/process") is None:
         assert one.alive(other.number) and time.monotonic() < until
-    backend.wait_swaps(4)
+    wait_swaps(backend, 4)
     assert one.alive(other.number) and other.alive(one.number)
     assert (one.number, other.number) == numbers and not lost
 
@@ -283,14 +205,14 @@ def test_an_outage_fails_with_its_reason_and_is_one_warning(create, caplog):
     number = other.number
     assert one.number != number
     with caplog.at_level(logging.INFO):
-        backend.broken = True
+        backend.away = {"swap", "get"}
         wait_until(lambda: caplog.text.count("is away; what needs it") == 2)  # one for each
         with pytest.raises(BackendError, match="the backend is away"):
             create(backend).number  # noqa: B018
         with pytest.raises(BackendError, match="the backend is away"):
             create(backend).alive(number)
         time.sleep(1.2)  # further attempts
-        backend.broken = False
+        backend.away = ()
         wait_until(lambda: caplog.text.count("is back") == 2)
         assert caplog.text.count("is away; what needs it") == 2
     assert one.alive(number) and other.number == number

@@ -1,11 +1,10 @@
 """The thread that renews a lease goes on after any one fault: a process that runs is not taken for ended."""
 
-import threading
 
 import pytest
 
 from mcplite.errors import BackendError
-from tests.fleet.test_leases import PATIENCE, Shared, create, wait_until  # noqa: F401
+from tests.fleet.test_leases import PATIENCE, Shared, create, wait_swaps, wait_until  # noqa: F401
 from tests.support.faults import every_fault, lines, no_threads, strike
 
 
@@ -18,7 +17,7 @@ def test_a_lease_is_renewed_after_a_fault(create, monkeypatch, caplog, fault):  
     assert other.alive(number)
     struck = strike(monkeypatch, backend, "swap", fault, lambda key, *rest: key == f"lease-{number}/process")
     assert struck.wait(PATIENCE)
-    backend.wait_swaps(6)  # of both, for two lengths of a lease
+    wait_swaps(backend, 6)  # of both, for two lengths of a lease
     assert other.alive(number) and one.number == number
     assert lines(caplog, "renewal of the lease failed, and is tried again") == 1
 
@@ -47,17 +46,4 @@ def test_a_process_has_a_number_once_the_system_has_a_thread(create, monkeypatch
         one.number
     assert not one.held
     there()
-    assert create(backend).alive(one.number)
-
-
-@every_fault
-@pytest.mark.parametrize("name", ["swap", "start"])
-def test_a_fault_while_a_number_is_taken_keeps_no_descriptor(create, monkeypatch, fault, name):  # noqa: F811
-    backend = Shared()
-    one = create(backend)
-    struck = (strike(monkeypatch, backend, "swap", fault) if name == "swap" else
-              strike(monkeypatch, threading.Thread, "start", fault, lambda thread: thread.name.endswith("of the lease")))
-    with pytest.raises(BaseException):
-        one.number
-    assert struck.is_set() and not one.held and one._presence is None
     assert create(backend).alive(one.number)

@@ -1,7 +1,7 @@
 """The sign that a process of the same machine runs, which ends with it."""
 
 import os
-import subprocess
+import socket
 import sys
 
 import pytest
@@ -11,26 +11,6 @@ from mcplite.fleet.leases import Presence, has_ended
 from tests.support.forks import Forked
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="sockets without a file are of Linux")
-
-_CHILD = """
-import sys
-from mcplite.fleet.leases import Presence
-
-held = Presence()
-print(held.mark.hex(), flush=True)
-sys.stdin.read()
-"""
-
-
-@LINUX
-def test_a_process_that_was_killed_has_ended_at_once():
-    process = subprocess.Popen([sys.executable, "-c", _CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    mark = bytes.fromhex(process.stdout.readline())
-    assert not has_ended(mark)
-    process.kill()
-    process.communicate()
-    assert has_ended(mark)
-
 
 @LINUX
 def test_close_ends_it():
@@ -77,30 +57,24 @@ def test_of_a_process_elsewhere_nothing_is_known():
     assert not has_ended(b"a mark of another machine"[:24])
 
 
-def test_without_a_place_there_is_no_mark(monkeypatch):
-    monkeypatch.setattr(leases, "_place", lambda: None)
-    held = Presence()
-    assert held.mark == b"" and not has_ended(b"x" * 24)
-    held.close()
+class Refusing(socket.socket):
+    def bind(self, address):
+        raise PermissionError("not here")
+
+
+def none_left():
+    raise OSError("too many open files")
 
 
 @LINUX
-def test_a_sandbox_without_such_sockets_has_no_mark(monkeypatch):
-    class Refusing(leases.socket.socket):
-        def bind(self, address):
-            raise PermissionError("not here")
-
-    made = (leases.socket.AF_UNIX, leases.socket.SOCK_DGRAM)
-    monkeypatch.setattr(leases, "_new_socket", lambda: Refusing(*made))
-    assert Presence().mark == b""
-
-
-@LINUX
-def test_without_descriptors_there_is_no_mark_and_nothing_is_known(monkeypatch):
-    def none_left():
-        raise OSError("too many open files")
-
+@pytest.mark.parametrize("name, replacement", [
+    ("_place", lambda: None), ("_new_socket", none_left),
+    ("_new_socket", lambda: Refusing(socket.AF_UNIX, socket.SOCK_DGRAM)),
+], ids=["no place", "no descriptors", "a sandbox"])
+def test_where_there_are_no_such_sockets_the_lease_decides(monkeypatch, name, replacement):
+    other = Presence()
+    monkeypatch.setattr(leases, name, replacement)
     held = Presence()
-    monkeypatch.setattr(leases, "_new_socket", none_left)
-    assert Presence().mark == b"" and not has_ended(held.mark)
-    held.close()
+    assert held.mark == b"" and not has_ended(b"x" * 24) and not has_ended(other.mark)
+    for presence in (held, other):
+        presence.close()

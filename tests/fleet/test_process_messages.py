@@ -15,32 +15,10 @@ from mcplite.fleet.backend_health import Outage
 from mcplite.fleet.leases import Leases
 from mcplite.fleet.process_messages import ProcessMessages
 from tests.support.forks import POSIX_ONLY, Forked
+from tests.support.sharing import Shared
 
 KEY = secrets.token_bytes(32)
 PATIENCE = 60
-
-
-class Shared(MemoryBackend):
-    """A memory that two objects of this process share as two processes would, and that can fail."""
-
-    shared = True
-    broken = False
-
-    def _use(self):
-        if self.broken:
-            raise BackendError("the backend is away")
-
-    def append(self, *arguments):
-        self._use()
-        return super().append(*arguments)
-
-    def last(self, log):
-        self._use()
-        return super().last(log)
-
-    def wait(self, logs, timeout):
-        self._use()
-        return super().wait(logs, timeout)
 
 
 class Process:
@@ -91,13 +69,6 @@ def test_a_letter_reaches_the_process_of_its_number(create):
     one.letters.send(one.leases.number, "greeting", "to myself")
     assert one.gets() == "to myself"
     assert third.read.empty()
-
-
-def test_letters_of_one_process_come_in_order(create):
-    one, other = create(), create()
-    for number in range(100):
-        one.letters.send(other.leases.number, "greeting", number)
-    assert [other.gets() for _ in range(100)] == list(range(100))
 
 
 def test_a_letter_to_all_reaches_the_other_processes_of_the_server(create):
@@ -180,7 +151,7 @@ class TestOutages(Outages):
         one, other = create(), create()
         number = other.leases.number
         with caplog.at_level(logging.WARNING):
-            backend.broken = True
+            backend.away = {"append", "last", "wait"}
             with pytest.raises(BackendError, match="the backend is away"):
                 one.letters.send(number, "greeting", "lost")
             until = time.monotonic() + PATIENCE
@@ -188,18 +159,18 @@ class TestOutages(Outages):
                 assert time.monotonic() < until
                 time.sleep(0.05)
             time.sleep(1)  # further attempts
-            backend.broken = False
+            backend.away = ()
             one.letters.send(number, "greeting", "hello")
             assert other.gets() == "hello"
             assert caplog.text.count("is away; what needs it") == 2
 
     def test_a_process_that_begins_meanwhile_reads_after_it(self, create, backend):
         one = create()
-        backend.broken = True
+        backend.away = {"append", "last", "wait"}
         late = create()
         with pytest.raises(BackendError):
             one.letters.broadcast("greeting", "lost")
-        backend.broken = False
+        backend.away = ()
         one.letters.send(late.leases.number, "greeting", "hello")
         assert late.gets() == "hello"
 

@@ -32,24 +32,6 @@ def test_letters_come_after_a_fault(pair, monkeypatch, caplog, operation, fault)
     assert lines(caplog, "reader of letters failed, and is tried again") == 1
 
 
-@every_fault
-@pytest.mark.slow
-def test_a_handler_of_letters_ends_no_thread(pair, fault):
-    one, other = pair
-    faults = [fault]
-
-    def receive(body):
-        if faults:
-            raise faults.pop()()
-        one.read.put(body)
-
-    one.letters.on("greeting", receive)
-    one.letters.start()
-    for body in (1, 2):
-        other.letters.send(one.leases.number, "greeting", body)
-    assert one.gets() == 2
-
-
 def test_letters_are_read_once_the_system_has_a_thread(pair, monkeypatch):
     one, other = pair
     there = no_threads(monkeypatch, "mcplite reader of letters")

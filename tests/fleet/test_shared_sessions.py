@@ -86,55 +86,33 @@ def test_a_second_handshake_begins_the_session_again(processes):
         assert session.client_capabilities.elicitation is None
 
 
-class Away(Shared):
-    """A store that fails while ``away`` is set."""
-
-    away = False
-
-    def get(self, key):
-        if self.away:
-            raise mcplite.errors.BackendError("the store is away")
-        return super().get(key)
-
-
 @pytest.mark.slow
 def test_without_the_store_requests_are_refused_until_it_is_back():
-    backend = Away()
+    backend = Shared()
     with running(lambda: backend, 2) as processes:
         client = Client(processes)
-        backend.away = True
+        backend.away = {"get"}
         for process in processes:
             for message, method in ((call("ping"), "POST"), (None, "GET"), (None, "DELETE")):
                 answer = client.send(message, method=method, process=process)
                 assert answer.status == 503 and header(answer, "Retry-After")
-        backend.away = False
+        backend.away = ()
         for process in processes:
             process.mcp.runtime.processes.outage.passed()
             assert client.send(call("ping"), process=process).status == 200
 
 
-class Full(Shared):
-    """A store that can only be read while ``full`` is set."""
-
-    full = False
-
-    def swap(self, key, old, new, seconds):
-        if self.full:
-            raise mcplite.errors.BackendError("the store is full")
-        return super().swap(key, old, new, seconds)
-
-
 def test_plain_calls_go_on_while_the_store_is_full():
-    backend = Full()
+    backend = Shared()
     with running(lambda: backend, 2) as processes:
         client = Client(processes)
-        backend.full = True
+        backend.away = {"swap"}
         for process in processes:
             answer = client.send(ask_tool("add", {"a": 1, "b": 1}), process=process)
             assert answer.status == 200 and body(answer)["result"]["content"][0]["text"] == "2"
         answer = client.send(call("resources/subscribe", {"uri": "demo://one"}))
         assert answer.status == 503 and header(answer, "Retry-After")
-        backend.full = False
+        backend.away = ()
 
 
 def test_a_process_whose_sessions_are_all_in_use_says_so():
@@ -151,10 +129,10 @@ def test_a_process_whose_sessions_are_all_in_use_says_so():
 
 
 def test_a_change_that_cannot_be_stored_is_refused():
-    backend = Away()
+    backend = Shared()
     with running(lambda: backend, 1) as processes:
         session = Client(processes).session_at(processes[0])
-        backend.away = True
+        backend.away = {"get"}
         with pytest.raises(mcplite.RemoteError, match="store that its processes share cannot be used"):
             session.session.subscribe("demo://one")
         assert session.session.followed == set()

@@ -2,7 +2,6 @@
 
 import pytest
 
-import mcplite
 from tests.server.http.test_endpoint import ask_tool, call
 from tests.support.sharing import STREAMABLE, Client, Reading, Shared, running
 
@@ -148,26 +147,15 @@ def test_of_a_long_stream_the_latest_messages_are_kept():
         assert rest.found == stream.found[-2:]
 
 
-class Failing(Shared):
-    """A store that is away while ``away`` is set."""
-
-    away = False
-
-    def append(self, log, value, seconds, keep):
-        if self.away:
-            raise mcplite.errors.BackendError("the store is away")
-        return super().append(log, value, seconds, keep)
-
-
 def test_while_the_store_is_away_the_response_goes_on_and_later_the_log_is_whole():
-    backend = Failing()
+    backend = Shared()
     with running(lambda: backend, 2) as processes:
         client = Client(processes)
         stream, event = held(client, processes[0])
-        backend.away = True
+        backend.away = {"append"}
         processes[0].say("one")
         stream.wait(lambda message: message.get("params", {}).get("message") == "one")
-        backend.away = False
+        backend.away = ()
         processes[0].go.set()
         stream.wait(result)
         stream.wait_over()
@@ -178,26 +166,26 @@ def test_while_the_store_is_away_the_response_goes_on_and_later_the_log_is_whole
 
 
 def test_an_answer_that_was_not_stored_is_stored_when_the_store_is_back():
-    backend = Failing()
+    backend = Shared()
     with running(lambda: backend, 2) as processes:
         client = Client(processes)
         stream, event = held(client, processes[0])
-        backend.away = True
+        backend.away = {"append"}
         processes[0].go.set()
         _, answer = stream.wait(result)
         stream.wait_over()
-        backend.away = False
+        backend.away = ()
         rest = Reading(client.send(method="GET", process=processes[1], last_event_id=event))
         assert rest.wait(result)[1] == answer
         rest.wait_over()
 
 
 def test_a_stream_that_opens_while_the_store_is_away_has_no_ids():
-    backend = Failing()
+    backend = Shared()
     with running(lambda: backend, 1) as processes:
         client = Client(processes)
         client.send(call("ping"))
-        backend.away = True
+        backend.away = {"append"}
         stream = Reading(client.send(ask_tool("report", token="t")))
         stream.wait(result)
         stream.wait_over()

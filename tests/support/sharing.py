@@ -3,6 +3,7 @@
 import contextlib
 import json
 import threading
+import time
 
 import pytest
 
@@ -22,29 +23,46 @@ CHECKED = [revision.name for revision in LEGACY if revision.version_header == "c
 
 
 class Shared(MemoryBackend):
-    """A memory that several servers of this process share; counts what they do with it."""
+    """A memory that several servers of this process share, as processes would; notes what they do with it, and can fail."""
 
     shared = True
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, clock=time.monotonic):
+        super().__init__(clock)
         self.trips = []
+        #: The names of the operations that fail.
+        self.away = ()
+
+    def _use(self, operation, name=None):
+        if operation in self.away:
+            raise mcplite.errors.BackendError("the backend is away")
+        self.trips.append((operation, name))
 
     def put(self, key, value, seconds):
-        self.trips.append(("put", key))
+        self._use("put", key)
         super().put(key, value, seconds)
 
     def get(self, key):
-        self.trips.append(("get", key))
+        self._use("get", key)
         return super().get(key)
 
     def swap(self, key, old, new, seconds):
-        self.trips.append(("swap", key))
+        self._use("swap", key)
         return super().swap(key, old, new, seconds)
 
     def append(self, log, value, seconds, keep):
-        self.trips.append(("append", log))
+        self._use("append", log)
         return super().append(log, value, seconds, keep)
+
+    def last(self, log):
+        if "last" in self.away:
+            self._use("last")
+        return super().last(log)
+
+    def wait(self, logs, timeout):
+        if "wait" in self.away:
+            self._use("wait")
+        return super().wait(logs, timeout)
 
 
 class Process:

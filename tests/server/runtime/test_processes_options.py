@@ -7,18 +7,12 @@ import secrets
 import pytest
 
 import mcplite
-from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import RegistrationError
 from mcplite.server.runtime.processes import create_fleet
 from tests.support import connecting
+from tests.support.sharing import Shared
 
 KEY, OTHER = secrets.token_hex(16), secrets.token_hex(16)
-
-
-class Shared(MemoryBackend):
-    """A memory that says that other processes use it."""
-
-    shared = True
 
 
 def test_without_options_there_is_none():

@@ -9,7 +9,6 @@ import mcplite
 from mcplite.revisions import REVISIONS
 from mcplite.rpc.threads import Loop
 from mcplite.server.runtime.subscriptions import Subscribers
-from tests.support.children import wait_until
 from tests.support.faults import every_fault, strike
 
 LIMIT = 30
@@ -61,37 +60,6 @@ def test_the_same_subscription_counts_once(mcp, told):
         assert told.get(timeout=LIMIT) == ("memo://b", 0)
     assert told.get(timeout=LIMIT) == (URI, 0)
     assert told.empty()
-
-
-def test_a_hook_that_fails_is_logged_and_called_again(caplog):
-    done = threading.Event()
-
-    def hook(uri, number):
-        if number == 0:
-            done.set()
-        raise ValueError("broken")
-
-    subscribers = Subscribers(hook)
-    subscribers.add([URI])
-    subscribers.remove([URI])
-    assert done.wait(LIMIT)
-    assert "on_subscribe failed for 'memo://a'" in caplog.text
-
-
-def test_a_hook_that_fails_always_is_logged_at_a_bounded_rate(caplog):
-    called = []
-
-    def hook(uri, number):
-        called.append(uri)
-        raise ValueError("broken")
-
-    subscribers = Subscribers(hook)
-    for number in range(200):
-        subscribers.add([f"memo://{number}"])
-    assert wait_until(lambda: len(called) == 200)
-    assert wait_until(lambda: not subscribers._telling)
-    lines = [record for record in caplog.records if "on_subscribe failed" in record.getMessage()]
-    assert 5 <= len(lines) <= 30 and len([line for line in lines if line.exc_info]) <= 10
 
 
 def test_changes_come_in_their_order_while_the_hook_blocks(told):

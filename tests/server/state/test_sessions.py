@@ -55,26 +55,6 @@ def test_sessions_expire_with_the_sweep():
     app.close()
 
 
-def test_sessions_expire_when_the_table_is_used():
-    limits = tight(session_idle_seconds=100, session_seconds=150, session_start_seconds=10)
-    app, clock = mcplite.Server("demo", limits=limits), Clock()
-    table = make_table(app, clock)
-    one, two = opened(table), opened(table)
-    clock.now += 11
-    assert table.find(one.id, None) is None and len(table) == 0 and two.peer.closed
-    three = opened(table)
-    for _ in range(16):
-        clock.now += 9
-        assert table.find(three.id, None) is three
-    clock.now += 9
-    assert table.find(three.id, None) is None and three.peer.closed
-    one = opened(table)
-    clock.now += 11
-    opened(table)
-    assert one.peer.closed and len(table) == 1
-    app.close()
-
-
 def test_an_expired_session_is_not_found_between_two_sweeps():
     # SEC-54
     limits = tight(session_idle_seconds=10.5, session_start_seconds=10.2)
