@@ -41,7 +41,7 @@ class FleetProcesses(Processes):
         self._news = ChangeBroadcast(backend, self.letters, name, runtime.deliver, runtime.everything_changed)
         #: The changes that all processes tell, as GET streams of this one read them.
         self.changes = Changes(backend, name)
-        self.leases.on_doubt(lambda number: self.letters.broadcast("ended?", number))
+        self.leases.on_doubt = lambda number: self.letters.broadcast("ended?", number)
         self.letters.on("ended?", lambda number: runtime.workers.spawn(lambda: self._judge(number)))
 
     def _judge(self, number: int) -> None:

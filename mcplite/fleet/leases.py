@@ -6,6 +6,7 @@ requests and streams, and in states.
 """
 
 import contextlib
+import functools
 import hashlib
 import os
 import secrets
@@ -27,86 +28,6 @@ from .backend_health import Outage
 __all__ = ["LEASE_SECONDS", "Leases", "Presence", "has_ended"]
 
 _log = get_logger(__name__)
-#: Identifies this boot of the machine, and the network that this process sees; names of sockets are of such a network.
-_BOOT, _NETWORK = "/proc/sys/kernel/random/boot_id", "/proc/self/ns/net"
-#: Bytes of the two parts of a mark: the place, and the name of the socket.
-_PLACE_BYTES, _NAME_BYTES = 12, 12
-
-
-class Presence:
-    """A socket without a file that this process holds until :meth:`close`, and that Linux closes with the process.
-
-    Its name is random, so no other process ever has it. A forked process does not hold it.
-    """
-
-    def __init__(self) -> None:
-        #: What other processes recognize this one by; empty where there are no such sockets.
-        self.mark = b""
-        self._socket: Optional[socket.socket] = None
-        place = _place()
-        if place is None:
-            return
-        mark = place + secrets.token_bytes(_NAME_BYTES)
-        try:
-            sock = _new_socket()
-        except OSError:  # there are no descriptors left: then the lease decides
-            return
-        try:
-            sock.bind(_address(mark))
-        except OSError:  # such as a sandbox that forbids it
-            sock.close()
-            return
-        self.mark, self._socket = mark, sock
-
-    def let_go(self) -> None:
-        """Hold the socket no longer in a forked process."""
-        if self._socket is not None:
-            release_socket(self._socket)
-
-    def close(self) -> None:
-        """Close the socket: other processes find that this one has ended. Idempotent."""
-        if self._socket is not None:
-            self._socket.close()
-
-
-def has_ended(mark: bytes) -> bool:
-    """Whether the process of a mark has ended. False if that cannot be seen from here: it may be on another machine."""
-    place = _place()
-    if place is None or len(mark) != _PLACE_BYTES + _NAME_BYTES or not mark.startswith(place):
-        return False
-    try:
-        with _new_socket() as sock:
-            sock.connect(_address(mark))
-    except ConnectionRefusedError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def _address(mark: bytes) -> bytes:
-    return b"\0mcplite-" + mark[_PLACE_BYTES:].hex().encode("ascii")
-
-
-def _new_socket() -> socket.socket:
-    family: int = getattr(socket, "AF_UNIX")  # Windows has none
-    return socket.socket(family, socket.SOCK_DGRAM)
-
-
-def _place() -> Optional[bytes]:
-    """Return what is the same for the processes that see each other's sockets, and for no others; None if that is not known.
-
-    The name of the machine is a part, since two machines may be copies of one that was running.
-    """
-    if not sys.platform.startswith("linux"):
-        return None
-    try:
-        with open(_BOOT, encoding="ascii") as file:
-            boot = file.read().strip()
-        named = f"{boot} {os.readlink(_NETWORK)} {socket.gethostname()}"
-    except OSError:
-        return None
-    return hashlib.sha256(named.encode("utf-8")).digest()[:_PLACE_BYTES]
 #: Seconds for which a lease lasts; it is renewed three times in that time.
 LEASE_SECONDS = 6.0
 #: Seconds between two attempts to renew it while the store is away.
@@ -124,6 +45,10 @@ _TOKEN_BYTES = 8
 _ENDED_SECONDS = 7200.0
 #: Numbers that are remembered as running.
 _MOST_SEEN = 4096
+#: Identifies this boot of the machine, and the network that this process sees; names of sockets are of such a network.
+_BOOT, _NETWORK = "/proc/sys/kernel/random/boot_id", "/proc/self/ns/net"
+#: Bytes of the two parts of a mark: the place, and the name of the socket.
+_PLACE_BYTES, _NAME_BYTES = 12, 12
 
 
 class Leases:
@@ -141,7 +66,9 @@ class Leases:
         self._outage = outage
         self._seconds = seconds
         self._on_lost: List[Callable[[int], object]] = []
-        self._on_doubt: List[Callable[[int], object]] = []
+        #: Called with the number of a process that has no lease, while this process has not held its own for long enough to
+        #: take that for an end; on the thread that asks. Others may be sure: see :meth:`judge`.
+        self.on_doubt: Callable[[int], object] = lambda number: None
         #: Guards the taking and the giving back of the lease, and the start of its thread; held for one operation of the
         #: backend.
         self._lock = threading.Lock()
@@ -199,21 +126,15 @@ class Leases:
                     self.candidate = _random_number()
                     continue
                 self._steady = self._renewed = time.monotonic()
-                self._start(token)
+                ended = self._ended = threading.Event()
+                try:
+                    with undo(self._give_back):
+                        # It ends in stop(), when the lease is lost, or with the process. It blocks on the backend for one
+                        # operation.
+                        Loop("renewal of the lease", functools.partial(self._keep, token, ended), ended.wait).start()
+                except TransportError as error:
+                    raise BackendError(f"this process cannot be known to others: {error}") from error
                 self._token = token
-
-    def _start(self, token: bytes) -> None:
-        """Start the thread that renews the lease; called with the lock held.
-
-        :raises BackendError: the system has no thread for it, so the process has no number either.
-        """
-        ended = self._ended = threading.Event()
-        try:
-            with undo(self._give_back):
-                # It ends in stop(), when the lease is lost, or with the process. It blocks on the backend for one operation.
-                Loop("renewal of the lease", lambda: self._keep(token, ended), ended.wait).start()
-        except TransportError as error:
-            raise BackendError(f"this process cannot be known to others: {error}") from error
 
     def on_lost(self, callback: Callable[[int], object]) -> None:
         """Call *callback* with the old number when other processes have taken this one for ended, since it was paused for too
@@ -305,18 +226,11 @@ class Leases:
             self._seen.pop(number, None)
             return False
         if found is None:
-            for callback in list(self._on_doubt):
-                callback(number)
+            self.on_doubt(number)
         if len(self._seen) >= _MOST_SEEN:
             self._seen.clear()
         self._seen[number] = time.monotonic()
         return True
-
-    def on_doubt(self, callback: Callable[[int], object]) -> None:
-        """Call *callback* with the number of a process that has no lease, while this process has not held its own for long
-        enough to take that for an end; on the thread that asks. Others may be sure: see :meth:`judge`.
-        """
-        self._on_doubt.append(callback)
 
     def judge(self, number: int) -> None:
         """Note for all processes that one has ended, if this process is sure of it.
@@ -353,3 +267,82 @@ def _key(number: int) -> str:
 
 def _random_number() -> int:
     return 1 + secrets.randbelow(NUMBERS - 1)
+
+
+# --- processes of this machine ------------------------------------------------------------------------
+
+
+class Presence:
+    """A socket without a file that this process holds until :meth:`close`, and that Linux closes with the process.
+
+    Its name is random, so no other process ever has it. A forked process does not hold it.
+    """
+
+    def __init__(self) -> None:
+        #: What other processes recognize this one by; empty where there are no such sockets.
+        self.mark = b""
+        self._socket: Optional[socket.socket] = None
+        place = _place()
+        if place is None:
+            return
+        mark = place + secrets.token_bytes(_NAME_BYTES)
+        try:
+            sock = _new_socket()
+        except OSError:  # there are no descriptors left: then the lease decides
+            return
+        try:
+            sock.bind(_address(mark))
+        except OSError:  # such as a sandbox that forbids it
+            sock.close()
+            return
+        self.mark, self._socket = mark, sock
+
+    def let_go(self) -> None:
+        """Hold the socket no longer in a forked process."""
+        if self._socket is not None:
+            release_socket(self._socket)
+
+    def close(self) -> None:
+        """Close the socket: other processes find that this one has ended. Idempotent."""
+        if self._socket is not None:
+            self._socket.close()
+
+
+def has_ended(mark: bytes) -> bool:
+    """Whether the process of a mark has ended. False if that cannot be seen from here: it may be on another machine."""
+    place = _place()
+    if place is None or len(mark) != _PLACE_BYTES + _NAME_BYTES or not mark.startswith(place):
+        return False
+    try:
+        with _new_socket() as sock:
+            sock.connect(_address(mark))
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _address(mark: bytes) -> bytes:
+    return b"\0mcplite-" + mark[_PLACE_BYTES:].hex().encode("ascii")
+
+
+def _new_socket() -> socket.socket:
+    family: int = getattr(socket, "AF_UNIX")  # Windows has none
+    return socket.socket(family, socket.SOCK_DGRAM)
+
+
+def _place() -> Optional[bytes]:
+    """Return what is the same for the processes that see each other's sockets, and for no others; None if that is not known.
+
+    The name of the machine is a part, since two machines may be copies of one that was running.
+    """
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        with open(_BOOT, encoding="ascii") as file:
+            boot = file.read().strip()
+        named = f"{boot} {os.readlink(_NETWORK)} {socket.gethostname()}"
+    except OSError:
+        return None
+    return hashlib.sha256(named.encode("utf-8")).digest()[:_PLACE_BYTES]

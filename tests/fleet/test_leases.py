@@ -143,7 +143,7 @@ def test_a_process_of_this_machine_that_was_killed_is_found_ended_before_its_lea
 def test_a_process_that_has_just_begun_leaves_it_to_others_whether_one_has_ended(create):
     backend, doubts = Shared(), []
     old, young = create(backend, 1.5), create(backend, 600.0)
-    young.on_doubt(doubts.append)
+    young.on_doubt = doubts.append
     old.judge(99)
     assert backend.get("lease-99/process") is None, "a process without a lease judges nothing"
     assert old.number != young.number
