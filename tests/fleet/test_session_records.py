@@ -65,9 +65,3 @@ def test_of_two_changes_one_is_first():
 def test_an_id_that_was_not_issued_is_not_looked_up():
     records = SessionRecords(MemoryBackend(), Limits())
     assert [records.get(id) for id in ("", "a", "A" * 33, "ä" * 32, "a/" * 16)] == [None] * 5
-
-
-def test_ids_of_one_kind_are_unknown_to_the_other():
-    backend = MemoryBackend()
-    SessionRecords(backend, Limits(), "sse").put(ID, record())
-    assert SessionRecords(backend, Limits(), "session").get(ID) is None

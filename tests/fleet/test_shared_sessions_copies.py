@@ -16,18 +16,6 @@ def pair():
         yield [client.session_at(process) for process in processes]
 
 
-def test_each_change_is_seen_by_the_other(pair):
-    one, two = pair
-    one.session.subscribe("demo://one")
-    two.session.set_level("error")
-    assert one.reload() and two.reload()
-    for session in (one.session, two.session):
-        assert session.followed == {"demo://one"} and session.wants_change("demo://one", "resources")
-        assert session.wants_log("error") and not session.wants_log("info")
-    two.session.unsubscribe("demo://one")
-    assert one.reload() and one.session.followed == set() and not one.session.wants_change("demo://one", "resources")
-
-
 def test_changes_of_two_processes_add_up(pair):
     one, two = pair
     one.session.subscribe("demo://a")

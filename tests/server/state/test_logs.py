@@ -35,16 +35,6 @@ def filled(backend, *entries, keep=100):
     return backend
 
 
-def test_a_log_is_read_to_its_end():
-    backend = filled(MemoryBackend(), b"1", b"2")
-    assert read_log(backend, "log/a", 0) == ([(1, b"1"), (2, b"2")], 2, False)
-    assert read_log(backend, "log/a", 2) == ([], 2, False)
-
-
-def test_entries_that_are_gone_are_missing():
-    assert read_log(filled(MemoryBackend(), b"1", b"2", b"3", keep=1), "log/a", 0) == ([(3, b"3")], 3, True)
-
-
 @pytest.mark.parametrize("keep", range(1, 10))
 @pytest.mark.parametrize("number", [0, 1, 5, 8])
 def test_what_is_kept_after_a_gap_is_read(keep, number):

@@ -28,12 +28,6 @@ def read(body, count=1):
     return [next(body) for _ in range(count)]
 
 
-def test_an_event_as_bytes():
-    assert encode_event(b"{}") == b"event: message\ndata: {}\n\n"
-    assert encode_event(b"/x", event="endpoint") == b"event: endpoint\ndata: /x\n\n"
-    assert encode_event(b"{}", "1-2") == b"id: 1-2\nevent: message\ndata: {}\n\n"
-
-
 def test_a_response_alone_is_not_a_stream():
     stream = EventStream(home())
     assert not stream.wait_first(0.01)
@@ -82,16 +76,6 @@ def test_a_client_that_reconnects_gets_what_it_missed():
         assert b"".join(last).endswith(encode_event(b"4", "1.1-4"))
     assert streams.resume("1.1", 4).ending
     assert [streams.resume(label, 9) for label in ("1.1", "1.2", "2.1")] == [None] * 3
-
-
-def test_a_client_that_reconnects_ends_its_response():
-    streams = home()
-    stream = EventStream(streams)
-    stream.send(b"1")
-    read(stream.first)
-    body = streams.resume("1.1", 1)
-    stream.finish(b"2")
-    assert list(stream.first or ()) == [] and b"".join(body).endswith(encode_event(b"2", "1.1-2"))
 
 
 def test_a_handler_waits_for_a_client_that_has_reconnected_too():
