@@ -330,20 +330,6 @@ def test_a_process_that_was_taken_for_ended_leaves_the_call_to_the_other(memory_
     assert text(one.web.result(again(book(), result, id=3))) == "Ada: Rome, accept, round 0"
 
 
-@pytest.mark.slow
-def test_a_process_that_does_not_read_its_letters_loses_the_call(memory_fleet):
-    fleet = memory_fleet
-    one, other = fleet.create(), fleet.create()
-    result = one.web.result(book())
-    one.mcp.runtime.processes.letters.stop()  # as if it were paused for less than the time of its lease
-    time.sleep(0.6)
-    result = other.web.result(again(book(), result))
-    assert result["inputRequests"] and fleet.done == {"entered": 2, "charged": 1, "paid": 1}
-    one.mcp.runtime.processes.letters.start()
-    assert text(one.web.result(again(book(), result, id=3))) == "Ada: Rome, accept, round 1"
-    assert fleet.done == {"entered": 2, "charged": 1, "paid": 1}
-
-
 def test_what_needs_no_other_process_costs_the_backend_nothing(memory_fleet):
     one = memory_fleet.create()
     request = call("add", {"a": 1, "b": 2}, **CAN)

@@ -104,26 +104,6 @@ def test_a_restart_between_question_and_answer(fleet, redis_server, caplog):
 
 
 @pytest.mark.slow
-def test_a_server_that_hangs(fleet, redis_server):
-    one, other = fleet.create(), fleet.create()
-    first = one.web.result(book())
-    other.web.result(ADD)
-    redis_server.freeze()
-    try:
-        refusal(other, again(book(), first))
-        until = time.monotonic() + PATIENCE
-        while not one.mcp.runtime.processes.outage:  # its lease is not renewed
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        refusal(one, book("Bob"))
-        assert text(one.web.result(ADD)) == "3"
-    finally:
-        redis_server.resume()
-    assert finish(other, book(), first).startswith("Ada: Rome, accept")
-    assert fleet.done["charged"] == fleet.done["paid"] == 1
-
-
-@pytest.mark.slow
 def test_a_restart_while_the_handler_runs_for_another_process(fleet, redis_server):
     one, other = fleet.create(), fleet.create()
     begun, released = threading.Event(), threading.Event()

@@ -10,7 +10,7 @@ import pytest
 import mcplite
 from mcplite import types
 from mcplite.revisions import REVISIONS
-from mcplite.server import Context, Elicit, ListRoots, Sample, Server, ServerOptions
+from mcplite.server import Context, Server, ServerOptions
 
 
 class Color(enum.Enum):
@@ -82,17 +82,6 @@ def test_a_form_of_a_dataclass_gives_a_dataclass(connect):
     assert asking.text() == "Rome"
     (reply,) = got
     assert reply.accepted and reply.data == Booking("Rome", 2, Color.BLUE) and "accept" in repr(reply)
-
-
-@pytest.mark.parametrize("action", ["decline", "cancel"])
-def test_declined_and_cancelled_answers(connect, action):
-    def ask(ctx: Context) -> str:
-        reply = ctx.elicit("?", str)
-        return f"{reply.action} {reply.data} {reply.content}"
-
-    asking = Asking(connect, ask)
-    asking.client.respond(asking.question(), {"action": action})
-    assert asking.text() == f"{action} None None"
 
 
 @pytest.mark.parametrize("wanted, answer, data", [
@@ -308,18 +297,6 @@ def test_roots_are_asked_for_once_until_they_change(connect):
     client.notify("notifications/roots/list_changed")
     assert changed.wait(20)
     assert ask(True, "file:///b") == "file:///b"
-
-
-def test_several_questions_at_once(connect):
-    def ask(ctx: Context) -> str:
-        answers = ctx.ask({"name": Elicit("Name?", str), "roots": ListRoots(), "model": Sample(["?"])})
-        return f"{answers['name'].data} {answers['roots'][0].uri} {answers['model'].text}"
-
-    asking = Asking(connect, ask)
-    asking.client.respond(asking.question(), {"action": "accept", "content": {"value": "Ann"}})
-    asking.client.respond(asking.question(), {"roots": [{"uri": "file:///a"}]})
-    asking.client.respond(asking.question(), {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"})
-    assert asking.text() == "Ann file:///a hi"
 
 
 def test_cancelling_the_call_ends_the_question(connect):

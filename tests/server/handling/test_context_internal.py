@@ -9,7 +9,6 @@ import mcplite
 from mcplite.client import call
 from mcplite.errors import SERVER_BUSY, RemoteError
 from mcplite.rpc.fair_queue import COSTLY
-from mcplite.server.handling.context import RequestContext
 from mcplite.server.transports.client_socket import RequestBody
 from tests.support.children import wait_until
 
@@ -39,20 +38,6 @@ def test_help_shows_what_handlers_use():
 def test_help_shows_what_servers_are_made_with():
     # Parts that are added to the public names belong into the list; what only the library calls does not.
     assert public(mcplite.Server) - set(SERVER.split()) == set()
-
-
-def test_a_handler_gets_the_context_of_its_request():
-    mcp, seen = mcplite.Server("contexts"), []
-
-    @mcp.tool
-    def look(ctx: mcplite.Context) -> str:
-        ctx.report_progress(1)
-        seen.append(ctx)
-        return ctx.method
-
-    with mcplite.connect(mcp) as client:
-        assert client.call_tool("look").text == "tools/call"
-    assert isinstance(seen[0], RequestContext) and isinstance(seen[0], mcplite.Context)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from mcplite import types
 from mcplite.errors import InvalidParams, RemoteError, ResourceNotFound
 from mcplite.revisions import LEGACY
-from mcplite.server import Context, Elicit, Image, InputRequired, Limits, Server, ServerOptions
+from mcplite.server import Context, Image, Limits, Server, ServerOptions
 from tests.support.results import text_of
 
 NAMES = [revision.name for revision in LEGACY]
@@ -229,21 +229,6 @@ def test_prompts(connect):
         assert client.error("prompts/get", params)["code"] == -32602, params
     for name in ("broken", "odd"):
         assert client.error("prompts/get", {"name": name}) == {"code": -32603, "message": "Internal error"}
-
-
-def test_a_prompt_may_ask(connect):
-    server = Server("prompts")
-
-    @server.prompt()
-    def asks(ctx: Context):
-        if not ctx.input_responses:
-            return InputRequired({"name": Elicit("Name?", str)})
-        return "Hello " + ctx.input_responses["name"].data
-
-    client = connect(server, capabilities={"elicitation": {}})
-    id = client.start("prompts/get", {"name": "asks"})
-    client.respond(client.request_from_server(), {"action": "accept", "content": {"value": "Ann"}})
-    assert client.answer(id)["result"]["messages"][0]["content"]["text"] == "Hello Ann"
 
 
 def test_completion(connect):

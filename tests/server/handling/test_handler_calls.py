@@ -257,11 +257,6 @@ def test_a_result_that_cannot_be_sent_fails_only_its_call(connect, server, value
     assert client.result("ping") == {}
 
 
-def test_a_lone_surrogate_is_sent_as_an_escape(connect, server):
-    server.add_tool(lambda: "\ud800 and \u2028 and \n", name="odd")
-    assert text_of(connect(server).call("odd")) == "\ud800 and \u2028 and \n"
-
-
 def test_output_that_breaks_its_schema_is_never_sent_as_if_valid(connect, server):
     @server.tool(output_schema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
     def lies(n: Any) -> Any:
@@ -323,23 +318,6 @@ def test_a_declared_question_without_the_capability_is_a_tool_error(connect, ser
 
     result = connect(server).call("delete")
     assert result["isError"] is True and "elicitation" in text_of(result)
-
-
-def test_explicit_rounds_are_asked_live(connect, server):
-    rounds = []
-
-    @server.tool()
-    def wizard(ctx: Context):
-        rounds.append((ctx.round, ctx.state))
-        if "name" not in ctx.input_responses:
-            return InputRequired({"name": Elicit("Your name?", str)}, state={"step": 1})
-        return "Hello " + ctx.input_responses["name"].data
-
-    client = connect(server, capabilities={"elicitation": {}})
-    id = client.start("tools/call", {"name": "wizard"})
-    client.respond(client.request_from_server(), {"action": "accept", "content": {"value": "Ann"}})
-    assert text_of(client.answer(id)["result"]) == "Hello Ann"
-    assert rounds == [(0, None), (1, {"step": 1})]
 
 
 def test_the_number_of_rounds_is_limited(connect, server):

@@ -192,31 +192,6 @@ def test_answers_may_come_with_the_first_request(way, desk):
     assert there.result(early)["content"][0]["text"] == "True True"
 
 
-def test_prompts_and_resources_ask_as_well(way):
-    mcp = mcplite.Server("all")
-
-    @mcp.prompt()
-    def greet(ctx: mcplite.Context) -> str:
-        return ctx.sample("Whom?").text
-
-    @mcp.resource("memo://{name}")
-    def memo(name: str, ctx: mcplite.Context) -> str:
-        return f"{name}: {ctx.list_roots()[0].uri}"
-
-    there = way(mcp)
-    request = message("prompts/get", {"name": "greet"}, capabilities=ASKED)
-    first = there.result(request)
-    assert [asked["method"] for asked in first["inputRequests"].values()] == ["sampling/createMessage"]
-    last = there.result(again(request, first, lambda params: {
-        "role": "assistant", "model": "m", "content": {"type": "text", "text": "Ada"}}))
-    assert last["messages"][0]["content"]["text"] == "Ada"
-    request = message("resources/read", {"uri": "memo://x"}, capabilities=ASKED)
-    first = there.result(request)
-    assert [asked["method"] for asked in first["inputRequests"].values()] == ["roots/list"]
-    last = there.result(again(request, first, lambda params: {"roots": [{"uri": "file:///a"}]}))
-    assert last["contents"][0]["text"] == "x: file:///a"
-
-
 def test_other_methods_cannot_ask(way):
     mcp, told = mcplite.Server("all"), []
 
