@@ -249,7 +249,11 @@ class Function:
                     name, annotation, default = field.alias or parameter, field.annotation, field.default
             if raw:
                 continue
-            node = _node(name, annotation, default, schemas, kind)
+            node = schemas.compile(Any if annotation is MISSING else annotation, name)
+            if default is not MISSING:
+                _check_default(name, node, default, schemas)
+            if kind in ("prompt", "resource"):
+                node = textual(node)
             if parameter == signature.rest:
                 self._rest = node
                 continue
@@ -443,14 +447,6 @@ def _field(name: str, annotation: Any, default: Any, extras: Tuple[Any, ...], sc
         return read_field(Any if annotation is MISSING else annotation, extras, default, MISSING)
     except ValueError as error:
         raise schemas.refuse(name, str(error)) from error
-
-
-def _node(name: str, annotation: Any, default: Any, schemas: Schemas, kind: str) -> Node:
-    """Return the node of an argument, whose default fits it."""
-    node = schemas.compile(Any if annotation is MISSING else annotation, name)
-    if default is not MISSING:
-        _check_default(name, node, default, schemas)
-    return textual(node) if kind in ("prompt", "resource") else node
 
 
 def _check_default(name: str, node: Node, default: Any, schemas: Schemas) -> None:

@@ -64,7 +64,7 @@ def add_keywords(node: Node, given: Mapping[str, Any], what: str, validators: Li
     _check(limits, what)
     validator = Validator(limits)
     validators.append(validator)
-    return Node({**_joined(node.schema, limits), **notes}, _checked(node.convert, validator))
+    return Node({**_joined(node.schema, limits), **notes}, enforced(node.convert, validator))
 
 
 def _check(limits: Dict[str, Any], what: str) -> None:
@@ -86,7 +86,8 @@ def _joined(schema: Dict[str, Any], limits: Dict[str, Any]) -> Dict[str, Any]:
     return {**schema, "allOf": [*schema.get("allOf", ()), limits]}
 
 
-def _checked(convert: Callable[[Any], Any], validator: Validator) -> Callable[[Any], Any]:
+def enforced(convert: Callable[[Any], Any], validator: Validator) -> Callable[[Any], Any]:
+    """Return *convert* with a check of the JSON value."""
     def checked(value: Any) -> Any:
         result = convert(value)
         problems = validator.problems(value)

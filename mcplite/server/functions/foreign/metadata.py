@@ -17,7 +17,7 @@ from ....protocol.schema.validation import Validator
 from ..class_fields import NOTHING, with_metadata
 from ..converters import Compiler, Mismatch, Node, kinds_of, summary
 from ..jsonable import definition_json, jsonable, string_of
-from ..keywords import add_keywords
+from ..keywords import add_keywords, enforced
 from .adapters import cut, libraries_of, loaded
 from .models import adapter_node
 
@@ -224,8 +224,10 @@ def _bounded(node: Node, found: _Found, name: str, compiler: Compiler) -> Node:
     checks = list(found.checks)
     sets: List[Dict[str, Any]] = [{}]
     for pattern in found.patterns:
-        if problem_of(pattern):
-            checks.append(_matching(pattern, compiler))
+        if problem_of(pattern):  # Python's and none of JSON Schema, so that it is not in the schema
+            validator = Validator({"pattern": pattern})
+            compiler.validators.append(validator)
+            node = Node(node.schema, enforced(node.convert, validator))
         else:
             sets.append({"pattern": pattern})
     kinds = kinds_of(node.schema)
@@ -284,19 +286,6 @@ def _comparison(bound: Any, words: str, holds: Callable[[Any, Any], bool], of_le
         if not fits:
             shown = f"a value of length {len(value)}" if of_length else cut(str(value))
             raise Mismatch(f"{shown} is {words} {bound}")
-
-    return check
-
-
-def _matching(pattern: str, compiler: Compiler) -> Check:
-    """Return the check of a pattern that is Python's and none of JSON Schema, so that it is not in the schema."""
-    validator = Validator({"pattern": pattern})
-    compiler.validators.append(validator)
-
-    def check(value: Any) -> None:
-        problems = validator.problems(value)
-        if problems:
-            raise Mismatch(problems[0])
 
     return check
 
