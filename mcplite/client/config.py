@@ -7,6 +7,7 @@ Replaces ``${...}`` in configuration files: environment variables, the placehold
 ``inputs`` of an editor's configuration are values that the user is asked for, in place of ``${input:id}``.
 """
 
+import functools
 import json
 import os
 import re
@@ -20,7 +21,7 @@ from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Seq
 from ..errors import TransportError
 
 __all__ = [
-    "Config", "ConfigInput", "InputValues", "Placeholders", "ServerConfig", "entry", "load_config", "parse", "read_env_file",
+    "Config", "ConfigInput", "Placeholders", "ServerConfig", "entry", "input_values", "load_config", "parse", "read_env_file",
     "to_json",
 ]
 
@@ -39,39 +40,31 @@ class ConfigInput:
     options: List[Tuple[str, str]] = field(default_factory=list)
 
 
-class InputValues:
-    """The values of a file's inputs, each asked for once, and only when an entry needs it.
+def input_values(document: Any, ask: Callable[[ConfigInput], str]) -> Callable[[str], str]:
+    """Return a function that gives the value of an input of the file by its id: each is asked for once, when it is needed.
+
+    The function raises TransportError if the file has no such input, or one that runs a command of the editor.
 
     :param document: the file's content.
     :param ask: returns the user's value for an input.
     """
+    found = document.get("inputs") if isinstance(document, Mapping) else None
+    inputs = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
 
-    def __init__(self, document: Any, ask: Callable[[ConfigInput], str]) -> None:
-        found = document.get("inputs") if isinstance(document, Mapping) else None
-        self._raw = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
-        self._ask = ask
-        self._values: Dict[str, str] = {}
-
-    def value(self, name: str) -> str:
-        """Return the value of the input *name*.
-
-        :raises TransportError: the file has no such input, or one that runs a command of the editor.
-        """
-        if name not in self._values:
-            self._values[name] = self._ask(self._input(name))
-        return self._values[name]
-
-    def _input(self, name: str) -> ConfigInput:
-        raw = next((one for one in self._raw if one.get("id") == name), None)
+    @functools.lru_cache(maxsize=None)
+    def value(name: str) -> str:
+        raw = next((one for one in inputs if one.get("id") == name), None)
         if raw is None:
             raise TransportError(f"${{input:{name}}}: the file's 'inputs' have no entry with the id {name!r}")
         if raw.get("type", "promptString") not in ("promptString", "pickString"):
             raise TransportError(f"${{input:{name}}}: an input of the type {raw['type']!r} works in an editor only; write"
                                  f" ${{VARIABLE}} and set that variable")
         options = raw.get("options")
-        return ConfigInput(name, str(raw.get("description") or ""), raw.get("password") is True,
-                           str(raw.get("default") or ""),
-                           [_option(one) for one in options] if isinstance(options, list) else [])
+        return ask(ConfigInput(name, str(raw.get("description") or ""), raw.get("password") is True,
+                               str(raw.get("default") or ""),
+                               [_option(one) for one in options] if isinstance(options, list) else []))
+
+    return value
 
 
 def _option(one: Any) -> Tuple[str, str]:
@@ -387,7 +380,7 @@ def load_config(source: "Union[str, os.PathLike[str], Mapping[str, Any], Config]
         document, twice = parse(read_text(where, "configuration file"), where)
         config.warnings += [f"{where}: {name!r} is there twice; the last one counts" for name in twice]
     placeholders = Placeholders(os.environ if environ is None else environ, folder,
-                                None if ask is None else InputValues(document, ask).value)
+                                None if ask is None else input_values(document, ask))
     for name, raw in _entries(document, where).items():
         if names is not None and name not in names:
             continue
@@ -487,21 +480,18 @@ class _Entry:
         value = self._raw.pop(member, None)
         return None if value is None else self._fill(f"'{member}'", value) or None
 
+    def _many(self, member: str, kind: Any, name: str) -> Any:
+        value = self._raw.pop(member, kind())
+        if not isinstance(value, Mapping if kind is dict else (list, tuple)):
+            raise TransportError(f"'{member}' must be an {name} of strings, not {_kind(value)}")
+        return value
+
     def _list(self, member: str) -> List[str]:
-        value = self._raw.pop(member, None)
-        if value is None:
-            return []
-        if not isinstance(value, (list, tuple)):
-            raise TransportError(f"'{member}' must be an array of strings, not {_kind(value)}")
-        return [self._fill(f"{member}[{position}]", item) for position, item in enumerate(value)]
+        return [self._fill(f"{member}[{position}]", item) for position, item in enumerate(self._many(member, list, "array"))]
 
     def _table(self, member: str) -> Dict[str, str]:
-        value = self._raw.pop(member, None)
-        if value is None:
-            return {}
-        if not isinstance(value, Mapping):
-            raise TransportError(f"'{member}' must be an object of strings, not {_kind(value)}")
-        return {name: self._fill(f"{member}.{name}", item) for name, item in value.items() if item is not None}
+        return {name: self._fill(f"{member}.{name}", item) for name, item in self._many(member, dict, "object").items()
+                if item is not None}
 
     def _variables(self, path: str) -> Dict[str, str]:
         try:
@@ -527,21 +517,16 @@ def _doubts(server: ServerConfig) -> List[str]:
         found.append(f"command {command!r} has spaces and is taken for one program; arguments belong in 'args'")
     if server.cwd is not None and not os.path.isabs(server.cwd):
         found.append(f"cwd {server.cwd!r} is a relative path; write an absolute one")
-    if server.cwd is None and not _changes_folder(server.args):
+    # A launcher such as uv may be told the folder to work in, as an absolute path.
+    options = [argument.partition("=") for argument in server.args]
+    folders = [rest if equals else value for (option, equals, rest), value in zip(options, [*server.args[1:], ""])
+               if option in _FOLDER_OPTIONS]
+    if server.cwd is None and not any(map(os.path.isabs, folders)):
         found += [f"argument {argument!r} looks like a relative path, whose meaning depends on where the host was"
                   f" started; write an absolute one, or set 'cwd'"
                   for argument in server.args
                   if _SCRIPT.search(argument) and not os.path.isabs(argument) and not argument.startswith("-")]
     return found
-
-
-def _changes_folder(args: Sequence[str]) -> bool:
-    """Whether a launcher such as uv is told the folder to work in, as an absolute path."""
-    for argument, value in zip(args, [*args[1:], ""]):
-        option, equals, rest = argument.partition("=")
-        if option in _FOLDER_OPTIONS and os.path.isabs(rest if equals else value):
-            return True
-    return False
 
 
 def entry(target: str, args: Sequence[str] = (), *, env: Optional[Mapping[str, str]] = None,

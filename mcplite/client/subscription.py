@@ -6,6 +6,7 @@ client, with those that its handlers need. :class:`Following` is a stream of wha
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from dataclasses import dataclass
@@ -105,11 +106,6 @@ _LISTS: Tuple[Type[Event], ...] = (ToolsChanged, PromptsChanged, ResourcesChange
 _BY_METHOD = {kind.method: kind for kind in _LISTS}
 
 
-def event_of(method: str, params: Mapping[str, Any]) -> Event:
-    """Return the event that a change notification tells."""
-    return ResourceUpdated(uri=str(params.get("uri"))) if method == RESOURCE_UPDATED else _BY_METHOD[method]()
-
-
 class Filter:
     """The changes that a subscription includes.
 
@@ -133,15 +129,19 @@ class Filter:
         if not self.wire:
             raise ValueError("nothing to listen to: give tools=True, prompts=True, resource_list=True, resources=[uri, ...]")
 
-    def includes(self, method: str) -> bool:
-        """Whether a notification is included."""
-        if method == RESOURCE_UPDATED:
-            return bool(self.uris)
-        return method in LIST_CHANGES and LIST_CHANGES[method].filter in self.wire
+    def event(self, method: str, params: Mapping[str, Any]) -> Optional[Event]:
+        """Return the event that a change notification tells; None if the filter does not include it."""
+        if method != RESOURCE_UPDATED:
+            change = LIST_CHANGES.get(method)
+            return None if change is None or change.filter not in self.wire else _BY_METHOD[method]()
+        given = str(params.get("uri"))
+        uri = normal_uri(given)
+        below = any(uri == known or uri.startswith(known.rstrip("/") + "/") for known in map(normal_uri, self.uris))
+        return ResourceUpdated(uri=given) if below else None
 
     def missed_events(self) -> List[Event]:
         """Return an event for each included change, marked as possibly missed (SUBS-15)."""
-        events: List[Event] = [kind(missed=True) for kind in _LISTS if self.includes(kind.method)]
+        events: List[Event] = [kind(missed=True) for kind in _LISTS if LIST_CHANGES[kind.method].filter in self.wire]
         return [*events, *(ResourceUpdated(missed=True, uri=uri) for uri in self.uris)]
 
 
@@ -169,13 +169,15 @@ class Subscription(Subscriber):
     :param connection: to the server; resuming may replace it.
     :param filter: the changes to include.
     :param callback: gets the events in place of the iteration, on the thread of notifications.
+    :param on_close: called with the subscription when it ends, but for the end of the whole connection.
     """
 
-    def __init__(self, connection: ServerConnection, filter: Filter,
-                 callback: Optional[Callable[[Event], object]] = None) -> None:
+    def __init__(self, connection: ServerConnection, filter: Filter, callback: Optional[Callable[[Event], object]] = None,
+                 on_close: Callable[["Subscription"], object] = lambda subscription: None) -> None:
         self._connection = connection
-        self._filter = filter
+        self.filter = filter
         self._callback = callback
+        self._on_close = on_close
         #: Guards the fields below; held for dictionary work.
         self._lock = threading.RLock()
         #: Of events, of the acknowledgement and of the end.
@@ -187,7 +189,6 @@ class Subscription(Subscriber):
         #: The filter that the server acknowledged, as on the wire; None before that (SUBS-08).
         self.honoured: Optional[Dict[str, Any]] = None
         self._token = CancelToken()
-        self._on_close: Optional[Callable[[], object]] = None
         #: Whether it has a stream of its own; else its events come from the notifications for the whole client.
         self._streamed = False
         self._timer: Optional[threading.Timer] = None
@@ -200,28 +201,20 @@ class Subscription(Subscriber):
             given = params.get("notifications")
             self.acknowledged(given if isinstance(given, dict) else {})
             return
-        if not self._includes(method, params):
+        event = self.filter.event(method, params)
+        if event is None:
             _log.debug("%s sent %s, which the subscription does not include", self._connection.name, method)
             return
         self._connection.note_change(method, params)
-        self._put(method, params)
-
-    def _includes(self, method: str, params: Dict[str, Any]) -> bool:
-        if method != RESOURCE_UPDATED or not self._filter.uris:
-            return self._filter.includes(method)
-        uri = normal_uri(str(params.get("uri")))
-        return any(uri == known or uri.startswith(known.rstrip("/") + "/") for known in map(normal_uri, self._filter.uris))
-
-    def _put(self, method: str, params: Dict[str, Any]) -> None:
-        self.put(event_of(method, params))
+        self.put(event)
 
     def acknowledged(self, honoured: Dict[str, Any]) -> None:
         """Note the filter that the server acknowledged, and log what it left out."""
-        missing = [name for name in self._filter.wire if not honoured.get(name)]
+        missing = [name for name in self.filter.wire if not honoured.get(name)]
         uris = honoured.get(RESOURCE_SUBSCRIPTIONS)
         if uris:
             known = {normal_uri(uri) for uri in uris if isinstance(uri, str)} if isinstance(uris, list) else set()
-            missing += [uri for uri in self._filter.uris if normal_uri(uri) not in known]
+            missing += [uri for uri in self.filter.uris if normal_uri(uri) not in known]
         if missing:
             _log.warning("%s does not announce changes of %s", self._connection.name, ", ".join(missing))
         self._acknowledge()
@@ -239,7 +232,7 @@ class Subscription(Subscriber):
 
     def _add_missed(self, events: bool = True) -> None:
         """Treat everything included as changed: drop cached state, and add events unless *events* is False (SUBS-15)."""
-        for event in self._filter.missed_events():
+        for event in self.filter.missed_events():
             self._connection.note_change(event.method, event.params)
             if events:
                 self.put(event)
@@ -255,28 +248,29 @@ class Subscription(Subscriber):
                 self._characters += event.characters
             if len(self._events) >= _MOST_EVENTS or self._characters > _MOST_CHARACTERS:
                 # Any number of resources may be below a URI, so the queue is bounded: these events stand for all others.
-                self._events = dict.fromkeys(self._filter.missed_events())
+                self._events = dict.fromkeys(self.filter.missed_events())
                 self._characters = event.characters
             self._events[event] = None
         self._changed.notify()
 
-    @property
-    def uris(self) -> List[str]:
-        """The URIs of the filter."""
-        return self._filter.uris
-
     def on_notification(self, method: str, params: Dict[str, Any]) -> None:
         """Take a notification for the whole client; ignored by a subscription with a stream of its own."""
-        if not self._streamed and self._includes(method, params):
-            self._put(method, params)
+        event = None if self._streamed else self.filter.event(method, params)
+        if event is not None:
+            self.put(event)
 
-    def lost(self, error: Exception) -> None:
-        """End the subscription because the connection is over."""
-        self._token.cancel("the connection is over")
+    def end(self, reason: str, error: Optional[Exception] = None) -> bool:
+        """End the subscription; False if it has ended already.
+
+        :param error: for those who read it.
+        """
         with self._lock:
-            if not self._closed:
-                self._closed, self._error = True, error
+            if self._closed:
+                return False
+            self._closed, self._error = True, error
         self._changed.notify()
+        self._token.cancel(reason)
+        return True
 
     def let_go(self, error: Exception) -> None:
         """End the subscription in a forked process, which does not have its thread."""
@@ -331,14 +325,11 @@ class Subscription(Subscriber):
                                                           ["the server did not acknowledge it"])
                     timer.daemon = True
                     timer.start()
-                session.listen(self, self._filter.wire, self._token)
+                session.listen(self, self.filter.wire, self._token)
                 again = self._connection.channel.ask_again_seconds
-            except Cancelled as reason:
-                error = reason
-            except MCPError as reason:
-                error = reason
             except Exception as reason:
-                _log.exception("the subscription to %s failed", self._connection.name)
+                if not isinstance(reason, (Cancelled, MCPError)):
+                    _log.exception("the subscription to %s failed", self._connection.name)
                 error = reason
             finally:
                 self._acknowledge()
@@ -369,27 +360,13 @@ class Subscription(Subscriber):
                 # An iteration raises the error; a callback gets a last round of events.
                 self._add_missed(self._callback is not None)
         finally:
-            with self._lock:
-                self._error = error
-                self._closed = True
-            self._changed.notify()
-        if self._on_close is not None:
-            self._on_close()
-
-    def on_close(self, callback: Callable[[], object]) -> None:
-        """Call *callback* once when the subscription ends."""
-        self._on_close = callback
+            self.end("it has failed", error)
+        self._on_close(self)
 
     def close(self) -> None:
         """End the subscription; idempotent, from any thread."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        self._changed.notify()
-        self._token.cancel("the subscription was closed")
-        if self._on_close is not None:
-            self._on_close()
+        if self.end("the subscription was closed"):
+            self._on_close(self)
 
     @property
     def error(self) -> Optional[Exception]:
@@ -465,10 +442,9 @@ class Subscriptions:
 
         :raises MCPError: the server refused it, or did not acknowledge it in time.
         """
-        subscription = Subscription(session.connection, filter, callback)
+        subscription = Subscription(session.connection, filter, callback, functools.partial(self._closed, session))
         with self._lock:
             self._open.append(subscription)
-        subscription.on_close(lambda: self._closed(session, subscription))
         with undo(subscription.close):
             if session.change_streams:
                 subscription.begin(self._current, timeout)
@@ -483,7 +459,7 @@ class Subscriptions:
             if subscription not in self._open:
                 return
             self._open.remove(subscription)
-            unused = [uri for uri in subscription.uris if not any(uri in other.uris for other in self._open)]
+            unused = [uri for uri in subscription.filter.uris if not any(uri in other.filter.uris for other in self._open)]
         if session.change_streams or session.peer.closed:
             return
         for uri in unused:
@@ -551,7 +527,7 @@ class Subscriptions:
         with self._lock:
             subscriptions, self._open = self._open, []
         for subscription in subscriptions:
-            subscription.lost(ConnectionClosed(f"the connection to {name} is over"))
+            subscription.end("the connection is over", ConnectionClosed(f"the connection to {name} is over"))
 
 
 class Following(Subscriber):

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from mcplite.client.config import ConfigInput, InputValues, Placeholders
+from mcplite.client.config import ConfigInput, Placeholders, input_values
 from mcplite.errors import TransportError
 
 ENVIRON = {"TOKEN": "t0k", "EMPTY": "", "ProgramFiles(x86)": "C:\\P", "NESTED": "${TOKEN}"}
@@ -69,11 +69,11 @@ def test_braces_without_an_end_take_linear_time(piece):
 
 def test_inputs_with_all_their_members():
     asked = []
-    values = InputValues({"inputs": [
+    values = input_values({"inputs": [
         5, {"id": "key", "type": "promptString", "description": "The key", "password": True, "default": "d"},
         {"id": "pick", "type": "pickString", "options": ["a", {"value": "b", "label": "B"}]}]},
         lambda one: asked.append(one) or "x")
-    assert [values.value(name) for name in ("key", "pick", "key")] == ["x", "x", "x"]
+    assert [values(name) for name in ("key", "pick", "key")] == ["x", "x", "x"]
     assert asked == [ConfigInput("key", "The key", True, "d"), ConfigInput("pick", options=[("a", "a"), ("b", "B")])]
 
 
@@ -83,4 +83,4 @@ def test_inputs_with_all_their_members():
 ])
 def test_inputs_that_cannot_be_asked_for(document, problem):
     with pytest.raises(TransportError, match=problem):
-        InputValues(document, lambda one: "x").value("key")
+        input_values(document, lambda one: "x")("key")
