@@ -109,8 +109,8 @@ def test_a_channel_that_fails_again_and_again_is_over_and_says_why(make, monkeyp
     def fail(*arguments):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(talk.peer._channel, "read", fail)
-    talk.peer._channel.wake()
+    monkeypatch.setattr(talk.peer.channel, "read", fail)
+    talk.peer.channel.wake()
     assert talk.peer.wait_closed(20)
     assert "reading from the other side failed: [Errno 5] Input/output error" in str(talk.peer.last_error)
     assert isinstance(talk.peer.last_error, ConnectionClosed)

@@ -148,7 +148,7 @@ def test_after_the_end_nothing_can_be_sent():
     table.delete(session)
     assert stored(table) == []
     with pytest.raises(mcplite.errors.ConnectionClosed):
-        session.peer._channel.write(b"{}")
+        session.peer.channel.write(b"{}")
     app.close()
 
 
