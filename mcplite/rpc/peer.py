@@ -404,12 +404,10 @@ class Peer(MessageSink):
         """
         return self._reading.suspended()
 
-    def cancel_all(self, reason: str) -> List[Incoming]:
-        """Cancel every request in progress and return them."""
-        running = list(self._in_flight.copy().values())
-        for incoming in running:
+    def cancel_all(self, reason: str) -> None:
+        """Cancel every request in progress."""
+        for incoming in list(self._in_flight.copy().values()):
             incoming.cancel(reason)
-        return running
 
     @property
     def in_flight(self) -> int:

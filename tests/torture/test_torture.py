@@ -5,12 +5,10 @@ needs; it sets ``MCPLITE_TORTURE``.
 """
 
 import faulthandler
-import gc
 import os
 import sys
 import tempfile
 import threading
-import time
 import traceback
 from pathlib import Path
 
@@ -19,9 +17,7 @@ import pytest
 if os.name != "posix":
     pytest.skip("POSIX only", allow_module_level=True)
 
-from tests.conftest import _children, _left
 from tests.support.processes import serving
-from tests.support.systems import open_descriptors
 from tests.torture.faults import WHOLE, Faults
 from tests.torture.scenarios import SCENARIOS
 
@@ -30,8 +26,6 @@ HERE = Path(__file__).resolve().parent
 SAMPLE = 6
 #: Seconds for one run of a scenario, most of which take less than one.
 LIMIT = 180
-#: Seconds for threads and children that are ending.
-PATIENCE = 30
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +37,6 @@ def url():
 def run(scenario, url, number):
     """Run a scenario with one fault; return the faults, and what was wrong as a text, empty if nothing was."""
     faults, failures = Faults(number), []
-    before = set(threading.enumerate()), open_descriptors(), _children()
 
     def body():
         try:
@@ -60,22 +53,7 @@ def run(scenario, url, number):
             faulthandler.dump_traceback(stacks)
             stacks.seek(0)
             return faults, "it hangs:\n" + stacks.read()
-    until = time.monotonic() + PATIENCE
-    left = _left(before)
-    while left and time.monotonic() < until:
-        time.sleep(0.01)
-        left = _left(before)
-    gc.collect()
-    if left:
-        failures.append("left behind: " + "; ".join(left) + _stacks(before[0]))
     return faults, "\n".join(failures)
-
-
-def _stacks(known):
-    """Return what the threads do that were not there before."""
-    frames = sys._current_frames()
-    return "".join(f"\n{thread.name}:\n{''.join(traceback.format_stack(frames[thread.ident])[-4:])}"
-                   for thread in threading.enumerate() if thread not in known and thread.ident in frames)
 
 
 def sample(places):
