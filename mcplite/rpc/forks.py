@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Collection, Iterator, List, NoReturn, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Collection, Iterator, List, NoReturn, Optional, Tuple, TypeVar
 
 from ..errors import ConnectionClosed
 
@@ -26,6 +26,8 @@ __all__ = ["catch_up_with_fork", "close_socket", "end_process", "foreign_error",
 T = TypeVar("T")
 #: Seconds for which a fork waits for a lock at most.
 _FORK_SECONDS = 5.0
+#: What renew() makes as new.
+_LOCKS: Tuple[Any, ...] = (type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Event)
 #: socket.SHUT_RDWR, which is the same everywhere.
 _BOTH = 2
 
@@ -176,7 +178,7 @@ def renew(*owners: Any) -> None:
     """
     for owner in owners:
         for value in list(getattr(owner, "__dict__", {}).values()):
-            if hasattr(value, "_at_fork_reinit"):
+            if isinstance(value, _LOCKS):
                 value._at_fork_reinit()  # as the standard library's own modules do
 
 
