@@ -96,45 +96,38 @@ class ChildChannel(PipeChannel):
 
     def closed_error(self) -> ConnectionClosed:
         """Return the error for a child that ended or closed its stdout, with its status and its stderr tail."""
+        return self._over(f"{self.name} closed its stdout, so that it cannot answer any more, but still runs")
+
+    def _broken(self, error: OSError) -> ConnectionClosed:
+        if self._write_fd < 0:
+            return self._closed_here()
+        return self._over(f"{self.name} closed its stdin, so that no more requests can be sent, but still runs"
+                          if error.errno == PIPE_CLOSED else str(super()._broken(error)), self._unsent)
+
+    def _unreadable(self, error: OSError) -> ConnectionClosed:
+        return self._over(str(super()._unreadable(error)))
+
+    def _over(self, running: str, unsent: int = 0) -> ConnectionClosed:
+        """Return the error for a pipe that is over: how the child ended, with the end of its stderr.
+
+        :param running: the text if it still runs.
+        :param unsent: the bytes of a message that its stdin did not take.
+        """
         # The lock keeps stdin open. A writer that waits for the ended child notices its end soon.
         held: List[bool] = []
         try:
             if self.unread is None:
                 held.extend(map(self._write_lock.acquire, (True,), (_WRITE_SECONDS,)))
-            if True in held:
-                self.unread = self._count_unread()
+            waiting = self._count_unread() if True in held else None
+            if waiting is not None:
+                self.unread = waiting + unsent
         finally:
             if True in held:
                 self._write_lock.release()
-        return self._exit_error()
-
-    def _exit_error(self) -> ConnectionClosed:
         status = self._child.wait_briefly()
-        if status is None:
-            text = f"{self.name} closed its stdout, so that it cannot answer any more, but still runs"
-        else:
-            text = f"{self.name} {describe_exit(status)}"
-        tail = printable(self._child.stderr_tail[-_SHOWN:])
-        return ConnectionClosed(text, stderr_tail=tail, returncode=None if status == UNKNOWN else status)
-
-    def _broken(self, error: OSError) -> ConnectionClosed:
-        if self._write_fd < 0:
-            return ConnectionClosed(f"the connection to {self.name} was closed on this side")
-        if self.unread is None:
-            waiting = self._count_unread()
-            self.unread = None if waiting is None else waiting + self._unsent
-        if self._child.wait_briefly() is None:
-            closed = error.errno == PIPE_CLOSED
-            return ConnectionClosed(f"{self.name} closed its stdin, so that no more requests can be sent, but still runs"
-                                    if closed else str(super()._broken(error)),
-                                    stderr_tail=printable(self._child.stderr_tail[-_SHOWN:]))
-        return self._exit_error()
-
-    def _unreadable(self, error: OSError) -> ConnectionClosed:
-        if self._child.wait_briefly() is None:
-            return ConnectionClosed(str(super()._unreadable(error)),
-                                    stderr_tail=printable(self._child.stderr_tail[-_SHOWN:]))
-        return self.closed_error()
+        return ConnectionClosed(running if status is None else f"{self.name} {describe_exit(status)}",
+                                stderr_tail=printable(self._child.stderr_tail[-_SHOWN:]),
+                                returncode=None if status == UNKNOWN else status)
 
     def _count_unread(self) -> Optional[int]:
         """Return how many bytes wait in the pipe to its stdin; called with the write lock held."""
