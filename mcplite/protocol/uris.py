@@ -12,7 +12,7 @@ from typing import AbstractSet, Iterable, List, Optional, Tuple
 
 __all__ = [
     "candidates", "check_relative", "check_root_uri", "decoded_path", "file_uri", "is_within", "normal_uri", "path_of",
-    "safe_join", "uri_problem", "url_path",
+    "safe_join", "uri_problem", "url_path", "with_escapes", "without_dots",
 ]
 
 #: The default ports of the schemes whose host is a name of the network (section 6.2.3).
@@ -74,17 +74,17 @@ def _normal(uri: str) -> Tuple[str, str]:
     """Return the normal form, and the same with the port and the empty path that the URI has."""
     scheme, colon, rest = uri.partition(":")
     if not colon or re.fullmatch(_SCHEME, scheme) is None:
-        text = _escaped(uri, _ANYWHERE, removed=False)
+        text = with_escapes(uri, _ANYWHERE, removed=False)
         return text, text
     scheme = scheme.lower()
     rest, number_sign, fragment = rest.partition("#")
     rest, mark, query = rest.partition("?")
-    tail = mark + _escaped(query, _IN_QUERY) + number_sign + _escaped(fragment, _IN_QUERY)
+    tail = mark + with_escapes(query, _IN_QUERY) + number_sign + with_escapes(fragment, _IN_QUERY)
     has_authority = rest.startswith("//")
     authority, slash, path = rest[2:].partition("/") if has_authority else ("", "", rest)
-    path = _escaped(slash + path, _IN_PATH, _IN_FILES if scheme == "file" else frozenset())
+    path = with_escapes(slash + path, _IN_PATH, _IN_FILES if scheme == "file" else frozenset())
     if path.startswith("/"):
-        path = _without_dots(path)
+        path = without_dots(path)
     if scheme == "file":
         path = path or "/"
         authority = "" if authority.lower() == "localhost" else _host(authority)
@@ -92,21 +92,21 @@ def _normal(uri: str) -> Tuple[str, str]:
         if path[2:3] == ":" and path[1:2].isalpha() and path[3:4] in ("", "/"):
             path = path[:2].upper() + path[2:]
     elif scheme in _PORTS and has_authority:
-        user, at, place = _escaped(authority, _IN_AUTHORITY).rpartition("@")
+        user, at, place = with_escapes(authority, _IN_AUTHORITY).rpartition("@")
         parts = re.fullmatch(_HOST_AND_PORT, place)
         if parts is not None:
             port = parts.group(2)
             before = f"{scheme}://{user}{at}{_host(parts.group(1))}"
             kept = "" if port is None else f":{port}"
             return (before + ("" if port in ("", _PORTS[scheme]) else kept) + (path or "/") + tail, before + kept + path + tail)
-    authority = _escaped(authority, _IN_AUTHORITY)
+    authority = with_escapes(authority, _IN_AUTHORITY)
     if not has_authority and path.startswith("//"):
         path = "/." + path  # without it the path would begin with a host
     text = f"{scheme}:{'//' if has_authority else ''}{authority}{path}{tail}"
     return text, text
 
 
-def _escaped(text: str, changed: str, plain: AbstractSet[str] = frozenset(), removed: bool = True) -> str:
+def with_escapes(text: str, changed: str, plain: AbstractSet[str] = frozenset(), removed: bool = True) -> str:
     """Return a part of a URI in its normal form.
 
     :param changed: a pattern of escapes, and of characters that must be escaped.
@@ -134,11 +134,11 @@ def _host(host: str) -> str:
             host = plain if re.fullmatch(f"[{_UNRESERVED}]*", plain) else host
         except UnicodeError:
             pass  # it is none that IDNA knows
-    return _escaped(_escaped(host, _IN_AUTHORITY).lower(), _IN_AUTHORITY)
+    return with_escapes(with_escapes(host, _IN_AUTHORITY).lower(), _IN_AUTHORITY)
 
 
-def _without_dots(path: str) -> str:
-    """Return a path without the segments ``.`` and ``..`` (section 5.2.4)."""
+def without_dots(path: str) -> str:
+    """Return the path of a URI without the segments ``.`` and ``..`` (section 5.2.4)."""
     if "/." not in path:
         return path
     kept: List[str] = []

@@ -74,17 +74,16 @@ class Template:
         self.prefix = self._parts[0] if self._parts and isinstance(self._parts[0], str) else ""
         #: Among templates with one prefix, those with less are asked first: whether a value can have slashes, and minus the
         #: characters outside of expressions.
-        self.breadth = (any(isinstance(part, _Expression) and (part.operator in ("+", "#") or part.exploded)
-                            for part in self._parts), -sum(len(part) for part in self._parts if isinstance(part, str)))
+        expressions = [part for part in self._parts if isinstance(part, _Expression)]
+        self.breadth = (any(part.operator in ("+", "#") or part.exploded for part in expressions),
+                        -sum(len(part) for part in self._parts if isinstance(part, str)))
         self.names: List[str] = []
-        for part in self._parts:
-            if isinstance(part, _Expression):
-                for name in part.names:
-                    if name in self.names:
-                        raise ValueError(f"the variable {name!r} comes twice in {text!r}")
-                    if len(self.names) == _MAX_VARIABLES:
-                        raise ValueError(f"a URI template has at most {_MAX_VARIABLES} variables")
-                    self.names.append(name)
+        for name in (name for part in expressions for name in part.names):
+            if name in self.names:
+                raise ValueError(f"the variable {name!r} comes twice in {text!r}")
+            if len(self.names) == _MAX_VARIABLES:
+                raise ValueError(f"a URI template has at most {_MAX_VARIABLES} variables")
+            self.names.append(name)
         queries = [index for index, part in enumerate(self._parts) if isinstance(part, _Expression) and part.is_query]
         #: Where the parts of the query begin.
         self._query = queries[0] if queries else len(self._parts)
@@ -104,10 +103,7 @@ class Template:
 
         In ``{+var}`` and ``{#var}`` reserved characters and escapes stay as they are.
         """
-        out: List[str] = []
-        for part in self._parts:
-            out.append(part if isinstance(part, str) else _expand(part, values))
-        return "".join(out)
+        return "".join(part if isinstance(part, str) else _expand(part, values) for part in self._parts)
 
     def fill(self, values: Mapping[str, Union[Value, int, float]]) -> str:
         """Return the URI for *values* as :meth:`expand` does, if they are those of the template.
@@ -355,17 +351,10 @@ def _reach(uri: str, at: int, part: _Expression) -> int:
 
 def _assign(text: str, part: _Expression, values: Dict[str, Value]) -> bool:
     several = part.exploded or len(part.names) > 1
-    decoded: List[str] = []
-    for piece in text.split(part.lead) if several else [text]:
-        value = _decode(piece)
-        if value is None:
-            return False
-        decoded.append(value)
-    if part.exploded:
-        values[part.names[0]] = decoded
-    else:
-        values.update(zip(part.names, decoded))
-    return True
+    found = [_decode(piece) for piece in (text.split(part.lead) if several else [text])]
+    decoded = [value for value in found if value is not None]
+    values.update({part.names[0]: decoded} if part.exploded else zip(part.names, decoded))
+    return len(decoded) == len(found)
 
 
 def _split_continued(uri: str, names: List[str]) -> Tuple[str, str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from ..error_text import quoted
+from ..uris import with_escapes, without_dots
 from .headers import DEFAULT_PORTS, TOKEN
 
 __all__ = [
@@ -28,8 +29,8 @@ _CHARACTERS = re.compile(r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{
 _URL = re.compile(
     r"([A-Za-z]+)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9\-._~]+)(?::([0-9]{0,5}))?(/[^?#\[\]]*)?(?:\?([^#]*))?(#.*)?")
 _USER = re.compile(r"[^:/?#]*://[^/?#]*@")
-_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
-_UNRESERVED = re.compile(r"[A-Za-z0-9\-._~]")
+_ESCAPE = r"%([0-9A-Fa-f]{2})"
+_STEP = re.compile(r"(?<=/)(?:\.|%2[Ee]){1,2}(?=/|\Z)")
 #: A ``.`` or ``..`` for servers that take escapes for separators, or end a segment at a semicolon.
 _HIDDEN_STEP = re.compile(r"(?:/|%2F|%5C)\.\.?(?:/|;|%2F|%3B|%5C|\Z)")
 
@@ -69,18 +70,8 @@ def _without_secrets(url: str) -> str:
 
 
 def _without_steps(path: str) -> str:
-    """Resolve ``.`` and ``..``, as the sender of the request does (RFC 3986, section 5.2.4)."""
-    kept: List[str] = []
-    plain = ""
-    for segment in path.split("/")[1:]:
-        plain = segment.replace("%2e", ".").replace("%2E", ".")
-        if plain == "..":
-            del kept[-1:]
-        elif plain != ".":
-            kept.append(segment)
-    if plain in (".", ".."):
-        kept.append("")
-    return "/" + "/".join(kept) if path else ""
+    """Resolve ``.`` and ``..``, escaped or not, as the sender of the request does (RFC 3986, section 5.2.4)."""
+    return without_dots(_STEP.sub(lambda found: found[0].lower().replace("%2e", "."), path))
 
 
 def _without_slash(path: str) -> str:
@@ -90,11 +81,7 @@ def _without_slash(path: str) -> str:
 
 def _spelled(path: str) -> str:
     """Normalise escapes (RFC 3986, section 6.2.2)."""
-    def one(found: "re.Match[str]") -> str:
-        character = chr(int(found[1], 16))
-        return character if _UNRESERVED.fullmatch(character) else found[0].upper()
-
-    return _ESCAPE.sub(one, path)
+    return with_escapes(path, _ESCAPE)
 
 
 def origin_of(url: str) -> Tuple[str, str, int]:
