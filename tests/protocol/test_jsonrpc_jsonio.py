@@ -205,14 +205,6 @@ def test_deeper_than_the_stack():
         assert caught.value.code == PARSE_ERROR
 
 
-@given(st.binary())
-def test_any_bytes_raise_only_valueerror(data):
-    try:
-        load(data, JSONLimits(nesting=3, elements=5, digits=3))
-    except ValueError as error:
-        assert str(error)
-
-
 def test_the_memory_of_a_value_counts_keys_values_and_containers():
     flat = memory_size("x" * 1000, 10_000)
     assert 1000 < flat < 1200
