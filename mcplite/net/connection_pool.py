@@ -163,11 +163,8 @@ class _Connection:
     def note_kept(self, said: Optional[str]) -> None:
         """Note what the server says in its header Keep-Alive; None without one."""
         found = None if said is None else _KEPT.search(said)
-        if found is None:
-            self.kept = None
-        else:
-            seconds = int(found.group(1))
-            self.kept = seconds - min(_LEFT_SECONDS, seconds / 2)
+        seconds = 0 if found is None else int(found.group(1))
+        self.kept = None if found is None else seconds - min(_LEFT_SECONDS, seconds / 2)
 
     def begin_idling(self) -> None:
         """Note that no exchange uses it from now on."""

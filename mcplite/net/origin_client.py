@@ -53,7 +53,7 @@ _PARTS: Sequence[Tuple[str, str, Sequence[str]]] = (
 )
 
 
-def create_sender(url: str, settings: HTTPSettings, headers: Mapping[str, str], host: str, auth: Any, stays_here: bool,
+def create_sender(url: str, settings: HTTPSettings, headers: Mapping[str, str], auth: Any, stays_here: bool,
                   guard: Optional[Guard]) -> Sender:
     """Return the sender for one origin.
 
@@ -75,7 +75,7 @@ def create_sender(url: str, settings: HTTPSettings, headers: Mapping[str, str], 
         import requests
 
         with requests.Session() as session:
-            merged = merged_settings(url, settings, host, stays_here, session)
+            merged = merged_settings(url, settings, stays_here, session)
         verify, cert = merged["verify"], merged["cert"]
         through = proxy_for(url, merged)
         proxy = None if through is None else http_proxy(through)
@@ -85,7 +85,7 @@ def create_sender(url: str, settings: HTTPSettings, headers: Mapping[str, str], 
         return DirectSender(url, _defaults(headers), guard, TLS(verify, cert) if secure else None, proxy)
     from .session_sender import SessionSender
 
-    return SessionSender(url, settings, headers, host, auth, stays_here, guard)
+    return SessionSender(url, settings, headers, auth, stays_here, guard)
 
 
 def _defaults(headers: Mapping[str, str]) -> Dict[str, str]:
@@ -164,8 +164,7 @@ class OriginClient:
         self._sender: Sender = create_sender(
             url, settings,
             {"Accept-Encoding": "identity", "User-Agent": f"{__name__.partition('.')[0]}/{__version__}", **headers},
-            self.origin[1], foreign,
-            guard is not None or isinstance(auth, TokenProvider), guard)
+            foreign, guard is not None or isinstance(auth, TokenProvider), guard)
         #: Gives tokens and deals with refusals, if ``auth`` is a token provider.
         self._tokens: Optional[TokenSource] = None
         if isinstance(auth, TokenProvider):

@@ -307,8 +307,8 @@ class SessionSender:
     :param guard: checks the addresses of a session of our own, if its connections go through no proxy.
     """
 
-    def __init__(self, url: str, settings: HTTPSettings, headers: Mapping[str, str], host: str, auth: Any,
-                 stays_here: bool, guard: Optional[Guard] = None) -> None:
+    def __init__(self, url: str, settings: HTTPSettings, headers: Mapping[str, str], auth: Any, stays_here: bool,
+                 guard: Optional[Guard] = None) -> None:
         self._owns_session = settings.session is None
         self._session: Any = requests.Session() if settings.session is None else settings.session
         if self._owns_session:
@@ -316,7 +316,7 @@ class SessionSender:
         self._headers, self._auth = dict(headers), auth
         self._has_credentials = settings.auth is not None
         self._names_itself = "user-agent" in {name.lower() for name in settings.headers or {}}
-        merged = merged_settings(url, settings, host, stays_here, self._session)
+        merged = merged_settings(url, settings, stays_here, self._session)
         self.proxied = proxy_for(url, merged) is not None
         if guard is not None and not self.proxied:
             for prefix in ("http://", "https://"):
@@ -326,8 +326,9 @@ class SessionSender:
         self._options.update((name, value) for name, value in (("verify", settings.verify), ("cert", settings.cert))
                              if value is not None)
         self._proxies = dict(settings.proxies or {})
+        host = urlsplit(url).hostname or ""
         if stays_here and is_loopback(host):
-            self._proxies["no_proxy"] = host.strip("[]")  # of the environment's: AUTH-35, AUTH-39
+            self._proxies["no_proxy"] = host  # of the environment's: AUTH-35, AUTH-39
         base = requests.PreparedRequest()
         base.prepare("POST", url, headers={name: value for name, value in {**self._session.headers, **headers}.items()
                                            if value is not None})

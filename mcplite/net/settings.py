@@ -119,8 +119,7 @@ def _refuse_to_ask() -> str:
     raise OSError("Client private key is encrypted, password is required")
 
 
-def merged_settings(url: str, settings: HTTPSettings, host: str, stays_here: bool,
-                    session: "requests.Session") -> Dict[str, Any]:
+def merged_settings(url: str, settings: HTTPSettings, stays_here: bool, session: "requests.Session") -> Dict[str, Any]:
     """Return certificates and proxies, merged with the session's and the environment's; as ``requests`` passes them around.
 
     :param stays_here: whether requests to this machine must not leave it for a proxy of the environment.
@@ -128,7 +127,7 @@ def merged_settings(url: str, settings: HTTPSettings, host: str, stays_here: boo
     proxies = dict(settings.proxies or {})
     merged: Dict[str, Any] = dict(session.merge_environment_settings(
         url, dict(proxies), True, settings.verify, settings.cert))  # type: ignore[arg-type]
-    if stays_here and is_loopback(host):
+    if stays_here and is_loopback(urlsplit(url).hostname or ""):
         merged["proxies"] = {**session.proxies, **proxies}  # AUTH-35, AUTH-39: it needs no TLS as long as it stays here
     return merged
 

@@ -16,7 +16,7 @@ from collections import deque
 from typing import Any, Deque, Dict, Iterable, List, Optional, Tuple, Union
 
 from ..errors import INVALID_REQUEST
-from .jsonrpc import DEFAULT_LIMITS, Batch, Id, Invalid, JSONLimits, Message, Request, encode_json, parse
+from .jsonrpc import DEFAULT_LIMITS, Batch, Id, Invalid, JSONLimits, Message, Request, encode_json, parse, refuse_constant
 
 __all__ = ["CutLine", "KEPT_BYTES", "LineBuffer", "refuse_unread"]
 
@@ -255,7 +255,7 @@ def _members(text: str, at: int) -> Tuple[Dict[str, Any], int]:
     :param at: the place behind its first brace.
     """
     members: Dict[str, Any] = {}
-    decode = json.JSONDecoder(parse_constant=_refuse_constant).raw_decode
+    decode = json.JSONDecoder(parse_constant=refuse_constant).raw_decode
     try:
         while True:
             key, at = decode(text, _behind_blanks(text, at))
@@ -274,10 +274,6 @@ def _members(text: str, at: int) -> Tuple[Dict[str, Any], int]:
     except (ValueError, IndexError, RecursionError):
         pass  # cut here
     return members, 0
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _behind_blanks(text: str, at: int) -> int:

@@ -26,7 +26,7 @@ __all__ = [
     "Batch", "DEFAULT_LIMITS", "DuplicateKey", "Encoded", "Failure", "Id", "Invalid", "JSONLimits", "LONG", "Message",
     "Notification", "Request", "Response", "TooLarge", "TooMany", "count_elements", "describe", "dump", "dump_notification",
     "dump_request", "dump_result", "encode_json", "encode_string", "estimate_memory", "first_members", "load", "memory_size",
-    "object_of", "own_id", "parse", "whole", "write_long",
+    "object_of", "own_id", "parse", "refuse_constant", "whole", "write_long",
 ]
 
 
@@ -140,7 +140,11 @@ def _has_digits(data: bytes, count: int) -> bool:
     return any(data[at:at + block].isdigit() for at in range(0, len(data), block))
 
 
-def _refuse_constant(name: str) -> Any:
+def refuse_constant(name: str) -> Any:
+    """Refuse NaN and the infinities, which Python's decoder takes for numbers.
+
+    :raises ValueError: always.
+    """
     raise ValueError(f"{name} is not JSON")
 
 
@@ -182,7 +186,7 @@ def _decoder(**options: Any) -> Callable[[str], Any]:
     :param options: of :class:`json.JSONDecoder`.
     """
     scan: Callable[[str, int], Tuple[Any, int]] = json.JSONDecoder(
-        parse_constant=_refuse_constant, parse_float=_finite, **options).scan_once  # type: ignore[attr-defined]
+        parse_constant=refuse_constant, parse_float=_finite, **options).scan_once  # type: ignore[attr-defined]
 
     def decode(text: str) -> Any:
         try:

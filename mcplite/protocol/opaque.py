@@ -170,7 +170,8 @@ def page(items: Sequence[T], cursor: Optional[str], size: int, list_name: str, *
     chosen = list(items[start:start + size])
     if start + size >= len(items):
         return chosen, None
-    return chosen, _encode(list_name, start + size - 1, _mark(key(chosen[-1])))
+    text = json.dumps([list_name, start + size - 1, _mark(key(chosen[-1]))], separators=(",", ":"))
+    return chosen, base64url_encode(text.encode("utf-8"))
 
 
 def _mark(name: str) -> str:
@@ -180,11 +181,6 @@ def _mark(name: str) -> str:
     import hashlib  # loads OpenSSL, and such names are rare
 
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _encode(list_name: str, position: int, last: str) -> str:
-    text = json.dumps([list_name, position, last], separators=(",", ":"))
-    return base64url_encode(text.encode("utf-8"))
 
 
 def _decode(cursor: str, list_name: str) -> Tuple[int, str]:
