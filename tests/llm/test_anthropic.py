@@ -102,11 +102,6 @@ def test_a_loop_with_the_sdk(client, sdk):
     assert second["messages"][2]["content"] == RESULTS
 
 
-def test_one_call_with_the_sdks_block(client, sdk):
-    block = sdk.types.ToolUseBlock(type="tool_use", id="t1", name="chart", input={"city": "Rome"})
-    assert llm.anthropic_tools(client).call(block) == RESULTS[0]
-
-
 def test_the_tool_runner_needs_no_event_loop(client, sdk):
     pytest.importorskip("anthropic.lib.tools", reason="this version of anthropic has no tool runner")
     tools = llm.anthropic_tools(client, exclude=["everything"]).runnable_tools()

@@ -10,11 +10,8 @@ from mcplite.types import (
     CallToolResult,
     EmbeddedResource,
     ImageContent,
-    ResourceLink,
     TextContent,
     TextResourceContents,
-    ToolUseContent,
-    UnknownContent,
 )
 from tests.support.models import PDF, PNG, WAV
 
@@ -31,10 +28,6 @@ def test_text_images_and_audio():
     parts = parts_of(CallToolResult([TextContent("hello"), ImageContent(PNG, "image/png"), AudioContent(WAV, "audio/wav")]))
     assert parts == [Part("text", "hello"), Part("image", "", PNG, "image/png"), Part("audio", "", WAV, "audio/wav")]
     assert parts[1].data_url == f"data:image/png;base64,{PNG}"
-
-
-def test_empty_texts_are_left_out():
-    assert texts(TextContent(""), TextContent(" \n"), TextContent("x")) == ["x"]
 
 
 def test_base64_and_media_types_as_apis_take_them():
@@ -66,14 +59,6 @@ def test_pictures_that_are_none_are_told_in_words(said, data, why):
     assert texts(blob(data, said)) == [f"[{kind} file:///a/b.bin ({said}) is left out: {why}]"]
 
 
-def test_lone_surrogates_are_replaced():
-    link = ResourceLink("x://\udfff", "\ud800", description="\udc00")
-    embedded = EmbeddedResource(TextResourceContents("x://y", "\ud83d", "text/\ud800"))
-    found = texts(TextContent("a\ud800b"), link, embedded, ImageContent("", "image/\ud800"), structured={"\ud800": "\udfff"})
-    assert found[0] == "a\ufffdb" and len(found) == 5
-    assert all(text.encode() for text in found)
-
-
 @pytest.mark.parametrize("data", ["äöü=", "a", "a===", "no base64!!!"])
 def test_data_that_is_no_base64(data):
     assert texts(ImageContent(data, "image/png")) == ["[image (image/png) is left out: its data is not base64]"]
@@ -97,17 +82,6 @@ def test_resources_that_are_bytes():
     assert kind(PDF, "application/pdf", "https://x/y/z.pdf?page=1") == ("file", "application/pdf", "z.pdf")
     assert kind("//8=", "text/plain") == ("file", "text/plain", "b.bin")  # not UTF-8
     assert kind("AAA=", None, "x://") == ("file", "application/octet-stream", "file")
-
-
-def test_links():
-    assert texts(ResourceLink("file:///a", "a")) == ["Link to the resource a, file:///a"]
-    assert texts(ResourceLink("file:///a", "a", "The A", "All of it", "text/plain", 0)) == [
-        "Link to the resource The A, file:///a (text/plain, 0 bytes): All of it"]
-
-
-def test_content_of_other_kinds():
-    assert texts(UnknownContent({"type": "hologram"}), ToolUseContent("1", "x", {})) == [
-        "[content of the type 'hologram' is left out]", "[content of the type 'tool_use' is left out]"]
 
 
 @pytest.mark.parametrize("said, structured", [

@@ -1,4 +1,3 @@
-import random
 
 import pytest
 from hypothesis import given, strategies as st
@@ -65,27 +64,3 @@ def test_names_that_would_be_equal_get_digits():
     assert {found.shown("a.b")[:5], found.shown("a/_b")[:5]} == {"a__b_"}
     assert len(found.shown("a.b")) == len("a__b_") + 8
     assert found.shown("c") == "c"
-
-
-def test_a_name_that_needs_no_change_keeps_its_name():
-    found = mapped(["a.b", "a__b"])
-    assert found.shown("a__b") == "a__b"
-    assert found.own(found.shown("a.b")) == "a.b"
-
-
-def test_long_names_are_cut():
-    long = ["x" * 100 + end for end in "ab"]
-    found = mapped(long)
-    assert [len(found.shown(name)) for name in long] == [64, 64]
-    assert found.shown(long[0]) != found.shown(long[1])
-
-
-def test_a_name_that_was_not_told():
-    assert mapped(["a"]).own("b") is None
-
-
-def test_many_names():
-    names = [f"tool {number}.x" for number in range(500)]
-    random.Random(1).shuffle(names)
-    found = mapped(names)
-    assert len({found.shown(name) for name in names}) == 500

@@ -82,10 +82,6 @@ def test_the_list_follows_the_server(revision):
         assert ask(kit, "later")[0]
 
 
-def test_a_call_needs_no_list_before(client):
-    assert ask(llm.anthropic_tools(client), "weather__forecast", {"city": "Rome"}) == (False, "Rome: sun for 3 days")
-
-
 def test_names_stay_when_the_list_changes(client):
     kit = llm.anthropic_tools(client, only=lambda tool: tool.name in chosen)
     chosen = {"weather.forecast"}
@@ -120,23 +116,10 @@ def test_a_group():
 # --- what goes wrong is told to the model -------------------------------------------------------------
 
 
-def test_a_tool_that_fails(client):
-    assert ask(llm.anthropic_tools(client), "fails", {"city": "Ur"}) == (True, "no station in Ur")
-
-
-def test_a_client_that_raises_for_tools_that_fail():
-    with mcplite.connect(make_tools(), options=mcplite.ClientOptions(raise_for_error=True)) as client:
-        assert ask(llm.anthropic_tools(client), "fails", {"city": "Ur"}) == (True, "no station in Ur")
-
-
 def test_a_name_that_does_not_exist(client):
     kit = llm.anthropic_tools(client)
     assert ask(kit, "forecast") == (True, "There is no tool forecast. Did you mean weather__forecast?")
     assert ask(kit, "x\n" * 200)[1].startswith("There is no tool x x x x")
-
-
-def test_the_servers_own_name_is_understood(client):
-    assert ask(llm.anthropic_tools(client), "weather.forecast", {"city": "Rome"}) == (False, "Rome: sun for 3 days")
 
 
 @pytest.mark.parametrize("arguments, said", [
@@ -163,13 +146,6 @@ def test_a_connection_that_is_lost(client, caplog):
     failed, text = ask(kit, "chart", {"city": "Rome"})
     assert failed and text.startswith("The tool could not be called: ") and "secret" not in text
     assert "the tool 'chart' could not be called" in caplog.text
-
-
-def test_a_client_that_is_not_open():
-    kit = llm.anthropic_tools(mcplite.connect(make_tools()))
-    with pytest.raises(ConnectionClosed):
-        kit.tools
-    assert ask(kit, "chart", {})[0]
 
 
 def test_a_middleware_may_stop_a_call():
@@ -217,10 +193,6 @@ def slow():
 def test_a_timeout_is_told(slow, options):
     failed, text = ask(llm.anthropic_tools(slow[0]), "wait", **options)
     assert failed and text.startswith("The tool could not be called: ") and "0.2 s" in text
-
-
-def test_the_timeout_of_the_kit(slow):
-    assert "0.2 s" in ask(llm.anthropic_tools(slow[0], timeout=0.2), "wait")[1]
 
 
 def test_progress(slow):
