@@ -95,41 +95,6 @@ def test_after_close_no_wait_waits():
     assert store.watch.wait({"a": 0}, 60) == set()
 
 
-def test_a_log_that_is_waited_for_again_while_it_is_forgotten_is_followed():
-    followed, numbers = set(), {"old/1": 4}
-
-    def follow(logs):
-        followed.update(logs)
-        return {log: numbers.get(log, 0) for log in logs}
-
-    def forget(logs):
-        # Another thread comes between the decision to forget and the forgetting.
-        thread = threading.Thread(target=watch.wait, args=({"old/1": 4}, 0))
-        thread.start()
-        thread.join(60)
-        numbers["old/1"] = 5  # and an entry, whose report goes to nobody from here on
-        followed.difference_update(logs)
-
-    watch = LogWatch(follow, forget)
-    watch.wait({f"old/{number}": 0 for number in range(200)}, 0)
-    watch.wait({"new": 0}, 0)
-    assert "old/1" in followed and "old/2" not in followed
-    assert watch.wait({"old/1": 4}, 60) == {"old/1"}
-
-
-def test_refresh_only_reads_what_is_followed():
-    read = []
-
-    def numbers(logs):
-        read.append(sorted(logs))
-        return dict.fromkeys(logs, 7)
-
-    watch = LogWatch(lambda logs: dict.fromkeys(logs, 0), read=numbers)
-    watch.wait({"a": 0, "b": 0}, 0)
-    watch.refresh()
-    assert read == [["a", "b"]] and watch.wait({"a": 0}, 60) == {"a"}
-
-
 @pytest.mark.parametrize("announced", [10 ** 15, b"1000000000000000", 6, "6"])
 def test_a_false_announcement_wakes_once_and_is_compared_with_the_store(announced):
     reads = []
@@ -169,23 +134,3 @@ def test_an_announcement_without_a_number_is_ignored(junk):
     watch.announce("a", junk)
     watch.announce("never watched", 7)
     assert watch.wait({"a": 5}, 0) == set() and watch.logs == ["a"]
-
-
-def test_a_smaller_number_is_read_from_the_store():
-    number = 5
-    watch = LogWatch(lambda logs: dict.fromkeys(logs, number))
-    watch.wait({"a": 5}, 0)
-    watch.announce("a", 3)
-    assert watch.wait({"a": 5}, 0) == set(), "it came late"
-    number = 2
-    watch.announce("a", 2)
-    assert watch.wait({"a": 5}, PATIENCE) == {"a"}, "the store has lost its data"
-
-
-def test_what_a_thread_has_read_bears_an_announcement_out():
-    watch = LogWatch(lambda logs: dict.fromkeys(logs, 5), read=lambda logs: pytest.fail("no look at the store is needed"))
-    watch.wait({"a": 5}, 0)
-    for number in range(6, 20):
-        watch.announce("a", number)
-        assert watch.wait({"a": number - 1}, PATIENCE) == {"a"}
-        assert watch.wait({"a": number}, 0) == set()

@@ -2,15 +2,13 @@
 
 import contextlib
 import secrets
-import socket
 import threading
 import time
 
 import pytest
 
 from mcplite.backend.postgres import PostgresBackend
-from mcplite.errors import BackendError
-from tests.support.faults import every_fault, lines, no_threads, strike
+from tests.support.faults import every_fault, lines, strike
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -85,41 +83,3 @@ def test_a_notification_of_another_program_is_survived(backends, group, postgres
     with psycopg.connect(postgres_server.url, autocommit=True) as stranger:
         stranger.execute("NOTIFY mcplite, 'hello'")
     assert notices(one, other, f"{group}/log")
-
-
-def test_changes_are_noticed_once_the_system_has_a_thread(backends, group, monkeypatch):
-    one, other = backends
-    there = no_threads(monkeypatch, "mcplite listener of postgres")
-    for _ in range(2):
-        with pytest.raises(BackendError, match="new thread"):
-            one.wait({f"{group}/log": 0}, PATIENCE)
-    there()
-    assert notices(one, other, f"{group}/log")
-
-
-def test_closing_touches_no_descriptor_of_libpq(backends, group, monkeypatch):
-    # libpq closes a socket as soon as it finds it broken, on the thread that listens, and the next one that is opened gets
-    # its number: at no moment can another thread use that.
-    one, other = backends
-    assert notices(one, other, f"{group}/log")
-    thread, listening, made = one._loop._thread, one._listening, []
-
-    class Listening:
-        """The connection; its socket is closed when another thread has asked for the number."""
-
-        def fileno(self):
-            number = listening.fileno()
-            if threading.current_thread() is not thread:
-                listening.close()
-                while number not in {sock.fileno() for pair in made for sock in pair}:
-                    made.append(socket.socketpair())
-            return number
-
-    one._listening = Listening()
-    one.close()
-    for left, right in made:
-        left.sendall(b"hello")
-        assert right.recv(10) == b"hello"
-        left.close()
-        right.close()
-    assert not thread.is_alive()

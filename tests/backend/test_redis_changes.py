@@ -6,10 +6,9 @@ import time
 
 import pytest
 
-from mcplite.backend import redis
 from mcplite.backend.redis import RedisChanges
 from mcplite.errors import BackendError
-from tests.support.faults import every_fault, no_threads, strike
+from tests.support.faults import every_fault, strike
 
 PATIENCE = 60
 
@@ -162,15 +161,6 @@ def test_another_node_confirms_the_channels_itself(create):
     assert b"a" in client.subscriptions.channels
 
 
-def test_a_thread_that_could_not_be_started_is_started_by_the_next_wait(create, monkeypatch):
-    changes = create(Client())
-    there = no_threads(monkeypatch, "mcplite listener of redis")
-    with pytest.raises(BackendError, match="new thread"):
-        changes.add(["a"], PATIENCE)
-    there()
-    changes.add(["a"], PATIENCE)
-
-
 def test_what_comes_with_the_end_of_an_outage_is_not_dropped(create):
     client, failing = Client(), [BackendError("away"), BackendError("away")]
 
@@ -185,24 +175,6 @@ def test_what_comes_with_the_end_of_an_outage_is_not_dropped(create):
     client.subscriptions.tell("message", b"a", b"5")
     changes.add(["b"], PATIENCE)
     wait_until(lambda: ("a", b"5") in changes.reports and not failing)
-
-
-def test_an_error_of_another_kind_does_not_end_the_thread(create, caplog):
-    client = Client()
-    changes = create(client)
-    changes.add(["a"], PATIENCE)
-    client.subscriptions.tell("message", None)  # an AttributeError
-    client.subscriptions.tell("message", b"a", b"6")
-    wait_until(lambda: changes.reports == [("a", b"6")])
-    assert caplog.text.count("cannot be reached, changes are read when it is back") == 1
-
-
-def test_the_numbers_are_read_now_and_then_without_a_sign_of_loss(create, monkeypatch):
-    monkeypatch.setattr(redis, "_LISTEN_SECONDS", 0.05)
-    looks = []
-    changes = create(Client(), lambda: looks.append(1))
-    changes.add(["a"], PATIENCE)
-    wait_until(lambda: len(looks) >= 3)
 
 
 @every_fault

@@ -1,17 +1,14 @@
 """The thread that listens for changes of a SQLite file goes on after any one fault."""
 
 import contextlib
-import os
 import socket
 import threading
 import time
 
 import pytest
 
-from mcplite.backend import sqlite_wakeup
 from mcplite.backend.sqlite import SQLiteBackend
-from mcplite.errors import BackendError
-from tests.support.faults import every_fault, lines, no_threads, strike
+from tests.support.faults import every_fault, lines, strike
 
 PATIENCE = 60
 #: Seconds within which an entry is noticed if the thread runs; without it a wait lasts for PATIENCE.
@@ -49,17 +46,6 @@ def test_changes_are_noticed_after_a_fault(backends, monkeypatch, caplog, method
     assert lines(caplog, "listener of ") == 1
 
 
-@every_fault
-@pytest.mark.slow
-def test_changes_are_noticed_after_a_fault_in_the_pause_of_an_outage(backends, monkeypatch, fault):
-    one, other = backends
-    assert notices(one, other)
-    struck = strike(monkeypatch, one._wakeup._ended, "wait", fault)
-    strike(monkeypatch, one._wakeup, "_look", lambda: BackendError("the file is away"))
-    assert struck.wait(PATIENCE)
-    assert notices(one, other)
-
-
 @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="there are no Unix sockets")
 def test_a_socket_that_was_left_without_blocking_blocks_again(backends, monkeypatch):
     one, other = backends
@@ -92,18 +78,6 @@ def test_a_socket_that_was_left_without_blocking_blocks_again(backends, monkeypa
     assert notices(one, other)
 
 
-def test_changes_are_noticed_once_the_system_has_a_thread(backends, monkeypatch):
-    one, other = backends
-    there = no_threads(monkeypatch, "mcplite listener of ")
-    for _ in range(2):
-        with pytest.raises(BackendError, match="new thread"):
-            one.wait({"log": 0}, PATIENCE)
-    there()
-    assert notices(one, other)
-    if hasattr(socket, "AF_UNIX"):
-        assert len(os.listdir(one._wakeup._folder)) == 1, "one socket, however often it was tried"
-
-
 @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="there are no Unix sockets")
 def test_what_is_stored_is_stored_though_other_processes_cannot_be_woken(backends, monkeypatch):
     one, other = backends
@@ -127,30 +101,3 @@ def test_what_is_stored_is_stored_though_other_processes_cannot_be_woken(backend
     other._wakeup._sender = Sender(sender.real)
     other.close()
     assert other._wakeup._sender is None
-
-
-@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="there are no Unix sockets")
-def test_what_is_stored_is_stored_without_a_descriptor_to_wake_others(backends, monkeypatch):
-    one, other = backends
-    one.wait({"log": 0}, 0)  # it listens
-    struck = strike(monkeypatch, sqlite_wakeup, "_datagram_socket", lambda: OSError("too many open files"))
-    assert other.append("log", b"x", 60, 5) == 1 and struck.is_set()
-    assert notices(one, other)
-
-
-def test_a_thread_that_runs_although_its_start_failed_is_the_only_one_and_ends(backends, monkeypatch):
-    one, other = backends
-    real, failed = threading.Thread.start, threading.Event()
-
-    def start(thread):
-        real(thread)
-        if thread.name.startswith("mcplite listener of ") and not failed.is_set():
-            failed.set()
-            raise RuntimeError  # in the wait for the thread, which runs already
-
-    monkeypatch.setattr(threading.Thread, "start", start)
-    assert notices(one, other) and failed.is_set()
-    listening = [thread for thread in threading.enumerate() if thread.name.startswith("mcplite listener of ")]
-    assert len(listening) == 1
-    one.close()
-    assert not listening[0].is_alive()

@@ -74,17 +74,6 @@ def test_a_list_comes_in_the_pages_of_the_server(upstream, downstream):
             assert [tool.name for tool in client.list_tools()] == list("abcde")
 
 
-def test_a_list_of_one_page_stays_one_when_it_grows():
-    server = letters()
-    with open_bridge(mcplite.connect(server, options=mcplite.ClientOptions(era="modern")), shared=True) as bridge:
-        with mcplite.connect(bridge, options=mcplite.ClientOptions(
-                era="modern", cache=False)) as client, client.listen(tools=True) as changes:
-            server.add_tool(lambda: "x", name="f")
-            assert changes.get(30) == mcplite.ToolsChanged()
-            page = client.list_tools_page()
-            assert len(page.tools) == 6 and page.next_cursor is None
-
-
 def test_hints_are_those_of_the_server():
     hints = {"tools": mcplite.CacheHint(60, "public"), "discover": mcplite.CacheHint(30)}
     with open_bridge(mcplite.connect(letters(cache_lists=hints), options=mcplite.ClientOptions(era="modern")),
@@ -94,15 +83,6 @@ def test_hints_are_those_of_the_server():
             assert (page.ttl_ms, page.cache_scope) == (60_000, "public")
             discovered = client.request("server/discover")
             assert (discovered["ttlMs"], discovered["cacheScope"]) == (30_000, "private")
-
-
-def test_a_server_without_hints_has_those_of_a_server_that_sets_none():
-    hints = {"tools": mcplite.CacheHint(60, "public")}
-    with open_bridge(mcplite.connect(letters(cache_lists=hints), options=mcplite.ClientOptions(era="legacy")),
-                     shared=True) as bridge:
-        with mcplite.connect(bridge, options=mcplite.ClientOptions(era="modern")) as client:
-            page = client.list_tools_page()
-            assert (page.ttl_ms, page.cache_scope) == (0, "private")
 
 
 def test_clients_get_one_notification_of_changed_resources():

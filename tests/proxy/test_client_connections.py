@@ -12,11 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import mcplite
-from mcplite.protocol.meta import CAPABILITIES, CLIENT_INFO, LOG_LEVEL
 from mcplite.proxy import client_connections
-from mcplite.proxy.client_connections import Senders
-from mcplite.revisions import NEWEST
-from mcplite.types import ClientCapabilities, Implementation
+from mcplite.types import Implementation
 from tests.support import connecting
 from tests.support.callers import wait_until
 from tests.support.fakes import start
@@ -214,44 +211,6 @@ def test_a_call_that_is_cancelled_does_not_wait_for_a_connection(downstream):
                     assert isinstance(outcome[0], mcplite.Cancelled)
             assert time.monotonic() - begun < 20
         hub.close()
-
-
-class Session:
-    """A client that can be asked for a form, or for nothing."""
-
-    def __init__(self, name, asks, level=None):
-        self.client_info = Implementation(name=name, version="1")
-        self.client_capabilities = ClientCapabilities(elicitation={} if asks else None)
-        self.client_facts = {"name": name, "asks": asks}
-        self.askable = True
-        self.log_level = level
-
-
-class Request:
-    def __init__(self, *args):
-        self.session = Session(*args)
-        self.client_info = self.session.client_info
-
-
-def test_the_members_are_kept_for_requests_of_clients_that_say_the_same():
-    senders = Senders()
-    first = senders.members(Request("one", True), NEWEST, False)
-    assert senders.members(Request("one", True), NEWEST, False) is first
-    assert first[CLIENT_INFO]["name"] == "one" and first[CAPABILITIES] == {"elicitation": {}} and first[LOG_LEVEL] is None
-
-
-@pytest.mark.parametrize("other", [("two", True), ("one", False), ("one", True, "error")])
-def test_a_client_that_says_something_else_gets_members_of_its_own(other):
-    senders = Senders()
-    first = senders.members(Request("one", True), NEWEST, False)
-    assert senders.members(Request(*other), NEWEST, False) != first
-    assert senders.members(Request("one", True), NEWEST, False) == first
-
-
-def test_a_request_that_may_become_a_task_declares_that():
-    senders = Senders()
-    plain = senders.members(Request("one", True), NEWEST, False)
-    assert senders.members(Request("one", True), NEWEST, True)[CAPABILITIES] != plain[CAPABILITIES]
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
