@@ -150,9 +150,8 @@ class Runtime:
         # here. Its value can be read until a lifespan of this process is entered.
         renew(self.catalog, self.catalog.registry, self.unread)
         self.turns.let_go()
-        for part in (self.processes, self.subscribers):
-            if part is not None:
-                part.let_go()
+        self.processes.let_go()
+        self.subscribers.let_go()
         for service in self._services.values():
             service.let_go()
         for peer in list(self.peers):

@@ -1,10 +1,7 @@
-"""Change notifications for clients without a session: open ``subscriptions/listen`` requests, each with a bounded queue.
+"""The clients that follow changes: open ``subscriptions/listen`` requests, each with a bounded queue, and how many follow what.
 
-The runtime publishes changes here, besides to its open sessions.
-
-Counts the subscriptions to each resource, and tells the user's hook, so that a server knows what to watch.
-
-Sessions and the open ``subscriptions/listen`` requests report here what begins and what ends.
+The runtime publishes changes to its open sessions, and here. Sessions and listen requests report each URI that a client follows
+from now on, or no more, so that a server with a hook knows what to watch.
 """
 
 from __future__ import annotations
