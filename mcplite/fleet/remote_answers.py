@@ -116,6 +116,8 @@ class SharedCalls(SealedCalls):
 
     def _lose_process_id(self, process: int) -> None:
         """Give up what other processes know by an id that this one has lost."""
+        if self.runtime.suspended_calls is not self:
+            return  # in a forked process another object has taken its place
         self._lose_replies()
         self.runtime.workers.spawn(lambda: self.cancel(lambda call: call.process == process,
                                                        "this process was paused for too long"))

@@ -515,12 +515,10 @@ def _complete(context: RequestContext, _: Target) -> Any:
 
 def _capped(completion: types.Completion, most: int) -> types.Completion:
     """Return at most *most* values, and whether there were more (COMP-04)."""
-    if len(completion.values) > most:
-        total = completion.total if completion.total is not None else len(completion.values)
-        return types.Completion(values=completion.values[:most], total=total, has_more=True)
-    if completion.has_more is None:
-        completion = types.Completion(values=completion.values, total=completion.total, has_more=False)
-    return completion
+    values, total = completion.values, completion.total
+    if len(values) > most:
+        return types.Completion(values=values[:most], total=len(values) if total is None else total, has_more=True)
+    return types.Completion(values=values, total=total, has_more=bool(completion.has_more))
 
 
 METHODS: Dict[str, Callable[[RequestContext, Target], Any]] = {

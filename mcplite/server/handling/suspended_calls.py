@@ -77,8 +77,6 @@ class CountedCall:
     :param owner: the key of the principal, for its limit; None without authentication.
     """
 
-    #: A digest of the request and the client that may continue it; empty if no request may.
-    bound = ""
     #: The id of this process, if the state names it, so that other processes pass on what the client sends; else 0.
     process = 0
 
