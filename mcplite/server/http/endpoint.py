@@ -2,10 +2,6 @@
 
 A request passes four steps: the origin policy, authentication, the decision what it asks for, and authorization (its
 scopes). The transports, our own HTTP server and WSGI, call :meth:`Endpoint.handle` for each request.
-
-The GET streams of an endpoint: the common stream of a session, and streams that a client resumes.
-
-A module of its own since both transports with event streams open them here.
 """
 
 import threading
@@ -24,7 +20,6 @@ from ...rpc.peer import Peer
 from ...rpc.tracing import get_logger
 from ..handling.http_request import HTTPRequest
 from ..handling.session import RequestFacts
-from ..limits import Limits
 from ..runtime.runtime import Runtime
 from ..sessions.modern import SessionlessClient
 from ..sessions.opening import create_sessionless_peer
@@ -40,8 +35,7 @@ from .routing import (
     EndSession,
     NotifySessionless,
     OpenGetStream,
-    Preflight,
-    ResumeStream,
+    PostedMessage,
     Rules,
     ServeInSession,
     ServeSessionless,
@@ -50,88 +44,7 @@ from .routing import (
     reads_streams,
 )
 
-__all__ = ["Endpoint", "GetStreams", "Route", "end_at_expiry"]
-
-_EVENT_NOT_KEPT = "Last-Event-ID is not an event that is still kept"
-
-
-class GetStreams:
-    """Answers the GET requests of one endpoint.
-
-    :param limits: how many streams may be open.
-    :param error_response: returns the response for a refused request.
-    :param held: the streams to count those of this endpoint among; by default they are counted alone.
-    """
-
-    def __init__(self, limits: Limits, error_response: Callable[[Rejection], HTTPResponse],
-                 held: Optional[OpenStreams] = None) -> None:
-        self._streams = OpenStreams(limits.streams) if held is None else held
-        self._error_response = error_response
-
-    def __len__(self) -> int:
-        return len(self._streams)
-
-    def let_go(self) -> None:
-        """Forget all streams in a forked process; they belong to the other one."""
-        self._streams.let_go()
-
-    def open_common(self, request: HTTPRequest, sessions: Sessions, session: HTTPSession) -> HTTPResponse:
-        """Open the session's common stream.
-
-        :raises BackendError: the store failed.
-        """
-        body = sessions.open_common(session)
-        if body is None:
-            # Each of two readers would miss the other's messages (HTTP-31, SEC-55).
-            return self._error_response(Rejection(409, "this session has a GET stream already"))
-        return self.open(request, body, name=session.id)
-
-    def resume(self, request: HTTPRequest, sessions: Sessions, session: HTTPSession, name: str, event: int) -> HTTPResponse:
-        """Resume a stream after an event.
-
-        :raises BackendError: the store failed.
-        """
-        body = sessions.resume(session, name, event)
-        if body is not None and body.ending:
-            # The client has all events; a cancelled call has no response. After an empty stream clients would reconnect again
-            # and again; status 204 tells an event source to stop reconnecting.
-            return HTTPResponse(204)
-        return self.open(request, body, name=session.id if isinstance(body, CommonStream) else (session.id, name))
-
-    def open(self, request: HTTPRequest, body: Optional[StreamingBody],
-             on_close: Optional[Callable[[], object]] = None, name: Hashable = None) -> HTTPResponse:
-        """Return the response to a GET: an event stream. If too many are open, the oldest one ends.
-
-        :param body: None if its events are not kept any more.
-        :param on_close: called when the response has ended, and the session of its stream with it.
-        :param name: of the stream, by which its client is known when it comes back.
-        """
-        if body is None:
-            return self._error_response(Rejection(400, _EVENT_NOT_KEPT))
-        body.name, body.ends_session = name, on_close is not None
-        body.disconnected = request.disconnected
-        end_at_expiry(body, request)
-        self.hold(request, body, on_close or do_nothing)
-        return HTTPResponse(200, list(EVENTS), body, streaming=True)
-
-    def hold(self, request: HTTPRequest, body: StreamingBody, on_close: Callable[[], object] = do_nothing) -> None:
-        """Count a response among the open streams until it has ended."""
-        streams, stream = self._streams, body
-        body.lasting = True
-
-        def closed() -> None:
-            streams.remove(stream)
-            on_close()
-
-        body.on_close = closed
-        streams.add(body, request.sender)
-
-
-def end_at_expiry(body: Optional[StreamingBody], request: HTTPRequest, end: Callable[[], object] = do_nothing) -> None:
-    """End a long-lived stream when the token of its request expires (AUS-31)."""
-    if body is not None and request.principal is not None and request.principal.expires_at is not None:
-        body.end_after(request.principal.expires_at - time.time(), end)
-
+__all__ = ["Endpoint", "Route"]
 
 _log = get_logger(__name__)
 RouteHeaders = Union[Mapping[str, str], Sequence[Tuple[str, str]]]
@@ -208,7 +121,8 @@ class Endpoint:
         #: The peer of all sessionless clients; created for the first request.
         self._sessionless_peer: Optional[Peer] = None
         self._sessionless_streams = RequestStreams("", limits, unread=runtime.unread)
-        self.get_streams = GetStreams(limits, self.error_response, held)
+        #: The GET streams that are open; under WSGI all streams of the process.
+        self.open_streams = OpenStreams(limits.streams) if held is None else held
         #: Held while the lifespan is entered, so that no request is served before.
         self._entering = threading.Lock()
         self._entered = False
@@ -267,7 +181,7 @@ class Endpoint:
 
     def _handle_endpoint(self, request: HTTPRequest) -> HTTPResponse:
         decision = decide(request, self._rules)
-        if isinstance(decision, (StartSession, ServeInSession, AcceptMessage, ServeSessionless, NotifySessionless)):
+        if isinstance(decision, PostedMessage):
             refused = self.authorization.authorize(request, decision.message, decision.target)
             decision = decision if refused is None else refused
         if self._closed and not isinstance(decision, Rejection):
@@ -286,14 +200,12 @@ class Endpoint:
             self._peer().receive(decision.data, decision.message)
             return HTTPResponse(202)
         if isinstance(decision, OpenGetStream):
-            return self.get_streams.open_common(request, self.sessions, decision.session)
-        if isinstance(decision, ResumeStream):
-            return self.get_streams.resume(request, self.sessions, decision.session, decision.stream, decision.event)
+            return self._open_get_stream(request, decision)
         if isinstance(decision, EndSession):
             self.sessions.delete(decision.session)
             return HTTPResponse(204)
-        assert isinstance(decision, Preflight)
-        return HTTPResponse(204, decision.headers)
+        assert isinstance(decision, HTTPResponse)
+        return decision
 
     def error_response(self, rejection: Rejection, request: Optional[HTTPRequest] = None) -> HTTPResponse:
         """Return the response for a refused request.
@@ -394,6 +306,7 @@ class Endpoint:
 
     def _serve_sessionless(self, request: HTTPRequest, decision: ServeSessionless) -> HTTPResponse:
         limits, message, peer = self.limits, decision.message, self._peer()
+        assert decision.envelope is not None and decision.target is not None
         id = message.id  # what refers to the message keeps its params for as long as the stream
         client = SessionlessClient(decision.envelope, decision.revision, decision.target, request,
                                    _sender_of(request))
@@ -406,7 +319,7 @@ class Endpoint:
         if lasting:
             assert stream.first is not None
             stream.first.lasting = True
-            end_at_expiry(stream.first, request, lambda: self.runtime.subscriptions.end(peer, client))
+            _end_at_expiry(stream.first, request, lambda: self.runtime.subscriptions.end(peer, client))
         inline = request.inline and decision.target.may_run_inline
         peer.receive(decision.data, message, stream, inline, facts=client)
         waited = 0.0
@@ -423,7 +336,7 @@ class Endpoint:
             body = response.body
             assert isinstance(body, EventBody)
             body.on_return = lambda: self.runtime.subscriptions.end(peer, client)
-            self.get_streams.hold(request, body)
+            self._hold(request, body)
         return response
 
     def _answered(self, stream: EventStream, headers: List[Tuple[str, str]], request: Optional[HTTPRequest] = None,
@@ -454,6 +367,47 @@ class Endpoint:
             temporary.peer.receive(decision.data, decision.message)
             temporary.end("the message has been handled")
         return HTTPResponse(202)
+
+    # --- GET --------------------------------------------------------------------------------------------
+
+    def _open_get_stream(self, request: HTTPRequest, decision: OpenGetStream) -> HTTPResponse:
+        session, name = decision.session, decision.stream
+        if not name:
+            common = self.sessions.open_common(session)
+            if common is None:
+                # Each of two readers would miss the other's messages (HTTP-31, SEC-55).
+                return self.error_response(Rejection(409, "this session has a GET stream already"))
+            return self.open_stream(request, common, name=session.id)
+        body = self.sessions.resume(session, name, decision.event)
+        if body is None:
+            return self.error_response(Rejection(400, "Last-Event-ID is not an event that is still kept"))
+        if body.ending:
+            # The client has all events; a cancelled call has no response. After an empty stream clients would reconnect again
+            # and again; status 204 tells an event source to stop reconnecting.
+            return HTTPResponse(204)
+        return self.open_stream(request, body, name=session.id if isinstance(body, CommonStream) else (session.id, name))
+
+    def open_stream(self, request: HTTPRequest, body: StreamingBody, on_close: Optional[Callable[[], object]] = None,
+                    name: Hashable = None) -> HTTPResponse:
+        """Return the response to a GET: an event stream. If too many are open, the oldest one ends.
+
+        :param on_close: called when the response has ended, and the session of its stream with it.
+        :param name: of the stream, by which its client is known when it comes back.
+        """
+        body.name, body.ends_session = name, on_close is not None
+        body.disconnected = request.disconnected
+        _end_at_expiry(body, request)
+        self._hold(request, body, on_close or do_nothing)
+        return HTTPResponse(200, list(EVENTS), body, streaming=True)
+
+    def _hold(self, request: HTTPRequest, body: StreamingBody, on_close: Callable[[], object] = do_nothing) -> None:
+        """Count a response among the open streams until it has ended."""
+        def closed() -> None:
+            self.open_streams.remove(body)
+            on_close()
+
+        body.lasting, body.on_close = True, closed
+        self.open_streams.add(body, request.sender)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -498,7 +452,7 @@ class Endpoint:
         """Close in a forked process: clients, handlers and the lifespan belong to another one."""
         renew(self)
         self._closed, self._entered = True, False
-        self.get_streams.let_go()
+        self.open_streams.let_go()
 
     def close(self, grace: Optional[float] = None) -> None:
         """Stop: refuse new requests, let handlers finish, cancel those that do not, and end every session. Idempotent.
@@ -528,6 +482,12 @@ class Endpoint:
         if not workers.drain(Deadline(seconds), waiting=True):
             workers.log_stuck(_log)
         self.runtime.leave()
+
+
+def _end_at_expiry(body: Optional[StreamingBody], request: HTTPRequest, end: Callable[[], object] = do_nothing) -> None:
+    """End a long-lived stream when the token of its request expires (AUS-31)."""
+    if body is not None and request.principal is not None and request.principal.expires_at is not None:
+        body.end_after(request.principal.expires_at - time.time(), end)
 
 
 def _sender_of(request: HTTPRequest) -> str:

@@ -61,7 +61,7 @@ class LegacySSE:
         assert body is not None  # the id is not known to the client yet
         body.first = self._endpoint_event(request, session)
         # The session ends with its stream (LSSE-10).
-        return endpoint.get_streams.open(request, body, lambda: self._close(session))
+        return endpoint.open_stream(request, body, lambda: self._close(session))
 
     def _close(self, session: HTTPSession) -> None:
         try:

@@ -5,7 +5,7 @@ below, which the endpoint carries out. The first check that fails decides the re
 the body come before it is read.
 """
 
-from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, FrozenSet, NamedTuple, Optional, Sequence, Union
 
 from ...errors import INVALID_REQUEST, UNSUPPORTED_VERSION, RemoteError
 from ...protocol import jsonrpc, meta as envelopes
@@ -18,90 +18,64 @@ from ..catalog.catalog import Target
 from ..handling.http_request import HTTPRequest, no_body
 from ..state.sessions import HTTPSession
 from .access import OriginPolicy
-from .messages import SESSION, VERSION, Rejection, UnreadableBody
+from .messages import SESSION, VERSION, HTTPResponse, Rejection, UnreadableBody
 
 __all__ = [
-    "AcceptMessage", "Decision", "EndSession", "NotifySessionless", "OpenGetStream", "Preflight", "ResumeStream", "Rules",
-    "ServeInSession", "ServeSessionless", "StartSession", "decide", "method_not_allowed", "parse_body", "reads_streams",
-    "unread", "unreadable",
+    "AcceptMessage", "Decision", "EndSession", "NotifySessionless", "OpenGetStream", "PostedMessage", "Rules", "ServeInSession",
+    "ServeSessionless", "StartSession", "decide", "method_not_allowed", "parse_body", "reads_streams", "unread", "unreadable",
 ]
 
 
-class Preflight:
-    """Answer a CORS preflight request."""
+class PostedMessage:
+    """A message to pass on, with what its headers and its body name.
 
-    def __init__(self, headers: List[Tuple[str, str]]) -> None:
-        self.headers = headers
+    :param session: None without sessions, and for a request that starts one.
+    :param revision: of the client.
+    :param target: what a single request is about; None for a batch, and for requests that need no entry.
+    :param envelope: of a sessionless request.
+    """
 
-
-class StartSession:
-    """Start a session with this ``initialize`` request, or start ``session`` over."""
-
-    #: Only requests that may need an entry are looked up.
-    target = None
-
-    def __init__(self, data: bytes, message: jsonrpc.Message, session: Optional[HTTPSession] = None) -> None:
+    def __init__(self, data: bytes, message: Any, session: Optional[HTTPSession] = None, revision: Revision = DEFAULT_HTTP,
+                 target: Any = None, envelope: Optional[Envelope] = None) -> None:
         self.data = data
         self.message = message
         self.session = session
+        self.revision = revision
+        self.target: Optional[Target] = target
+        self.envelope = envelope
 
 
-class ServeInSession:
+class StartSession(PostedMessage):
+    """Start a session with this ``initialize`` request, or start ``session`` over."""
+
+
+class ServeInSession(PostedMessage):
     """Pass a message with requests to a session, and answer with the responses.
 
     Without sessions, ``session`` is None: the message is served on its own, for a client of ``revision``.
-    ``target`` is what a single request is about; None for a batch.
     """
 
-    def __init__(self, data: bytes, message: jsonrpc.Message, session: Optional[HTTPSession], revision: Revision,
-                 target: Optional[Target] = None) -> None:
-        self.data = data
-        self.message = message
-        self.session = session
-        self.revision = revision
-        self.target = target
 
-
-class AcceptMessage(ServeInSession):
+class AcceptMessage(PostedMessage):
     """Pass a message without requests to a session, and answer 202 (HTTP-06)."""
 
 
-class ServeSessionless:
+class ServeSessionless(PostedMessage):
     """Serve a sessionless request, whose headers match its body."""
 
-    def __init__(self, data: bytes, message: jsonrpc.Request, envelope: Envelope, revision: Revision, target: Target) -> None:
-        self.data = data
-        self.message = message
-        self.envelope = envelope
-        self.revision = revision
-        self.target = target
 
-
-class NotifySessionless:
+class NotifySessionless(PostedMessage):
     """Pass on a sessionless notification, and answer 202 (H26-05)."""
-
-    target = None
-
-    def __init__(self, data: bytes, message: jsonrpc.Notification) -> None:
-        self.data = data
-        self.message = message
 
 
 class OpenGetStream:
-    """Open the session's common stream."""
+    """Open the session's common stream, or resume a stream after an event.
 
-    def __init__(self, session: HTTPSession) -> None:
-        self.session = session
-
-
-class ResumeStream:
-    """Resume a stream after an event.
-
-    :param stream: the name of the stream.
+    :param stream: the name of the stream; empty for the common one from now on.
     :param event: the number of the event in it.
     """
 
-    def __init__(self, session: HTTPSession, stream: str, event: int) -> None:
+    def __init__(self, session: HTTPSession, stream: str = "", event: int = 0) -> None:
         self.session = session
         self.stream = stream
         self.event = event
@@ -114,8 +88,7 @@ class EndSession:
         self.session = session
 
 
-Decision = Union[Rejection, Preflight, StartSession, ServeInSession, AcceptMessage, ServeSessionless, NotifySessionless,
-                 OpenGetStream, ResumeStream, EndSession]
+Decision = Union[Rejection, HTTPResponse, PostedMessage, OpenGetStream, EndSession]
 
 _NO_ID = "this request needs the Mcp-Session-Id that the response to 'initialize' had"
 _NO_SESSION = "there is no such session, or it has ended; send 'initialize' without a session id to start one"
@@ -217,7 +190,7 @@ def decide(request: HTTPRequest, rules: Rules) -> Decision:
     if request.method == "OPTIONS":
         headers = rules.origins.preflight(request.headers)
         if headers is not None:
-            return Preflight(headers)
+            return HTTPResponse(204, headers)
     if request.method == "POST":
         return _decide_post(request, rules)
     named = _named(request.headers)
@@ -241,7 +214,7 @@ def decide(request: HTTPRequest, rules: Rules) -> Decision:
     if not separator or not (all(map(_is_number, stream.split(".", 1))) and _is_number(event)):
         # Not 404, which would tell the client that its session has ended.
         return Rejection(400, "Last-Event-ID is not an event of this session")
-    return ResumeStream(session, stream, int(event))
+    return OpenGetStream(session, stream, int(event))
 
 
 def _is_number(text: str) -> bool:
@@ -333,7 +306,7 @@ def _decide_sessionless(request: HTTPRequest, data: bytes, message: Any, rules: 
             check_parameters(request.headers, params.get("arguments"), target.marks)
     except RemoteError as error:
         return Rejection(400, error.message, error.code, message.id, data=error.data)
-    return ServeSessionless(data, message, envelope, revision, target)
+    return ServeSessionless(data, message, None, revision, target, envelope)
 
 
 def _decide_batch(data: bytes, batch: jsonrpc.Batch, session: Optional[HTTPSession], revision: Revision) -> Decision:

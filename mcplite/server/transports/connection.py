@@ -15,7 +15,7 @@ import sys
 import time
 from http.client import HTTPMessage
 from http.server import BaseHTTPRequestHandler
-from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Container, Optional, Tuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Optional, Set, Tuple
 
 from ...protocol.http.headers import check_header
 from ...protocol.http.http1 import BadRequest, HeadLimits, RequestHead, body_plan, find_head, parse_head
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         #: Those that tell the address of a client; None believes none.
         proxies: Optional[TrustedProxies]
         #: The senders who wait for another slot: a connection of theirs ends with its response.
-        crowded: Container[str]
+        crowded: Set[str]
         #: Whether the server is stopping, so that the current response is the last.
         closing: bool
         server_port: int

@@ -40,7 +40,7 @@ import socket
 import socketserver
 import sys
 import threading
-from typing import Any, Callable, Container, List, Mapping, Optional, Sequence, Set, Tuple, Type
+from typing import Any, List, Mapping, Optional, Sequence, Set, Tuple, Type
 
 from ...protocol.error_text import Option, OptionText
 from ...protocol.http.http1 import HeadLimits
@@ -58,7 +58,7 @@ from .connection import Connection
 from .poller import Poller
 from .signals import StopRequest, stop_signals
 
-__all__ = ["FreedMemory", "HTTPServer", "WaitingConnections", "most_connections", "warning_of"]
+__all__ = ["FreedMemory", "HTTPServer", "most_connections", "warning_of"]
 
 _log = get_logger(__name__)
 #: Bytes that the memory of the process grows by before freed memory is given back. Less would cost ordinary traffic time: the
@@ -70,50 +70,42 @@ class FreedMemory:
     """The freed memory of this process. Does nothing where the allocator has no such function, as outside of glibc."""
 
     def __init__(self) -> None:
-        self._trim: Optional[Callable[[int], int]] = None
-        #: Whether this system has both functions, as far as that is known.
-        self._usable = sys.platform.startswith("linux")
         #: The least bytes that were in memory since the last time.
-        self._least = self._resident() if self._usable else 0
+        self._least = _resident()
 
     def give_back(self) -> bool:
         """Give freed memory back if the process has grown by much since the last time; return whether it did.
 
         It takes some milliseconds, during which other threads run.
         """
-        if not self._usable:
-            return False
-        resident = self._resident()
+        resident = _resident()
         self._least = min(self._least, resident)
         if resident - self._least < _GROWTH_BYTES:
             return False
-        trim = self._trim = self._trim or _find_trim()
-        if trim is None:
-            self._usable = False
-            return False
-        trim(0)
-        self._least = self._resident()
+        trimmed = _trim()
+        self._least = _resident()
         _log.debug("gave %d MiB of freed memory back", resident - self._least >> 20)
-        return True
-
-    def _resident(self) -> int:
-        """Return the bytes of this process in memory."""
-        try:
-            with open("/proc/self/statm", "rb") as file:
-                return int(file.read().split()[1]) * mmap.PAGESIZE
-        except OSError:
-            # No descriptor is free at present, or there is no /proc.
-            return 0
+        return trimmed
 
 
-def _find_trim() -> Optional[Callable[[int], int]]:
+def _resident() -> int:
+    """Return the bytes of this process in memory; 0 where they are not known."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        # No descriptor is free at present, or there is no /proc.
+        return 0
+
+
+def _trim() -> bool:
     import ctypes  # for the first flood
 
     try:
-        trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+        ctypes.CDLL(None).malloc_trim(0)
     except (OSError, AttributeError):
-        return None  # another allocator, such as that of musl
-    return trim
+        return False  # another allocator, such as that of musl
+    return True
 
 
 #: Connections that wait; each takes three KiB.
@@ -136,53 +128,6 @@ def most_connections(limits: Limits) -> Tuple[int, int]:
     if descriptors == resource.RLIM_INFINITY:
         return most, _MOST_WAITING
     return min(most, max(descriptors // 2, 1)), min(_MOST_WAITING, max(descriptors // 4, 1))
-
-
-class WaitingConnections:
-    """The connections that wait. No thread reads or watches them.
-
-    :param most: at once; for one more the oldest of the sender with the most goes.
-    :param seconds: that one may wait.
-    """
-
-    def __init__(self, most: int, seconds: float) -> None:
-        self._shares: Shares[Connection] = Shares(most)
-        self._seconds = seconds
-        #: The sender for whose request there was no room when :meth:`next` was last called. What is silent needs none.
-        self.crowded: Set[str] = set()
-
-    def __len__(self) -> int:
-        return len(self._shares)
-
-    def add(self, connection: Connection) -> List[Connection]:
-        """Let a connection wait; return those that the caller refuses in return."""
-        return self._shares.add(connection, connection.sender) or []
-
-    def next(self, silent: bool) -> Optional[Connection]:
-        """Return the one that has waited longest of those that have sent something; it stays.
-
-        :param silent: whether one that has sent nothing will do if there is no other.
-        """
-        waiting = self._shares.items()
-        found = next((connection for connection in waiting if connection.has_input), None)
-        self.crowded.clear()
-        if found is not None:
-            self.crowded.add(found.sender)
-            return found
-        return waiting[0] if silent and waiting else None
-
-    def remove(self, connection: Connection) -> bool:
-        """Note that a connection does not wait any more; False if it did not."""
-        return self._shares.remove(connection)
-
-    def expired(self) -> List[Connection]:
-        """Remove those that have waited for too long, and return them."""
-        return [connection for connection in self._shares.idle(self._seconds, self._seconds)
-                if self._shares.remove(connection)]
-
-    def clear(self) -> List[Connection]:
-        """Remove all, and return them."""
-        return self._shares.clear()
 
 
 _FULL = (b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 26\r\n"
@@ -284,9 +229,9 @@ class HTTPServer(http.server.HTTPServer):
         self._streams_go = False
         #: Those that wait for a slot among them. Only the leader lets them in, since no other thread reads what is parked
         #: meanwhile; so it also is the one that chooses what goes.
-        self._waiting = WaitingConnections(most_waiting, limits.queue_seconds)
-        #: Their senders, of whom a connection ends with its response.
-        self.crowded: Container[str] = self._waiting.crowded
+        self._waiting: Shares[Connection] = Shares(most_waiting)
+        #: The sender for whose request there was no room lately: a connection of it ends with its response.
+        self.crowded: Set[str] = set()
         #: Set under the lock above; connections read it without.
         self.closing = False
         self.budget = BodyBudget(limits)
@@ -468,7 +413,7 @@ class HTTPServer(http.server.HTTPServer):
             _log.debug("the connection of %s ended: %s", address[0], error)
         # Others of the sender that wait are first.
         if connection.sender in self.crowded or not self._admit(connection):
-            for refused in self._waiting.add(connection):
+            for refused in self._waiting.add(connection, connection.sender) or ():
                 self._refuse(refused)
             self._admit_waiting()
 
@@ -493,8 +438,14 @@ class HTTPServer(http.server.HTTPServer):
         # Called by the leader, which looks often while any wait: one may send its request later than it connected.
         self._poller.hurried = len(self._waiting) > 0
         while not self.closing:
-            connection = self._waiting.next(silent=not self._shares.full)
-            if connection is None or not self._admit(connection):
+            waiting = self._waiting.items()
+            asking = next((connection for connection in waiting if connection.has_input), None)
+            self.crowded.clear()
+            if asking is not None:
+                self.crowded.add(asking.sender)
+            elif not waiting or self._shares.full:
+                return  # what is silent needs no room
+            if not self._admit(asking or waiting[0]):
                 return
 
     def _refuse(self, connection: Connection) -> None:
@@ -503,9 +454,11 @@ class HTTPServer(http.server.HTTPServer):
 
     def _sweep(self) -> bool:
         """Let go of what has expired; return whether anything is left that can expire."""
-        if len(self._waiting) or self._waiting.crowded:
-            for connection in self._waiting.expired():
-                self._refuse(connection)
+        if len(self._waiting) or self.crowded:
+            seconds = self.limits.queue_seconds
+            for connection in self._waiting.idle(seconds, seconds):
+                if self._waiting.remove(connection):
+                    self._refuse(connection)
             self._admit_waiting()
         self._memory.give_back()
         self.service_actions()

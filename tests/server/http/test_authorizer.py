@@ -991,7 +991,7 @@ def test_a_stream_ends_with_its_token(kind):
     assert (b"list_changed" in said) == (kind != "old stream")
     if kind == "modern stream":
         assert b'"resultType":"complete"' in said.replace(b": ", b":") and len(mcp.runtime.subscriptions) == 0  # SUBS-11
-    assert wait_until(lambda: len(endpoint.get_streams) == 0)
+    assert wait_until(lambda: len(endpoint.open_streams) == 0)
     assert ask("POST", message=call("read"), token="short", Mcp_Session_Id=session).status == 401
     again = ask("GET", Mcp_Session_Id=session)
     assert again.status == 200, "the session goes on with the next token"

@@ -12,15 +12,13 @@ from mcplite.server.catalog.catalog import Target
 from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import routing
 from mcplite.server.http.access import OriginPolicy
-from mcplite.server.http.messages import UnreadableBody
+from mcplite.server.http.messages import HTTPResponse, UnreadableBody
 from mcplite.server.http.routing import (
     AcceptMessage,
     EndSession,
     NotifySessionless,
     OpenGetStream,
-    Preflight,
     Rejection,
-    ResumeStream,
     ServeInSession,
     ServeSessionless,
     StartSession,
@@ -118,18 +116,18 @@ def test_refused_without_a_body(method, given, mode, status):
 def test_a_preflight():
     asked = {"Origin": ORIGIN, "Access-Control-Request-Method": "POST"}
     decided = decide("OPTIONS", asked)
-    assert isinstance(decided, Preflight) and "Access-Control-Allow-Methods" in dict(decided.headers)
+    assert isinstance(decided, HTTPResponse) and "Access-Control-Allow-Methods" in dict(decided.headers)
 
 
 def test_a_session_is_read_and_ended():
     opened, ended = decide("GET", IN_SESSION), decide("DELETE", IN_SESSION)
     assert isinstance(opened, OpenGetStream) and isinstance(ended, EndSession)
     resumed = decide("GET", {**IN_SESSION, "Last-Event-ID": "3-14"})
-    assert isinstance(resumed, ResumeStream) and (resumed.stream, resumed.event) == ("3", 14)
+    assert isinstance(resumed, OpenGetStream) and (resumed.stream, resumed.event) == ("3", 14)
     assert all(decided.session.id == "known" for decided in (opened, ended, resumed))
     # A process of a fleet names its streams by two numbers.
     resumed = decide("GET", {**IN_SESSION, "Last-Event-ID": "3.1-14"})
-    assert isinstance(resumed, ResumeStream) and (resumed.stream, resumed.event) == ("3.1", 14)
+    assert isinstance(resumed, OpenGetStream) and (resumed.stream, resumed.event) == ("3.1", 14)
 
 
 def test_the_body_is_read_once():

@@ -715,6 +715,10 @@ def test_disconnecting_does_not_cancel_a_call_of_a_session(served, monkeypatch):
             again.send(request("GET", headers={"Accept": "text/event-stream", "Mcp-Session-Id": session,
                                                "Last-Event-ID": f"{stream}-{int(number) + 1}"}))
             assert again.reply().status == 204
+            again.send(request("GET", headers={"Accept": "text/event-stream", "Mcp-Session-Id": session,
+                                               "Last-Event-ID": "99-1"}))
+            reply = again.reply()
+            assert reply.status == 400 and "not an event that is still kept" in reply.json["error"]["message"]
 
 
 def test_a_client_that_disconnects_before_the_response(served, caplog):

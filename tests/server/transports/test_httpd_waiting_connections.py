@@ -15,7 +15,7 @@ from mcplite.server import Limits, Server
 from mcplite.server.transports import connection as connection_module, httpd
 from mcplite.server.transports.client_socket import BodyBudget
 from mcplite.server.transports.connection import Connection
-from mcplite.server.transports.httpd import WaitingConnections, most_connections
+from mcplite.server.transports.httpd import most_connections
 from tests.support.children import wait_until
 from tests.support.rawhttp import LIMIT, Wire, begin, call, initialize, listen, post
 from tests.support.systems import posix_only
@@ -77,7 +77,7 @@ def test_a_connection_ends_with_its_response_while_others_of_its_client_wait(ser
     with contextlib.ExitStack() as stack:
         wires, session = occupied(made, stack, 2)
         late = stack.enter_context(Wire(made.port)).send(post(PING, session))
-        assert wait_until(lambda: made._waiting.crowded)
+        assert wait_until(lambda: made.crowded)
         go.set()
         assert wires[0].reply().headers["connection"] == "close"
         assert late.reply().status == 200
@@ -212,49 +212,18 @@ def test_a_head_larger_than_the_budget_is_refused(served):
         assert wire.send(b"GET /mcp HTTP/1.1\r\nX-A: " + b"x" * 7000).reply().status == 503
 
 
-# --- the list ---------------------------------------------------------------------------------------------------------
-
-
-def connection(stack, sender="192.0.2.1"):
-    ours, theirs = socket.socketpair()
-    stack.callback(theirs.close)
-    limits = Limits()
-    made = Connection(ours, (sender, 1), SimpleNamespace(limits=limits, budget=BodyBudget(limits)))
-    stack.callback(made.close)
-    return made, theirs
-
-
-def test_the_oldest_of_the_sender_with_the_most_is_given_up():
+def test_of_those_that_wait_the_oldest_gives_up_its_place(served, monkeypatch):
+    monkeypatch.setattr(httpd, "_MOST_WAITING", 2)
+    made, go = served(connections=1)
     with contextlib.ExitStack() as stack:
-        waiting = WaitingConnections(3, 10)
-        first, second, other = (connection(stack, f"192.0.2.{number}")[0] for number in (1, 1, 2))
-        assert [waiting.add(one) for one in (other, first, second)] == [[], [], []]
-        late = connection(stack)[0]
-        assert waiting.add(late) == [first] and len(waiting) == 3
-        assert waiting.remove(late) and not waiting.remove(late)
-        assert waiting.clear() == [other, second]
-
-
-def test_one_that_has_sent_something_is_next():
-    with contextlib.ExitStack() as stack:
-        waiting = WaitingConnections(3, 10)
-        assert waiting.next(silent=True) is None
-        (first, _), (second, client) = connection(stack), connection(stack)
-        waiting.add(first)
-        waiting.add(second)
-        assert waiting.next(silent=False) is None and waiting.next(silent=True) is first
-        assert waiting.crowded == set()  # what is silent needs no room
-        client.send(b"x")
-        assert waiting.next(silent=False) is waiting.next(silent=True) is second and waiting.crowded == {second.sender}
-        waiting.clear()
-        assert waiting.next(silent=True) is None and waiting.crowded == set()
-
-
-def test_what_has_waited_for_too_long_is_removed():
-    with contextlib.ExitStack() as stack:
-        waiting = WaitingConnections(3, 0.05)
-        waiting.add(connection(stack)[0])
-        assert wait_until(waiting.expired) and len(waiting) == 0
+        _, session = occupied(made, stack, 1)
+        late = []
+        for _ in range(3):
+            late.append(stack.enter_context(Wire(made.port)).send(post(PING, session)))
+            assert wait_until(lambda: len(made._open_connections()) == min(1 + len(late), 3))
+        assert late[0].reply().status == 503
+        go.set()
+        assert [wire.reply().status for wire in late[1:]] == [200, 200]
 
 
 @posix_only
@@ -272,8 +241,10 @@ def test_a_process_that_may_open_few_files_serves_fewer_connections(monkeypatch)
 
 def test_the_time_that_a_connection_waited_does_not_count_as_its_clients(monkeypatch):
     monkeypatch.setattr(connection_module, "_OWED_SECONDS", 0.5)
-    with contextlib.ExitStack() as stack:
-        made, _ = connection(stack)
+    ours, theirs = socket.socketpair()
+    limits = Limits()
+    made = Connection(ours, ("192.0.2.1", 1), SimpleNamespace(limits=limits, budget=BodyBudget(limits)))
+    with theirs, contextlib.closing(made):
         assert wait_until(lambda: made.owed_for_long) and not made.due(parked=False)
         made.admit()
         assert made.due(parked=False)

@@ -296,11 +296,11 @@ def test_a_stream_that_the_host_drops_is_not_counted_any_more(app):
     stream = open_stream(app, one)
     assert stream.status == 200
     newer = open_stream(app, two)
-    assert newer.status == 200 and len(app.endpoint.get_streams) == 1
+    assert newer.status == 200 and len(app.endpoint.open_streams) == 1
     stream.close()
-    assert len(app.endpoint.get_streams) == 1
+    assert len(app.endpoint.open_streams) == 1
     newer.close()
-    assert len(app.endpoint.get_streams) == 0
+    assert len(app.endpoint.open_streams) == 0
 
 
 def test_a_host_that_cannot_start_gets_no_stream(app):
@@ -347,15 +347,15 @@ def test_two_streams_are_open_in_a_process_and_one_more_ends_the_oldest(app):
     assert json.loads(next(back.content).decode().partition("data: ")[2])["method"] == "notifications/tools/list_changed"
     for stream in (three, back):
         stream.close()
-    assert len(apps[0].endpoint.get_streams) == len(apps[1].endpoint.get_streams) == 0
+    assert len(apps[0].endpoint.open_streams) == len(apps[1].endpoint.open_streams) == 0
 
 
 def test_a_limit_of_streams_raises_the_two(app):
     app = app(make(limits=Limits(streams=3)))
     streams = [open_stream(app, start(app)) for _ in range(3)]
-    assert len(app.endpoint.get_streams) == 3
+    assert len(app.endpoint.open_streams) == 3
     last = open_stream(app, start(app))
-    assert retries(streams[0])[0] and len(app.endpoint.get_streams) == 3
+    assert retries(streams[0])[0] and len(app.endpoint.open_streams) == 3
     for stream in (*streams[1:], last):
         stream.close()
 
@@ -386,7 +386,7 @@ def test_a_listen_request_counts_and_ends_with_a_result(app):
     assert len(server.runtime.subscriptions) == 1
     get.close()
     second.close()
-    assert len(app.endpoint.get_streams) == len(server.runtime.subscriptions) == 0
+    assert len(app.endpoint.open_streams) == len(server.runtime.subscriptions) == 0
 
 
 @pytest.mark.parametrize(("capabilities", "tools", "status"), [
@@ -443,7 +443,7 @@ def test_a_response_that_waits_for_its_user_ends_and_the_answer_comes_to_the_cli
     session, answer = asking(app, "2025-11-25")
     seconds, (question,), ids = retries(answer)
     assert seconds[-1] >= 1.0 and question["method"] == "elicitation/create"
-    assert len(app.endpoint.get_streams) == 0
+    assert len(app.endpoint.open_streams) == 0
     rest = open_stream(app, session, HTTP_LAST_EVENT_ID=ids[-1])
     answered = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": {"city": "Rome"}}}
     assert Answer(app, answered, session=session).status == 202
@@ -462,7 +462,7 @@ def test_a_response_that_cannot_be_resumed_keeps_its_thread_and_the_others_make_
         assert Answer(app, answered, session=session).status == 202
         assert b"Rome" in b"".join(piece)
         answer.close()
-    assert len(app.endpoint.get_streams) == 0
+    assert len(app.endpoint.open_streams) == 0
 
 
 def test_an_answer_that_comes_at_once_comes_on_the_same_response(app):
