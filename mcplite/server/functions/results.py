@@ -49,27 +49,29 @@ def tool_result(value: Any, function: Function) -> CallToolResult:
     :raises BadOutput: the value does not fit the declared output schema (TOOL-37).
     :raises TypeError, ValueError: the value cannot be sent.
     """
-    output = function.output
-    declared = output.schema is not None
+    output, kind = function.output, type(value)
     if isinstance(value, CallToolResult):
         result = _copied(value)
-        if declared and not result.is_error:  # TOOL-43
+        if output.schema is not None and not result.is_error:  # TOOL-43
             if result.structured_content is None:
                 raise BadOutput("an output schema is declared, but the result has no structured_content")
             _check(result.structured_content, output)
         return result
-    if not declared:
-        if value is None:
-            return CallToolResult()
-        content = None if type(value) is str else _as_content(value)
+    if output.schema is not None:
+        data = value if kind in SCALARS else jsonable(value)
+        structured = {"result": data} if output.wrapped else data
+        if kind is not output.exact:
+            _check(structured, output)
+    elif kind is str:
+        return CallToolResult(content=[TextContent(text=value)])
+    elif value is None:
+        return CallToolResult()
+    else:
+        content = _as_content(value)
         if content is not None:
             return CallToolResult(content=content)
-    data = jsonable(value)
-    structured = data if declared or type(data) is dict and not output.off else None
-    if output.wrapped:
-        structured = {"result": data}
-    if declared and type(value) is not output.exact:
-        _check(structured, output)
+        data = jsonable(value)
+        structured = data if type(data) is dict and not output.off else None
     return CallToolResult(content=[_json_text(data)], structured_content=structured)
 
 
