@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Set, Tuple, Type, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type, TypeVar
 
 from .. import types
 from ..errors import InvalidParams, MethodNotFound, NotSupported, ProtocolError, RequestTimeout, ResourceNotFound
@@ -316,8 +316,8 @@ class Features(ABC):
             page.tools = session.usable_tools(page.tools)
             if session.revision.structured_output:
                 self._output_schemas.learn(page.tools, epoch)
-            if self._extensions is not None:
-                self._extensions.learn_tools(page.tools)
+            for extension in self._learning_extensions():
+                extension.learn_tools(page.tools)
         return page
 
     def _list(self, cls: Type[M], options: RequestOptions) -> List[Any]:
@@ -359,8 +359,8 @@ class Features(ABC):
         """Return all tools, from all pages; the keywords are those of :meth:`request`."""
         epoch = self._output_schemas.epoch
         tools: List[Tool] = self._list(ListToolsResult, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
-        if self._extensions is not None:
-            self._extensions.tools_listed(epoch)
+        for extension in self._learning_extensions():
+            extension.tools_listed(epoch)
         return tools
 
     def list_tools_page(self, cursor: Optional[str] = None, *,
@@ -378,8 +378,11 @@ class Features(ABC):
     def _forget_tools(self) -> None:
         """Forget what is known of the listed tools: the server's list has changed."""
         self._output_schemas.forget()
-        if self._extensions is not None:
-            self._extensions.forget_tools()
+        for extension in self._learning_extensions():
+            extension.forget_tools()
+
+    def _learning_extensions(self) -> Sequence[Extension]:
+        return () if self._extensions is None else self._extensions.learning
 
     def call_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *,
                   timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,

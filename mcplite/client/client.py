@@ -74,7 +74,7 @@ class Client(Features):
             self._extensions = ClientExtensions(self, self._custom)
             for extension in extensions_of(settings.extensions):
                 self._extensions.add(extension)
-            self._adds_params = self._extensions.adds_params
+            self._adds_params = bool(self._extensions.adding)
         #: They see calls and questions; the sessions have the same list.
         self._observers: List[ClientObserver] = []
         #: The session that the observers know of; None before it is open and after its end.
@@ -118,7 +118,8 @@ class Client(Features):
             self._all_subscriptions().open_for_handlers(session, waiting.least(self._timeout))
         if self._extensions is not None:
             try:
-                self._extensions.start()
+                for extension in self._extensions.all:
+                    extension.start(self)
             except Exception:
                 self.close()
                 raise
@@ -207,8 +208,8 @@ class Client(Features):
             if observed is not None:
                 for observer in self._observers:
                     observer.closed(observed, error)
-                if self._extensions is not None:
-                    self._extensions.stop()
+                for extension in () if self._extensions is None else self._extensions.all:
+                    extension.stop(self)
             self._lose_subscriptions()
 
     def _lose_subscriptions(self) -> None:

@@ -5,11 +5,9 @@ A client without extensions does not load it.
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, Mapping, Optional, Tuple
 
 from ..rpc.extension import Declared, Extension, claim, overrides, protocol_names
-from ..types import Tool
 
 if TYPE_CHECKING:
     from ..revisions import Revision
@@ -39,8 +37,8 @@ class ClientExtensions:
         self.result_types: Dict[str, Collection[str]] = {}
         #: Those with a hook around calls of tools, those that add to params, and those that read lists of tools.
         self.hooks: Tuple[Extension, ...] = ()
-        self._adding: Tuple[Extension, ...] = ()
-        self._learning: Tuple[Extension, ...] = ()
+        self.adding: Tuple[Extension, ...] = ()
+        self.learning: Tuple[Extension, ...] = ()
 
     def add(self, extension: Extension) -> None:
         """Add an extension; the caller has a lock for it, or makes the client.
@@ -52,16 +50,16 @@ class ClientExtensions:
         claim(extension, "notification", taken, {**protocol_names("server_notifications"), **self.owners})
         extension.attach(self._client)
         for method, handler in (*answered.items(), *taken.items()):
-            self._custom[method] = functools.partial(self._handle, handler)
+            self._custom[method] = self._bound(handler)
         self.owners = {**self.owners, **dict.fromkeys((*answered, *taken), f"the extension {extension.identifier!r}")}
         self.names = {**self.names, **extension.names}
         self.result_types = {**self.result_types, **extension.result_types}
         if overrides(extension, "send_tool"):
             self.hooks = (*self.hooks, extension)
         if overrides(extension, "params"):
-            self._adding = (*self._adding, extension)
+            self.adding = (*self.adding, extension)
         if overrides(extension, "learn_tools"):
-            self._learning = (*self._learning, extension)
+            self.learning = (*self.learning, extension)
         self.all = (*self.all, extension)
 
     def find(self, identifier: str) -> Optional[Extension]:
@@ -69,23 +67,8 @@ class ClientExtensions:
         return next((extension for extension in self.all if extension.identifier == identifier
                      and type(extension) is not Declared), None)
 
-    def learn_tools(self, tools: Sequence[Tool]) -> None:
-        """Pass a page of listed tools on."""
-        for extension in self._learning:
-            extension.learn_tools(tools)
-
-    def tools_listed(self, changes: int) -> None:
-        """Say that all pages were listed; see :meth:`Extension.tools_listed`."""
-        for extension in self._learning:
-            extension.tools_listed(changes)
-
-    def forget_tools(self) -> None:
-        """Say that the list of tools has changed."""
-        for extension in self._learning:
-            extension.forget_tools()
-
-    def _handle(self, handler: Callable[..., Any], params: Dict[str, Any]) -> Any:
-        return handler(params, self._client)
+    def _bound(self, handler: Callable[..., Any]) -> Custom:
+        return lambda params: handler(params, self._client)
 
     def declare(self, capabilities: Dict[str, Any], revision: Revision) -> None:
         """Add what the extensions declare to encoded capabilities."""
@@ -100,24 +83,9 @@ class ClientExtensions:
         """Whether an extension says that a result of a method may have this ``resultType``."""
         return isinstance(kind, str) and method in self.result_types.get(kind, ())
 
-    @property
-    def adds_params(self) -> bool:
-        """Whether any of them adds to the params of requests."""
-        return bool(self._adding)
-
     def params(self, method: str, params: Optional[Mapping[str, Any]], revision: Revision) -> Dict[str, Any]:
         """Return the params of a request with those that extensions add; the caller's own win."""
         added: Dict[str, Any] = {}
-        for extension in self._adding:
+        for extension in self.adding:
             added.update(extension.params(method, revision))
         return {**added, **(params or {})}
-
-    def start(self) -> None:
-        """Tell the extensions that the client is open."""
-        for extension in self.all:
-            extension.start(self._client)
-
-    def stop(self) -> None:
-        """Tell the extensions that the client is closed."""
-        for extension in self.all:
-            extension.stop(self._client)
