@@ -115,14 +115,11 @@ class Callback(UserAgent):
 
     :param function: takes the URL to send the user to, and returns the URL by which they came back, or None if they gave
         up. It runs on its own thread, so that the caller can stop waiting for it.
-    :param redirect_uri: where they come back to; of https, or of this machine (AUC-18).
-    :raises ValueError: the redirect URI is neither, or has a fragment.
+    :param redirect_uri: where they come back to; :class:`OAuth` has checked it.
     """
 
     def __init__(self, function: Callable[[str], Optional[str]], redirect_uri: str) -> None:
         self._function = function
-        if "#" in check_url(redirect_uri, "the redirect URI"):
-            raise ValueError("a redirect URI has no fragment")
         self._redirect_uri = redirect_uri
 
     def begin(self, preferred: Optional[str], server: str) -> Visit:

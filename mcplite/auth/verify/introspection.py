@@ -43,7 +43,6 @@ class Introspection:
         if not 0 <= cache_seconds <= _MOST_SECONDS:
             raise ValueError(f"cache_seconds must be 0 to {_MOST_SECONDS:g}, not {cache_seconds!r}")
         self._cache = VerifiedTokens(cache_seconds, _MOST_CACHED, clock)
-        #: Of the tokens that were refused, which anyone can send.
 
     def __repr__(self) -> str:
         return f"<Introspection at {shown(self._url)}>"

@@ -341,7 +341,6 @@ class JWTVerifier:
         self._types = None if token_types is None else frozenset(_short_type(kind) for kind in token_types)
         self._required = tuple(required)
         self._clock = clock
-        #: Of the tokens that were refused, which anyone can send.
         if keys is not None and jwks_url is not None:
             raise ValueError("give keys= or jwks_url=, not both")
         self._cache = VerifiedTokens(_CACHE_SECONDS, _MOST_CACHED, clock)
