@@ -16,6 +16,7 @@ import pytest
 import mcplite
 from mcplite import __main__ as command_line
 from mcplite.cli import command_line as program, commands
+from mcplite.cli.description import pasted
 from mcplite.errors import Cancelled, ConnectionClosed, InvalidParams, MCPError, NotSupported, RequestTimeout, TransportError
 from mcplite.revisions import JUNE_2025, NEWEST
 from tests.support.systems import posix_only
@@ -186,6 +187,12 @@ def test_the_example_of_a_description_runs(run, target):
     assert run(*shlex.split(example)[3:]) == (0, "2\n", "")
 
 
+def test_describe_as_json(run, target):
+    found = json.loads(run("describe", target, "note://today", "--json")[1])
+    assert [one["uri"] for one in found["resources"]] == ["note://today"] and "tools" not in found
+    assert found["examples"] == {"resources": {"note://today": pasted(["read", target], "note://today")}}
+
+
 @pytest.mark.slow
 def test_instructions_are_listed_and_described(run, tmp_path):
     (tmp_path / "wise.py").write_text("import mcplite\nmcp = mcplite.Server('wise', instructions='Ask\\n  twice.')\n")
@@ -200,6 +207,21 @@ def test_2_describe_names_what_is_similar(run, target):
     assert run("describe", target, "piture") == (
         2, "", "the server has no tool, prompt, resource or template 'piture'; did you mean 'picture'?\n")
     assert "; it has add, say, picture, fail, " in run("describe", target, "zzzzz")[2]
+
+
+def test_list_of_a_server_without_anything(run, tmp_path):
+    (tmp_path / "empty.py").write_text("import mcplite\nmcp = mcplite.Server('empty')\n")
+    status, out, _ = run("list", str(tmp_path / "empty.py"))
+    assert (status, out.splitlines()[1:]) == (0, ["the server offers no tools, resources or prompts"])
+
+
+def test_any_schema_has_a_label():
+    def label(schema):
+        return commands._label(mcplite.types.Tool(name="t", input_schema=schema))
+
+    assert label({"properties": ["a"], "required": 3}) == "t()"
+    assert label({"properties": {"a": 1, "b": True}, "required": ["b"]}) == "t(a?: any, b: any)"
+    assert label({}) == "t()"
 
 
 @pytest.mark.parametrize("words, printed", [
@@ -222,6 +244,16 @@ def test_call_prints_rows_as_a_table(run, tmp_path):
     assert run("call", path, "rows", "--table", "--json")[0] == 2
 
 
+def test_call_as_json(run, target):
+    status, out, _ = run("call", target, "add", "a=2", "--json")
+    assert (status, json.loads(out)["structuredContent"]) == (0, {"result": 3})
+
+
+def test_options_may_stand_between_the_words(run, target):
+    status, out, _ = run("call", "--timeout", "30", target, "--json", "add", "a=2", "--revision", JUNE_2025.name, "b=2")
+    assert (status, json.loads(out)["structuredContent"]) == (0, {"result": 4})
+
+
 @pytest.mark.slow
 def test_arguments_from_a_file_and_from_stdin(run, target, tmp_path, monkeypatch):
     (tmp_path / "text").write_text("from a file")
@@ -238,6 +270,13 @@ def test_output_saves_the_result_and_prints_nothing(run, target, tmp_path, words
     path = tmp_path / "saved"
     assert run(words[0], target, *words[1:], "--output", str(path)) == (0, "", "")
     assert path.read_bytes() == saved
+
+
+@pytest.mark.slow
+def test_output_is_for_results_and_not_for_errors(run, target, tmp_path):
+    path = tmp_path / "saved"
+    assert run("call", target, "fail", "--output", str(path)) == (1, "", "it went\\x07 wrong\n")
+    assert not path.exists()
 
 
 @pytest.mark.slow
@@ -299,6 +338,15 @@ def test_env_and_cwd_are_the_servers(run, target, tmp_path):
     assert run("call", target, "where", "--cwd", str(folder))[1] == f"{folder} None\n"
 
 
+def test_a_variable_of_ours_is_passed_on(run, target, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLOR", "green")
+    assert run("call", target, "where", "--cwd", str(tmp_path), "--env", "COLOR")[1] == f"{tmp_path} green\n"
+
+
+def test_arguments_as_one_object(run, target):
+    assert run("call", target, "add", '{"a": 40, "b": 2}')[:2] == (0, "42\n")
+
+
 @pytest.mark.parametrize("words, status, error", [
     (["call", "TARGET", "unheard-of"], 3, {"type": "InvalidParams", "code": -32602}),
     (["call", "TARGET", "add", "a"], 2, {"type": "UsageError"}),
@@ -324,6 +372,10 @@ def test_a_server_of_a_configuration_as_the_target(run, config, target):
     assert (status, out) == (2, "") and "name two servers" in err
 
 
+def test_a_configuration_with_one_server_as_the_target(run, config, target):
+    assert run("call", config(weather=entry(target)), "add", "a=1") == (0, "2\n", "")
+
+
 @pytest.mark.slow
 def test_an_overview_of_all_servers(run, config, target):
     path = config(first=entry(target), bad={}, gone={"command": "no-such-program"}, off=entry(target, disabled=True),
@@ -339,6 +391,13 @@ def test_an_overview_of_all_servers(run, config, target):
     assert (status, err) == (4, "")
     assert servers["first"]["tools"] == servers["last"]["tools"] and servers["off"] == {"disabled": True}
     assert servers["bad"]["error"]["status"] == 2 and servers["gone"]["error"]["type"] == "TransportError"
+
+
+@pytest.mark.slow
+def test_an_overview_of_servers_that_all_answer(run, config, target):
+    status, out, err = run("list", config(a=entry(target), b=entry(target)))
+    assert (status, err) == (0, "")
+    assert out.count("\n    add(a: int, b: int = 1) -> int") == 2 and out.startswith("a:\n  wea")
 
 
 def test_what_a_configuration_asks_for_needs_a_terminal(run, config, target):
@@ -368,6 +427,14 @@ def test_log_messages_come_before_the_result_they_belong_to(target, words, last)
                   stderr=subprocess.STDOUT, env={**ENVIRONMENT, "PYTHONUNBUFFERED": "1"})
     lines = ran.stdout.decode().splitlines()
     assert lines[1] == "error server: plain" and lines[-1] == last
+
+
+@pytest.mark.slow
+def test_the_servers_stderr_comes_before_the_result_with_debug(target):
+    ran = process("call", target, "broken", "--debug", stderr=subprocess.STDOUT, env={**ENVIRONMENT, "PYTHONUNBUFFERED": "1"})
+    lines = ran.stdout.decode().splitlines()
+    assert lines[-1] == "KeyError: 'nope'" and any(line.startswith("Traceback") for line in lines)
+    assert "--debug" not in ran.stdout.decode()
 
 
 @pytest.mark.slow
@@ -554,6 +621,15 @@ def test_each_error_has_its_exit_status(monkeypatch, capsys, error, status):
     assert capsys.readouterr().err == f"{said}\n"
 
 
+def test_130_interrupted_in_this_process(monkeypatch, capsys):
+    def interrupt(options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(program, "_run", interrupt)
+    assert command_line.main(["ping", "x"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
 @pytest.mark.skipif(os.name != "posix", reason="SIGINT can be sent to one process on POSIX only")
 @pytest.mark.slow
 def test_130_interrupted(target):
@@ -597,6 +673,14 @@ def test_streams_that_are_closed_or_full_are_no_traceback(target, streams, statu
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT, timeout=60)
     assert ran.returncode == status and b"Traceback" not in ran.stderr
     assert ran.stdout == (b"2\n" if status == 0 else b"")
+
+
+@posix_only
+@pytest.mark.slow
+def test_an_error_where_stderr_is_closed_has_its_status_and_stays_out_of_stdout(target):
+    ran = subprocess.run(["sh", "-c", '"$0" -m mcplite call "$1" nothing 2>&-', sys.executable, target],
+                         stdout=subprocess.PIPE, env=ENVIRONMENT, timeout=60)
+    assert (ran.returncode, ran.stdout) == (3, b"")
 
 
 @pytest.mark.slow

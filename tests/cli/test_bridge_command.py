@@ -131,3 +131,9 @@ def test_a_server_that_cannot_be_reached_is_an_error():
 def test_wrong_usage(arguments, text):
     ran = run(*arguments)
     assert ran.returncode == 2 and text in ran.stderr
+
+
+def test_help_teaches():
+    ran = run("--help")
+    assert ran.returncode == 0
+    assert "a stdio server over HTTP" in ran.stdout and '"mcpServers"' in ran.stdout and "PACKAGE" not in ran.stdout

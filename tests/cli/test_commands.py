@@ -18,8 +18,9 @@ import pytest
 import mcplite
 from mcplite import __main__ as command_line
 from mcplite.__main__ import main
-from mcplite.cli import commands
+from mcplite.cli import commands, parser
 from mcplite.cli.commands import row_table, rows_of
+from mcplite.cli.parser import UsageError
 from mcplite.cli.printing import ProgressBar
 from mcplite.revisions import NEWEST, NOVEMBER_2025
 from tests.support.fakes import LIMIT
@@ -43,12 +44,24 @@ def test_a_started_task_prints_its_id_and_how_to_wait_for_it(revision, capsys):
     assert out == "t1\n" and "python -m mcplite task wait https://example.com/mcp t1" in err and "ends with" not in err
 
 
+def test_a_task_of_a_child_ends_with_the_command(capsys):
+    with TaskServer(MODERN) as server, server.connect() as client:
+        commands.start(client, "slow", {}, options(target="server.py"))
+    assert "the server ends with this command" in capsys.readouterr().err
+
+
 def test_a_call_that_was_answered_at_once_prints_its_result(capsys):
     with TaskServer(MODERN) as server:
         server.answers["tools/call"] = {"resultType": "complete", **RESULT}
         with server.connect() as client:
             assert commands.start(client, "slow", {}, options()) == 0
     assert capsys.readouterr().out == "done\n"
+
+
+def test_a_started_task_as_json(revision, capsys):
+    with TaskServer(revision, {}) as server, server.connect() as client:
+        commands.start(client, "slow", {}, options(json=True))
+        assert json.loads(capsys.readouterr().out) == server.task
 
 
 def test_a_task_is_shown(revision, capsys):
@@ -110,6 +123,13 @@ def test_a_server_without_a_list_is_named():
 def test_wrong_words_say_what_to_write(words, text, capsys):
     assert main(["task", *words]) == 2
     assert text in capsys.readouterr().err
+
+
+def test_the_verb_is_taken_from_the_words():
+    words, given = ["wait", "server.py", "1"], argparse.Namespace()
+    assert parser.take_verb(words, given) == "task wait" and given.verb == "wait" and words == ["server.py", "1"]
+    with pytest.raises(UsageError):
+        parser.take_verb([], given)
 
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(mcplite.__file__).resolve().parent.parent), "PYTHONIOENCODING": "utf-8"}
@@ -185,6 +205,20 @@ ROWS = [{"city": "Rome", "degrees": 21.5}, {"city": "Riga\x1b\nX", "degrees": 3,
 ])
 def test_which_values_are_rows(value, rows):
     assert rows_of(value) == rows
+
+
+def test_numbers_are_at_the_right_and_null_is_empty():
+    assert row_table(ROWS, None) == (
+        "city        degrees  wet\n"
+        "----------  -------  ----\n"
+        "Rome           21.5\n"
+        "Riga\\x1b X        3  true\n")
+
+
+def test_what_is_too_large_is_no_table():
+    assert rows_of([{str(number): 1} for number in range(2000)]) is None
+    assert rows_of([{"a": "x" * 10_000_000}, {"b": 1}, {"c": 1}]) is None
+    assert row_table([{"a": "x" * 200_000, "b": "y"}], 40).count("x") == 200_000
 
 
 def test_long_cells_are_wrapped_on_a_terminal_and_nothing_is_lost():

@@ -11,8 +11,20 @@ import types
 import jsonschema
 import pytest
 
-from mcplite.cli.description import argument_words, described, example_of, limits_of, members_of, pasted, prompt_words
-from mcplite.cli.parser import parse, parse_arguments
+from mcplite.cli.description import (
+    argument_words,
+    chosen,
+    described,
+    example_of,
+    example_uri,
+    limits_of,
+    members_of,
+    pasted,
+    prompt_words,
+    resolved,
+)
+from mcplite.cli.parser import UsageError, parse, parse_arguments
+from mcplite.protocol.schema.references import LenientReferences
 from mcplite.types import Prompt, PromptArgument, Resource, Tool, ToolAnnotations
 
 
@@ -61,6 +73,14 @@ def test_prompts_and_resources():
                     "  example: python -m mcplite read x.py n://1")
 
 
+def test_a_name_may_be_of_several_kinds():
+    found = {"tools": [Tool("a", {}), Tool("b", {})], "prompts": [Prompt("a")], "resources": [Resource("n://a", "b")]}
+    assert {kind: len(items) for kind, items in chosen(found, "a").items()} == {"tools": 1, "prompts": 1}
+    assert list(chosen(found, "n://a")) == ["resources"] and list(chosen(found, "b")) == ["tools", "resources"]
+    with pytest.raises(UsageError, match="it offers nothing"):
+        chosen({}, "a")
+
+
 POINT = {"type": "object", "properties": {"x": {"type": "number", "exclusiveMinimum": 0}}, "required": ["x"]}
 
 
@@ -98,6 +118,18 @@ def test_names_that_cannot_stand_before_an_equals_sign_are_in_one_object():
 def test_schemas_that_refer_to_themselves_end():
     schema = {"properties": {"a": {"$ref": "#"}}, "required": ["a"]}
     assert argument_words(schema)[0].startswith('a:={"a": {"a": ')
+
+
+@pytest.mark.parametrize("schema", [{}, {"properties": [], "required": ["a"]}, {"properties": {}, "required": "a"},
+                                    {"properties": {"a": {}}, "required": [5, "b"]}])
+def test_without_required_arguments_there_are_no_words(schema):
+    assert argument_words(schema) == []
+
+
+def test_templates_and_quotes():
+    assert example_uri("city://{name}/history{?year}") == "city://name/history?year=year"
+    assert example_uri("city://{") == "city://{"
+    assert pasted(["call", "npx -y it"], "a b") == "python -m mcplite call 'npx -y it' 'a b'"
 
 
 @pytest.mark.parametrize("words", [
@@ -148,11 +180,26 @@ def test_members_with_types_defaults_and_descriptions():
         ("filter: dict", "Filter; optional"), ('filter.tag: "a" | "b"', "")]
 
 
+def test_parameters_schemas_that_refer_to_themselves_end():
+    schema = {"$defs": {"Node": {"properties": {"next": {"$ref": "#/$defs/Node"}}, "required": ["next"]}},
+              "properties": {"node": {"$ref": "#/$defs/Node"}}}
+    assert [row[0] for row in members_of(schema)] == [
+        "node: Node", "node.next: Node", "node.next.next: Node", "node.next.next.next: Node"]
+    circle = {"$defs": {"a": {"$ref": "#/$defs/a"}}}
+    assert resolved({"$ref": "#/$defs/a"}, LenientReferences(circle)) == {}
+
+
 @pytest.mark.parametrize("reference, name", [("#/$defs/A%20B", "A B"), ("#a", "x"), ("#/properties/o", "x")])
 def test_references_of_all_kinds(reference, name):
     schema = {"$defs": {name: {"$anchor": "a", "type": "string", "minLength": 2}}, "properties": {
         "p": {"$ref": reference}, "o": {"minLength": 2}}}
     assert members_of(schema)[0][1] == "optional; at least 2 characters"
+
+
+def test_parameters_references_that_multiply_are_bounded():
+    members = {f"p{number}": {"$ref": "#/$defs/a"} for number in range(300)}
+    rows = members_of({"$defs": {"a": {"properties": members}}, "properties": members})
+    assert 300 < len(rows) < 10_000 and rows[-1][0] == "..."
 
 
 @pytest.mark.parametrize("schema", [None, True, [], {"properties": []}, {"properties": {"a": 5}}, {"$ref": "#/nowhere"}])

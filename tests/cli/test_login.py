@@ -73,6 +73,18 @@ def test_a_token_without_a_refresh_token_is_reported(cli, auth, protected, expir
     assert second.startswith(end) and second.endswith("; it cannot be renewed: log in again then")
 
 
+def test_each_login_asks_the_user_whatever_is_stored(cli, auth, protected):
+    assert cli("login", protected.url)[0] == cli("login", protected.url)[0] == 0
+    assert (auth.count("authorization_code"), auth.count("refresh_token")) == (2, 0)
+
+
+def test_scopes_are_asked_for_besides_those_of_the_server(cli, auth, protected):
+    protected.needs = ["base"]
+    status, out, err = cli("login", protected.url, "--scope", "read", "--scope", "write admin")
+    assert status == 0
+    assert ", with the scopes base read write admin\n" in out
+
+
 def test_a_client_that_was_registered_by_hand(cli, auth, protected, place):
     auth.registers = False
     auth.know("mine", "hush-hush", [place])
@@ -104,6 +116,13 @@ def test_proofs_of_a_key(cli, auth, protected):
     status, out, err = cli("token", protected.url, "--header")
     assert (status, out) == (0, f"Authorization: DPoP {token}\n")
     assert "bound to a key" in err and key.splitlines()[1] not in err
+
+
+def test_a_server_that_wants_nothing(cli):
+    with WebScript() as script:
+        status, out, err = cli("login", script.url)
+    assert (status, out) == (4, "")
+    assert "wants no authorization" in err
 
 
 def test_a_login_that_is_refused_stores_no_token(cli, auth, protected):
@@ -170,6 +189,12 @@ def test_the_issuer_to_trust_must_be_given(cli):
     assert (status, err) == (2, "--client-id needs --issuer, the authorization server that registered this client\n")
 
 
+def test_another_authorization_server_than_the_trusted_one_is_not_asked(cli, auth, protected):
+    status, out, err = cli("login", protected.url, "--issuer", "https://a.example")
+    assert (status, out, auth.requests) == (4, "", [])
+    assert f"wants a token of {auth.issuer}, but --issuer https://a.example was given" in err
+
+
 # --- without a browser -------------------------------------------------------------------------------
 
 
@@ -227,6 +252,15 @@ def test_130_an_interrupt_leaves_nothing_behind(cli, auth, protected, options):
     assert sorted(cli.records()) == ["client"]
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), SECONDS)
+
+
+def test_130_ctrl_c_at_a_terminal(cli, protected, terminal, monkeypatch):
+    monkeypatch.setenv("MCPLITE_CREDENTIALS", str(cli.path))
+    terminal.run("login", protected.url, "--no-browser", controlling=True)
+    terminal.expect("Address: $")
+    terminal.type("\x03")
+    assert terminal.status() == 130
+    assert "interrupted\n" in terminal.screen and "Traceback" not in terminal.screen
 
 
 # --- token -------------------------------------------------------------------------------------------
@@ -373,6 +407,17 @@ def stored(**records):
 # --- what is made of it ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("records", [{}, {"token": {"of": "another version"}}, {"login": {"scopes": ["a"]}}])
+def test_nothing_is_made_of_nothing(records):
+    assert stored(**records).credentials is None
+    assert stored(**records).grant() is None
+
+
+def test_a_url_that_tokens_are_not_sent_to():
+    with pytest.raises(ValueError, match="needs https"):
+        Stored("http://mcp.example/mcp", MemoryStore())
+
+
 @pytest.mark.parametrize("ways, kept", [
     ({"client_name": "", "dpop": False, "redirect_uri": None, "scopes": []}, {}),
     ({"client_name": "Me", "scopes": ["a"], "secret": "hush"}, {"client_name": "Me", "scopes": ["a"]}),
@@ -458,6 +503,15 @@ def usual(request, monkeypatch):
     """The agent that the library chooses here."""
     monkeypatch.setattr("mcplite.cli.login.default_user_agent", request.param)
     return request.param
+
+
+def test_the_agent_is_the_usual_one(usual):
+    assert type(choose_agent()) is usual
+    assert type(choose_agent(browser=False)) is Terminal
+
+
+def test_the_login_command_uses_the_default_user_agent(usual):
+    assert type(choose_agent(command=True)) is (Browser if usual is NoUserAgent else usual)
 
 
 @pytest.mark.parametrize("uri", ["http://127.0.0.1:8765/callback", "http://localhost:1/", "http://[::1]:8765/a/b"])

@@ -6,11 +6,21 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from mcplite.cli.parser import UsageError, parse_arguments
+from mcplite.cli.parser import UsageError, parse_arguments, parse_strings
 
 
 def schema(**properties):
     return {"type": "object", "properties": properties}
+
+
+def test_text_is_text_without_a_schema():
+    assert parse_arguments(["city=Rome", "days=3", "empty=", "formula=a=b", "two=a b"]) == {
+        "city": "Rome", "days": "3", "empty": "", "formula": "a=b", "two": "a b"}
+
+
+def test_json_has_its_own_sign():
+    assert parse_arguments(["days:=3", 'names:=["a", "b"]', "on:=true", "none:=null", 'at:="@x"']) == {
+        "days": 3, "names": ["a", "b"], "on": True, "none": None, "at": "@x"}
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,8}", fullmatch=True),
@@ -87,6 +97,14 @@ def test_a_files_text(tmp_path):
                            schema(items={"type": "array"})) == {"q": "Ça va?\n", "items": [1, 2]}
 
 
+def test_a_byte_order_mark_is_no_text(tmp_path, monkeypatch):
+    (tmp_path / "question.txt").write_text("Ça va?", "utf-8-sig")
+    (tmp_path / "list.json").write_text("[1, 2]", "utf-8-sig")
+    monkeypatch.setattr("sys.stdin", io.StringIO('\ufeff{"days": 3}'))
+    assert parse_arguments([f"q=@{tmp_path / 'question.txt'}", f"items=@{tmp_path / 'list.json'}", "-"],
+                           schema(items={"type": "array"})) == {"q": "Ça va?", "items": [1, 2], "days": 3}
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "binary").write_bytes(b"\xff\xfe\xfd")
     for name in ("missing", "binary"):
@@ -105,3 +123,7 @@ def test_stdin_must_hold_an_object(monkeypatch, text, problem):
     monkeypatch.setattr("sys.stdin", None if text is None else io.StringIO(text))
     with pytest.raises(UsageError, match=problem):
         parse_arguments(["-"])
+
+
+def test_prompts_take_text_only():
+    assert parse_strings(["a=1", "b:=2", 'c:={"é": [1]}', 'd:="x"']) == {"a": "1", "b": "2", "c": '{"é": [1]}', "d": "x"}

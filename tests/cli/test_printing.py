@@ -73,11 +73,19 @@ def test_cleaned_text_is_harmless_and_stays_as_it_is(text):
     assert {unicodedata.category(c) for c in once if c not in "\n\t\u200c\u200d"} & {"Cc", "Cf", "Cs", "Zl", "Zp"} == set()
 
 
+def test_a_clean_line_has_no_line_breaks():
+    assert clean_line("name\nSend this? [y/n] \x1b[A ") == "name Send this? [y/n] \\x1b[A"
+
+
 @given(st.recursive(ANYTHING, lambda inner: st.lists(inner) | st.dictionaries(ANYTHING, inner)))
 def test_json_is_the_same_value_without_control_characters(value):
     text = as_json(value)
     assert json.loads(text) == value
     assert clean(text) == text
+
+
+def test_json_is_readable():
+    assert as_json({"città": ["\x7f", "\U000e0041"]}) == '{\n  "città": [\n    "\\u007f",\n    "\\udb40\\udc41"\n  ]\n}'
 
 
 # --- tables ------------------------------------------------------------------------------------------
@@ -91,6 +99,24 @@ def test_json_is_the_same_value_without_control_characters(value):
 def test_lines_of_words(text, lines):
     assert wrapped(text, 8) == lines
     assert wrapped("a" * 9 + " b " + "c" * 11, 8, 10) == ["a" * 9, "b", "c" * 8, "c" * 3]
+
+
+def test_words_of_megabytes_are_cut_in_one_pass():
+    assert sum(map(len, wrapped("x" * 3_000_000 + "-" * 1_000_000, 40))) == 4_000_000
+
+
+def test_a_table_wraps_texts_beside_their_names(columns):
+    columns(44)
+    assert table([("add(a, b)", "Add two numbers and return\n   their sum, whatever that is."), ("x", "")]) == (
+        "  add(a, b)  Add two numbers and return\n"
+        "             their sum, whatever that is.\n"
+        "  x")
+
+
+def test_a_long_name_has_a_line_for_itself(columns):
+    columns(60)
+    assert table([("n" * 30, "Text."), ("short", "Other.")]) == (
+        "  " + "n" * 30 + "\n" + " " * 24 + "Text.\n  short" + " " * 17 + "Other.")
 
 
 @given(st.lists(st.tuples(st.text(), st.text())), st.integers(1, 200))
@@ -192,6 +218,24 @@ def test_without_a_total_the_number_is_shown_and_a_line_is_never_full(columns):
     assert bar._out.getvalue() == "\r12.5 " + "x" * 14
 
 
+def test_the_bar_keeps_out_of_the_way(columns):
+    columns(80)
+    bar = ProgressBar(Screen())
+    shown = bar._out
+    with bar.hidden():
+        bar(Progress(1, 4))
+        assert shown.getvalue() == ""
+    line = "[#####...............]  25%"
+    assert shown.getvalue() == "\r" + line
+    with bar.hidden(), bar.hidden():
+        assert shown.getvalue() == "\r" + line + "\r" + " " * len(line) + "\r"
+    assert shown.getvalue().endswith("\r" + line)
+    bar.done()
+    with bar.hidden():
+        pass
+    assert shown.getvalue().endswith("\r" + " " * len(line) + "\r")
+
+
 @pytest.mark.parametrize("out", [Screen(terminal=False), None])
 def test_there_is_no_bar_without_a_terminal(out, monkeypatch):
     monkeypatch.setattr(printing.sys, "stderr", None)
@@ -230,3 +274,17 @@ def test_the_bar_of_a_whole_call_is_on_stderr_and_goes_away(terminal, tmp_path):
     assert (tmp_path / "out").read_text() == "finished\n"
     # Messages and progress come on threads of their own; whichever is last, no bar is left.
     assert re.search(r"\r +\r(info server: nearly\n)?\Z", terminal.screen)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_rows_are_indented_on_a_terminal_alone():
+    rows = CallToolResult([TextContent('[{"a":1}]')], structured_content={"result": [{"a": 1}]})
+    failed = CallToolResult([TextContent('{"a":1}')], is_error=True)
+    for result, out, text in ((rows, Terminal(), '[\n  {\n    "a": 1\n  }\n]\n'), (rows, io.StringIO(), '[{"a":1}]\n'),
+                              (failed, Terminal(), '{"a":1}\n')):
+        print_result(result, out)
+        assert out.getvalue() == text

@@ -1,11 +1,14 @@
 """What list, call, ... do with a login of before, and without one."""
 
 import json
+import os
 import time
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+from mcplite.cli.parser import parse
+from mcplite.cli.target import connected
 from tests.support.authserver import follow
 from tests.support.interrupts import ask_to_stop
 from tests.support.systems import posix_only
@@ -38,6 +41,11 @@ def test_a_stored_login_is_used(cli, auth, protected, words, printed):
     status, out, err = cli(words[0], protected.url, *words[1:])
     assert (status, err, logins(auth)) == (0, "", 1)
     assert out.startswith(printed)
+
+
+def test_a_stored_login_is_used_for_a_configured_server(cli, auth, protected, config):
+    cli("login", protected.url)
+    assert cli("call", "--config", config(), "greet") == (0, "hello\n", "")
 
 
 @pytest.mark.parametrize("how", ["it has expired", "the server does not take it any more"])
@@ -74,6 +82,12 @@ def test_4_a_header_of_ones_own_that_allows_too_little(cli, auth, protected):
     assert err.endswith("refuses (403): the credentials lack scopes (write)\n")
 
 
+def test_another_header_does_not_keep_a_token_away(cli, auth, protected):
+    cli("login", protected.url)
+    assert cli("call", protected.url, "greet", "--header", "X-Color: red")[0] == 0
+    assert protected.wait_for("tools/call")[0].headers["x-color"] == "red"
+
+
 # --- with nothing stored -----------------------------------------------------------------------------
 
 
@@ -100,6 +114,23 @@ def test_4_urls_that_tokens_are_not_sent_to(cli):
     assert (status, out) == (4, "")
     assert err.startswith("http://mcp.example/mcp requires authorization (401), and a login to this URL is not possible: ")
     assert "needs https" in err and "login http" not in err
+
+
+def test_a_server_that_wants_nothing_gets_nothing(cli, auth, protected):
+    with WebScript() as script:
+        assert cli("ping", script.url)[0] == 0
+        assert not any("authorization" in request.headers for request in script.requests)
+    assert not cli.path.parent.exists()
+
+
+def test_without_a_home_there_is_nothing_stored(monkeypatch, capsys):
+    monkeypatch.setenv("MCPLITE_CREDENTIALS", "")
+    monkeypatch.setattr("mcplite.auth.login.file_store.os.path.expanduser", lambda path: path)
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    options = parse(["ping", "x"], "mcplite", "1")
+    with WebScript() as script, connected([script.url], options) as client:
+        client.ping()
+    assert capsys.readouterr().err == ""
 
 
 # --- with what is stored, but cannot be used ---------------------------------------------------------
@@ -141,6 +172,15 @@ def test_a_damaged_file_does_not_matter_for_stdio_servers(cli, tmp_path, protect
     assert cli("ping", protected.url, "--header", "Authorization: Bearer x")[2].count("\n") == 1
 
 
+@pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
+def test_4_a_file_that_others_can_read(cli, auth, protected):
+    cli("login", protected.url)
+    cli.path.chmod(0o644)
+    status, out, err = cli("ping", protected.url)
+    assert (status, out, protected.sent[-1]) == (4, "", None)
+    assert f"run: chmod 600 {cli.path}\n" in err
+
+
 # --- a login in the middle ---------------------------------------------------------------------------
 
 
@@ -179,6 +219,16 @@ def test_4_a_login_in_the_middle_needs_a_user(cli, auth, protected):
     status, out, err = cli("call", protected.url, "greet")
     assert (status, out, logins(auth)) == (4, "", 1)
     assert "no user can be asked here" in err
+    assert err.endswith(f"To log in again: python -m mcplite login {protected.url}\n")
+
+
+def test_4_another_authorization_server_is_not_asked_in_the_middle(cli, auth, protected):
+    cli("login", protected.url)
+    auth.end()
+    protected.issuers = ["https://other.example"]
+    status, out, err = cli("call", protected.url, "greet")
+    assert (status, out) == (4, "")
+    assert "wants a token of https://other.example" in err
     assert err.endswith(f"To log in again: python -m mcplite login {protected.url}\n")
 
 

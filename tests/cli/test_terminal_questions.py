@@ -1,6 +1,7 @@
 """Questions on a terminal: every kind of field, every way to answer, and a person who walks away."""
 
 import io
+import signal
 import threading
 
 import pytest
@@ -76,6 +77,13 @@ def test_the_question_names_the_server_and_how_to_cancel(asking):
     assert asking.answer == {}
     assert "\nThe Weather\\x1b[2J here asks: Where to?\n  Other Server asks: password\\x07\n" in asking.terminal.screen
     assert "(type !decline to decline, !cancel to cancel)\n" in asking.terminal.screen
+
+
+def test_a_server_that_has_not_said_its_name_yet(terminal):
+    asking = Asking(terminal, who=None)
+    asking.form()
+    terminal.answer(r"The server asks: Where to\?[^$]*\] $", "y")
+    assert asking.answer == {}
 
 
 # --- fields ------------------------------------------------------------------------------------------
@@ -186,6 +194,14 @@ def test_a_field_that_is_nonsense_is_no_traceback(asking, odd):
     assert type(asking.answer) is dict
 
 
+@pytest.mark.parametrize("typed, action", [("n", "decline"), ("!decline", "decline"), ("!cancel", "cancel")])
+def test_declining_at_the_end(asking, typed, action):
+    asking.form(city={"type": "string"})
+    asking.terminal.answer("city [^\n]*: $", "Rome")
+    asking.terminal.answer(r"Send this answer\? [^\n]*$", typed)
+    assert asking.answer is ANSWERS[action]
+
+
 @pytest.mark.parametrize("typed, action", [("!decline\n", "decline"), ("!cancel\n", "cancel"), ("\x04", "cancel")])
 def test_a_way_out_at_a_field(asking, typed, action):
     asking.form(required=["city"], city={"type": "string"})
@@ -202,6 +218,23 @@ def test_a_withdrawn_question_ends(asking):
     request.token.cancel()
     assert asking.answer is None
     asking.terminal.expect("the question was cancelled")
+
+
+def test_only_one_question_uses_the_terminal_at_a_time(asking):
+    asking.form("First?", city={"type": "string"})
+    asking.terminal.expect("city [^\n]*: $")
+
+    def ask_too(request):
+        with asking.asker.alone():
+            asking.asker._say("Second?")
+
+    asking.start(ask_too, form())
+    asking.terminal.type("Rome\n")
+    asking.terminal.expect(r"Send this answer\? [^\n]*$")
+    assert "Second?" not in asking.terminal.screen
+    asking.terminal.type("y\n")
+    asking.terminal.expect(r"Second\?")
+    assert asking.answer is None
 
 
 def test_questions_of_several_threads_wait_for_each_other(asking):
@@ -285,6 +318,13 @@ def test_a_tool_asks_and_gets_the_answer(terminal, target):
     assert terminal.screen.endswith("accept {'city': 'Città'}\n")
 
 
+def test_a_tool_asks_for_a_visit(terminal, target):
+    terminal.run("call", target, "visit")
+    terminal.answer(r"https://a\.example/\n[^$]*yourself\? [^\n]*$", "n")
+    assert terminal.status() == 0
+    assert terminal.screen.endswith("decline\n")
+
+
 @pytest.mark.slow
 def test_ctrl_c_during_a_question_ends_cleanly(terminal, target):
     terminal.run("call", target, "book", controlling=True)
@@ -293,3 +333,10 @@ def test_ctrl_c_during_a_question_ends_cleanly(terminal, target):
     assert terminal.status() == 130
     assert "interrupted\n" in terminal.screen
     assert "Fatal" not in terminal.screen and "Traceback" not in terminal.screen
+
+
+def test_an_interrupt_by_signal_is_the_same(terminal, target):
+    terminal.run("call", target, "book")
+    terminal.expect(r"city \(optional\): $")
+    terminal._child.send_signal(signal.SIGINT)
+    assert terminal.status() == 130
