@@ -6,7 +6,7 @@ arrives in spite of lost operations.
 
     call      a worker reads the record of the client's session
     question  a worker stores a question in the log of the client's stream; another worker reads it there and hands it to
-              the client; the answer reaches a third one, which sends a letter to the first; that one's handler goes on
+              the client; the answer reaches a third one, which sends a message to the first; that one's handler goes on
     event     a worker appends a change to the log that all workers read
 
 With --sessions it does the arithmetic of docs/deploying.rst: what so many sessions need, at rates that you give and by the
@@ -49,7 +49,7 @@ __all__ = ["Fleet", "UnsteadyBackend", "main"]
 
 T = TypeVar("T")
 
-EVENTS = "news/changes"
+EVENTS = "changes/log"
 #: Seconds for which everything is kept, and how many entries of a log are.
 KEPT, MOST = 120.0, 100_000
 RECORD = b"x" * 500
@@ -116,21 +116,21 @@ class UnsteadyBackend(Backend):
 
 
 class Worker:
-    """One simulated process: it has a log of letters, which a thread of its own reads together with the events.
+    """One simulated process: it has a log of messages, which a thread of its own reads together with the events.
 
     :param start: the number of the last event so far.
     """
 
-    def __init__(self, number: int, backend: UnsteadyBackend, letters: str, start: int) -> None:
-        self.number, self.backend, self.letters = number, backend, letters
+    def __init__(self, number: int, backend: UnsteadyBackend, messages: str, start: int) -> None:
+        self.number, self.backend, self.messages = number, backend, messages
         #: Guards the handlers that wait, and what has been read.
         self._lock = threading.Lock()
         self._waiting: Dict[str, "threading.Event"] = {}
         self._read_events: "Counter[int]" = Counter()
-        #: Answers that came for no handler: of a letter that was sent twice, since its first answer was lost.
+        #: Answers that came for no handler: of a message that was sent twice, since its first answer was lost.
         self.late = 0
         self.failures = 0
-        self._known = {letters: 0, EVENTS: start}
+        self._known = {messages: 0, EVENTS: start}
         self._ended = threading.Event()
         # It ends with close(), half a second later at most, since it blocks on the backend for no longer.
         self._thread = threading.Thread(target=self._run, name=f"worker {number}", daemon=True)
@@ -186,7 +186,7 @@ class Fleet:
         backends = [open_one() for _ in range(options.workers)]
         start = backends[0].last(EVENTS)
         self.workers = [Worker(number, UnsteadyBackend(backend, options.latency, options.jitter, options.loss,
-                                                       (options.seed, number)), f"letters-{run}-{number}/in", start)
+                                                       (options.seed, number)), f"messages-{run}-{number}/in", start)
                         for number, backend in enumerate(backends)]
         #: Guards the fields below; held for an addition.
         self._lock = threading.Lock()
@@ -257,7 +257,7 @@ class Fleet:
         if entries[-1][1].decode() != name:
             raise AssertionError("the client was asked something else")
         self._call(choose, session, name)  # the worker that gets the answer looks for the session
-        self._surely(choose, lambda worker: worker.backend.append(asker.letters, name.encode(), KEPT, MOST))
+        self._surely(choose, lambda worker: worker.backend.append(asker.messages, name.encode(), KEPT, MOST))
         if not answered.wait(LIMIT):
             raise AssertionError("an answer did not reach its handler")
 

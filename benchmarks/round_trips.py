@@ -43,7 +43,7 @@ MESSAGES = 10
 #: Seconds for what another thread does, on a busy machine.
 LIMIT = 60
 #: The threads of a worker that use the backend for itself, and for what other processes have told it.
-LEASE, LETTERS = "mcplite renewal of the lease", "mcplite reader of letters"
+LEASE, MESSAGES = "mcplite renewal of the lease", "mcplite reader of messages"
 
 
 class CountedBackend(Backend):
@@ -64,7 +64,7 @@ class CountedBackend(Backend):
         The renewals of the lease are left out.
         """
         with self._lock:
-            return sum(count for thread, count in self._counts.items() if thread != LEASE and (thread == LETTERS) == read)
+            return sum(count for thread, count in self._counts.items() if thread != LEASE and (thread == MESSAGES) == read)
 
     def _counted(self) -> Backend:
         with self._lock:
@@ -161,7 +161,7 @@ def _per_request(urls: List[str], era: str, workers: List[CountedBackend]) -> Di
     def operations() -> int:
         return sum(worker.operations() for worker in workers)
 
-    def with_letters() -> int:
+    def with_messages() -> int:
         return sum(worker.operations() + worker.operations(read=True) for worker in workers)
 
     with contextlib.ExitStack() as stack:
@@ -179,8 +179,8 @@ def _per_request(urls: List[str], era: str, workers: List[CountedBackend]) -> Di
         found["message"], found["stream"] = divmod(work - call, MESSAGES)
         found["question"] = None
         if not client.call_tool("ask").is_error:
-            # The answer reaches another worker, which sends a letter to the one that waits.
-            found["question"] = _usual(lambda: client.call_tool("ask"), with_letters) - call
+            # The answer reaches another worker, which sends a message to the one that waits.
+            found["question"] = _usual(lambda: client.call_tool("ask"), with_messages) - call
         client.close()
         found["disconnects"] = _usual(lambda: clients.pop().close(), operations)
         return found

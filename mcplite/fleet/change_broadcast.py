@@ -21,7 +21,7 @@ __all__ = ["Changes", "EVERYTHING", "LOG", "ChangeBroadcast", "ToldChange", "app
 
 _log = get_logger(__name__)
 #: The log of all processes.
-LOG = "news/changes"
+LOG = "changes/log"
 #: Seconds for which a notification is kept, and how many are: as long as a process may need to read them.
 _SECONDS = 600.0
 _KEEP = 10_000
@@ -40,22 +40,22 @@ def append_news(backend: Backend, server: Optional[str], method: str, uri: Optio
     :param sender: the process that has told its own clients already.
     :raises BackendError: the store failed.
     """
-    news = {"server": server, "method": method, "uri": uri, "sender": sender}
-    backend.append(LOG, json.dumps(news, separators=(",", ":")).encode("ascii"), _SECONDS, _KEEP)
+    change = {"server": server, "method": method, "uri": uri, "sender": sender}
+    backend.append(LOG, json.dumps(change, separators=(",", ":")).encode("ascii"), _SECONDS, _KEEP)
 
 
 class ChangeBroadcast:
     """The change notifications of one process of a fleet; they are read on the thread of :class:`ProcessMessages`.
 
     :param backend: sealed, so that what it holds was written by a process with the keys.
-    :param letters: reads the log.
+    :param messages: reads the log.
     :param server: the name of the server.
     :param deliver: called on the reading thread with the method and the URI of each change elsewhere.
     :param missed: called on the reading thread when changes were missed.
     """
 
-    def __init__(self, backend: Backend, letters: ProcessMessages, server: str, deliver: Callable[[str, Optional[str]], object],
-                 missed: Callable[[], object]) -> None:
+    def __init__(self, backend: Backend, messages: ProcessMessages, server: str,
+                 deliver: Callable[[str, Optional[str]], object], missed: Callable[[], object]) -> None:
         self._backend = backend
         self._server = server
         self._deliver = deliver
@@ -64,7 +64,7 @@ class ChangeBroadcast:
         self._later = Retries("sender of changes", "the clients of other processes were not told of a change", _SECONDS,
                               _MOST_UNTOLD)
         self._begin()
-        letters.read(LOG, self._receive, missed)
+        messages.read(LOG, self._receive, missed)
 
     def _begin(self) -> None:
         self._sender = secrets.token_hex(8)
@@ -93,13 +93,13 @@ class ChangeBroadcast:
         self._later.let_go()
 
     def _receive(self, entry: bytes) -> None:
-        news = json.loads(entry)
-        if news["sender"] == self._sender or news["server"] not in (None, self._server):
+        change = json.loads(entry)
+        if change["sender"] == self._sender or change["server"] not in (None, self._server):
             return
-        if news["method"] == EVERYTHING:
+        if change["method"] == EVERYTHING:
             self._missed()
         else:
-            self._deliver(news["method"], news["uri"])
+            self._deliver(change["method"], change["uri"])
 
 
 #: Changes that are remembered for streams that have not read them yet.
@@ -161,6 +161,6 @@ class Changes:
         return changes, changes[-1].number, any(change.method == EVERYTHING for change in changes)
 
     def _change(self, number: int, entry: bytes) -> ToldChange:
-        news = json.loads(entry)
-        ours = news["server"] in (None, self._server)
-        return ToldChange(number, news["method"] if ours else "", news["uri"])
+        change = json.loads(entry)
+        ours = change["server"] in (None, self._server)
+        return ToldChange(number, change["method"] if ours else "", change["uri"])

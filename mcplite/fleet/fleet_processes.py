@@ -37,12 +37,12 @@ class FleetProcesses(Processes):
         self._runtime = runtime
         self.outage = Outage()
         self.leases = Leases(backend, self.outage)
-        self.letters = ProcessMessages(backend, self.leases, name, self.outage)
-        self._news = ChangeBroadcast(backend, self.letters, name, runtime.deliver, runtime.everything_changed)
+        self.messages = ProcessMessages(backend, self.leases, name, self.outage)
+        self._change_broadcast = ChangeBroadcast(backend, self.messages, name, runtime.deliver, runtime.everything_changed)
         #: The changes that all processes tell, as GET streams of this one read them.
         self.changes = Changes(backend, name)
-        self.leases.on_doubt = lambda number: self.letters.broadcast("ended?", number)
-        self.letters.on("ended?", lambda number: runtime.workers.spawn(lambda: self._judge(number)))
+        self.leases.on_doubt = lambda number: self.messages.broadcast("ended?", number)
+        self.messages.on("ended?", lambda number: runtime.workers.spawn(lambda: self._judge(number)))
 
     def _judge(self, number: int) -> None:
         """Look whether a process has ended, which another one is not sure of."""
@@ -64,13 +64,13 @@ class FleetProcesses(Processes):
         return self.leases.alive(number)
 
     def broadcast(self, kind: str, body: Any) -> None:
-        self.letters.broadcast(kind, body)
+        self.messages.broadcast(kind, body)
 
     def on(self, kind: str, receive: Callable[[Any], object]) -> None:
-        self.letters.on(kind, receive)
+        self.messages.on(kind, receive)
 
     def publish(self, method: str, uri: Optional[str] = None) -> None:
-        self._news.publish(method, uri)
+        self._change_broadcast.publish(method, uri)
 
     def failed(self, error: BackendError) -> None:
         self.outage.found(error)
@@ -79,14 +79,14 @@ class FleetProcesses(Processes):
         self.outage.check()
 
     def start(self) -> None:
-        self.letters.start()
+        self.messages.start()
 
     def stop(self) -> None:
-        self.letters.stop()
+        self.messages.stop()
         self.leases.stop()
-        self._news.stop()
+        self._change_broadcast.stop()
 
     def let_go(self) -> None:
         renew(self.outage, self.changes)
-        for part in (self.leases, self.letters, self._news):
+        for part in (self.leases, self.messages, self._change_broadcast):
             part.let_go()

@@ -23,7 +23,7 @@ from .leases import Leases
 __all__ = ["ProcessMessages"]
 
 _log = get_logger(__name__)
-_ALL = "letters-all/in"
+_ALL = "messages-all/in"
 #: Seconds for which a message is kept, and how many are.
 _SECONDS = 60.0
 _KEEP = 10_000
@@ -131,7 +131,7 @@ class ProcessMessages:
                 self._outage.found(error)  # the thread goes on trying
             with undo(ended.set):
                 # It ends half a second after stop() at the latest, since it blocks on the backend for no longer.
-                Loop("reader of letters", lambda: self._run(known, ended), ended.wait).start()
+                Loop("reader of messages", lambda: self._run(known, ended), ended.wait).start()
                 self._ended = ended
 
     def stop(self) -> None:
@@ -204,10 +204,10 @@ class ProcessMessages:
             receive(message["body"])
 
     def _missed(self) -> None:
-        _log.warning("letters of other processes were lost: the store was emptied, or this process was paused for too long")
+        _log.warning("messages of other processes were lost: the store was emptied, or this process was paused for too long")
         for callback in self._on_missed:
             callback()
 
 
 def _log_of(number: int) -> str:
-    return f"letters-{number}/in"
+    return f"messages-{number}/in"

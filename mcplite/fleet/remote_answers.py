@@ -111,7 +111,7 @@ class SharedCalls(SealedCalls):
         self.processes.on("continue call", lambda body: runtime.workers.spawn(lambda: self._accept(body)))
         self.processes.on("cancel call", self._cancel_accepted)
         self.processes.on("reply", self._receive)
-        self.processes.letters.on_missed(self._lose_replies)
+        self.processes.messages.on_missed(self._lose_replies)
         self.processes.leases.on_lost(self._lose_process_id)
 
     def _lose_process_id(self, process: int) -> None:
@@ -306,7 +306,7 @@ class SharedCalls(SealedCalls):
             body = {**body, "stored": key}
         elif data is not None:
             body = {**body, "data": data.decode("utf-8")}
-        self.processes.letters.send(process, kind, body)
+        self.processes.messages.send(process, kind, body)
 
     def unpack(self, body: Dict[str, Any]) -> Optional[bytes]:
         """Return the bytes that came with a message; None if they were stored beside it, and are gone.

@@ -35,7 +35,7 @@ class SessionRecord:
     :param sender: whose share it counts to.
     :param opened: when it began, in seconds since 1970.
     :param touched: when its lifetime was renewed last, in seconds since 1970; 0 if the client has sent nothing since it began.
-    :param news: the number of the last change notification before it began.
+    :param change: the number of the last change notification before it began.
     :param begun: whether the client has sent ``initialize``.
     :param capabilities: of the client; None before its ``initialize``.
     :param reader: the number of the process whose response is the stream of a client of the transport with two endpoints;
@@ -48,7 +48,7 @@ class SessionRecord:
     owner: Optional[str]
     sender: str
     opened: float
-    news: int
+    change: int
     begun: bool = True
     reader: int = 0
     info: Optional[Implementation] = None
@@ -64,7 +64,7 @@ class SessionRecord:
         """Return the bytes that are stored."""
         content = {
             "revision": self.revision.name, "owner": self.owner, "sender": self.sender, "opened": self.opened,
-            "news": self.news, "begun": self.begun, "reader": self.reader, "level": self.level, "uris": self.uris,
+            "change": self.change, "begun": self.begun, "reader": self.reader, "level": self.level, "uris": self.uris,
             "ready": self.ready, "roots": self.roots, "version": self.version, "touched": self.touched,
             "capabilities": None if self.capabilities is None else codec.encode(self.capabilities, self.revision),
             "info": None if self.info is None else codec.encode(self.info, self.revision)}

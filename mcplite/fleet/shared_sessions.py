@@ -242,7 +242,7 @@ class SharedSessions(Sessions):
         self._ids: Iterator[int] = iter(self._question_id, None)
         #: When the store could not be read last.
         self._failed = float("-inf")
-        processes.letters.on(kind, self._receive)
+        processes.messages.on(kind, self._receive)
         processes.leases.on_lost(self._lost)
 
     @staticmethod
@@ -254,9 +254,9 @@ class SharedSessions(Sessions):
 
     def open(self, principal: Optional[Principal], sender: str) -> HTTPSession:
         self._check()
-        news, revision = self.processes.changes.last(), self._runtime.catalog.revisions[0]
+        change, revision = self.processes.changes.last(), self._runtime.catalog.revisions[0]
         made: Any = super().open(principal, sender)
-        made.record = SessionRecord(revision, made.owner, sender, self.records.now, news, version=0)
+        made.record = SessionRecord(revision, made.owner, sender, self.records.now, change, version=0)
         return made  # type: ignore[no-any-return]
 
     def _channel(self, streams: RequestStreams, log: StreamLog) -> CommonLogChannel:
@@ -408,7 +408,7 @@ class SharedSessions(Sessions):
         if isinstance(message, (jsonrpc.Response, jsonrpc.Failure)):
             asked = message.id >> _COUNT_BITS if type(message.id) is int else 0
             if 0 < asked < NUMBERS and asked != self.processes.candidate:
-                self.processes.letters.send(asked, self._kind,
+                self.processes.messages.send(asked, self._kind,
                                             {"id": session.id, "what": "answer", "data": data.decode("latin-1")})
                 return
         method = message.method if type(message) is jsonrpc.Notification else ""
@@ -432,13 +432,13 @@ class SharedSessions(Sessions):
     def open_common(self, session: Any) -> Optional[CommonStream]:
         return SharedCommonStream.open(session, self.logs)
 
-    def _resume_common(self, session: Any, news: int, number: int) -> Optional[CommonStream]:
-        return SharedCommonStream.resume(session, self.logs, news, number)
+    def _resume_common(self, session: Any, change: int, number: int) -> Optional[CommonStream]:
+        return SharedCommonStream.resume(session, self.logs, change, number)
 
     def _resume_request(self, session: Any, label: str, event: int) -> Optional[RequestLogBody]:
         body, number = super()._resume_request(session, label, event), int(label.partition(".")[0])
         if body is not None and not body.ending and number != self.processes.candidate:
-            self.processes.letters.send(number, self._kind, {"id": session.id, "what": "resumed", "stream": label})
+            self.processes.messages.send(number, self._kind, {"id": session.id, "what": "resumed", "stream": label})
         return body
 
     # --- messages of other processes, on the reading thread -----------------------------------------------

@@ -163,12 +163,12 @@ class _Reader(NamedTuple):
     """Who reads the common stream, as all processes know it.
 
     :param at: the label of the response; empty if it is not read.
-    :param news: the number of the last change that was read when the reader began, or left.
+    :param change: the number of the last change that was read when the reader began, or left.
     :param common: the number of the last entry of the session's log that was read then.
     """
 
     at: str
-    news: int
+    change: int
     common: int
 
     def dump(self) -> bytes:
@@ -189,7 +189,7 @@ class SharedCommonStream(CommonStream):
         self._changes = logs.processes.changes
         self._stored = reader
         self._since = since
-        self._news = reader.news
+        self._change = reader.change
 
     @classmethod
     def open(cls, session: Any, logs: SharedLogs) -> "Optional[SharedCommonStream]":
@@ -202,7 +202,7 @@ class SharedCommonStream(CommonStream):
         asked, deadline = 0, 0.0
         while True:
             held = backend.get(key)
-            known = _Reader("", session.record.news, 0) if held is None else _Reader(*json.loads(held)[:len(_Reader._fields)])
+            known = _Reader("", session.record.change, 0) if held is None else _Reader(*json.loads(held)[:len(_Reader._fields)])
             here = session.reader
             if here is not None and (not known.at or here._stored.at != known.at):
                 here = None  # it has ended, or another one has taken the stream over
@@ -226,7 +226,7 @@ class SharedCommonStream(CommonStream):
             backend.wait({log: backend.last(log)}, max(min(deadline - time.monotonic(), 0.1), 0.001))
 
     @classmethod
-    def resume(cls, session: Any, logs: SharedLogs, news: int, common: int) -> "Optional[SharedCommonStream]":
+    def resume(cls, session: Any, logs: SharedLogs, change: int, common: int) -> "Optional[SharedCommonStream]":
         """Return a body that continues after an event; the present one ends. None if the events are not kept any more.
 
         :raises BackendError: the store failed.
@@ -234,13 +234,13 @@ class SharedCommonStream(CommonStream):
         backend = logs.backend
         if backend.since(session.log.name, common) is None:
             return None
-        mine = _Reader(logs.label(), news, common)
+        mine = _Reader(logs.label(), change, common)
         backend.put(session.records.name(session.id, "reader"), mine.dump(), logs.limits.session_seconds)
         return cls(session, logs, mine, session.log.append(_TAKEN + mine.at.encode("ascii")))
 
     def reader_at(self, at: str) -> _Reader:
         """Return what is stored of a reader that continues where this one is."""
-        return _Reader(at, self._news, self.number)
+        return _Reader(at, self._change, self.number)
 
     def leave(self) -> None:
         session = self._session
@@ -252,10 +252,10 @@ class SharedCommonStream(CommonStream):
 
     @property
     def position(self) -> str:
-        return f"0.{self._news}-{self.number}"
+        return f"0.{self._change}-{self.number}"
 
     def numbers(self) -> Dict[str, int]:
-        return {self._log: self.number, self._changes.log: self._news}
+        return {self._log: self.number, self._changes.log: self._change}
 
     def read(self, grown: Set[str]) -> bytes:
         data = super().read(grown) if self._log in grown else b""
@@ -276,19 +276,19 @@ class SharedCommonStream(CommonStream):
         return kind in (b"{", b"[")
 
     def _read_changes(self) -> bytes:
-        changes, last, missing = self._changes.since(self._news)
+        changes, last, missing = self._changes.since(self._change)
         session, events = self._session.session, []
         if missing or any(change.uri is not None or not session.initialized for change in changes):
             self._session.reload()  # its client may have subscribed, or unsubscribed, on another process
         if missing:
-            changes = [ToldChange(self._news, method, None) for method in LIST_CHANGES]
-            changes += [ToldChange(self._news, RESOURCE_UPDATED, uri) for uri in sorted(session.followed)]
+            changes = [ToldChange(self._change, method, None) for method in LIST_CHANGES]
+            changes += [ToldChange(self._change, RESOURCE_UPDATED, uri) for uri in sorted(session.followed)]
         for change in changes:
-            self._news = change.number
+            self._change = change.number
             if self._is_wanted(change):
                 params = None if change.uri is None else {"uri": session.subscribed(change.uri)}
                 events.append(self.event(jsonrpc.dump_notification(change.method, params)))
-        self._news = last
+        self._change = last
         return b"".join(events)
 
     def _is_wanted(self, change: ToldChange) -> bool:

@@ -1,7 +1,7 @@
 """The tasks of a server in several processes: which process runs which of them, and who is told of their changes.
 
 The lists of running tasks are in the backend, so that those of a process that has ended are found. Threads that wait for a
-change are woken in this process, and by letters in the others.
+change are woken in this process, and by messages in the others.
 """
 
 import contextlib
@@ -104,7 +104,7 @@ class TaskChanges:
 
     :param processes: are told.
     :param on_change: called with the id of a task that was changed here.
-    :param on_foreign_change: called on the thread of the letters with the id of one that was changed elsewhere; it must
+    :param on_foreign_change: called on the thread of the messages with the id of one that was changed elsewhere; it must
         not block.
     """
 

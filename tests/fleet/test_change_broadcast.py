@@ -93,7 +93,7 @@ def test_a_server_of_another_name_is_not_told(backend, revision):
 def test_what_was_registered_before_the_first_client_is_not_told(revision):
     backend = Shared()
     shop(backend)
-    assert backend.last("news/changes") == 0
+    assert backend.last("changes/log") == 0
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_changes_that_were_missed_are_all_told(revision):
             backend._logs.clear()
         sealed = SealedBackend(backend, [KEY.encode()])
         for text in (b"1", b"2"):
-            sealed.append("news/changes", text, 60, 1)
+            sealed.append("changes/log", text, 60, 1)
         heard = [client.hears(), client.hears()]
         assert mcplite.ToolsChanged() in heard and mcplite.ResourceUpdated(uri="shop://stock") in heard
 
@@ -176,7 +176,7 @@ def test_of_very_many_changes_the_store_is_told_that_anything_may_have_changed(r
         backend.away = ()
         heard = [client.hears(), client.hears()]
         assert mcplite.ToolsChanged() in heard and mcplite.ResourceUpdated(uri="shop://stock") in heard
-        assert backend.last("news/changes") < 1500
+        assert backend.last("changes/log") < 1500
     one.runtime.processes.stop()
 
 

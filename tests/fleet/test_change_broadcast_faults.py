@@ -17,7 +17,7 @@ def test_changes_are_told_after_a_fault(monkeypatch, caplog, fault):
     one, other = shop(backend), shop(backend)
     with Listening(one, "2026-07-28"), Listening(other, "2026-07-28") as far:
         def is_news(log, *rest):
-            return log == "news/changes"
+            return log == "changes/log"
 
         fails = strike(monkeypatch, backend, "append", fault, is_news)
         away = strike(monkeypatch, backend, "append", lambda: BackendError("away for a moment"), is_news)

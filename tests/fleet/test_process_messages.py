@@ -22,15 +22,15 @@ PATIENCE = 60
 
 
 class Process:
-    """What one process has for letters."""
+    """What one process has for messages."""
 
     def __init__(self, backend, server="shop"):
         self.backend = SealedBackend(backend, [KEY])
         self.outage = Outage()
         self.leases = Leases(self.backend, self.outage)
-        self.letters = ProcessMessages(self.backend, self.leases, server, self.outage)
+        self.messages = ProcessMessages(self.backend, self.leases, server, self.outage)
         self.read = queue.Queue()
-        self.letters.on("greeting", self.read.put)
+        self.messages.on("greeting", self.read.put)
 
     def gets(self):
         return self.read.get(timeout=PATIENCE)
@@ -52,41 +52,41 @@ def create(backend):
 
     def create(server="shop"):
         made.append(Process(backend, server))
-        made[-1].letters.start()
+        made[-1].messages.start()
         return made[-1]
 
     yield create
     for process in made:
-        process.letters.stop()
+        process.messages.stop()
         process.leases.stop()
 
 
 def test_a_letter_reaches_the_process_of_its_number(create):
     one, other, third = create(), create(), create()
     for text in ("hello", "again", {"deep": ["ä", None]}):
-        one.letters.send(other.leases.number, "greeting", text)
+        one.messages.send(other.leases.number, "greeting", text)
         assert other.gets() == text
-    one.letters.send(one.leases.number, "greeting", "to myself")
+    one.messages.send(one.leases.number, "greeting", "to myself")
     assert one.gets() == "to myself"
     assert third.read.empty()
 
 
 def test_a_letter_to_all_reaches_the_other_processes_of_the_server(create):
     one, other, third, bakery = create(), create(), create(), create("bakery")
-    one.letters.broadcast("greeting", "hello")
+    one.messages.broadcast("greeting", "hello")
     assert (other.gets(), third.gets()) == ("hello", "hello")
-    other.letters.broadcast("greeting", "and back")
+    other.messages.broadcast("greeting", "and back")
     assert one.gets() == "and back"
-    bakery.letters.send(bakery.leases.number, "greeting", "own")
+    bakery.messages.send(bakery.leases.number, "greeting", "own")
     assert bakery.gets() == "own"
 
 
 def test_a_handler_that_fails_ends_nothing(create, caplog):
     one, other = create(), create()
-    other.letters.on("fails", lambda body: 1 / 0)
-    one.letters.send(other.leases.number, "fails", None)
-    one.letters.send(other.leases.number, "of a later version", None)
-    one.letters.send(other.leases.number, "greeting", "hello")
+    other.messages.on("fails", lambda body: 1 / 0)
+    one.messages.send(other.leases.number, "fails", None)
+    one.messages.send(other.leases.number, "of a later version", None)
+    one.messages.send(other.leases.number, "greeting", "hello")
     assert other.gets() == "hello"
     assert "what another process has told could not be handled" in caplog.text
 
@@ -94,8 +94,8 @@ def test_a_handler_that_fails_ends_nothing(create, caplog):
 def test_what_was_not_sealed_with_the_keys_is_not_read(create, backend):
     one, other = create(), create()
     number = other.leases.number
-    backend.append(f"letters-{number}/in", b'{"kind": "greeting", "body": "forged"}', 60, 100)
-    one.letters.send(number, "greeting", "hello")
+    backend.append(f"messages-{number}/in", b'{"kind": "greeting", "body": "forged"}', 60, 100)
+    one.messages.send(number, "greeting", "hello")
     assert other.gets() == "hello"
 
 
@@ -105,35 +105,35 @@ def test_a_letter_whose_notification_was_lost_is_read_all_the_same():
             return super().wait({}, timeout)
 
     process = Process(Deaf())
-    process.letters.start()
+    process.messages.start()
     try:
-        process.letters.send(process.leases.number, "greeting", "hello")
+        process.messages.send(process.leases.number, "greeting", "hello")
         assert process.gets() == "hello"
     finally:
-        process.letters.stop()
+        process.messages.stop()
         process.leases.stop()
 
 
 def test_further_logs_are_read_on_the_same_thread(backend):
     process, missed = Process(backend), queue.Queue()
-    process.letters.read("more/log", process.read.put, lambda: missed.put(True))
-    process.letters.start()
+    process.messages.read("more/log", process.read.put, lambda: missed.put(True))
+    process.messages.start()
     try:
         process.backend.append("more/log", b"hello", 60, 100)
         assert process.gets() == b"hello"
         assert missed.empty()
     finally:
-        process.letters.stop()
+        process.messages.stop()
 
 
 def test_a_process_that_has_stopped_reads_again_when_it_begins_again(create):
     one, other = create(), create()
     before = other.leases.number
-    other.letters.stop()
+    other.messages.stop()
     other.leases.stop()
-    one.letters.send(before, "greeting", "too late")
-    other.letters.start()
-    one.letters.send(other.leases.number, "greeting", "hello")
+    one.messages.send(before, "greeting", "too late")
+    other.messages.start()
+    one.messages.send(other.leases.number, "greeting", "hello")
     assert other.gets() == "hello"
 
 
@@ -153,14 +153,14 @@ class TestOutages(Outages):
         with caplog.at_level(logging.WARNING):
             backend.away = {"append", "last", "wait"}
             with pytest.raises(BackendError, match="the backend is away"):
-                one.letters.send(number, "greeting", "lost")
+                one.messages.send(number, "greeting", "lost")
             until = time.monotonic() + PATIENCE
             while caplog.text.count("is away; what needs it") < 2:  # one for each process
                 assert time.monotonic() < until
                 time.sleep(0.05)
             time.sleep(1)  # further attempts
             backend.away = ()
-            one.letters.send(number, "greeting", "hello")
+            one.messages.send(number, "greeting", "hello")
             assert other.gets() == "hello"
             assert caplog.text.count("is away; what needs it") == 2
 
@@ -169,23 +169,23 @@ class TestOutages(Outages):
         backend.away = {"append", "last", "wait"}
         late = create()
         with pytest.raises(BackendError):
-            one.letters.broadcast("greeting", "lost")
+            one.messages.broadcast("greeting", "lost")
         backend.away = ()
-        one.letters.send(late.leases.number, "greeting", "hello")
+        one.messages.send(late.leases.number, "greeting", "hello")
         assert late.gets() == "hello"
 
     def test_letters_go_on_in_a_store_that_was_emptied(self, create, backend, caplog):
         one, other = create(), create()
         number = other.leases.number
         for text in "abc":
-            one.letters.send(number, "greeting", text)
+            one.messages.send(number, "greeting", text)
             assert other.gets() == text
         with backend._lock:
             backend._values.clear()
             backend._logs.clear()
-        one.letters.send(number, "greeting", "hello")
+        one.messages.send(number, "greeting", "hello")
         assert other.gets() == "hello"
-        assert "letters of other processes were lost" in caplog.text
+        assert "messages of other processes were lost" in caplog.text
 
 
 @POSIX_ONLY
@@ -197,15 +197,15 @@ def test_a_forked_process_has_letters_of_its_own(create, backend):
 
     def child():
         one.leases.let_go()
-        one.letters.let_go()
-        one.letters.start()
-        one.letters.send(number, "greeting", one.leases.number)
+        one.messages.let_go()
+        one.messages.start()
+        one.messages.send(number, "greeting", one.leases.number)
         answer = one.gets()
-        one.letters.stop()
+        one.messages.stop()
         one.leases.stop()
         return answer
 
     forked = Forked(child)
-    one.letters.send(one.gets(), "greeting", "hello, child")
+    one.messages.send(one.gets(), "greeting", "hello, child")
     assert forked.result() == "hello, child"
     assert one.read.empty()

@@ -1,4 +1,4 @@
-"""The thread that reads letters goes on after any one fault, and what was sent meanwhile comes."""
+"""The thread that reads messages goes on after any one fault, and what was sent meanwhile comes."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def pair(backend):  # noqa: F811
     one, other = Process(backend), Process(backend)
     yield one, other
     for process in (one, other):
-        process.letters.stop()
+        process.messages.stop()
         process.leases.stop()
 
 
@@ -24,20 +24,20 @@ def pair(backend):  # noqa: F811
 def test_letters_come_after_a_fault(pair, monkeypatch, caplog, operation, fault):
     one, other = pair
     struck = strike(monkeypatch, one.backend, operation, fault)
-    one.letters.start()
-    other.letters.send(one.leases.number, "greeting", 1)
+    one.messages.start()
+    other.messages.send(one.leases.number, "greeting", 1)
     assert struck.wait(PATIENCE)
-    other.letters.broadcast("greeting", 2)
+    other.messages.broadcast("greeting", 2)
     assert {one.gets(), one.gets()} == {1, 2}
-    assert lines(caplog, "reader of letters failed, and is tried again") == 1
+    assert lines(caplog, "reader of messages failed, and is tried again") == 1
 
 
 def test_letters_are_read_once_the_system_has_a_thread(pair, monkeypatch):
     one, other = pair
-    there = no_threads(monkeypatch, "mcplite reader of letters")
-    with pytest.raises(TransportError, match="mcplite reader of letters"):
-        one.letters.start()
+    there = no_threads(monkeypatch, "mcplite reader of messages")
+    with pytest.raises(TransportError, match="mcplite reader of messages"):
+        one.messages.start()
     there()
-    one.letters.start()
-    other.letters.broadcast("greeting", 1)
+    one.messages.start()
+    other.messages.broadcast("greeting", 1)
     assert one.gets() == 1

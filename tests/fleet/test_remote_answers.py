@@ -338,7 +338,7 @@ def test_what_needs_no_other_process_costs_the_backend_nothing(memory_fleet):
     for _ in range(100):
         assert text(one.web.result(request)) == "3"
     spent = Counter(memory_fleet.backend.used) - before
-    assert spent.pop("last", 0) < 50 and not spent, "but for the thread of the letters, which looks now and then"
+    assert spent.pop("last", 0) < 50 and not spent, "but for the thread of the messages, which looks now and then"
 
 
 def test_a_question_costs_few_operations(memory_fleet):
@@ -353,5 +353,5 @@ def test_a_question_costs_few_operations(memory_fleet):
     assert (used["put"], used["get"], used["take"], used["append"]) == (1, 0, 0, 0), "the journal"
     used.clear()
     other.web.result(again(request, first))
-    # Is the process alive, the journal; a letter and the response, of which each is read once.
+    # Is the process alive, the journal; a message and the response, of which each is read once.
     assert (used["put"], used["get"], used["take"], used["append"]) == (0, 1, 1, 2) and used["since"] <= 3

@@ -180,7 +180,7 @@ def test_a_journal_in_doubt_that_another_process_may_have_taken():
         first = one.web.result(book())
         backend.lose = True
         refusal(one, again(book(), first))
-        one.mcp.runtime.processes.letters.stop()  # as if it were paused, so that the other one tries to take the journal
+        one.mcp.runtime.processes.messages.stop()  # as if it were paused, so that the other one tries to take the journal
         time.sleep(1)
         response = threading.Thread(target=lambda: other.web.send(again(book(), first)))
         response.start()
@@ -190,7 +190,7 @@ def test_a_journal_in_doubt_that_another_process_may_have_taken():
             time.sleep(0.05)
         time.sleep(0.1)
         assert one.web.error(again(book(), first))["message"] == USED
-        one.mcp.runtime.processes.letters.start()
+        one.mcp.runtime.processes.messages.start()
         response.join(PATIENCE)
         assert fleet.done == {"entered": 1}
 

@@ -151,7 +151,7 @@ def test_a_process_that_is_paused_is_replaced_and_does_nothing_afterwards(child,
     child.send_signal(signal.SIGSTOP)
     assert web.result(again(request, first))["content"][0]["text"] == "booked"
     child.send_signal(signal.SIGCONT)
-    error = web.error(again(request, first))  # it answers its letters again, or is known as ended
+    error = web.error(again(request, first))  # it answers its messages again, or is known as ended
     assert "'payment' done" in error["message"]
     assert [what for what, _ in notes(tmp_path)] == ["entered", "entered", "paid"]
 

@@ -51,7 +51,7 @@ class Process:
     def die(self):
         """End as a process that was killed does, as the others see it."""
         tasks_of(self.mcp.runtime).stop(None)
-        self.mcp.runtime.processes.letters.stop()
+        self.mcp.runtime.processes.messages.stop()
         self.mcp.runtime.processes.leases.stop()
 
 

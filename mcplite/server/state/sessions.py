@@ -310,7 +310,7 @@ class Sessions:
             return self._resume_common(session, int(second), event)
         return self._resume_request(session, name, event)
 
-    def _resume_common(self, session: HTTPSession, news: int, number: int) -> Optional[CommonStream]:
+    def _resume_common(self, session: HTTPSession, change: int, number: int) -> Optional[CommonStream]:
         if self.logs.backend.since(session.log.name, number) is None:
             return None
         if session.reader is not None:
