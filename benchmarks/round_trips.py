@@ -43,7 +43,7 @@ MESSAGES = 10
 #: Seconds for what another thread does, on a busy machine.
 LIMIT = 60
 #: The threads of a worker that use the backend for itself, and for what other processes have told it.
-LEASE, MESSAGES = "mcplite renewal of the lease", "mcplite reader of messages"
+LEASE, READER = "mcplite renewal of the lease", "mcplite reader of messages"
 
 
 class CountedBackend(Backend):
@@ -64,7 +64,7 @@ class CountedBackend(Backend):
         The renewals of the lease are left out.
         """
         with self._lock:
-            return sum(count for thread, count in self._counts.items() if thread != LEASE and (thread == MESSAGES) == read)
+            return sum(count for thread, count in self._counts.items() if thread != LEASE and (thread == READER) == read)
 
     def _counted(self) -> Backend:
         with self._lock:

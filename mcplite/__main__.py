@@ -1,4 +1,4 @@
-"""Starts the command line, which is in :mod:`.cli.program`: python -m mcplite, and the program ``mcplite``.
+"""Starts the command line, which is in :mod:`.cli.command_line`: python -m mcplite, and the program ``mcplite``.
 
 This module and the package's ``__init__`` import next to nothing, so that Ctrl-C has its short message from here on, also
 while the modules are loaded. Before its first line no module can help: Python starts, and prints a traceback of its own.

@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Dict, Tuple
 
 if TYPE_CHECKING:
-    from .tasks.task_follower import Task as Task  # what start_tool() returns
+    from .tasks.client_tasks import ClientTasks as ClientTasks
+    from .tasks.task_follower import Task as Task
 
 __all__ = ["ROOMS", "has", "load"]
 

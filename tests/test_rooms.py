@@ -85,7 +85,7 @@ def half(name, rooms):
 #: The layer rule: what each room may import. A room includes the rooms inside it, and may import itself.
 LAYERS = {
     "errors": "",
-    "rooms": "tasks.task_follower",  # the type of what start_tool() returns
+    "rooms": "tasks.client_tasks tasks.task_follower",  # the types of what a client calls
     "version": "",
     "revisions": "errors",
     "types": "errors revisions",
@@ -232,6 +232,21 @@ def test_the_docstring_says_in_one_line_what_the_module_is_for():
     for _, name, _, tree in each_module():
         first, _, rest = (ast.get_docstring(tree) or "").partition("\n")
         assert first.endswith((".", "?")) and (not rest or rest.startswith("\n")), f"{name}: one sentence, then an empty line"
+
+
+def named_modules(package, text):
+    """Return the modules of ours that a text names by the role ``mod``."""
+    for dots, rest in re.findall(r":mod:`~?(mcplite\.|\.+)([\w.]+)`", text):
+        parts = package.split(".") if package and dots[0] == "." else []
+        yield ".".join(parts[:len(parts) + 1 - len(dots)] + [rest]) if dots[0] == "." else rest
+
+
+def test_the_modules_that_docstrings_name_exist():
+    assert list(named_modules("server.http", "see :mod:`.access`, :mod:`..app` and :mod:`mcplite.errors`")) == [
+        "server.http.access", "server.app", "errors"]
+    for path, name, text, _ in each_module():
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        assert sorted(set(named_modules(package, text)) - set(MODULES)) == [], name
 
 
 def upward(name, path, tree):

@@ -251,7 +251,7 @@ class PostgresBackend(Backend):
             if self._loop is None:
                 ended, ready = self._ended, self._ready
                 loop = Loop(f"listener of {self._name}", lambda: self._run_listener(ended, ready), ended.wait)
-                # It ends in close(). It blocks on a connection of its own, for five seconds at most.
+                # The listener ends in close(). It waits on a connection of its own, for five seconds at a time.
                 try:
                     loop.start()
                     self._loop = loop

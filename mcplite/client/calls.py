@@ -25,7 +25,7 @@ from .output_schemas import OutputSchemas
 
 if TYPE_CHECKING:
     from ..revisions import Revision
-    from ..rooms import Task
+    from ..rooms import ClientTasks, Task
     from ..rpc.extension import Extension
     from .client_extensions import ClientExtensions
     from .client_options import ClientSettings
@@ -123,6 +123,22 @@ def walk(page: Callable[[Optional[str]], Any], member: str, name: str) -> List[A
                                 f" list_{member}_page()")
     raise ProtocolError(f"{name} lists more than {_MAX_PAGES} pages or {_MAX_ITEMS} {member}; take single pages"
                         f" with list_{member}_page()")
+
+
+def _object_params(method: Any, params: Any) -> Optional[Dict[str, Any]]:
+    """Return the params of a message as a dict; None for none.
+
+    :raises TypeError: they are something else, or the method is no text.
+    """
+    if not isinstance(method, str) or not method:
+        raise TypeError(f"the method is a text such as 'tools/list', not {method!r}")
+    if params is None:
+        return None
+    if not isinstance(params, Mapping):
+        raise TypeError(f"the params of {method!r} must be a dict, not {type(params).__name__}")
+    if not isinstance(params.get("_meta", {}), dict):
+        raise TypeError(f"_meta in the params of {method!r} must be a dict, not {type(params['_meta']).__name__}")
+    return dict(params)
 
 
 class ToolCall:
@@ -229,9 +245,10 @@ class Features(ABC):
         :returns: the result, decoded from JSON.
         :raises InputNeeded: with ``rounds=False``, the server asks questions.
         :raises RemoteError: the server answered with an error.
-        :raises TypeError, ValueError: the params are not JSON, a time is not positive, or *meta* has an invalid key
+        :raises TypeError, ValueError: the params are no JSON object, a time is not positive, or *meta* has an invalid key
             (META-01); nothing was sent.
         """
+        params = _object_params(method, params)
         session, options = self._session_for(RequestOptions(
             timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state))
         return self._request(session, method, params, options)
@@ -273,7 +290,12 @@ class Features(ABC):
         return self._middleware[index](call.method, call.params, lambda: self._proceed(session, call, index + 1))
 
     def notify(self, method: str, params: Optional[Dict[str, Any]] = None) -> None:
-        """Send any notification."""
+        """Send any notification.
+
+        :param params: JSON; None for none.
+        :raises TypeError, ValueError: the params are no JSON object; nothing was sent.
+        """
+        params = _object_params(method, params)
         session, options = self._session_for(RequestOptions())
         session.notify(method, params, self._left_of(options))
 
@@ -449,7 +471,11 @@ class Features(ABC):
 
     def _finished(self, answer: Dict[str, Any], session: ClientSession, options: RequestOptions) -> Dict[str, Any]:
         """Return the result of a task that a server has started without having declared that it does so."""
-        return load("start_tool()")(self).result_of(answer, session, options)  # type: ignore[no-any-return]
+        return self._tasks().result_of(answer, session, options)
+
+    def _tasks(self) -> "ClientTasks":
+        """Return the tasks of this client, with whose first use the folder ``tasks`` is loaded."""
+        return load("start_tool()")(self)  # type: ignore[no-any-return]
 
     def start_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *, ttl: Optional[float] = None,
                    timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None,
@@ -471,8 +497,7 @@ class Features(ABC):
         :raises InvalidParams: there is no such tool, or the arguments do not fit.
         """
         options = RequestOptions(timeout, cancel=cancel, on_progress=on_progress, meta=meta)
-        task: "Task" = load("start_tool()")(self).start_tool(name, dict(arguments or {}), ttl, options)
-        return task
+        return self._tasks().start_tool(name, dict(arguments or {}), ttl, options)
 
     def task(self, id: str, *, timeout: Optional[float] = DEFAULT, on_progress: Optional[OnProgress] = None) -> "Task":
         """Return the handle of a task by its id; this process, or another one, may have started it.
@@ -483,8 +508,7 @@ class Features(ABC):
         :raises InvalidParams: the server does not know the task: it is not one of this user, or was not kept so long.
         :raises NotSupported: the server did not declare tasks; nothing was sent.
         """
-        task: "Task" = load("start_tool()")(self).find(id, timeout, on_progress)
-        return task
+        return self._tasks().find(id, timeout, on_progress)
 
     def list_tasks(self, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                    cancel: Optional[CancelToken] = None) -> List["Task"]:
@@ -495,8 +519,7 @@ class Features(ABC):
         :param timeout, max_timeout, cancel: as for :meth:`request`.
         :raises NotSupported: the revision has no list of tasks, or the server did not declare one; nothing was sent.
         """
-        tasks: "List[Task]" = load("start_tool()")(self).all(RequestOptions(timeout, max_timeout, cancel))
-        return tasks
+        return self._tasks().all(RequestOptions(timeout, max_timeout, cancel))
 
     def _tool_result(self, answer: Dict[str, Any], session: ClientSession, name: Optional[str]) -> CallToolResult:
         try:
@@ -518,7 +541,7 @@ class Features(ABC):
         """Note what was agreed on with the server, before the first call."""
         capabilities = session.capabilities
         if (capabilities.tasks is not None or TASKS_EXTENSION in (capabilities.extensions or {})) and has("tasks"):
-            load("start_tool()")(self)  # calls of tools may become tasks
+            self._tasks()  # calls of tools may become tasks
         self._texts_are_json = not session.revision.structured_output
         self._finishes = self._raise_for_error or self._texts_are_json
 

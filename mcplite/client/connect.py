@@ -1,6 +1,4 @@
-"""connect: makes a client from a target.
-
-From a target to a channel: what a target may be, and the options that each transport takes.
+"""From a target to a client: what a target may be, and the options that each transport takes.
 
 A module of its own, so that :mod:`.client` depends on no transport, and only the chosen transport is imported.
 """
@@ -152,9 +150,9 @@ def applicable(options: ClientOptions, url: Optional[str]) -> ClientOptions:
 
 
 def _refuse(settings: ClientSettings, names: Sequence[str], where: str) -> None:
-    """Return when none of the options *names* is set.
+    """Raise if any of the options *names* differs from its default.
 
-    :raises TypeError: one is; the text says *where* it belongs.
+    :raises TypeError: one does; the text says *where* it belongs.
     """
     defaults = {one.name: one.default for one in fields_of(ClientSettings)}
     given = sorted(name for name in names if getattr(settings, name) != defaults[name])

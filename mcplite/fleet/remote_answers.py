@@ -32,7 +32,7 @@ from ..server.catalog.catalog import Target
 from ..server.eviction import Shares
 from ..server.handling.context import RequestContext
 from ..server.handling.http_request import HTTPRequest
-from ..server.handling.suspended_calls import SealedCalls, Task, refused_state, replay, request_digest
+from ..server.handling.suspended_calls import SealedCalls, Work, refused_state, replay, request_digest
 from ..server.principals import principal_from, principal_members
 from ..server.runtime.processes import away_error
 from ..server.runtime.runtime import Runtime
@@ -197,7 +197,7 @@ class SharedCalls(SealedCalls):
         process, handle, expires = content.decode("ascii").split(" ")
         return int(process), handle, int(expires) < self._clock()
 
-    def find_stored(self, context: RequestContext, target: Target, state: str) -> Task:
+    def find_stored(self, context: RequestContext, target: Target, state: str) -> Work:
         self.processes.check()
         with self.refuse_while_away():
             process, handle, over = self.named_process(state, request_digest(context))
@@ -229,7 +229,7 @@ class SharedCalls(SealedCalls):
         log.answered = handle
         return log
 
-    def _continue_here(self, context: RequestContext, target: Target, handle: str, refusal: RemoteError) -> Task:
+    def _continue_here(self, context: RequestContext, target: Target, handle: str, refusal: RemoteError) -> Work:
         call = self.find(handle, request_digest(context))
         answers = None if call is None else call.read(context.given)
         log = None

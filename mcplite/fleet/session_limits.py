@@ -19,7 +19,7 @@ __all__ = ["FleetSessions"]
 _MOST_LISTS = 128
 _LEAST_SESSIONS = 50
 _LEAST_BYTES = 1 << 20
-#: The characters of ids, by whose first two sessions are spread over the lists.
+#: The characters that an id can have. The first two of an id decide in which list its session is.
 _CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 #: Characters of the digest of a sender: each session is written again with every other one of its list.
 _SENDER_CHARACTERS = 10

@@ -1,13 +1,12 @@
-"""How HTTP requests travel: headers, trust, proxies, credentials and TLS.
+"""How HTTP requests travel: headers, trust, proxies, credentials and TLS; and the seam of tokens.
 
 ``connect()`` makes :class:`HTTPSettings` once; the channels, the clients of origins and the token sources hand them down
 whole. :class:`TLS` sets up our own connections as ``requests`` and ``urllib3`` do it: the same certificates, versions and
 ciphers. Both libraries are imported with the first connection of ``https``.
 
-The interfaces by which an :class:`~.origin_client.OriginClient` gets tokens and recovers from refusals.
-
-``mcplite.auth.login`` implements them, so that this package need not know how tokens are obtained. :class:`Bearer` is the
-source of a token that the caller has obtained.
+An :class:`~.origin_client.OriginClient` gets tokens from a :class:`TokenSource`, and recovers from refusals by a
+:class:`RequestRecovery`. ``mcplite.auth.login`` implements them: ``OAuth`` and its like are the :class:`TokenProvider`, in
+``grant_base`` are the other two. :class:`Bearer` is the source of a token that the caller has obtained.
 """
 
 import os

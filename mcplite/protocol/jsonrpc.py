@@ -1,10 +1,7 @@
 """JSON-RPC 2.0: bytes to messages and back, within bounds that are checked before anything is built.
 
-``parse`` never raises: bytes that are not a message become an :class:`Invalid`, which holds the error to answer with.
-
-JSON texts: read within bounds on depth, size and number, and written compactly.
-
-The bounds are checked before anything is built: four megabytes of ``[{},{},...]`` become a hundred megabytes of
+``parse`` never raises: bytes that are not a message become an :class:`Invalid`, which holds the error to answer with. Depth,
+size and number of a text's members are bounded first: four megabytes of ``[{},{},...]`` become a hundred megabytes of
 Python objects. For a small message the check is two calls of ``bytes.count``.
 """
 

@@ -1,11 +1,8 @@
-"""The ``_meta`` of a message: which keys are allowed, and the members with which each request names its sender.
+"""The ``_meta`` of a message: which keys are allowed, and the members with which each request names its client.
 
-From July 2026 on every request carries what a handshake used to agree on once: the revision, the client's
-capabilities and its name. A server reads these members as an :class:`Envelope`; a client stamps them.
-
-Facts about the protocol's methods that hold in every revision.
-
-Facts that differ between revisions stand in ``revisions``.
+From July 2026 on every request carries what a handshake used to agree on once: the revision, the client's capabilities and
+its name. A server reads these members as an :class:`Envelope`; a client stamps them. Facts about methods that hold in every
+revision stand here as well; facts that differ between revisions stand in ``revisions``.
 """
 
 from __future__ import annotations

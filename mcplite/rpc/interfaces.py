@@ -198,7 +198,10 @@ class Channel:
 
 
 class Outlet:
-    """Where the messages of one incoming request go, if not to the channel: its own HTTP response."""
+    """Where the messages of one incoming request go, if not to the channel: its own HTTP response.
+
+    For our HTTP endpoint that is an ``EventStream`` of ``server.state.streams``.
+    """
 
     #: Whether only the response can be sent, and what would come before it is left out.
     plain = False

@@ -522,6 +522,8 @@ class Mailbox:
         """Drop the waiting callbacks and let the thread end after the one that it runs."""
         with self._lock:
             self._stopped = True
+            if self._queue:
+                _log.warning("%s; the %d messages that wait at the end are dropped", self._why, len(self._queue))
             self._queue.clear()
             self._changed.notify_all()
         self._flushed.notify()

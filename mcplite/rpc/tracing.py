@@ -1,11 +1,8 @@
 """Logs: loggers whose lines come at a bounded rate, a trace of every message, and the counters of a connection.
 
 Every line of the package passes one filter, so that neither a peer nor a fault that stays can fill a disk. The trace shows
-time, direction, size and text of each message, with secrets masked (:mod:`.masks`).
-
-The masks of a trace: the values of keys that name secrets, at any depth, also in JSON within texts.
-
-A module of its own because only a program that traces its messages loads it.
+time, direction, size and text of each message. It masks the values of keys that name secrets, at any depth, also in JSON
+within texts.
 """
 
 from __future__ import annotations

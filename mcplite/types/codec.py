@@ -291,9 +291,9 @@ def _spared(convert: Convert) -> Convert:
 
 
 def _as_object(where: str, value: Any, own: bool) -> Dict[str, Any]:
-    """Return the object that a value which is none stands for: an empty one for an empty array.
+    """Return ``{}`` for an empty array, as which some peers write an empty object.
 
-    :raises ProtocolError: it stands for none.
+    :raises ProtocolError: the value is anything else.
     """
     if value == [] and type(value) is list and not own:
         return {}

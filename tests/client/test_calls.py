@@ -318,3 +318,24 @@ def test_schemas_are_forgotten_when_the_list_changes():
             fake.tell("notifications/tools/list_changed")
             assert heard.wait(LIMIT)
             client.call_tool("count")
+
+
+# --- any request and notification ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("params", [[], ["x"], "x", b"x", 0, 1.5, False, ("x",), {"x"}, {"_meta": None}, {"_meta": ["x"]}])
+@pytest.mark.parametrize("revision", [revision.name for revision in revisions.REVISIONS])
+def test_params_that_are_no_object_are_not_sent(revision, params):
+    mcp = mcplite.Server("shop")
+    came = []
+    mcp.add_method("acme/count", lambda params, ctx: came.append(params) or {})
+    mcp.add_notification("notifications/acme/counted", lambda params, session: came.append(params))
+    with mcplite.connect(mcp, revision=revision) as client:
+        for send, method in ((client.request, "acme/count"), (client.notify, "notifications/acme/counted")):
+            with pytest.raises(TypeError, match=f"params of '{method}' must be a dict, not"):
+                send(method, params)
+            for wrong in (None, "", 3, b"acme/count"):
+                with pytest.raises(TypeError, match="the method is a text such as 'tools/list', not"):
+                    send(wrong, {})
+        assert client.request("acme/count", {"n": 1}) is not None and client.request("acme/count") is not None
+    assert len(came) == 2

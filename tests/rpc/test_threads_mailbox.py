@@ -88,3 +88,14 @@ def test_a_fault_of_its_own_does_not_end_the_mailbox(monkeypatch):
     box.post(lambda: seen.append(1))
     assert wait_until(lambda: seen == [1]) and not faults
     box.stop()
+
+
+def test_the_end_says_how_many_callbacks_are_dropped(caplog):
+    box, go, inside = Mailbox("test mailbox", why="shop: handlers are slow"), threading.Event(), threading.Event()
+    box.post(lambda: (inside.set(), go.wait(20)))
+    assert inside.wait(20)
+    for _ in range(3):
+        box.post(go.clear)
+    box.stop()
+    assert "shop: handlers are slow; the 3 messages that wait at the end are dropped" in caplog.text
+    go.set()

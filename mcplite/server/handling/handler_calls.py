@@ -76,6 +76,8 @@ def _run_tool(context: RequestContext, target: Target) -> Any:
 def _call_hooked(context: RequestContext, entry: Any, run: Callable[[], Any]) -> Any:
     """Return the encoded result of a call of a tool that runs within the hooks of extensions.
 
+    A server with a tool that has ``task=`` has such a hook of the package: ``ServerTasks.handle_tool``, in ``tasks``.
+
     :param entry: the tool.
     :param run: runs the call, and returns its encoded result.
     :raises TypeError: a hook returns no result.

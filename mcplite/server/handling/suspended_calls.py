@@ -39,12 +39,12 @@ from .dispatch import answer_request
 from .questions import Question
 from .session import Session
 
-__all__ = ["CountedCall", "ResultAsker", "SealedCalls", "SuspendedCall", "SuspendedCalls", "Task", "refused_state",
+__all__ = ["CountedCall", "ResultAsker", "SealedCalls", "SuspendedCall", "SuspendedCalls", "Work", "refused_state",
            "request_digest", "resume", "suspended_calls_of"]
 
 _log = get_logger(__name__)
 #: What a worker runs for a request; None for one that a handler answers which goes on by itself.
-Task = Optional[Callable[[], object]]
+Work = Optional[Callable[[], object]]
 #: Bytes that the thread of a waiting handler takes.
 _THREAD_BYTES = 32_768
 #: Bytes of memory of the params that a context keeps while its handler waits.
@@ -245,7 +245,7 @@ class SuspendedCalls:
         for call in gone:
             call.cancel(reason)
 
-    def take(self, context: RequestContext, target: Target, state: str) -> Task:
+    def take(self, context: RequestContext, target: Target, state: str) -> Work:
         """Return what goes on with the call of a state, once; None if its handler waits here, and has been woken.
 
         :param context: of the client's new request.
@@ -303,11 +303,11 @@ class SealedCalls(SuspendedCalls):
         """
         return "", self.seal(log, bound), 0
 
-    def take(self, context: RequestContext, target: Target, state: str) -> Task:
+    def take(self, context: RequestContext, target: Target, state: str) -> Work:
         # A handler that asks on a pipe waits, as in one process.
         return (super().take if context.incoming.facts is None else self.find_stored)(context, target, state)
 
-    def find_stored(self, context: RequestContext, target: Target, state: str) -> Task:
+    def find_stored(self, context: RequestContext, target: Target, state: str) -> Work:
         """Return what goes on with a call whose log the state has or names."""
         log = self.open(state, request_digest(context))
         if log is None:
@@ -330,8 +330,10 @@ def suspended_calls_of(runtime: Runtime) -> SuspendedCalls:
     return calls
 
 
-def resume(context: RequestContext, target: Target) -> Task:
-    """Return what goes on with a call, with a request that brings answers, a state, or both.
+def resume(context: RequestContext, target: Target) -> Work:
+    """Go on with a call, with a request that brings answers, a state, or both.
+
+    If a handler of this process waits for the answers, its thread is woken. Otherwise the returned function runs the handler.
 
     :raises InvalidParams: the answers or the state are not valid.
     """
@@ -350,7 +352,7 @@ def resume(context: RequestContext, target: Target) -> Task:
     return suspended_calls_of(session.runtime).take(context, target, state)
 
 
-def replay(context: RequestContext, target: Target, log: ReplayLog) -> Task:
+def replay(context: RequestContext, target: Target, log: ReplayLog) -> Work:
     """Return what calls a handler again, with the answers so far."""
     context.replay_log, context.round = log, log.entered
     return functools.partial(answer_request, context, target)

@@ -2,8 +2,8 @@
 
 What a client sends may concern a call, a session or a stream of another process, and a change that one process makes concerns
 the clients of all. One process has no others: :class:`Processes` says so, and keeps its data in its own memory. The folder
-``fleet/`` has the class for several, over a backend that they share. No module of the core differs between the two but by
-asking this object.
+``fleet/`` has the class for several, over a backend that they share. Modules of the core ask this object, and know no other
+difference between one process and several.
 """
 
 from __future__ import annotations

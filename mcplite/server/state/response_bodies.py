@@ -1,8 +1,7 @@
-"""Bodies of responses that are event streams, as the hosts read them; and what such a stream begins and ends with.
+"""Bodies of responses that are event streams, as the hosts read them, and the limit on those that clients hold open.
 
-The event streams that clients hold open, within one limit: which one ends for another, and when its client comes back.
-
-A module of its own below the streams: under a WSGI host all endpoints of a process share one object of it.
+When there are too many, the limit ends one of them for another, and says when its client may come back. Under a WSGI host all
+endpoints of a process share one limit (:class:`OpenStreams`).
 """
 
 import threading

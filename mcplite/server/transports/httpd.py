@@ -6,7 +6,7 @@ reverse proxy with TLS in front.
 The standard library binds, listens, accepts, names the addresses and the statuses, writes dates and the responses to malformed
 requests. These are the overrides, here and in the request handler, :class:`.connection.Connection`:
 
-- *Connections wait in a poller* (:mod:`.poller`), not in a thread each: ``process_request`` parks the connection, and
+- *Connections wait in a poller* (:mod:`.poller`), not in a thread each: ``_admit`` parks the connection, and
   ``serve_forever`` waits while the poller's threads serve. 512 idle connections take no thread, and 128 busy ones make
   2.2 times the calls of a ``ThreadingHTTPServer`` (2.4 times for the same CPU time). A handler is therefore made once for a
   connection, and its ``handle`` is called again and again.

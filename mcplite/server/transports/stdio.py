@@ -38,7 +38,7 @@ _LAST_PART = 0.25
 class _Output(io.RawIOBase):
     """Takes what is printed while descriptor 1 is stderr.
 
-    ``print`` in a handler must not fail: neither since a handler has closed ``sys.stdout``, nor since stderr has no reader.
+    ``print`` in a handler must not fail, not even after a handler has closed ``sys.stdout``, or when nothing reads stderr.
     """
 
     def writable(self) -> bool:
