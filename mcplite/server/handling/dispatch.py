@@ -136,6 +136,7 @@ def load_handler_calls() -> None:
 
 
 def _call_first(context: RequestContext, target: Target) -> Any:
+    """Load what runs handlers, and run the first one: ``tools/call`` is ``handler_calls._run_tool`` from now on."""
     load_handler_calls()
     return _METHODS[context.incoming.method](context, target)
 

@@ -1,15 +1,17 @@
 """The session of a client without a handshake: it lasts for one request, which carries all facts of the client (STAT-13).
 
-opening.py creates one for each request; the HTTP endpoint passes the :class:`SessionlessClient` along with the request.
+:class:`SessionlessHandler` admits each request and makes its session; the HTTP endpoint passes the :class:`SessionlessClient`
+along with the request.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from ...errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
+    METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
     RESOURCE_NOT_FOUND,
     InternalError,
@@ -17,13 +19,16 @@ from ...errors import (
     RemoteError,
     ResourceNotFound,
 )
-from ...protocol.meta import Envelope, bounded_capabilities, bounded_info
+from ...protocol import jsonrpc, meta as envelopes
+from ...protocol.meta import Envelope, bounded_capabilities, bounded_info, unsupported
 from ...revisions import Revision
 from ...rpc.peer import Peer
+from ...rpc.request import Incoming, MessageHandler
 from ...rpc.tracing import get_logger
 from ...types import ClientCapabilities, Implementation
 from ..catalog.catalog import Target
 from ..handling.context import RequestContext, rank
+from ..handling.dispatch import answer_request
 from ..handling.session import RequestFacts, Session
 from ..runtime.runtime import Runtime
 
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
     from ..handling.client_questions import Asker
     from ..handling.http_request import HTTPRequest
 
-__all__ = ["ModernSession", "SessionlessClient"]
+__all__ = ["ModernSession", "SessionlessClient", "SessionlessHandler"]
 
 _log = get_logger(__name__)
 #: Error codes that are reserved for the specification.
@@ -147,3 +152,86 @@ class ModernSession(Session):
         if code not in _OPEN and -32768 <= code <= -32000:
             _log.warning("a handler raised the code %d; those from -32768 to -32000 are JSON-RPC's to define", code)  # ERR-04
         return error
+
+
+class SessionlessHandler(MessageHandler):
+    """Handles sessionless requests."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.catalog = runtime.catalog
+        self.peer: Peer
+        self._senders = envelopes.AcceptedSenders()
+
+    def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
+        try:
+            return self._admit(incoming)
+        except RemoteError as error:
+            incoming.fail(error.code, error.message, error.data)
+            return None
+
+    def _admit(self, incoming: Incoming) -> Optional[Callable[[], object]]:
+        """Return the task for a worker thread; None if the request is answered already.
+
+        :raises RemoteError: it cannot be served.
+        """
+        catalog, client, method = self.catalog, incoming.facts, incoming.method
+        target: Optional[Target] = None
+        if client is not None:
+            envelope, revision, target = client.envelope, client.revision, client.target
+        else:
+            found = self._senders.find(incoming.params)
+            if found is not None:
+                envelope, revision = found
+            else:
+                if method == "initialize" and not envelopes.claims(incoming.params):
+                    raise unsupported(incoming.params.get("protocolVersion"), catalog.revisions)  # ERA-21
+                envelope = envelopes.read(incoming.params)
+                revision = envelopes.revision_of(envelope, catalog.revisions)
+                self._senders.note(envelope, revision)
+        level = envelope.log_level
+        if level is not None:
+            _check_level(level)
+        if target is None:
+            target = catalog.resolve(method, incoming.params)
+        if target.custom_handler is None:
+            if method not in revision.client_requests or (target.entry is None and not catalog.serves(method)):
+                incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
+                return None
+            if method == "server/discover":
+                incoming.respond(catalog.discover(revision, client is not None and client.principal is not None))
+                return None
+            if method == "subscriptions/listen":
+                principal = None if client is None else client.principal
+                self.runtime.subscriptions.open(incoming, revision, envelope.capabilities.extensions,
+                                                None if principal is None else principal.key)
+                return None
+        elif not catalog.has_method(method, revision, client is not None and client.principal is not None):
+            incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
+            return None
+        session = ModernSession(self.runtime, self.peer, envelope, revision, client)
+        context = RequestContext(session, incoming)
+        if method in revision.asking_methods:
+            params = incoming.params
+            if "requestState" in params or "inputResponses" in params:
+                from ..handling.suspended_calls import resume  # with the first answer
+
+                return resume(context, target)
+        return lambda: answer_request(context, target)
+
+    def on_notification(self, message: jsonrpc.Notification) -> None:
+        params = message.params or {}
+        if message.method == "notifications/cancelled":
+            # On a pipe. Over HTTP, closing the response stream cancels; an id alone does not identify a request there.
+            self.peer.cancel_incoming(params.get("requestId"), params.get("reason"))
+            return
+        own = self.catalog.registry.notifications.get(message.method)
+        if own is not None:
+            self.runtime.notified(message.method, lambda: own(params, None))
+
+
+def _check_level(level: str) -> None:
+    try:
+        rank(level)
+    except KeyError:
+        raise InvalidParams(f"unknown log level {level[:50]!r} in params._meta") from None

@@ -8,19 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Callable, Optional, Tuple, Type
 
-from ...errors import METHOD_NOT_FOUND, InvalidParams, RemoteError
 from ...protocol import jsonrpc, meta as envelopes
-from ...protocol.meta import unsupported
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
 from ...rpc.request import Incoming, MessageHandler
-from ..handling.context import RequestContext, rank
-from ..handling.dispatch import answer_request
 from .legacy import LegacySession
-from .modern import ModernSession
+from .modern import SessionlessHandler
 
 if TYPE_CHECKING:
-    from ..catalog.catalog import Target
     from ..runtime.runtime import Runtime
 
 __all__ = ["create_session", "create_sessionless_peer", "serve_channel"]
@@ -84,82 +79,6 @@ def _peer(runtime: Runtime, channel: Channel, handler: MessageHandler, shared: b
     return peer
 
 
-class SessionlessHandler(MessageHandler):
-    """Handles sessionless requests."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self.runtime = runtime
-        self.catalog = runtime.catalog
-        self.peer: Peer
-        self._senders = envelopes.AcceptedSenders()
-
-    def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
-        try:
-            return self._admit(incoming)
-        except RemoteError as error:
-            incoming.fail(error.code, error.message, error.data)
-            return None
-
-    def _admit(self, incoming: Incoming) -> Optional[Callable[[], object]]:
-        """Return the task for a worker thread; None if the request is answered already.
-
-        :raises RemoteError: it cannot be served.
-        """
-        catalog, client, method = self.catalog, incoming.facts, incoming.method
-        target: Optional[Target] = None
-        if client is not None:
-            envelope, revision, target = client.envelope, client.revision, client.target
-        else:
-            found = self._senders.find(incoming.params)
-            if found is not None:
-                envelope, revision = found
-            else:
-                if method == "initialize" and not envelopes.claims(incoming.params):
-                    raise unsupported(incoming.params.get("protocolVersion"), catalog.revisions)  # ERA-21
-                envelope = envelopes.read(incoming.params)
-                revision = envelopes.revision_of(envelope, catalog.revisions)
-                self._senders.note(envelope, revision)
-        level = envelope.log_level
-        if level is not None:
-            _check_level(level)
-        if target is None:
-            target = catalog.resolve(method, incoming.params)
-        if target.custom_handler is None:
-            if method not in revision.client_requests or (target.entry is None and not catalog.serves(method)):
-                incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
-                return None
-            if method == "server/discover":
-                incoming.respond(catalog.discover(revision, client is not None and client.principal is not None))
-                return None
-            if method == "subscriptions/listen":
-                principal = None if client is None else client.principal
-                self.runtime.subscriptions.open(incoming, revision, envelope.capabilities.extensions,
-                                                None if principal is None else principal.key)
-                return None
-        elif not catalog.has_method(method, revision, client is not None and client.principal is not None):
-            incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
-            return None
-        session = ModernSession(self.runtime, self.peer, envelope, revision, client)
-        context = RequestContext(session, incoming)
-        if method in revision.asking_methods:
-            params = incoming.params
-            if "requestState" in params or "inputResponses" in params:
-                from ..handling.suspended_calls import resume  # with the first answer
-
-                return resume(context, target)
-        return lambda: answer_request(context, target)
-
-    def on_notification(self, message: jsonrpc.Notification) -> None:
-        params = message.params or {}
-        if message.method == "notifications/cancelled":
-            # On a pipe. Over HTTP, closing the response stream cancels; an id alone does not identify a request there.
-            self.peer.cancel_incoming(params.get("requestId"), params.get("reason"))
-            return
-        own = self.catalog.registry.notifications.get(message.method)
-        if own is not None:
-            self.runtime.notified(message.method, lambda: own(params, None))
-
-
 class PipeHandler(SessionlessHandler):
     """Handles the messages on a pipe, where a client may use a session or sessionless requests (ERA-18 to ERA-20).
 
@@ -171,11 +90,15 @@ class PipeHandler(SessionlessHandler):
         self._legacy = legacy
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
-        catalog = self.catalog
-        if catalog.speaks_modern and (not catalog.speaks_legacy or "_meta" in incoming.params and envelopes.claims(
-                incoming.params) or self._legacy.agreed is None and incoming.method in catalog.modern_methods):
-            return super().on_request(incoming)
-        return self._legacy.on_request(incoming)
+        catalog, params = self.catalog, incoming.params
+        if not catalog.speaks_legacy:
+            sessionless = True
+        elif "_meta" in params and envelopes.claims(params):
+            sessionless = catalog.speaks_modern
+        else:  # a method that only revisions without a handshake have, before any handshake
+            sessionless = (self._legacy.agreed is None and incoming.method in catalog.modern_methods
+                           and catalog.speaks_modern)
+        return super().on_request(incoming) if sessionless else self._legacy.on_request(incoming)
 
     def on_notification(self, message: jsonrpc.Notification) -> None:
         if self.catalog.speaks_legacy:
@@ -201,10 +124,3 @@ class PipeHandler(SessionlessHandler):
 
     def cancel_notice(self, id: int, reason: str) -> Optional[jsonrpc.Notification]:
         return self._legacy.cancel_notice(id, reason)
-
-
-def _check_level(level: str) -> None:
-    try:
-        rank(level)
-    except KeyError:
-        raise InvalidParams(f"unknown log level {level[:50]!r} in params._meta") from None
