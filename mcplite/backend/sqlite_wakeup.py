@@ -27,7 +27,7 @@ _DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
 _MAX_PATH = 100
 #: Seconds between two looks without a datagram, in case that one was lost.
 _LOOK_SECONDS = 1.0
-#: The same where there are no sockets.
+#: Seconds between two looks on a system without such sockets.
 _POLL_SECONDS = 0.05
 #: Seconds before the next look after the file could not be read.
 _AWAY_SECONDS = 1.0

@@ -20,7 +20,7 @@ def principal_of(user: Any) -> Optional[Principal]:
     :param user: a :class:`Principal`; a name; a user of Flask-Login or Django, or a proxy for one; or None. A user's
         subject is its id (``get_id()`` or the primary key), which stays the same when its name changes. A user that is not
         authenticated is no principal.
-    :raises TypeError: it is something else.
+    :raises TypeError: the value is of another type.
     """
     unwrap = getattr(user, "_get_current_object", None)  # a proxy, such as current_user
     if unwrap is not None:

@@ -86,7 +86,7 @@ class Incoming(QueuedTask):
         self.outlet = outlet
         self.facts = facts
         self.size = size
-        #: The same of any message over HTTP, set when it is queued.
+        #: Its estimated bytes of memory while it is queued; over HTTP small requests count as well.
         self.queued_size = size
         #: What :meth:`execute` runs, while this request waits for a place.
         self.handler: Optional[Callable[[], object]] = None

@@ -69,7 +69,8 @@ _RESTARTS = 3
 _BACK_OFF = 0.5
 #: HTTP statuses with which servers of the handshake era refuse an unknown request (ERA-11, ERA-13).
 _LEGACY_STATUSES = frozenset({400, 404, 405, 406, 415, 422})
-#: The same, for servers that fail at an unknown request; only with an error in JSON-RPC, which no gateway writes.
+#: HTTP statuses of servers of that era that fail at an unknown request; they count with a JSON-RPC error alone, which no
+#: gateway writes.
 _FAILURE_STATUSES = frozenset({500, 501})
 _MODERN = [revision for revision in REVISIONS if revision.modern]
 _PROBE = "server/discover"

@@ -29,7 +29,7 @@ __all__ = ["ChildChannel"]
 _SIGNAL_SECONDS = 2.0
 #: Seconds for a write in progress before stdin is closed under it.
 _WRITE_SECONDS = 0.5
-#: The same for a child that was not closed before the end of the program: its grace, and after each signal.
+#: Seconds for a child that was not closed before the end of the program: its grace, and after each signal.
 _EXIT_GRACE, _EXIT_SIGNAL_SECONDS = 1.0, 0.5
 #: How much of stderr an error shows; ``stderr_tail`` has more.
 _SHOWN = 8192

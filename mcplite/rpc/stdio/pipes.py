@@ -82,7 +82,7 @@ class PipeChannel(Channel):
         self._source: Union[InputWait, PipeReader]
         #: What the thread inside :meth:`read` uses, besides the source; empty once it is closed.
         self._read_side = [] if watch_fd is None else [watch_fd]
-        #: What the poll returns if there is input, and nothing else.
+        #: What the poll returns if there is input, and nothing more has happened.
         self._input_only = [(read_fd, INPUT)]
         if hasattr(select, "poll"):
             self._source = InputWait(read_fd, name)

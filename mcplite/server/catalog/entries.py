@@ -76,7 +76,7 @@ def checked_list(value: Any, what: str, member: str, example: str) -> List[Any]:
     """Return what is given as a list, or another iterable that is no text and no mapping, as a list.
 
     :param example: how to write one, for the error.
-    :raises RegistrationError: it is something else.
+    :raises RegistrationError: it is a text, a mapping, or cannot be iterated.
     """
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise RegistrationError(f"{what}: {member}= takes a list: write {member}={example}, not {quoted(value)}")
@@ -106,9 +106,9 @@ def checked_uri(uri: Any, what: str) -> str:
 
 
 def check_hint(hint: Any, what: str) -> None:
-    """Return if *hint* is a cache hint.
+    """Refuse *hint* if it is no cache hint.
 
-    :raises RegistrationError: it is something else.
+    :raises RegistrationError: it is of another type.
     """
     from .cache_hints import CacheHint  # for servers that have hints
 

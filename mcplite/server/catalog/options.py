@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def checked_limits(limits: Any, what: str) -> Limits:
     """Return the limits of a server; the default ones for None.
 
-    :raises RegistrationError: it is something else.
+    :raises RegistrationError: they are not of the type ``Limits``.
     """
     if limits is not None and not isinstance(limits, Limits):
         raise RegistrationError(f"{what}: limits= must be Limits(...), not {quoted(limits)}")

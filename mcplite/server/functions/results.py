@@ -325,7 +325,7 @@ def _messages(role: Any, content: Any) -> List[types.PromptMessage]:
 def completion_of(value: Any) -> types.Completion:
     """Return the completion that a completer returned: a list of texts, one text, or a whole result.
 
-    :raises TypeError: it is something else.
+    :raises TypeError: the value is of another type.
     """
     if isinstance(value, types.CompleteResult):
         value = value.completion

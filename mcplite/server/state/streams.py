@@ -173,7 +173,7 @@ class EventStream(Outlet):
         self._counted = 0
         #: The body of the response; None when it has ended.
         self._body: Optional[EventBody] = EventBody(self)
-        #: The same body, for the request's thread, as long as it is needed.
+        #: That body, for the thread of the request, as long as the thread needs it.
         self.first: Optional[EventBody] = self._body
         #: Whether no more messages follow.
         self.finished = False
