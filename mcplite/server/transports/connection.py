@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         server_port: int
 
         def answer(self, request: HTTPRequest) -> HTTPResponse:
-            """Answer a request; never raises."""
+            """Answer a request; never raises. It is :meth:`Endpoint.handle`."""
 
         def watch(self, sock: socket.socket, on_disconnect: Callable[[], object]) -> Callable[[], object]:
             """Call a function when the client closes a socket; return a function that stops watching."""
@@ -143,9 +143,9 @@ class Connection(BaseHTTPRequestHandler):
         #: Whose share the connection counts to.
         self.sender = sender_at(client_address[0])
         #: The client for the log, with its port; of the current request, if a proxy has told it.
-        self._remote = self._peer = f"{client_address[0]}:{client_address[1]}"
+        self._remote = self._address = f"{client_address[0]}:{client_address[1]}"
         limits = server.limits
-        self._client = ClientSocket(request, self._peer, limits.write_seconds)
+        self._socket = ClientSocket(request, self._address, limits.write_seconds)
         #: Whether the connection may be parked between requests.
         self._may_park: Callable[[], bool] = _never
         #: Whether it waits for a request, so that closing it loses nothing.
@@ -235,10 +235,10 @@ class Connection(BaseHTTPRequestHandler):
     def _write(self, data: bytes) -> None:
         self.has_written = True
         if len(data) > SMALL_BYTES and self._body is not None:
-            self._client.send_answer(b"", data, functools.partial(self._body.count_answer, len(data)))
+            self._socket.send_answer(b"", data, functools.partial(self._body.count_answer, len(data)))
             self._body.answer_read()
         else:
-            self._client.send_all(data)
+            self._socket.send_all(data)
 
     def send_header(self, keyword: str, value: str) -> None:
         """Add a header field to the response.
@@ -288,7 +288,7 @@ class Connection(BaseHTTPRequestHandler):
         server = self.server
         response = server.answer(HTTPRequest(
             head.method, head.path, head.headers, head.query, read=body.read, remote=self._remote, network=body.sender,
-            port=server.server_port, disconnected=self._client.disconnected, reserve=body.reserve, inline=True, handler=self))
+            port=server.server_port, disconnected=self._socket.disconnected, reserve=body.reserve, inline=True, handler=self))
         try:
             if self.has_written:
                 return
@@ -299,6 +299,7 @@ class Connection(BaseHTTPRequestHandler):
         if self._logs or _access_log_enabled():
             self.log_request(response.status)
 
+    # One function for all methods; a subclass may have others, so a request finds its own by name.
     do_GET = do_HEAD = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_POST
 
     # --- what the server and the poller see -----------------------------------------------------------------
@@ -306,19 +307,19 @@ class Connection(BaseHTTPRequestHandler):
     @property
     def busy(self) -> bool:
         """Whether a whole request is being served; false while the connection waits for a head or a body."""
-        return self._client.busy
+        return self._socket.busy
 
     @property
     def has_input(self) -> bool:
         """Whether the client has sent something that was not read yet, or has left."""
-        return self._client.has_input()
+        return self._socket.has_input()
 
     def due(self, parked: bool) -> bool:
         """Whether closing the connection may lose a request of a client that is not slow; asked while it is not ``busy``.
 
         :param parked: whether no thread serves it.
         """
-        since = self._client.owes_since if self._awaited is None else self.since
+        since = self._socket.owes_since if self._awaited is None else self.since
         if since is None:
             if not parked:
                 return True  # the thread may have received the next request, without having noted it
@@ -327,18 +328,18 @@ class Connection(BaseHTTPRequestHandler):
 
     def admit(self) -> None:
         """Note that its requests are read from now on: while it waited for that, its client was not slow."""
-        self._client.owes_since = time.monotonic()
+        self._socket.owes_since = time.monotonic()
 
     @property
     def owed_for_long(self) -> bool:
         """Whether its client has owed, or this side not read, a request for longer than it takes an ordinary client."""
-        since = self._client.owes_since
+        since = self._socket.owes_since
         return since is not None and time.monotonic() - since >= _OWED_SECONDS
 
     @property
     def silent(self) -> bool:
         """Whether nothing has come yet on which the client could have waited for an answer: it may be about to send."""
-        return self._noted == float("-inf") and not self._client.buffer and self._awaited is None
+        return self._noted == float("-inf") and not self._socket.buffer and self._awaited is None
 
     @property
     def awaits_body(self) -> bool:
@@ -350,13 +351,13 @@ class Connection(BaseHTTPRequestHandler):
 
         ``close_connection`` says which.
         """
-        self._client.may_block = True
+        self._socket.may_block = True
         self._guarded(self._serve_blocking)
         if self.close_connection:
             self.close()
 
     def _serve_blocking(self) -> None:
-        while self._client.buffer or self._awaited is not None or not self._may_park():
+        while self._socket.buffer or self._awaited is not None or not self._may_park():
             self.handle_one_request()
             if self.close_connection:
                 self._linger()
@@ -369,12 +370,12 @@ class Connection(BaseHTTPRequestHandler):
             from then on.
         :param may_park: returns whether the connection may be parked again between two requests.
         """
-        self._client.before_blocking, self._may_park = before_blocking, may_park
+        self._socket.before_blocking, self._may_park = before_blocking, may_park
         self.idle, self.since = True, time.monotonic()
 
     def handle_ready(self) -> None:
         """Serve the requests that have arrived, without blocking; ``close_connection`` says whether it must be closed."""
-        self._client.may_block = False
+        self._socket.may_block = False
         self._guarded(self._serve_ready)
         self.since = time.monotonic()
 
@@ -384,7 +385,7 @@ class Connection(BaseHTTPRequestHandler):
             if self.close_connection:
                 self._linger()
                 return
-            if self._client.may_block or not self._client.buffer:
+            if self._socket.may_block or not self._socket.buffer:
                 return
 
     def _guarded(self, serve: Callable[[], None]) -> None:
@@ -394,7 +395,7 @@ class Connection(BaseHTTPRequestHandler):
             self.close_connection = False
         except (ClientGone, OSError) as error:
             self.close_connection = True
-            _log.debug("the connection of %s ended: %s", self._peer, error)
+            _log.debug("the connection of %s ended: %s", self._address, error)
         except BaseException:
             # A response that cannot be sent, a stream that fails, or a subclass that does. Part of the response may be sent
             # already, so only closing is left. SystemExit as well: the thread serves others, too.
@@ -403,22 +404,22 @@ class Connection(BaseHTTPRequestHandler):
 
     def receive_pending(self) -> None:
         """Read what has arrived already, so that it is still served although the server stops."""
-        self._client.receive_pending(_PIECE)
+        self._socket.receive_pending(_PIECE)
 
     def close(self) -> None:
         """Close the socket; idempotent."""
-        if self._client.close():
+        if self._socket.close():
             self.server.budget.heads.remove(self)
             self.finish()
 
     def hang_up(self) -> None:
         """End the connection from another thread: a blocked read or write returns, and the poller closes a parked one."""
         self.hung_up = True
-        self._client.shut(socket.SHUT_RDWR)
+        self._socket.shut(socket.SHUT_RDWR)
 
     def stop_reading(self) -> None:
         """End an idle connection; a request that has arrived already is still served."""
-        self._client.shut(socket.SHUT_RD)
+        self._socket.shut(socket.SHUT_RD)
 
     # --- one request ------------------------------------------------------------------------------------
 
@@ -439,7 +440,7 @@ class Connection(BaseHTTPRequestHandler):
             self.send_error(error.status, explain=str(error))
             return
         self._wait_for_body(head)
-        server, client = self.server, self._client
+        server, client = self.server, self._socket
         self._began = started = time.monotonic()
         client.busy = True
         if client.owes_since is not None:
@@ -467,7 +468,7 @@ class Connection(BaseHTTPRequestHandler):
     def _find_client(self, proxies: TrustedProxies, head: RequestHead) -> str:
         """Note which client a proxy names; return whose share the request counts to."""
         address = proxies.client(self.client_address[0], head.headers)
-        self._remote = address if address != self.client_address[0] else self._peer
+        self._remote = address if address != self.client_address[0] else self._address
         return sender_at(address)
 
     def _read_head(self) -> Optional[RequestHead]:
@@ -477,7 +478,7 @@ class Connection(BaseHTTPRequestHandler):
         :raises ClientGone: the client has closed the connection.
         :raises Parked: no request has arrived, and the connection can be parked.
         """
-        limits, buffer = self.server.limits, self._client.buffer
+        limits, buffer = self.server.limits, self._socket.buffer
         deadline: Optional[float] = None
         waited = 0.0
         while True:
@@ -488,8 +489,8 @@ class Connection(BaseHTTPRequestHandler):
                 if end is not None:
                     break
                 if deadline is None:
-                    self._client.owes_since = time.monotonic()
-                    deadline = self._client.owes_since + limits.header_seconds
+                    self._socket.owes_since = time.monotonic()
+                    deadline = self._socket.owes_since + limits.header_seconds
                 if len(buffer) > _SMALL_HEAD:
                     self._count_head(2 * len(buffer))
                 seconds = deadline - time.monotonic()
@@ -502,7 +503,7 @@ class Connection(BaseHTTPRequestHandler):
                     return None
             seconds = min(seconds, _WAIT_SECONDS)
             try:
-                data = self._client.recv(_PIECE, seconds)
+                data = self._socket.recv(_PIECE, seconds)
             except socket.timeout:
                 if buffer:
                     continue
@@ -533,7 +534,7 @@ class Connection(BaseHTTPRequestHandler):
 
     def _take_head(self, end: int) -> RequestHead:
         """Remove the head from the buffer and return it parsed; ``_plan`` is the length of its body."""
-        buffer = self._client.buffer
+        buffer = self._socket.buffer
         block = bytes(buffer[:end])
         del buffer[:end]
         if self._head is None or block != self._block:
@@ -553,7 +554,7 @@ class Connection(BaseHTTPRequestHandler):
 
         :raises Parked: the body is not there.
         """
-        client, plan = self._client, self._plan
+        client, plan = self._socket, self._plan
         awaited, self._awaited = self._awaited, None
         if client.may_block or not plan or plan > SMALL_BODY or len(client.buffer) >= plan or "expect" in head.headers:
             return
@@ -582,11 +583,11 @@ class Connection(BaseHTTPRequestHandler):
             body = response.content
             data = b"%bContent-Length: %d\r\n\r\n" % (self._top, len(body))
         if head.method == "HEAD":
-            self._client.send_all(data)
+            self._socket.send_all(data)
         elif len(body) > SMALL_BYTES:
-            self._client.send_answer(data, body, functools.partial(asked.count_answer, len(body)))
+            self._socket.send_answer(data, body, functools.partial(asked.count_answer, len(body)))
         else:
-            self._client.send_all(data + body)
+            self._socket.send_all(data + body)
             if response.streaming:
                 self._stream(response, chunked, asked)
         return again
@@ -597,7 +598,7 @@ class Connection(BaseHTTPRequestHandler):
         if body.complete:
             unwatch: Callable[[], object] = do_nothing  # all pieces are there, so this does not wait for more
         else:
-            self._client.allow_blocking_send()
+            self._socket.allow_blocking_send()
             self.lasting = body.lasting
             unwatch = self.server.watch(self.request, body.stop)
         try:
@@ -605,16 +606,16 @@ class Connection(BaseHTTPRequestHandler):
                 # In one segment: a client that reads up to its answer has received the end, too.
                 head, tail = (b"%x\r\n" % len(piece), b"\r\n0\r\n\r\n" if body.last else b"\r\n") if chunked else (b"", b"")
                 if len(piece) > _LARGE_PIECE:
-                    self._client.send_answer(head, piece, functools.partial(asked.count_answer, len(piece)), tail)
+                    self._socket.send_answer(head, piece, functools.partial(asked.count_answer, len(piece)), tail)
                     asked.answer_read()
                 else:
-                    self._client.send_parts(head, piece, tail)
+                    self._socket.send_parts(head, piece, tail)
                 if not chunked:
                     continue
                 if body.last:
                     return
             if chunked:
-                self._client.send_all(b"0\r\n\r\n")
+                self._socket.send_all(b"0\r\n\r\n")
         finally:
             self.lasting = False
             unwatch()
@@ -625,7 +626,7 @@ class Connection(BaseHTTPRequestHandler):
         end = time.monotonic() + (_SHORT_LINGER_SECONDS if self.sender in self.server.crowded else _LINGER_SECONDS)
         left = _LINGER_BYTES
         while left > 0 and time.monotonic() < end and not self.server.closing:
-            data = self._client.recv(_PIECE, max(end - time.monotonic(), 0.01))
+            data = self._socket.recv(_PIECE, max(end - time.monotonic(), 0.01))
             if not data:
                 return
             left -= len(data)

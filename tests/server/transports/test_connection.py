@@ -339,7 +339,7 @@ def test_an_endless_line_is_not_buffered(host):
     with made.open() as wire:
         with contextlib.suppress(ConnectionError):
             for _ in range(128):  # eight MiB
-                kept.append(len(made.connections[0]._client.buffer))
+                kept.append(len(made.connections[0]._socket.buffer))
                 wire.send(b"x" * 65536)
         wire.rest()
     assert made.over() and max(kept) <= 200_000

@@ -273,7 +273,7 @@ def test_a_connection_that_was_hung_up_is_closed_although_it_does_not_become_rea
     with theirs, made.client() as other:
         made.poller.park(idle)
         assert ask(other, "/") == b"/" and made.gone == []
-        idle._client.shut = bool
+        idle._socket.shut = bool
         idle.hang_up()
         assert wait_until(lambda: made.gone == [idle])
         assert theirs.recv(1) == b"" and ask(other, "/again") == b"/again"
