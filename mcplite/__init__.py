@@ -30,10 +30,11 @@ if TYPE_CHECKING:
         ToolError as ToolError,
         TransportError as TransportError,
     )
-    from .fleet.publisher import publisher as publisher
+    from .fleet.change_broadcast import publisher as publisher
     from .net.settings import Bearer as Bearer
     from .rpc.cancel import CancelToken as CancelToken
     from .server import Context as Context, Limits as Limits, Server as Server, ServerOptions as ServerOptions
+    from .server.app import serve as serve
     from .server.catalog.cache_hints import CacheHint as CacheHint, Header as Header
     from .server.functions.media import Audio as Audio, Image as Image
     from .server.handling.questions import (
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
         Sample as Sample,
     )
     from .server.principals import Principal as Principal
-    from .server.serving import serve as serve
     from .server.transports.wsgi import mount_wsgi as mount_wsgi
     from .tasks.task_follower import Task as Task
     from .types import assistant as assistant, user as user
@@ -68,13 +68,13 @@ _HOMES = {
     "net.settings": ("Bearer",),
     "rpc.cancel": ("CancelToken",),
     "server": ("Context", "Limits", "Server", "ServerOptions"),
-    "server.serving": ("serve",),
+    "server.app": ("serve",),
     "auth.verify.bearer_auth": ("BearerAuth", "StaticTokens"),
     "server.principals": ("Principal",),
     "server.catalog.cache_hints": ("CacheHint", "Header"),
     "server.functions.media": ("Audio", "Image"),
     "server.handling.questions": ("Elicit", "InputRequired", "ListRoots", "Sample"),
-    "fleet.publisher": ("publisher",),
+    "fleet.change_broadcast": ("publisher",),
     "server.transports.wsgi": ("mount_wsgi",),
     "types": ("assistant", "user"),
     "version": ("__version__",),

@@ -37,7 +37,6 @@ SERVER = {
     "transports": "limits eviction functions principals catalog runtime handling sessions state http",
     "server_options": "limits catalog runtime sessions",
     "app": "limits eviction functions principals catalog runtime handling sessions state http transports server_options",
-    "serving": "http transports app",
 }
 #: What the sessions of a client use, and its calls: files of the folder itself, in the order of their imports.
 CALL = "call cache client_extensions output_schemas"

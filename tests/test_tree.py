@@ -66,7 +66,6 @@ TESTED_ELSEWHERE = {
     "server/runtime/extension_host": "tests/rpc/test_extension.py, with a server of a real extension",
     "server/catalog/options": "tests/server/catalog/test_registry.py, through registration",
     "server/catalog/provider": "an interface: tests/proxy",
-    "server/serving": "tests/server/transports/test_httpd.py, through mcplite.serve",
     "tasks/task_processes": "tests/tasks/test_server_tasks.py, with two processes, and one that ends",
     "testing/backend_check": "tests/backend/test_interface.py, which finds broken promises with it",
     "version": "tests/test_main.py prints it",

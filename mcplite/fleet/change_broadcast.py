@@ -1,23 +1,30 @@
 """Change notifications between the processes of a fleet: each appends them to one log, and reads those of the others.
 
 The thread that reads messages tells the clients of this process that have subscriptions/listen; the GET streams of sessions
-read the log for themselves, since a client may resume one anywhere. It is read once for all of them.
+read the log for themselves, since a client may resume one anywhere. It is read once for all of them. A process that does not
+serve (a Celery task, cron, ``manage.py``) tells the clients by a :class:`Publisher`.
 """
 
 import json
+import os
 import secrets
 import threading
 from collections import deque
-from typing import Callable, Deque, List, NamedTuple, Optional, Tuple
+from types import TracebackType
+from typing import Callable, Deque, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
+from ..backend.from_url import open_shared_backend
 from ..backend.interface import Backend
-from ..errors import BackendError
+from ..errors import BackendError, RegistrationError
+from ..protocol.meta import RESOURCE_UPDATED
+from ..protocol.uris import normal_uri
 from ..rpc.tracing import get_logger
+from ..server.runtime.processes import read_keys
 from ..server.state.logs import read_log
 from .backend_health import Retries
 from .process_messages import ProcessMessages
 
-__all__ = ["Changes", "EVERYTHING", "LOG", "ChangeBroadcast", "ToldChange", "append_news"]
+__all__ = ["ChangeBroadcast", "Changes", "EVERYTHING", "LOG", "Publisher", "ToldChange", "append_news", "publisher"]
 
 _log = get_logger(__name__)
 #: The log of all processes.
@@ -164,3 +171,69 @@ class Changes:
         change = json.loads(entry)
         ours = change["server"] in (None, self._server)
         return ToldChange(number, change["method"] if ours else "", change["uri"])
+
+
+class Publisher:
+    """Tells the clients of the servers on one backend of changes; made by :func:`publisher`.
+
+    Safe to use from many threads. Each method returns once the backend has stored the change; the processes that serve pass
+    it on to their clients.
+    """
+
+    def __init__(self, backend: Backend, server: Optional[str], owned: bool) -> None:
+        self._backend = backend
+        self._server = server
+        self._owned = owned
+
+    def resource_updated(self, uri: str) -> None:
+        """Notify the clients that follow a resource that it has changed.
+
+        :raises BackendError: the backend failed.
+        """
+        append_news(self._backend, self._server, RESOURCE_UPDATED, normal_uri(uri))
+
+    def tools_changed(self) -> None:
+        """Notify all clients that the list of tools has changed.
+
+        :raises BackendError: the backend failed.
+        """
+        self._list_changed("tools")
+
+    def resources_changed(self) -> None:
+        """Notify all clients that the list of resources or templates has changed; see :meth:`tools_changed`."""
+        self._list_changed("resources")
+
+    def prompts_changed(self) -> None:
+        """Notify all clients that the list of prompts has changed; see :meth:`tools_changed`."""
+        self._list_changed("prompts")
+
+    def _list_changed(self, kind: str) -> None:
+        append_news(self._backend, self._server, f"notifications/{kind}/list_changed", None)
+
+    def close(self) -> None:
+        """Close the backend, if it was given as a URL. Idempotent."""
+        if self._owned:
+            self._backend.close()
+
+    def __enter__(self) -> "Publisher":
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.close()
+
+
+def publisher(backend: Union[str, Backend], *, state_keys: Sequence[Union[str, bytes]] = (),
+              server: Optional[str] = None) -> Publisher:
+    """Return what tells the clients of a server of changes, from any process.
+
+    :param backend: the URL of the server's backend, as in :func:`open_backend`, or a backend.
+    :param state_keys: the server's keys; by default those of the variable MCPLITE_STATE_KEYS.
+    :param server: the name of the server; by default all servers on this backend are told.
+    :raises RegistrationError: there are no keys, the URL is of no backend, or the backend is in the memory of this process.
+    :raises BackendError: the store cannot be opened.
+    """
+    shared = open_shared_backend(backend, read_keys(state_keys, os.environ))
+    if shared is None:
+        raise RegistrationError("a backend in memory has no other processes: name the one that the server uses")
+    return Publisher(shared, server, owned=isinstance(backend, str))
