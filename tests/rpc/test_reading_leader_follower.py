@@ -123,6 +123,18 @@ def test_a_fault_between_two_messages_leaves_one_leader(make, monkeypatch, name,
     talk = make(serving=True)
     talk.handler.task = lambda incoming: incoming.respond({"n": incoming.id})
     struck = strike(monkeypatch, talk.peer._reading._watchdog, name, fault)
+    channel, readers, together = talk.peer.channel, [], []
+    read = channel.read
+
+    def counted(*arguments):
+        readers.append(1)
+        together.append(len(readers))
+        try:
+            return read(*arguments)
+        finally:
+            readers.pop()
+
+    monkeypatch.setattr(channel, "read", counted)
     for id in range(1, 5):
         talk.say({"jsonrpc": "2.0", "id": id, "method": "x"})
     heard = [talk.hear()["id"] for _ in range(3 if name == "begin" else 4)]
@@ -130,4 +142,6 @@ def test_a_fault_between_two_messages_leaves_one_leader(make, monkeypatch, name,
     time.sleep(0.1)  # a thread that has taken over by mistake would read by now
     for id in range(5, 50):
         talk.say({"jsonrpc": "2.0", "id": id, "method": "x"})
-    assert [talk.hear()["id"] for _ in range(5, 50)] == list(range(5, 50))
+    # On a busy machine the watchdog passes the role on, and a later request may be answered first.
+    assert sorted(talk.hear()["id"] for _ in range(5, 50)) == list(range(5, 50))
+    assert set(together) == {1}
