@@ -293,7 +293,7 @@ def _spared(convert: Convert) -> Convert:
 def _as_object(where: str, value: Any, own: bool) -> Dict[str, Any]:
     """Return ``{}`` for an empty array, as which some peers write an empty object.
 
-    :raises ProtocolError: the value is anything else.
+    :raises ProtocolError: the value is neither an object nor an empty array.
     """
     if value == [] and type(value) is list and not own:
         return {}

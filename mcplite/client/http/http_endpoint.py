@@ -395,7 +395,7 @@ class HTTPReading(Reading):
                 else:
                     self._read(call, call.reply)
         except Stopped:
-            # In the middle of a read: the connection cannot be used for anything else.
+            # A read ended in its middle, so no other request can use the connection.
             if call.reply is not None:
                 call.reply.close()
                 call.reply = None
