@@ -173,6 +173,7 @@ def test_a_frozen_node_stops_only_its_groups_until_its_replica_takes_over(double
         other = next(name for name in map(str, range(100)) if doubled.owner(f"{{{name}}}")[0] is not node)
         backend.put(f"{other}/a", b"1", 600)
         backend.put(f"{group}/a", b"1", 600)
+        doubled.replicate(node)
         node.freeze()
         try:
             assert backend.get(f"{other}/a") == b"1"

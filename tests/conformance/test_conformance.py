@@ -186,7 +186,9 @@ def client_command():
 def client_leg(request, tmp_path_factory):
     """All of the suite's scenarios of one revision for our client, at once: revision, checks by scenario, output."""
     folder = tmp_path_factory.mktemp("client")
-    output = suite("client", "--command", client_command(), "--requirements", request.param, "-o", str(folder))
+    # They start at once, so that each has to wait for the others: more time than the suite's 30 seconds.
+    output = suite("client", "--command", client_command(), "--requirements", request.param, "-o", str(folder),
+                   "--timeout", "120000")
     return request.param, verdicts(folder), output
 
 

@@ -4,6 +4,7 @@ import contextlib
 import glob
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -195,6 +196,13 @@ class RedisClusterServers:
 
     def primaries(self):
         return [node for node in self.nodes if "role:master" in self.ask(node, "info", "replication")]
+
+    def replicate(self, node):
+        """Wait until the replica of a node has all that was written to the node."""
+        def offsets():
+            return re.search(r"offset=(\d+),lag.*master_repl_offset:(\d+)", self.ask(node, "info", "replication"), re.DOTALL)
+
+        self.wait(lambda: offsets() and len(set(offsets().groups())) == 1)
 
     def owner(self, key):
         """The node that has the slot of a key, and the slot."""

@@ -94,8 +94,7 @@ def test_tasks_that_wait_for_answers_are_bounded(jobs, revision, shared):
         for number in range(8):
             tasks.append(client.start("ask", number=number))
             client.until(tasks[-1], "input_required")
-        found = [client.until(task, "failed", "input_required") for task in tasks[:5]]
-        assert [task["status"] for task in found] == ["failed"] * 5
+        found = [client.until(task, "failed") for task in tasks[:5]]
         assert "the server needed the room for the questions of other calls" in found[0]["statusMessage"]
         assert [client.get(task)["status"] for task in tasks[5:]] == ["input_required"] * 3
         until(lambda: len(server.mcp.runtime.suspended_calls) == 3)
