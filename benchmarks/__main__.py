@@ -27,6 +27,8 @@ from .stateless import STATELESS_WORKLOADS
 from .web import WEB_WORKLOADS
 from .workloads import FULL, QUICK, STDIO_WORKLOADS
 
+#: What the second floor is measured by.
+CALLS = {"add", "newest", "http-add", "http-newest"}
 OVER_HTTP = {**WEB_WORKLOADS, **STATELESS_WORKLOADS, **SHARED_WORKLOADS}
 
 
@@ -62,12 +64,13 @@ def measure(options: argparse.Namespace, peers: Dict[str, Peer]) -> int:
     # The official SDK is installed with compiled files, so mcplite is compiled too.
     for root in {peer.root for peer in peers.values()}:
         compileall.compile_dir(str(root / "mcplite"), quiet=2)
-    over_stdio = {key: peer for key, peer in peers.items() if peer.stdio}
     counts = QUICK if options.quick else FULL
     rows: List[Measurement] = []
     for name in options.only or (page.WORKLOADS if options.write else None) or [*STDIO_WORKLOADS, *OVER_HTTP]:
         begun = time.perf_counter()
-        rows += OVER_HTTP[name](peers, counts) if name in OVER_HTTP else STDIO_WORKLOADS[name](over_stdio, counts)
+        measured = {key: peer for key, peer in peers.items()
+                    if (name in OVER_HTTP or peer.stdio) and (name in CALLS or not peer.calls_only)}
+        rows += {**STDIO_WORKLOADS, **OVER_HTTP}[name](measured, counts)
         print(f"{name}: {time.perf_counter() - begun:.1f} s", file=sys.stderr)
     print((table.as_json if options.json else table.as_table)(rows, peers))
     if options.write:

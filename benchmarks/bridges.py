@@ -24,7 +24,7 @@ from typing import Any, Dict, Iterator, List, Optional
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import mcplite  # noqa: E402
-from benchmarks.web import cpu_with_ended_threads  # noqa: E402
+from benchmarks.web import cpu  # noqa: E402
 
 _SERVER = """
 import mcplite
@@ -62,7 +62,7 @@ class _Way:
         self.cpu.append((self._cpu() - spent) / calls * 1e6)
 
     def _cpu(self) -> float:
-        return (cpu_with_ended_threads(self.pid) if self.pid is not None else None) or 0.0
+        return (cpu(self.pid) if self.pid is not None else None) or 0.0
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ EXTRA_MARKS = ".. extras\n\n", ".. end of the extras\n"
 WORKLOADS = ("import", "cold", "add", "newest", "bursts", "payload", "progress", "tools", "http-add", "http-newest",
              "http-events", "http-load", "http-payload", "stateless-ask", "backend-add")
 #: The columns, by the peer's key.
-PEERS = ("floor", "before", "ours", "mcp")
+PEERS = ("floor", "floor2", "before", "ours", "mcp")
 
 
 class Row(NamedTuple):
@@ -43,7 +43,9 @@ ROWS = (
     Row("burst.many.short", "stdio, 300 calls of 10 ms at once"),
     Row("burst.few.long", "stdio, 64 calls of 50 ms at once"),
     Row("burst.many.long", "stdio, 300 calls of 50 ms at once"),
+    Row("newest.own.cpu", "stdio, 2026-07-28: CPU time of both"),
     Row("http.own", "HTTP, ``add``: own client and server"),
+    Row("http.own.cpu", "HTTP, ``add``: CPU time of both"),
     Row("http.server", "HTTP, ``add``: server alone"),
     Row("http.bare.cpu", "HTTP, ``add``: CPU time of the server"),
     Row("http.client", "HTTP, ``add``: client alone"),
@@ -118,7 +120,7 @@ def _simple(lines: Sequence[Sequence[str]]) -> str:
 
 
 def _heading(name: str, peer: Peer) -> str:
-    return {"floor": "Floor", "ours": "mcplite", "before": "Before"}.get(name, peer.name)
+    return {"floor": "Floor", "floor2": "Floor 2", "ours": "mcplite", "before": "Before"}.get(name, peer.name)
 
 
 def _cell(measurement: Measurement, name: str) -> str:

@@ -41,6 +41,8 @@ class Peer:
     client_import: str = "pass"
     #: Whether it is measured over stdio; all are over HTTP.
     stdio: bool = True
+    #: Whether it is measured by small calls alone.
+    calls_only: bool = False
     #: The checkout that its programs import mcplite from, if they do.
     root: Path = ROOT
 
@@ -61,13 +63,14 @@ class Peer:
 
 
 def find_peers(official: Optional[str]) -> Dict[str, Peer]:
-    """Return the peers of this run by key: "floor", "ours", "tuned", and when they are installed "mcp" and "fastmcp".
+    """Return the peers of this run by key: "floor", "floor2", "ours", "tuned", and if they are installed "mcp" and "fastmcp".
 
     :param official: a Python that has mcp 2; by default the one that tests/interop/install.sh made.
     """
     official = official or installed("mcp2")
     fastmcp = installed("fastmcp4")
     peers = {"floor": Peer("floor", "floor", sys.executable),
+             "floor2": Peer("floor2", "floor2", sys.executable, calls_only=True),
              "ours": Peer("mcplite", "ours", sys.executable, "from mcplite import Server", "from mcplite import Client")}
     if official is not None:
         peers["mcp"] = Peer(f"mcp {version(official, 'mcp')}", "official", official,

@@ -39,11 +39,12 @@ def verdicts(row: Measurement) -> str:
 def as_table(rows: List[Measurement], peers: Mapping[str, Peer]) -> str:
     """Return the table, and the failures below it."""
     names = list(peers)
-    lines = [["", "", *(peers[name].name for name in names), *(["ours : mcp"] if "mcp" in peers else []), "target"]]
+    others = [name for name in ("floor2", "mcp") if name in peers]
+    lines = [["", "", *(peers[name].name for name in names), *(f"ours : {name}" for name in others), "target"]]
     for row in rows:
-        by_mcp = row.ratio("mcp")
+        by_others = [row.ratio(name) for name in others]
         lines.append([row.title, row.unit, *(cell(row.figures.get(name), row.failures.get(name)) for name in names),
-                      *([f"{by_mcp:.3f}" if by_mcp is not None else "-"] if "mcp" in peers else []), verdicts(row)])
+                      *("-" if ratio is None else f"{ratio:.3f}" for ratio in by_others), verdicts(row)])
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     texts = ["  ".join(text.ljust(width) if at in (0, len(widths) - 1) else text.rjust(width)
                        for at, (text, width) in enumerate(zip(line, widths))).rstrip() for line in lines]

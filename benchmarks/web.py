@@ -7,14 +7,26 @@ write for each answer and no Nagle. Servers that have to choose answer in JSON, 
 
 import contextlib
 import functools
-import os
 import statistics
 import time
 from typing import Callable, Dict, Iterator, List, Mapping, Optional
 
 from .peers import Driver, Failed, Peer, WebServer
 from .slices import Figure, Measurement, take_turns
-from .workloads import CLIENTS, OWN, SERVERS, Counts, Peers, close, failed, growth, peak_memory, sequential_calls, warm_up
+from .workloads import (
+    CLIENTS,
+    OWN,
+    SERVERS,
+    Counts,
+    Peers,
+    close,
+    failed,
+    growth,
+    one_processor,
+    peak_memory,
+    sequential_calls,
+    warm_up,
+)
 
 __all__ = ["WEB_WORKLOADS"]
 
@@ -79,7 +91,7 @@ def add(peers: Peers, counts: Counts, era: str = "legacy") -> List[Measurement]:
             ("bare", "server, with a bare socket", SERVERS, "socket", ("server_usage",)),
             ("client", "client, with the floor's server", CLIENTS, "http.client", ("usage",))):
         row = Measurement(f"{prefix}.{key}", f"HTTP, add{words}: {title}", "us")
-        with web_pairs(peers, wanted, row, client=client, era=era) as drivers:
+        with one_processor(), web_pairs(peers, wanted, row, client=client, era=era) as drivers:
             rows += [row, sequential_calls(row, drivers, counts, sides)]
     return rows
 
@@ -113,10 +125,10 @@ def load(peers: Peers, counts: Counts) -> List[Measurement]:
             cost = Measurement(f"http.cost.{size}", "the server's CPU time for a call", "us")
 
             def step(name: str, driver: Driver, web: WebServer) -> float:
-                before = cpu_with_ended_threads(web.pid)
+                before = cpu(web.pid)
                 answer = driver.ask("load", connections=connections, seconds=counts.load_seconds)
                 late.figures.setdefault(name, Figure()).values.append(answer["p99"] / 1e6)
-                after = cpu_with_ended_threads(web.pid)
+                after = cpu(web.pid)
                 if before is not None and after is not None:
                     cost.figures.setdefault(name, Figure()).values.append((after - before) * 1e6 / answer["calls"])
                 return float(answer["rate"])
@@ -216,25 +228,12 @@ def status(pid: int, name: str) -> Optional[int]:
 
 
 def cpu(pid: int) -> Optional[float]:
-    """Return the exact CPU seconds of the threads of a process; None if they are not available."""
-    total = 0
+    """Return the CPU seconds of a process, its ended threads included; None if they are not available."""
     try:
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/schedstat") as file:
-                total += int(file.read().split()[0])
-    except (OSError, IndexError):
+        # The number of the process's clock, as clock_getcpuclockid() of Linux makes it.
+        return time.clock_gettime(~pid << 3 | 2)
+    except (AttributeError, OSError):
         return None
-    return total / 1e9
-
-
-def cpu_with_ended_threads(pid: int) -> Optional[float]:
-    """Return the CPU seconds of a process, in hundredths; None if they are not available."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 #: By the name for ``--only``.

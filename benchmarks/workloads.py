@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import os
 import statistics
 import time
 from dataclasses import dataclass
@@ -62,6 +63,22 @@ def failed(error: Exception) -> bool:
 
 
 @contextlib.contextmanager
+def one_processor() -> Iterator[None]:
+    """Let the programs that are started in the block share one processor, where the system can do that.
+
+    One that sometimes moves to another processor, as the system likes, answers in half of the time or in twice of it.
+    """
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    try:
+        if allowed:
+            os.sched_setaffinity(0, {max(allowed)})
+        yield
+    finally:
+        if allowed:
+            os.sched_setaffinity(0, allowed)
+
+
+@contextlib.contextmanager
 def pairs(peers: Peers, wanted: Mapping[str, "tuple[str, str]"], measurement: Measurement,
           *server_arguments: str, era: str = "legacy") -> Iterator[Dict[str, Driver]]:
     """Open a driver and a server for each name in *wanted*; a pair that fails is noted and left out."""
@@ -97,7 +114,7 @@ def warm_up(drivers: Dict[str, Driver], measurement: Measurement, step: Callable
 
 
 #: The driver and the server of each pair.
-OWN = {name: (name, name) for name in ("floor", "ours", "before", "mcp")}
+OWN = {name: (name, name) for name in ("floor", "floor2", "ours", "before", "mcp")}
 SERVERS = {name: ("floor", name) for name in OWN}
 CLIENTS = {name: (name, "floor") for name in OWN}
 
@@ -196,7 +213,7 @@ def add(peers: Peers, counts: Counts, era: str = "legacy") -> List[Measurement]:
             ("server", "server, with the floor's client", SERVERS, ("server_usage",)),
             ("client", "client, with the floor's server", CLIENTS, ("usage",))):
         row = Measurement(f"{prefix}.{key}", f"add{words}: {title}", "us")
-        with pairs(peers, wanted, row, era=era) as drivers:
+        with one_processor(), pairs(peers, wanted, row, era=era) as drivers:
             rows += [row, sequential_calls(row, drivers, counts, sides)]
             if key == "server" and era == "legacy":
                 switches = Measurement("switches.server", "its voluntary context switches for a call", "")

@@ -42,7 +42,7 @@ def test_every_workload_runs():
     rows = {}
     for part in ([name for name in names if name not in shared], list(shared)):
         report = json.loads(run("--json", *(f"--only={name}" for name in part)))
-        assert report["peers"] == {"floor": "floor", "ours": "mcplite", "tuned": "http.server"}
+        assert report["peers"] == {"floor": "floor", "floor2": "floor2", "ours": "mcplite", "tuned": "http.server"}
         rows.update({row["key"]: row for row in report["rows"]})
     assert {"import.server", "cold.server", "cold.client", "add.own", "add.server", "add.client", "quick.own",
             "burst.few.short", "burst.many.long",
@@ -75,6 +75,15 @@ def test_a_simulated_fleet_loses_nothing(tmp_path, backend, loss):
     found = json.loads(ran.stdout)
     assert found["wrong"] == [] and (loss == "0" or found["repeated"]["lost on the way"] > 0)
     assert sum(row["count"] for row in found["kinds"].values()) > 0 and found["operations"]["append"] > 0
+
+
+def test_the_second_floor_writes_and_reads_as_the_json_module_does(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "parts"))
+    floor2 = import_module("floor2_server")
+    for value in ({}, {"a": [1, 2.5, None, True, "é\n\"\u2028"], "b": {"c": -1e30}}, {"jsonrpc": "2.0", "id": 1}):
+        data = floor2.encode(value)
+        assert data == json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+        assert floor2.decode(data + b"\n") == value
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no checkout")

@@ -78,15 +78,17 @@ class Commands:
 
     def open(self, target, client=None, era="legacy"):
         meta = META if era == "modern" else None
-        if client is None:
-            self.connection = Connection(target, meta)
-        else:
-            from web_clients import CLIENTS  # which a client over stdio has no use for
-
-            self.connection = CLIENTS[client](target, meta)
+        self.connection = self.connect(target, client, meta)
         if meta is None:
             self.connection.initialize()
         return len(self.connection.request("tools/list")["tools"])
+
+    def connect(self, target, client, meta):
+        if client is None:
+            return Connection(target, meta)
+        from web_clients import CLIENTS  # which a client over stdio has no use for
+
+        return CLIENTS[client](target, meta)
 
     def add(self, count):
         def run(n):

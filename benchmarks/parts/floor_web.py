@@ -24,6 +24,9 @@ def encode(message):
     return json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
+decode = json.loads
+
+
 def event(message):
     return b"event: message\ndata: %b\n\n" % encode(message)
 
@@ -82,7 +85,7 @@ def talk(sock, listed):
         if head.startswith(b"DELETE "):
             sock.sendall(_ACCEPTED)
             continue
-        message = json.loads(body)
+        message = decode(body)
         if "id" not in message:
             sock.sendall(_ACCEPTED)
             continue

@@ -19,6 +19,9 @@ def encode(message):
     return json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
+decode = json.loads
+
+
 def messages(pieces):
     """Yield the messages of an event stream; each is one ``data`` line here."""
     begun = []
@@ -32,7 +35,7 @@ def messages(pieces):
         begun = [piece[end + 1:]]
         for line in lines:
             if line.startswith(b"data:") and len(line) > 7:
-                yield json.loads(line[5:])
+                yield decode(line[5:])
 
 
 class Web:
@@ -79,7 +82,7 @@ class Web:
             message["params"] = params
         status, events, pieces = self.post(encode(message))
         if not events:
-            answer = json.loads(b"".join(pieces))
+            answer = decode(b"".join(pieces))
         else:
             answer = None
             for message in messages(pieces):
