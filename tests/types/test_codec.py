@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from mcplite import types
 from mcplite.errors import ProtocolError
-from mcplite.revisions import JULY_2026, JUNE_2025, LEGACY, MARCH_2025, NOVEMBER_2024, NOVEMBER_2025, REVISIONS
+from mcplite.revisions import JULY_2026, JUNE_2025, MARCH_2025, NOVEMBER_2024, NOVEMBER_2025, REVISIONS
 from mcplite.types import (
     NULL,
     Annotations,
@@ -64,31 +64,6 @@ SCHEMA = {"type": "object"}
 # --- encoding ---------------------------------------------------------------------------------------
 
 
-def test_names_are_camel_case_and_null_members_are_omitted():
-    tool = Tool("t", SCHEMA, annotations=ToolAnnotations(read_only_hint=False))
-    assert encode(tool, NOVEMBER_2025) == {"name": "t", "inputSchema": SCHEMA, "annotations": {"readOnlyHint": False}}
-
-
-def test_fields_that_a_revision_lacks_are_left_out_at_every_depth():
-    notes = Annotations(priority=1.0, last_modified="2025-01-01")
-    result = CallToolResult([TextContent("x", annotations=notes, meta={"a": 1})], structured_content={"a": 1},
-                            meta={"b": 2}, result_type="complete")
-    assert encode(result, MARCH_2025) == {
-        "content": [{"type": "text", "text": "x", "annotations": {"priority": 1.0}}], "_meta": {"b": 2}}
-    assert encode(result, JUNE_2025) == {
-        "content": [{"type": "text", "text": "x", "annotations": {"priority": 1.0, "lastModified": "2025-01-01"},
-                     "_meta": {"a": 1}}],
-        "structuredContent": {"a": 1}, "_meta": {"b": 2}}
-    assert encode(result, JULY_2026)["resultType"] == "complete"
-
-
-def test_fields_that_ended_are_left_out():
-    request = ElicitRequest("m", mode="url", url="https://example.com", elicitation_id="e", meta={"a": 1})
-    assert encode(request, NOVEMBER_2025) == {"message": "m", "mode": "url", "url": "https://example.com",
-                                              "elicitationId": "e", "_meta": {"a": 1}}
-    assert encode(request, JULY_2026) == {"message": "m", "mode": "url", "url": "https://example.com"}
-
-
 def test_defaults_that_absence_means_are_left_out():
     assert encode(CallToolResult(), NOVEMBER_2025) == {"content": []}
     assert encode(CallToolResult(is_error=True), NOVEMBER_2025) == {"content": [], "isError": True}
@@ -129,12 +104,6 @@ def test_a_subclass_is_encoded_like_its_parent():
     assert encode([Shouting("x")], NOVEMBER_2025) == [{"type": "text", "text": "X"}]
 
 
-@pytest.mark.parametrize("revision", LEGACY, ids=str)
-def test_structured_content_goes_only_where_it_exists(revision):
-    data = encode(CallToolResult(structured_content={"a": 1}), revision)
-    assert ("structuredContent" in data) == revision.structured_output
-
-
 def test_big_json_is_not_copied():
     schema, structured = {"type": "object"}, {"rows": [{}]}
     assert encode(Tool("t", schema), NOVEMBER_2025)["inputSchema"] is schema
@@ -142,13 +111,6 @@ def test_big_json_is_not_copied():
 
 
 # --- sampling ---------------------------------------------------------------------------------------
-
-
-def test_one_sampling_block_stands_alone():
-    for revision in REVISIONS:
-        for content in (TextContent("x"), [TextContent("x")]):
-            assert encode(SamplingMessage("user", content), revision)["content"] == {"type": "text", "text": "x"}
-            assert encode(CreateMessageResult("assistant", content, "m"), revision)["content"]["text"] == "x"
 
 
 def test_several_sampling_blocks_need_a_revision_that_has_them():
@@ -161,20 +123,6 @@ def test_several_sampling_blocks_need_a_revision_that_has_them():
             for wrong in (message, SamplingMessage("user", [])):
                 with pytest.raises(ValueError, match=f"exactly one content block in {revision}"):
                     encode(CreateMessageRequest([wrong], 1), revision)
-
-
-@pytest.mark.parametrize("block, revisions", [
-    (ImageContent("", "image/png"), REVISIONS), (AudioContent("", "audio/wav"), REVISIONS[1:]),
-    (ToolUseContent("1", "t", {}), REVISIONS[3:]), (ToolResultContent("1"), REVISIONS[3:]),
-    (ResourceLink("a:b", "n"), ()), (UnknownContent({"type": "video"}), ()),
-])
-def test_sampling_has_content_kinds_of_its_own(block, revisions):
-    for revision in REVISIONS:
-        if revision in revisions:
-            assert encode(SamplingMessage("user", block), revision)["content"]["type"] == block.wire_type
-        else:
-            with pytest.raises(ValueError, match=f"cannot hold '{block.wire_type}' content in {revision}; possible"):
-                encode(SamplingMessage("user", block), revision)
 
 
 @pytest.mark.parametrize("wrong", ["text", None, 5, ["text"]])
@@ -206,23 +154,6 @@ def test_both_forms_of_sampling_content_are_read():
 
 
 # --- capabilities and questions ---------------------------------------------------------------------
-
-
-def test_capabilities_have_the_shape_of_the_revision():
-    both = ClientCapabilities(sampling={"tools": {}}, elicitation={"form": {}, "url": {}}, roots={"listChanged": True})
-    assert encode(both, NOVEMBER_2024) == {"sampling": {}, "roots": {"listChanged": True}}
-    assert encode(both, JUNE_2025) == {"sampling": {}, "elicitation": {}, "roots": {"listChanged": True}}
-    assert encode(both, NOVEMBER_2025) == {"sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}},
-                                           "roots": {"listChanged": True}}
-    assert encode(both, JULY_2026)["roots"] == {}
-    assert both.sampling == {"tools": {}}, "the original is left alone"
-
-
-def test_a_client_with_url_elicitation_alone_has_no_form_elicitation():
-    urls = ClientCapabilities(elicitation={"url": {}})
-    assert encode(urls, JUNE_2025) == {}
-    assert encode(urls, NOVEMBER_2025) == {"elicitation": {"url": {}}}
-    assert encode(ClientCapabilities(elicitation={}), JUNE_2025) == {"elicitation": {}}
 
 
 def test_a_url_question_needs_a_revision_that_has_it():
@@ -562,8 +493,3 @@ def containers(wire):
         yield wire
         for item in (wire.values() if isinstance(wire, dict) else wire):
             yield from containers(item)
-
-
-def test_a_prompt_result_is_read_with_its_messages():
-    wire = {"messages": [{"role": "user", "content": {"type": "text", "text": "x"}}]}
-    assert decode(GetPromptResult, wire).messages == [user("x")]
