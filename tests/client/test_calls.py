@@ -197,12 +197,6 @@ def test_a_tool_error_is_a_result_and_a_refused_call_an_error():
             client.call_tool("nothing")
 
 
-def test_meta_of_a_call_is_sent():
-    with Fake({"tools/call": {"content": []}}) as fake, fake.connect() as client:
-        client.call_tool("x", meta={"com.example/trace": "1"})
-        assert fake.got("tools/call")["params"]["_meta"] == {"com.example/trace": "1"}
-
-
 def test_each_call_is_in_the_log_without_its_arguments(caplog):
     caplog.set_level(logging.INFO)
     with Fake({"tools/call": {"content": []}}) as fake, fake.connect() as client:

@@ -5,18 +5,9 @@ import threading
 import pytest
 
 import mcplite
-from mcplite.client.calls import read_page, walk
+from mcplite.client.calls import walk
 from mcplite.errors import ProtocolError, RequestTimeout
-from mcplite.types import (
-    ListPromptsResult,
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    ListToolsResult,
-    Prompt,
-    Resource,
-    ResourceTemplate,
-    Tool,
-)
+from mcplite.types import ListPromptsResult, Prompt
 from tests.support.fakes import SILENCE, Fake
 
 
@@ -37,6 +28,7 @@ LISTS = [
 
 @pytest.mark.parametrize("kind, method, member, make", LISTS, ids=[row[0] for row in LISTS])
 def test_lists_come_from_all_pages(kind, method, member, make):
+    # PAGE-01, PAGE-02, PAGE-03, PAGE-05, PAGE-06, PAGE-11
     pages = {None: (["a", "b"], ""), "": ([], "\u2603 =&"), "\u2603 =&": (["c"], None)}
 
     def listing(params):
@@ -44,7 +36,7 @@ def test_lists_come_from_all_pages(kind, method, member, make):
         return {member: [make(name) for name in names], "nextCursor": cursor}
 
     with Fake({method: listing}) as fake, fake.connect() as client:
-        assert [item.name for item in getattr(client, f"list_{kind}")()] == ["a", "b", "c"]  # PAGE-01, PAGE-06, PAGE-11
+        assert [item.name for item in getattr(client, f"list_{kind}")()] == ["a", "b", "c"]
         page = getattr(client, f"list_{kind}_page")()
         assert [item.name for item in getattr(page, kind)] == ["a", "b"] and page.next_cursor == ""
         page = getattr(client, f"list_{kind}_page")("\u2603 =&")
@@ -101,11 +93,21 @@ def test_options_reach_every_page():
             client.list_tools(cancel=token)
 
 
-def test_an_invalid_item_is_left_out_alone(caplog):
-    items = [tool("good"), {"name": "bad"}, 3, tool("fine")]
-    with Fake({"tools/list": {"tools": items}}) as fake, fake.connect() as client:
-        assert [item.name for item in client.list_tools()] == ["good", "fine"]  # SEC-67
-    assert "2 of the tools" in caplog.text and "fake server" in caplog.text
+@pytest.mark.parametrize("kind, method, member, make", LISTS, ids=[row[0] for row in LISTS])
+def test_invalid_items_are_left_out_and_counted(kind, method, member, make, caplog):
+    items = [make("good"), {}, None, {**make("bad"), "name": 3}, make("fine")]
+    with Fake({method: {member: items, "nextCursor": "x", "_meta": {"m": 1}, "more": 1}}) as fake, fake.connect() as client:
+        page = getattr(client, f"list_{kind}_page")()
+        assert [item.name for item in getattr(page, kind)] == ["good", "fine"]  # SEC-67
+        assert page.next_cursor == "x" and page.meta == {"m": 1} and page.extra == {"more": 1}
+    assert f"3 of the {kind.replace('_', ' ')}" in caplog.text and "fake server" in caplog.text
+
+
+@pytest.mark.parametrize("kind, method, member, make", LISTS, ids=[row[0] for row in LISTS])
+def test_an_invalid_page_is_an_error(kind, method, member, make):
+    for wire in ({}, {member: {}}, {member: None}, {member: [make("a")], "nextCursor": 3}, {member: [{}], "nextCursor": {}}):
+        with Fake({method: wire}) as fake, fake.connect() as client, pytest.raises(ProtocolError):
+            getattr(client, f"list_{kind}_page")()
 
 
 def pages(*rows):
@@ -120,17 +122,6 @@ def pages(*rows):
 
     page.asked = asked
     return page
-
-
-@pytest.mark.parametrize("rows, names, asked", [
-    ([([], None)], [], [None]),
-    ([(["a"], None)], ["a"], [None]),
-    ([(["a", "b"], "x"), ([], ""), (["c"], None)], ["a", "b", "c"], [None, "x", ""]),
-])
-def test_pages_are_walked_until_the_cursor_is_absent(rows, names, asked):
-    page = pages(*rows)
-    assert [item.name for item in walk(page, "prompts", "it")] == names
-    assert page.asked == asked  # PAGE-02, PAGE-03, PAGE-05
 
 
 @pytest.mark.parametrize("first", [[(["a", "b"], "")], [([], "")], [(["x"], "1"), (["a", "b"], "")]])
@@ -169,28 +160,3 @@ def test_items_are_bounded():
     with pytest.raises(ProtocolError, match="10000 prompts"):
         walk(page, "prompts", "it")
     assert count == 4
-
-
-PAGING_LISTS = [
-    (ListToolsResult, Tool, "tools", "tools", {"name": "a", "inputSchema": {}}),
-    (ListResourcesResult, Resource, "resources", "resources", {"name": "a", "uri": "a://b"}),
-    (ListResourceTemplatesResult, ResourceTemplate, "resourceTemplates", "resource_templates",
-     {"name": "a", "uriTemplate": "a://{b}"}),
-    (ListPromptsResult, Prompt, "prompts", "prompts", {"name": "a"}),
-]
-
-
-@pytest.mark.parametrize("page, kind, member, attribute, item", PAGING_LISTS, ids=[row[2] for row in PAGING_LISTS])
-def test_invalid_items_are_left_out_and_counted(page, kind, member, attribute, item, caplog):
-    wire = {member: [item, {}, None, {**item, "name": 3}, item], "nextCursor": "x", "_meta": {"m": 1}, "more": 1}
-    result = read_page(page, wire, "it")
-    assert [type(entry) for entry in getattr(result, attribute)] == [kind, kind]
-    assert result.next_cursor == "x" and result.meta == {"m": 1} and result.extra == {"more": 1}
-    assert f"it: 3 of the {attribute.replace('_', ' ')}" in caplog.text
-
-
-@pytest.mark.parametrize("page, kind, member, attribute, item", PAGING_LISTS, ids=[row[2] for row in PAGING_LISTS])
-def test_an_invalid_page_is_an_error(page, kind, member, attribute, item):
-    for wire in ({}, {member: {}}, {member: None}, {member: [item], "nextCursor": 3}, {member: [{}], "nextCursor": {}}):
-        with pytest.raises(ProtocolError):
-            read_page(page, wire, "it")

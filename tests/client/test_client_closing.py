@@ -31,13 +31,17 @@ def ours():
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("mcplite")]
 
 
+@pytest.mark.parametrize("kind", ["log", "elicitation"])
 @pytest.mark.slow
-def test_no_log_handler_runs_after_close():
+def test_no_handler_runs_after_close(kind):
     slow = Slow()
     with Fake({}) as fake:
-        client = fake.connect(log_handler=slow).open()
+        client = fake.connect(**{f"{kind}_handler": slow}, max_handlers=1).open()
         for number in range(20):
-            fake.send({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": number}})
+            if kind == "log":
+                fake.tell("notifications/message", {"level": "info", "data": number})
+            else:
+                fake.ask("elicitation/create", {"message": "m", "requestedSchema": {"type": "object", "properties": {}}})
         assert slow.entered.wait(LIMIT)
         client.close()
         began = slow.began
@@ -65,20 +69,6 @@ def test_no_progress_callback_runs_after_close():
         assert began == slow.ended < 20
         thread.join(LIMIT)
         assert slow.began == began
-
-
-def test_no_elicitation_handler_runs_after_close():
-    slow = Slow()
-    with Fake({}) as fake:
-        client = fake.connect(elicitation_handler=slow, max_handlers=1).open()
-        for number in range(5):
-            fake.send({"jsonrpc": "2.0", "id": f"q{number}", "method": "elicitation/create", "params": {
-                "message": "m", "requestedSchema": {"type": "object", "properties": {}}}})
-        assert slow.entered.wait(LIMIT)
-        client.close()
-        began = slow.began
-        assert began == slow.ended == 1
-        assert ours() == []
 
 
 @pytest.mark.parametrize("close_in", ["log", "progress"])

@@ -68,9 +68,3 @@ def test_another_cause_of_the_end_is_kept():
                 thread.join(LIMIT)
         assert "ping" not in str(client.last_error)
         client.close()
-
-
-def test_without_an_interval_there_is_no_thread():
-    with Fake() as fake, fake.connect() as client:
-        client.ping()
-        assert "mcplite keep-alive" not in [thread.name for thread in threading.enumerate()]

@@ -1,6 +1,5 @@
 """Calls that wait while a client is opened: by another thread, or again in a forked process."""
 
-import _thread
 import threading
 import time
 
@@ -81,16 +80,6 @@ def test_the_timeout_of_the_client_holds_as_well():
         opener.join(LIMIT)
 
 
-def test_ctrl_c_ends_the_wait(opening):
-    begun = time.monotonic()
-    ctrl_c = threading.Timer(0.3, _thread.interrupt_main)
-    ctrl_c.start()
-    with pytest.raises(KeyboardInterrupt):
-        opening.call_tool("t")
-    assert time.monotonic() - begun < SOON
-    ctrl_c.join(LIMIT)
-
-
 @pytest.mark.parametrize("limit, text", [("timeout", r"1\.5 s \(timeout\)"), ("max_timeout", r"1\.5 s in all \(max_timeout\)")])
 @pytest.mark.parametrize("name", ["call_tool", "list_tools", "get_prompt"])
 @pytest.mark.slow
@@ -167,26 +156,3 @@ def test_the_limits_of_a_call_hold_while_a_forked_process_opens_its_session(limi
         client.ping()
         script.silent = 1
         assert in_fork(forked) == (True, "done", "open")
-
-
-@POSIX_ONLY
-def test_threads_of_a_forked_process_share_a_failure_of_the_server():
-    def forked():
-        calls = [start(client.call_tool, "t") for _ in range(6)]
-        for thread, _ in calls:
-            thread.join(LIMIT)
-        return [type(outcome[0]).__name__ for _, outcome in calls]
-
-    def refuse(request, answer):
-        if len(script.wait_for("initialize")) == 1:
-            return NotImplemented
-        time.sleep(1)
-        return answer.status(500)
-
-    with WebScript() as script:
-        script.on_initialize = refuse
-        with mcplite.connect(script.url, options=mcplite.ClientOptions(era="legacy"), timeout=LIMIT,
-                             open_timeout=OPENING) as client:
-            client.ping()
-            assert in_fork(forked) == ["HTTPStatusError"] * 6
-        assert len(script.wait_for("initialize")) == 2

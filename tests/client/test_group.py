@@ -404,12 +404,6 @@ def defaults(function):
             if parameter.default is not parameter.empty}
 
 
-def test_connect_all_has_the_options_of_connect():
-    found = defaults(connect_all)
-    del found["separator"]
-    assert list(found.items()) == list(defaults(mcplite.connect).items())
-
-
 def test_the_options_of_connect_all_reach_connect(monkeypatch):
     seen = []
     monkeypatch.setattr(group_module, "connect", lambda server, **options: seen.append(options))

@@ -205,17 +205,9 @@ def test_the_time_that_servers_take_counts_for_the_call(auth, script, user, gran
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.slow
-def test_the_time_of_a_login_does_not_count_for_connecting(real, user, grant, era):
+def test_the_time_of_a_login_does_not_count_for_connecting_nor_for_calls_that_wait_for_that(real, user, grant, era):
     take_long(user)
-    with connect(real, grant, era=era, open_timeout=SHORT) as client:
-        client.list_tools()
-
-
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-@pytest.mark.slow
-def test_the_time_of_a_login_does_not_count_for_calls_that_wait_for_the_opening(real, user, grant, era):
-    take_long(user)
-    client = connect(real, grant, era=era)
+    client = connect(real, grant, era=era, open_timeout=SHORT)
     opening = Work(client.open)
     while client.state == "new":
         time.sleep(0.01)
@@ -236,22 +228,14 @@ def test_a_notification_waits_for_a_login(auth, script, user, grant):
 
 
 @pytest.mark.slow
-def test_a_stream_of_2024_waits_for_a_login(old, user, grant, monkeypatch):
+def test_the_stream_and_the_messages_of_2024_wait_for_a_login(auth, old, user, grant, monkeypatch):
     from mcplite.client.http import sse_channel
 
     monkeypatch.setattr(sse_channel, "_ENDPOINT_SECONDS", SHORT)
     take_long(user)
     with connect(old, grant, type="sse") as client:
-        client.ping()
-    assert len(user.visits) == 1
-
-
-@pytest.mark.slow
-def test_a_message_to_a_server_of_2024_waits_for_a_login(auth, old, user, grant):
-    with connect(old, grant, type="sse") as client:
         auth.end()
         auth.refreshable.clear()
-        take_long(user)
         assert client.request("ping", timeout=SHORT) == {}
     assert len(user.visits) == 2
 
@@ -294,27 +278,20 @@ def test_a_call_is_cancelled_during_a_login(request, auth, user, grant, server, 
 
 
 @pytest.mark.parametrize("server, options", ROADS)
-def test_a_client_is_closed_during_a_login(request, auth, user, grant, server, options):
+@pytest.mark.parametrize("first", [True, False], ids=["the first login", "another login"])
+def test_a_client_is_closed_during_a_login(request, auth, user, grant, server, options, first):
     script = request.getfixturevalue(server)
     script.free.add("DELETE")
-    client = connect(script, grant, **options).open()
-    auth.end()
-    auth.refreshable.clear()
+    client = connect(script, grant, **options)
+    if not first:
+        client.open()
+        auth.end()
+        auth.refreshable.clear()
     user.may.clear()
-    work = Work(lambda: client.request("tools/list"))
-    user.wait_for(2)
+    work = Work(client.open if first else lambda: client.request("tools/list"))
+    user.wait_for(1 if first else 2)
     client.close()
-    assert isinstance(work.end(), mcplite.errors.ConnectionClosed)
-
-
-@pytest.mark.parametrize("server, options", ROADS)
-def test_a_client_is_closed_during_its_first_login(request, user, grant, server, options):
-    user.may.clear()
-    client = connect(request.getfixturevalue(server), grant, **options)
-    work = Work(client.open)
-    user.wait_for(1)
-    client.close()
-    assert isinstance(work.end(), mcplite.TransportError)
+    assert isinstance(work.end(), mcplite.TransportError if first else mcplite.errors.ConnectionClosed)
     assert client.state == "closed"
 
 
@@ -379,12 +356,14 @@ def test_the_get_stream_gets_a_new_token(auth, script, user, grant):
     assert gets[0] == first[0] and len(gets) == 2 and auth.count("refresh_token") == 1 and len(user.visits) == 1
 
 
-def test_the_end_of_a_session_gets_a_new_token(auth, script, user, grant):
-    client = legacy(script, grant).open()
-    auth.end()
-    client.close()
+def test_notifications_and_the_end_of_a_session_get_a_new_token(auth, script, user, grant):
+    with legacy(script, grant) as client:
+        auth.end()
+        client.notify("notifications/roots/list_changed")
+        assert len([request for request in script.requests if request.does == "notifications/roots/list_changed"]) == 2
+        auth.end()
     assert [request.method for request in script.requests if "well-known" not in request.path][-2:] == ["DELETE"] * 2
-    assert auth.count("refresh_token") == 1 and len(user.visits) == 1
+    assert auth.count("refresh_token") == 2 and len(user.visits) == 1
 
 
 def test_no_user_is_asked_to_log_in_for_the_end_of_a_session(auth, script, user, grant):
@@ -418,14 +397,6 @@ def test_the_end_of_a_session_without_a_token_fails_no_other_request(auth, scrip
         closing.end()
         assert ping.end() is None
     assert len(user.visits) == 2
-
-
-def test_notifications_get_a_new_token(auth, script, grant):
-    with legacy(script, grant) as client:
-        auth.end()
-        client.notify("notifications/roots/list_changed")
-        assert len([request for request in script.requests if request.does == "notifications/roots/list_changed"]) == 2
-    assert auth.count("refresh_token") == 1
 
 
 def test_the_stream_and_the_posts_of_http_sse_get_tokens(auth, old, user, grant):

@@ -134,26 +134,15 @@ def test_an_old_server_on_a_pipe(child, version):
     assert child.saw == ["start", "server/discover", *HANDSHAKE, "tools/call"]
 
 
-@pytest.mark.parametrize("code", REFUSALS)
-def test_any_error_code_means_a_handshake(child, code):
-    # ERA-04, ERA-05
-    body = """
+@pytest.mark.parametrize("how, what", [("refuse", code) for code in REFUSALS] + [("result", value) for value in NO_DISCOVERY])
+def test_any_error_code_and_any_unrelated_answer_mean_a_handshake(child, how, what):
+    # ERA-04, ERA-05, ERA-15
+    body = f"""
 def react(message):
-    refuse(message, given["code"]) if message["method"] == "server/discover" else legacy(message)
+    {how}(message, given["what"]) if message["method"] == "server/discover" else legacy(message)
 run(react)"""
-    with child.connect(body, {"code": code}) as client:
+    with child.connect(body, {"what": what}) as client:
         assert works(client) and client.era == "legacy"
-    assert child.saw == ["start", "server/discover", *HANDSHAKE, "tools/call"]
-
-
-@pytest.mark.parametrize("answer", NO_DISCOVERY, ids=repr)
-def test_an_unrelated_answer_means_a_handshake(child, answer):
-    body = """
-def react(message):
-    result(message, given["answer"]) if message["method"] == "server/discover" else legacy(message)
-run(react)"""
-    with child.connect(body, {"answer": answer}) as client:
-        assert works(client) and client.era == "legacy"  # ERA-15
     assert child.saw == ["start", "server/discover", *HANDSHAKE, "tools/call"]
 
 
@@ -186,7 +175,8 @@ run(react)"""
     assert caplog.text == ""  # it is the answer to a request of our own
 
 
-def test_a_slow_modern_server(child, caplog):
+@pytest.mark.parametrize("ignores", [False, True])
+def test_a_slow_modern_server_which_may_ignore_the_handshake(child, caplog, ignores):
     body = """
 held = []
 def react(message):
@@ -195,29 +185,15 @@ def react(message):
         return
     if message["method"] == "initialize":
         modern(held[0])
+        if given["ignores"]:
+            return
     modern(message)
 run(react)"""
-    with child.connect(body, {"discovered": discovered()}, probe_timeout=0.2) as client:
+    with child.connect(body, {"discovered": discovered(), "ignores": ignores}, probe_timeout=0.2) as client:
         assert works(client) and client.era == "modern"  # ERA-06: the late answer counts
         assert client.counters.refused == 0
     assert child.saw == ["start", "server/discover", "initialize", "tools/call"]
     assert caplog.text == ""  # the refusal of the handshake is the answer to a request of our own
-
-
-def test_a_slow_modern_server_that_ignores_the_handshake(child):
-    body = """
-held = []
-def react(message):
-    if message["method"] == "server/discover":
-        held.append(message)
-    elif message["method"] == "initialize":
-        modern(held[0])
-    else:
-        modern(message)
-run(react)"""
-    with child.connect(body, {"discovered": discovered()}, probe_timeout=0.2) as client:
-        assert works(client) and client.era == "modern"
-    assert child.saw == ["start", "server/discover", "initialize", "tools/call"]
 
 
 @pytest.mark.parametrize("pause, probe_timeout", [(0, 0.2), (0.5, 0.2), (0, 1)])
@@ -447,8 +423,12 @@ def test_a_modern_server_without_a_common_revision(data):
         assert fake.all_methods() == ["server/discover"]  # ERA-03, STAT-17
 
 
-def test_a_modern_server_that_also_accepts_handshakes():
-    with refusing(-32022, {"supported": ["2027-01-01", NEWEST_LEGACY]}) as fake:
+@pytest.mark.parametrize("answer", [
+    Refusal(-32022, data={"supported": ["2027-01-01", NEWEST_LEGACY]}), discovered(NEWEST_LEGACY, "2027-01-01"),
+], ids=["refused", "discovered"])
+def test_a_modern_server_that_also_accepts_handshakes(answer):
+    # DISC-06: the list of the server counts, also if it has revisions of the handshake era.
+    with Fake({"server/discover": answer}) as fake:
         with connect(fake) as client:
             assert client.era == "legacy"
         assert fake.all_methods() == ["server/discover", *HANDSHAKE]
@@ -459,14 +439,6 @@ def test_a_refused_revision_that_is_offered_is_tried_once_more():
         with pytest.raises(UnsupportedVersion):
             connect(fake).open()
         assert fake.all_methods() == ["server/discover"] * 2  # STAT-17
-
-
-def test_a_discovered_legacy_revision_means_a_handshake():
-    # DISC-06: the list of the server counts, also if it has revisions of the handshake era.
-    with Fake({"server/discover": discovered(NEWEST_LEGACY, "2027-01-01")}) as fake:
-        with connect(fake) as client:
-            assert client.era == "legacy"
-        assert fake.all_methods() == ["server/discover", *HANDSHAKE]
 
 
 def test_a_discovery_without_a_common_revision_is_an_error():
@@ -624,26 +596,16 @@ def test_a_server_that_lists_older_revisions_gets_a_handshake(supported):
         assert works(client) and site.saw == ["server/discover", *HANDSHAKE, "tools/call"]
 
 
-@pytest.mark.parametrize("status, error", [
-    (401, AuthError), (403, HTTPStatusError), (429, HTTPStatusError), (500, HTTPStatusError), (502, HTTPStatusError),
-    (503, HTTPStatusError),
+@pytest.mark.parametrize("status, error, more", [
+    (401, AuthError, {}), *[(status, HTTPStatusError, {}) for status in (403, 429, 500, 502, 503)],
+    *[(status, MCPError, {"code": -32601, "id": id}) for status in (403, 429, 502, 503, 504) for id in (..., None)],
 ])
-def test_a_failure_does_not_decide_the_era(status, error):
-    with Site(fails(status)) as site:
+def test_a_failure_and_an_error_of_a_proxy_do_not_decide_the_era(status, error, more):
+    with Site(fails(status, **more)) as site:
         client = site.connect()
         with pytest.raises(error) as caught:
             client.open()
         assert site.saw == ["server/discover"] and client.last_error is caught.value  # ERA-14
-        assert ('era="legacy"' in str(caught.value)) == (status >= 500)
-
-
-@pytest.mark.parametrize("id", [..., None], ids=["its id", "no id"])
-@pytest.mark.parametrize("status", [403, 429, 502, 503, 504])
-def test_an_error_of_a_proxy_does_not_decide_the_era(status, id):
-    with Site(fails(status, -32601, id=id)) as site:
-        with pytest.raises(MCPError, match="not like this") as caught:
-            site.connect().open()
-        assert site.saw == ["server/discover"]  # ERA-14
         assert ('era="legacy"' in str(caught.value)) == (status >= 500)
 
 
@@ -653,13 +615,6 @@ def test_a_failure_for_a_modern_choice_is_raised_unchanged(status):
         with pytest.raises(mcplite.errors.InternalError, match="not like this"):
             site.connect(era="modern").open()
         assert site.saw == ["server/discover"]
-
-
-def test_silence_over_http_does_not_decide_the_era():
-    with Site(lambda request, answer: answer.hold()) as site:
-        with pytest.raises(RequestTimeout):
-            site.connect(open_timeout=0.3, probe_timeout=0.1).open()
-        assert site.saw == ["server/discover"]  # ERA-14
 
 
 def test_a_slow_probe_over_http_is_waited_for():
@@ -675,13 +630,14 @@ def test_a_slow_probe_over_http_is_waited_for():
 
 @pytest.mark.parametrize("probe", [
     lambda request, answer: answer.cut(), lambda request, answer: (answer.events(), answer.end()),
-    lambda request, answer: (answer.events(), answer.cut()),
-], ids=["no answer", "an empty stream", "a broken stream"])
-def test_a_broken_connection_does_not_decide_the_era(probe):
+    lambda request, answer: (answer.events(), answer.cut()), lambda request, answer: answer.hold(),
+], ids=["no answer", "an empty stream", "a broken stream", "silence"])
+def test_a_broken_connection_and_silence_do_not_decide_the_era(probe, request):
+    silent = request.node.callspec.id == "silence"
     with Site(probe) as site:
-        with pytest.raises(TransportError):
-            site.connect().open()
-        assert set(site.saw) == {"server/discover"}
+        with pytest.raises(RequestTimeout if silent else TransportError):
+            site.connect(**({"open_timeout": 0.3, "probe_timeout": 0.1} if silent else {})).open()
+        assert set(site.saw) == {"server/discover"}  # ERA-14
 
 
 class OldSite(WebScript):
@@ -799,25 +755,18 @@ def test_a_modern_server_for_a_legacy_choice(options):
 # --- prior -------------------------------------------------------------------------------------------------
 
 
-def test_prior_saves_the_probe_on_a_pipe(child, tmp_path):
+@pytest.mark.parametrize("era, calls", [("modern", ["tools/call"]), ("legacy", [*HANDSHAKE, "tools/call"])])
+def test_prior_saves_the_probe_on_a_pipe(child, tmp_path, era, calls):
     given = {"discovered": discovered()}
-    with child.connect("run(modern)", given) as client:
+    with child.connect(f"run({era})", given) as client:
         prior = json.loads(json.dumps(client.prior))  # it is made to be stored
     again = Children(tmp_path / "more notes")
-    with again.connect("run(modern)", given, prior=prior) as client:
-        assert works(client) and client.era == "modern" and client.protocol_version == MODERN  # DISC-02
-        assert client.server_info.name == "new" and client.instructions == "Be kind."
-        assert client.server_capabilities.tools == {} and client.prior == prior
-    assert again.saw == ["start", "tools/call"]  # ERA-16
-
-
-def test_prior_saves_the_probe_of_an_old_server(child, tmp_path):
-    with child.connect("run(legacy)") as client:
-        prior = client.prior
-    again = Children(tmp_path / "more notes")
-    with again.connect("run(legacy)", prior=json.loads(json.dumps(prior))) as client:
-        assert works(client) and client.prior == prior
-    assert again.saw == ["start", *HANDSHAKE, "tools/call"]
+    with again.connect(f"run({era})", given, prior=prior) as client:
+        assert works(client) and client.era == era and client.prior == prior  # DISC-02
+        if era == "modern":
+            assert client.protocol_version == MODERN and client.server_info.name == "new"
+            assert client.instructions == "Be kind." and client.server_capabilities.tools == {}
+    assert again.saw == ["start", *calls]  # ERA-16
 
 
 GOOD = {"era": "modern", "revision": MODERN, "capabilities": {"tools": {}}}

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import mcplite
-from mcplite.protocol.meta import REPEATABLE
 from tests.support import connecting
 from tests.support.fakes import start
 from tests.support.webscript import WebScript
@@ -16,13 +15,6 @@ from tests.support.webscript import WebScript
 LIMIT = 30
 #: Seconds for opening, against which the limits of the calls are small, and in which each test has to be over.
 OPENING, SOON = 60, 20
-STATEFUL = {"logging/setLevel", "resources/subscribe"}
-
-
-def test_tool_calls_are_not_repeatable():
-    assert "tools/call" not in REPEATABLE and "initialize" not in REPEATABLE
-
-
 # --- the limits of the calls that need it ------------------------------------------------------------------------------
 
 
@@ -96,21 +88,6 @@ def test_the_limits_of_a_call_hold_while_a_session_is_renewed(method, limit):
         # The next call tries again, with all of it.
         assert client.call_tool("t").text == "s2"
         assert script.wait_for("logging/setLevel")[-1].headers["mcp-session-id"] == "s2"
-
-
-def test_the_last_level_and_the_current_subscriptions_are_restored():
-    with Lost("none") as script, script.connect() as client:
-        for method, params in (
-                ("resources/subscribe", {"uri": "a"}), ("logging/setLevel", {"level": "info"}),
-                ("resources/subscribe", {"uri": "b"}), ("resources/unsubscribe", {"uri": "a"}),
-                ("logging/setLevel", {"level": "debug"}), ("resources/unsubscribe", {"uri": "c"}),
-                ("tools/list", {"cursor": "x"})):
-            client.request(method, params)
-        script.lose()
-        client.call_tool("t")
-        restored = [(request.does, request.message["params"]) for request in script.requests
-                    if request.headers.get("mcp-session-id") == "s2" and request.does in STATEFUL]
-    assert restored == [("logging/setLevel", {"level": "debug"}), ("resources/subscribe", {"uri": "b"})]
 
 
 def test_a_session_that_was_not_completed_is_ended():

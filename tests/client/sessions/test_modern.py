@@ -537,14 +537,6 @@ def test_a_repeated_request_has_a_new_id(site):
     assert first != second
 
 
-def test_the_error_of_two_attempts_says_so(site):
-    site.on_tools_list = site.on_tools_call = lambda request, answer: answer.cut()
-    with site.connect() as client:
-        with pytest.raises(mcplite.TransportError, match="second attempt: before, the connection to .* was kept open"):
-            client.list_tools()
-        assert [request.does for request in site.requests].count("tools/list") == 2
-
-
 def test_a_long_error_is_read_whole(site):
     def refuse(request, answer):
         body = {"jsonrpc": "2.0", "id": request.message["id"],

@@ -44,16 +44,10 @@ def test_only_the_last_64_kib_are_kept():
     assert through(data) == data[-65536:].decode()
 
 
-def test_a_callable_gets_each_line():
+def test_a_callable_gets_each_line_and_bytes_that_are_not_utf8_are_replaced():
     lines = []
-    through("one\ntwö\r\n\nlast".encode(), lines.append)
-    assert lines == ["one", "twö", "", "last"]
-
-
-def test_bytes_that_are_not_utf8_are_replaced():
-    lines = []
-    assert through(b"a\xffb\n", lines.append) == "a\ufffdb\n"
-    assert lines == ["a\ufffdb"]
+    assert through(b"one\ntw\xc3\xb6\r\n\nla\xffst", lines.append) == "one\ntwö\r\n\nla\ufffdst"
+    assert lines == ["one", "twö", "", "la\ufffdst"]
 
 
 def test_a_character_may_come_in_two_pieces():

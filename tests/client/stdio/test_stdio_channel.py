@@ -75,14 +75,6 @@ def closed(channel):
 # --- talking ---------------------------------------------------------------------------------------
 
 
-def test_messages_are_sent_and_received(start):
-    channel = start("echo()")
-    for message in ({"a": 1}, {"text": "zwei\nZeilen\u2028\u0085"}):
-        send(channel, message)
-        assert receive(channel) == message
-    assert channel.read(0) is None
-
-
 def test_it_is_named_after_its_command_and_pid(start, tmp_path):
     (tmp_path / "weather.py").write_text("import sys\nsys.stdin.read()\n")
     # Not by its whole path, which may be too long to be shown.
@@ -362,24 +354,14 @@ while True:
 
 
 @posix_only
+@pytest.mark.parametrize("what, status", [("obey", 5), ("ignore", -signal.SIGKILL)])
 @pytest.mark.slow
-def test_a_child_that_stays_gets_sigterm(start, tmp_path, notice):
+def test_a_child_that_stays_gets_sigterm_and_is_killed_if_it_ignores_that(start, tmp_path, notice, impatient, what, status):
     log = tmp_path / "log"
-    channel = start(STUBBORN, str(log), "obey", grace=0.5)
+    channel = start(STUBBORN, str(log), what, grace=0.5)
     assert receive(channel) == "ready"
     channel.close()
-    assert channel.returncode == 5
-    assert log.read_text().split("\n") == ["end of input", "SIGTERM", ""]
-
-
-@posix_only
-@pytest.mark.slow
-def test_a_child_that_ignores_sigterm_is_killed(start, tmp_path, notice, impatient):
-    log = tmp_path / "log"
-    channel = start(STUBBORN, str(log), "ignore", grace=0.5)
-    assert receive(channel) == "ready"
-    channel.close()
-    assert channel.returncode == -signal.SIGKILL
+    assert channel.returncode == status
     assert log.read_text().split("\n")[:2] == ["end of input", "SIGTERM"]
 
 
@@ -418,38 +400,19 @@ sys.exit(7)
 
 def test_close_twice_and_from_many_threads(start):
     channel = start("sys.stdin.read(); time.sleep(0.2)")
-    closers = [threading.Thread(target=channel.close) for _ in range(5)]
+    codes = []
+
+    def close():
+        channel.close()
+        codes.append(channel.returncode)
+
+    closers = [threading.Thread(target=close) for _ in range(5)]
     for closer in closers:
         closer.start()
     for closer in closers:
         closer.join(LIMIT)
-        assert not closer.is_alive()
-    assert channel.returncode == 0
+    assert codes == [0] * 5, "each has waited for the end of the process"
     channel.close()
-
-
-def test_a_second_closer_waits_for_the_first(start, monkeypatch):
-    channel = start("sys.stdin.read()")
-    entered, go = threading.Event(), threading.Event()
-    end = channel._child.end
-
-    def slow(*args):
-        entered.set()
-        assert go.wait(LIMIT)
-        end(*args)
-
-    monkeypatch.setattr(channel._child, "end", slow)
-    first = threading.Thread(target=channel.close)
-    first.start()
-    assert entered.wait(LIMIT)
-    second = threading.Thread(target=channel.close)
-    second.start()
-    second.join(0.1)
-    assert second.is_alive()
-    go.set()
-    first.join(LIMIT)
-    second.join(LIMIT)
-    assert not first.is_alive() and not second.is_alive()
 
 
 def test_close_from_the_stderr_callback(start):
