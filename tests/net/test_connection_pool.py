@@ -7,13 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import mcplite
 from mcplite.errors import ProtocolError
 from mcplite.net import connection_pool
 from mcplite.net.connection_pool import DirectSender, is_plain
 from mcplite.net.exchange import Exchange, Stopped
 from mcplite.net.origin_client import OriginClient
-from tests.support.forks import in_fork
 from tests.support.webscript import WebScript
 
 LIMIT = 30
@@ -227,37 +225,6 @@ def test_an_interrupt_ends_a_read_and_the_connection():
             with pytest.raises(Stopped):
                 waiting.result(LIMIT)
         client.close()
-
-
-@pytest.mark.skipif(os.name != "posix", reason="POSIX only")
-def test_a_forked_process_has_connections_of_its_own():
-    go = threading.Event()
-
-    def play(request, answer):
-        if request.path == "/slow":
-            answer.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
-            assert go.wait(LIMIT)
-            return answer.raw(b"/slow")
-        return answer.status(200, request.path)
-
-    with WebScript(play) as script:
-        sender = DirectSender(script.url, {}, None)
-        begun = send(sender, f"{script.origin}/slow")
-        read(send(sender))
-
-        def forked():
-            with pytest.raises(mcplite.TransportError):
-                begun.read(100)
-            texts = [read(send(sender, f"{script.origin}/{number}")).decode() for number in range(3)]
-            sender.close()
-            return texts
-
-        assert in_fork(forked) == ["/0", "/1", "/2"]
-        assert script.connections == 3
-        go.set()
-        assert read(begun) == b"/slow" and read(send(sender)) == b"/mcp"
-        assert script.connections == 3
-        sender.close()
 
 
 @pytest.mark.parametrize("size", [0, 100, 70_000, 1 << 20])

@@ -3,10 +3,9 @@
 Whether parts of requests were replaced for the whole process.
 """
 
+import contextlib
 import functools
-import shutil
 import ssl
-import subprocess
 import sys
 from unittest import mock
 
@@ -21,80 +20,26 @@ from mcplite.net.settings import HTTPSettings
 from mcplite.protocol.error_text import shown
 from tests.support import connecting
 from tests.support.authserver import REDIRECT, AuthServer, Protected, follow
+from tests.support.secure import Secure
 from tests.support.webscript import WebScript
 
 LIMIT = 30
 
 
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory):
-    """A folder with an authority, and certificates of it for 127.0.0.1 and for a client."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is not installed")
-    folder = tmp_path_factory.mktemp("certificates")
-
-    def run(*arguments):
-        subprocess.run([openssl, *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    # Old TLS libraries want a common name, new ones the other name; an authority has to say that it is one.
-    run("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=test authority",
-        "-days", "30", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
-    for name in ("server", "client"):
-        run("req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        (folder / f"{name}.ext").write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
-        run("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "30",
-            "-out", f"{name}.pem", "-extfile", f"{name}.ext")
-    return folder
+@contextlib.contextmanager
+def secure(folder, **options):
+    """A scripted MCP server behind TLS."""
+    with Secure(folder / "server.pem", folder / "server.key", **options) as script:
+        script._play = script.play
+        yield script
 
 
-class Secure(WebScript):
-    """The scripted server behind TLS."""
+def ask_for_certificate(folder):
+    def change(context):
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(folder / "ca.pem")
 
-    def __init__(self, certificates, ask=False):
-        super().__init__()
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
-        if ask:
-            context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(certificates / "ca.pem")
-        self._context = context
-        self.url = self.url.replace("http:", "https:")
-
-    def _serve(self, sock):
-        sock.settimeout(LIMIT)
-        try:
-            secure = self._context.wrap_socket(sock, server_side=True)
-        except OSError:
-            sock.close()  # the client did not like us, or we did not like the client
-            return
-        self._socks[self._socks.index(sock)] = secure
-        super()._serve(secure)
-
-
-def test_an_authority_of_ones_own(certificates):
-    with Secure(certificates) as script:
-        with pytest.raises(mcplite.TransportError, match="verify='/path"):
-            mcplite.connect(script.url, timeout=LIMIT).open()
-        with mcplite.connect(script.url, options=mcplite.ClientOptions(verify=str(certificates / "ca.pem")),
-                             timeout=LIMIT) as client:
-            client.ping()
-
-
-def test_an_authority_that_the_environment_names(certificates, monkeypatch):
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificates / "ca.pem"))
-    with Secure(certificates) as script, mcplite.connect(script.url, timeout=LIMIT) as client:
-        client.ping()
-
-
-def test_a_certificate_of_the_client(certificates):
-    pair = str(certificates / "client.pem"), str(certificates / "client.key")
-    options = {"verify": str(certificates / "ca.pem"), "timeout": LIMIT}
-    with Secure(certificates, ask=True) as script:
-        with pytest.raises(mcplite.TransportError):
-            connecting.connect(script.url, **options).open()
-        with connecting.connect(script.url, cert=pair, **options) as client:
-            client.ping()
+    return change
 
 
 def with_verify(session, folder):
@@ -113,23 +58,23 @@ def with_context(session, folder):
 
 
 @pytest.mark.parametrize("trust", [with_verify, with_context])
-def test_certificates_of_a_session(certificates, trust, monkeypatch):
+def test_certificates_of_a_session(folder, trust, monkeypatch):
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)  # requests takes them before the session's
-    with Secure(certificates, ask=True) as script, requests.Session() as session:
+    with secure(folder, change=ask_for_certificate(folder)) as script, requests.Session() as session:
         with pytest.raises(mcplite.TransportError):
             mcplite.connect(script.url, session=session, timeout=LIMIT).open()
-        trust(session, certificates)
+        trust(session, folder)
         with mcplite.connect(script.url, session=session, timeout=LIMIT) as client:
             client.ping()
 
 
 @pytest.mark.parametrize("by_session", [False, True])
-def test_reads_end_behind_tls_as_well(certificates, by_session):
-    with Secure(certificates) as script, requests.Session() as session:
+def test_reads_end_behind_tls_as_well(folder, by_session):
+    with secure(folder) as script, requests.Session() as session:
         script.on_ping = lambda request, answer: answer.hold()
         options = {"session": session} if by_session else {}
-        with connecting.connect(script.url, verify=str(certificates / "ca.pem"), timeout=LIMIT, **options) as client:
+        with connecting.connect(script.url, verify=str(folder / "ca.pem"), timeout=LIMIT, **options) as client:
             with pytest.raises(mcplite.RequestTimeout):
                 client.ping(timeout=0.3)
             token = mcplite.CancelToken()
@@ -217,19 +162,6 @@ def test_a_proxy_that_is_given_is_used_on_this_machine_as_well():
             client.close()
 
 
-def test_proxies_that_are_given_stay_as_they_are(monkeypatch):
-    # requests writes those of the environment into what it is given.
-    for name in ("NO_PROXY", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("http_proxy", "http://proxy.example:1")
-    given = {"https": "http://mine.example:1"}
-    with WebScript(lambda request, answer: answer.status(200, "directly")) as script:
-        client = OriginClient(script.url, HTTPSettings(auth=mcplite.OAuth(ask=follow, redirect_uri=REDIRECT), proxies=given))
-        assert client.send_authorized(Exchange(lambda: 1.0), "GET", None, {}).read(100) == b"directly"  # AUTH-35
-        client.close()
-    assert given == {"https": "http://mine.example:1"}
-
-
 class Other(requests.Session):
     def send(self, request, **options):
         return super().send(request, **options)
@@ -257,13 +189,10 @@ PLACES = [(requests.Session, "request"), (requests.Session, "send"), (requests.S
           (requests.adapters.HTTPAdapter, "send"), (urllib3.connectionpool.HTTPConnectionPool, "urlopen")]
 
 
-def test_nothing_is_replaced():
-    assert not requests_is_patched()
-
-
 @pytest.mark.parametrize("owner, name", PLACES, ids=lambda value: getattr(value, "__name__", value))
 @pytest.mark.parametrize("replace", [wrapped, Wrapper, mock.MagicMock])
 def test_a_method_was_replaced(monkeypatch, owner, name, replace):
+    assert not requests_is_patched()
     monkeypatch.setattr(owner, name, replace(getattr(owner, name)))
     assert requests_is_patched()
 

@@ -335,19 +335,6 @@ def test_a_response_that_an_adapter_made_itself(session):
     assert limits and all(connect <= 10 and 0 < read <= 60 for connect, read in limits)
 
 
-def test_an_adapter_that_takes_the_limit_apart(script, session):
-    class Own(HTTPAdapter):
-        def send(self, request, **options):
-            connect, read = options["timeout"]
-            limits.append((connect, read))
-            return super().send(request, **{**options, "timeout": (connect, LIMIT)})
-
-    limits = []
-    session.mount("http://", Own())
-    call(script, session)
-    assert len(limits) == 4 and all(0 < connect <= 10 and 0 < read <= 60 for connect, read in limits)
-
-
 @pytest.mark.parametrize("retries", [0, 2])
 def test_an_error_says_whether_the_request_may_have_arrived(script, session, retries):
     session.mount("http://", HTTPAdapter(max_retries=Retry(total=retries, backoff_factor=0, allowed_methods=None)))
