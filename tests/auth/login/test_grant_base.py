@@ -92,12 +92,6 @@ def test_a_login_clears_the_history_of_step_ups(auth, script, user):
     assert [set(scopes) for scopes in user.scopes()] == [{"read"}, {"read", "write"}] * 2
 
 
-def test_a_token_that_has_expired_is_refreshed(auth, script, user, grant):
-    before = grant.login(script.url)
-    later = expire(grant, script).token(script.url)
-    assert later != before.access_token and later in auth.tokens and len(user.visits) == 1
-
-
 @pytest.mark.parametrize("refreshes", [True, False])
 def test_an_expired_token_is_not_returned(auth, script, user, grant, refreshes):
     auth.refreshes = refreshes
@@ -105,15 +99,6 @@ def test_an_expired_token_is_not_returned(auth, script, user, grant, refreshes):
     auth.refreshable.clear()
     assert expire(grant, script).token(script.url) is None
     assert len(user.visits) == 1
-
-
-def test_a_token_that_cannot_be_refreshed_now(auth, script, grant):
-    grant.login(script.url)
-    record = stored(grant, script)
-    auth.on_token = lambda fields, answer: answer.status(503)
-    with pytest.raises(mcplite.errors.AuthError, match="gave no token: status 503"):
-        expire(grant, script).token(script.url)
-    assert stored(grant, script)["refresh_token"] == record["refresh_token"]
 
 
 def test_a_logout_revokes_and_forgets(auth, script, grant):
@@ -217,27 +202,3 @@ def test_servers_of_a_grant_are_bounded():
         found.tokens_for(f"https://h{number}.example/mcp")
         assert found.tokens_for("https://host.example/mcp") is first
     assert len(found._servers) == 1000
-
-
-def ended_login(script, user):
-    """Return the store of a login whose token has expired since."""
-    store = mcplite.auth.MemoryStore()
-    mcplite.OAuth(store=store, ask=user, redirect_uri=REDIRECT).login(script.url)
-    [key] = [key for key in store.keys() if key.startswith("token ")]
-    store.save(key, {**store.load(key), "expires_at": time.time() - 1})
-    return store
-
-
-def test_a_registration_that_the_server_forgot_is_repeated(auth, script, user):
-    store = ended_login(script, user)
-    auth.clients.clear()
-    auth.end()
-    with mcplite.connect(script.url, auth=mcplite.OAuth(store=store, ask=user, redirect_uri=REDIRECT)) as client:
-        client.ping()
-    assert len(auth.registered) == 2
-
-
-def test_a_token_that_cannot_be_refreshed_any_more_is_not_returned(auth, script, user):
-    store = ended_login(script, user)
-    auth.refreshable.clear()
-    assert mcplite.OAuth(store=store, ask=user, redirect_uri=REDIRECT).token(script.url) is None

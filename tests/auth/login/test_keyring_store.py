@@ -1,11 +1,8 @@
-"""Entries in a keyring: parts, crashes between them, and backends that fail. Stores in general: test_base.py."""
+"""Entries in a keyring: parts, crashes between them, and backends that fail. Stores in general: test_stores.py."""
 
 import contextlib
-import os
-import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import keyring.backend
 import keyring.core
@@ -13,14 +10,11 @@ import keyring.errors
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-import mcplite
 from mcplite.auth.login import keyring_store as keyring_module
-from mcplite.auth.login.file_store import digest, give_up_after
+from mcplite.auth.login.file_store import digest
 from mcplite.auth.login.keyring_store import KeyringStore
-from mcplite.errors import AuthError
+from tests.support.keeping import LIMIT, GaveUp, child, entries, give_up, never, patient, refused
 
-LIMIT = 30
-ROOT = Path(mcplite.__file__).resolve().parent.parent
 #: As many bytes of UTF-16 as an entry has here, which is a little less than on Windows.
 BYTES = 2500
 OLD = {"refresh_token": "old-s3cret" * 500}
@@ -75,31 +69,8 @@ def store(backend, tmp_path):
     return KeyringStore(backend=backend, folder=tmp_path / "locks")
 
 
-def never():
-    raise AssertionError("the lock is free")
-
-
-class GaveUp(Exception):
-    pass
-
-
-def give_up():
-    raise GaveUp
-
-
 def names(backend):
     return sorted(name for _, name in backend.entries)
-
-
-def refused(call):
-    """Return the text of the error in which *call* ends; neither it nor what it is chained to has a secret."""
-    with pytest.raises(AuthError) as caught:
-        call()
-    text, error = "", caught.value
-    while error is not None:
-        text, error = f"{text}{error!r}", error.__cause__ or error.__context__
-    assert "s3cret" not in text
-    return str(caught.value)
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -301,24 +272,21 @@ with KeyringStore(folder=sys.argv[1]).lock("a", lambda: None):
 
 
 def test_another_process_is_excluded_until_it_is_killed(store, tmp_path):
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / "locks")], stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
-        try:
-            assert process.stdout.readline().split() == [b"held"]
-            with pytest.raises(GaveUp):
-                store.lock("a", give_up).__enter__()
-            store.save("a", SHORT)
-        finally:
-            process.kill()
-        with store.lock("a", give_up_after(LIMIT, "the lock was not let go")):
+    with child(HOLD, tmp_path / "locks") as process:
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(GaveUp):
+            store.lock("a", give_up).__enter__()
+        store.save("a", SHORT)
+        process.kill()
+        with store.lock("a", patient()):
             assert store.load("a") == SHORT
 
 
 def test_the_locks_are_in_the_folder_for_data(backend, tmp_path, monkeypatch):
     monkeypatch.setattr(keyring_module, "data_folder", lambda: str(tmp_path / "mcplite"))
     with KeyringStore(backend=backend).lock("a", never):
-        assert len(os.listdir(tmp_path / "mcplite" / "keyring.locks")) == 1
-    assert os.listdir(tmp_path / "mcplite" / "keyring.locks") == []
+        assert len(entries(tmp_path / "mcplite" / "keyring.locks")) == 1
+    assert entries(tmp_path / "mcplite" / "keyring.locks") == []
 
 
 def test_waiting_for_a_process_that_writes_for_long_ends(backend, tmp_path, monkeypatch):

@@ -268,15 +268,6 @@ def test_only_this_machine_can_connect():
         assert addresses(listener) == {("127.0.0.1", port_of(listener))}
 
 
-def test_a_given_port_is_used_or_it_is_an_error():
-    with listening() as other:
-        with pytest.raises(OSError):
-            LoopbackListener(port=port_of(other))
-        port = port_of(other)
-    with listening(port=port, path="/back", preferred="http://127.0.0.1:1/callback") as listener:
-        assert listener.redirect_uri == f"http://127.0.0.1:{port}/back"
-
-
 @pytest.mark.parametrize("rest", ["/callback", "/", "", "/a/b?c=d"])
 def test_the_preferred_redirect_uri_is_used_to_the_letter(rest):
     with listening() as free:

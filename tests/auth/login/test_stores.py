@@ -4,19 +4,16 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-import mcplite
 from mcplite.auth.login import stores as base_module
 from mcplite.auth.login.file_store import FileStore
 from mcplite.auth.login.keyring_store import KeyringStore
-from mcplite.auth.login.stores import MemoryStore, ThreadLocks, parse_record
+from mcplite.auth.login.stores import MemoryStore, parse_record
+from tests.support.keeping import LIMIT, ROOT, GaveUp, give_up, never
 
-LIMIT = 30
-ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
 #: A process that forks while another thread holds one lock and its own holds another; the child says which it could get.
 FORK = """
 import os, threading
@@ -89,18 +86,6 @@ def store(request, tmp_path):
     return make(request.param, tmp_path)
 
 
-class GaveUp(Exception):
-    pass
-
-
-def give_up():
-    raise GaveUp
-
-
-def never():
-    raise AssertionError("the lock is free")
-
-
 class Holder:
     """A thread that holds a record until it is told to let go."""
 
@@ -127,12 +112,6 @@ class Holder:
 
 
 # --- records --------------------------------------------------------------------------------------
-
-
-def test_a_saved_record_is_loaded(store):
-    store.save("a", RECORD)
-    assert store.load("a") == RECORD
-    assert store.keys() == ["a"]
 
 
 def test_callers_share_no_part_of_a_record_with_the_store(store):
@@ -282,14 +261,6 @@ def test_threads_that_lock_in_turn_lose_no_change(store):
         thread.join(LIMIT)
     assert store.load("a") == {"n": 20}
     assert sorted(store.keys()) == ["a", *(thread.name for thread in threads)]
-
-
-def test_released_locks_are_forgotten():
-    locks = ThreadLocks()
-    for number in range(100):
-        with locks.hold(str(number), never):
-            assert len(locks._named) == 1
-    assert not locks._named
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

@@ -353,13 +353,6 @@ def test_a_refresh_token_is_replaced_or_kept(counter, endpoint, given, kept):
     assert counter.forms[0]["refresh_token"] == "r1"
 
 
-def test_a_refresh_authenticates_the_client(counter, endpoint):
-    old = old_ones(counter)
-    old.client.secret, old.client.method = "s", "client_secret_basic"
-    endpoint.refresh(old)
-    assert counter.requests[0].headers["authorization"] == "Basic " + base64.b64encode(b"c1:s").decode()
-
-
 # --- the end of them -------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("status", [200, 204])

@@ -146,17 +146,6 @@ def test_the_issuer_is_compared_as_text():
         assert refused(auth_of(here(issuer=other), issuer=several)).status == 401
 
 
-def test_the_issuer_defaults_to_the_verifiers():
-    class Verifier:
-        issuer = ISSUER
-
-        def __call__(self, token):
-            return None
-
-    assert BearerAuth(Verifier()).issuers == (ISSUER,)
-    assert BearerAuth(Verifier(), issuer="https://b.example").issuers == ("https://b.example",)
-
-
 def test_an_expired_token_is_refused():
     auth = auth_of(here(expires_at=1000), clock=lambda: 999.5)
     assert auth.identify(TOKEN, URL).expires_at == 1000

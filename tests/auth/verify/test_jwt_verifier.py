@@ -329,13 +329,6 @@ def kept(login):
     return keys
 
 
-def test_a_set_is_fetched_once_for_many_tokens(login, kept):
-    assert login.count == 0
-    for _ in range(20):
-        assert kept.find("rsa", "RS256")
-    assert login.count == 1
-
-
 def test_a_new_key_is_found_and_a_flood_of_unknown_ones_fetches_nothing(mint, login, kept):
     # AUTH-07
     assert kept.find("rsa", "RS256") and kept.find("ec", "ES256") == []
@@ -348,15 +341,6 @@ def test_a_new_key_is_found_and_a_flood_of_unknown_ones_fetches_nothing(mint, lo
     for number in range(100):
         assert kept.find(f"unknown{number}", "RS256") == []
     assert login.count == 2
-
-
-def test_a_revoked_key_is_dropped(mint, login, kept):
-    assert kept.find("rsa", "RS256")
-    login.keys = mint.jwks("ec")
-    kept.test_clock.now += 599
-    assert kept.find("rsa", "RS256")
-    kept.test_clock.now += 2
-    assert kept.find("rsa", "RS256") == [] and kept.find("ec", "ES256")
 
 
 def test_a_token_of_a_key_that_is_gone_is_refused_as_soon_as_that_is_known(mint, login):
@@ -531,12 +515,6 @@ def test_fetching_metadata_and_keys_has_one_time_limit(login):
     # AUTH-17
     with pytest.raises(FetchError, match="did not answer"):
         metadata_keys_url(issuer_of(login, at=OAUTH), deadline() - 10)
-
-
-def test_a_verifier_without_keys_raises(mint, login):
-    login.status = 500
-    with pytest.raises(FetchError):
-        JWTVerifier(issuer=mint.issuer, jwks_url=login.origin + "/keys")(mint.token())
 
 
 # --- what a set may hold ----------------------------------------------------------------------------------------------
