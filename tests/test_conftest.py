@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 from _pytest.config import _prepareconfig
 
@@ -98,25 +97,6 @@ def test_leftovers_and_invalid_messages_are_errors(outcome, name, words):
 def test_a_clean_test_passes(outcome, name):
     lines = [line for line in outcome.splitlines() if line.endswith(f"::{name}")]
     assert [line.split(" ")[0] for line in lines] == ["PASSED"], outcome[-6000:]
-
-
-def test_a_child_whose_command_line_cannot_be_read_counts(monkeypatch):
-    class Child:
-        pid = 7
-
-        def status(self):
-            return psutil.STATUS_RUNNING
-
-        def cmdline(self):
-            raise psutil.AccessDenied(self.pid)
-
-    class Own:
-        def children(self):
-            return [Child()]
-
-    monkeypatch.delattr(os, "waitid", raising=False)  # it knows of no such child
-    monkeypatch.setattr(psutil, "Process", Own)
-    assert conftest._children() == {7: "ending"}
 
 
 _COLLECTING = """

@@ -3,8 +3,6 @@
 import copy
 import os
 import pickle
-import subprocess
-import sys
 
 import pytest
 
@@ -96,27 +94,6 @@ def test_a_copy_is_equal(error, again):
     error.task_id = "t-1"
     twin = again(error)
     assert type(twin) is type(error) and (str(twin), twin.args) == (str(error), error.args) and vars(twin) == vars(error)
-
-
-def test_a_pool_hands_an_error_on(tmp_path):
-    program = tmp_path / "pool.py"
-    program.write_text("""
-import multiprocessing
-from mcplite.errors import HTTPStatusError, TransportError
-
-def fail(number):
-    raise HTTPStatusError("502 from a proxy", status=502)
-
-if __name__ == "__main__":
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        try:
-            pool.map_async(fail, [1]).get(60)
-        except HTTPStatusError as error:
-            print(error, error.status)
-""")
-    ran = subprocess.run([sys.executable, str(program)], stdout=subprocess.PIPE, timeout=120, encoding="utf-8",
-                         env={**os.environ, "PYTHONPATH": ROOT})
-    assert ran.stdout.split("\n")[0] == "502 from a proxy 502"
 
 
 def test_the_tree_in_the_docstring_is_the_tree():

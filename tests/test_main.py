@@ -226,6 +226,7 @@ def test_any_schema_has_a_label():
 
 @pytest.mark.parametrize("words, printed", [
     (["add", "a=2"], "3\n"), (["add", "a=2", "b:=5"], "7\n"), (["say", "text=7"], "7\n"),
+    (["add", '{"a": 40, "b": 2}'], "42\n"),
     (["say", "text=\x1b[31mred"], "\\x1b[31mred\n"), (["picture"], "[image, image/png, 5 bytes; --output FILE saves it]\n")])
 @pytest.mark.slow
 def test_call_prints_the_content(run, target, words, printed):
@@ -242,11 +243,6 @@ def test_call_prints_rows_as_a_table(run, tmp_path):
     assert run("call", path, "rows", "--table") == (0, "  a   b\n---  --\n  1  22\n300\n", "")
     assert run("call", path, "one", "--table") == (0, "1\n", "--table: the result is not a list of flat objects\n")
     assert run("call", path, "rows", "--table", "--json")[0] == 2
-
-
-def test_call_as_json(run, target):
-    status, out, _ = run("call", target, "add", "a=2", "--json")
-    assert (status, json.loads(out)["structuredContent"]) == (0, {"result": 3})
 
 
 def test_options_may_stand_between_the_words(run, target):
@@ -331,20 +327,13 @@ def test_request_sends_any_method_and_prints_the_result(run, target):
 
 
 @pytest.mark.slow
-def test_env_and_cwd_are_the_servers(run, target, tmp_path):
+def test_env_and_cwd_are_the_servers(run, target, tmp_path, monkeypatch):
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     assert run("call", target, "where", "--cwd", str(folder), "--env", "COLOR=a=b")[1] == f"{folder} a=b\n"
     assert run("call", target, "where", "--cwd", str(folder))[1] == f"{folder} None\n"
-
-
-def test_a_variable_of_ours_is_passed_on(run, target, tmp_path, monkeypatch):
     monkeypatch.setenv("COLOR", "green")
-    assert run("call", target, "where", "--cwd", str(tmp_path), "--env", "COLOR")[1] == f"{tmp_path} green\n"
-
-
-def test_arguments_as_one_object(run, target):
-    assert run("call", target, "add", '{"a": 40, "b": 2}')[:2] == (0, "42\n")
+    assert run("call", target, "where", "--cwd", str(folder), "--env", "COLOR")[1] == f"{folder} green\n"  # ours is passed on
 
 
 @pytest.mark.parametrize("words, status, error", [
@@ -370,10 +359,7 @@ def test_a_server_of_a_configuration_as_the_target(run, config, target):
     assert run(*shlex.split(example)[3:])[:2] == (0, "2\n")
     status, out, err = run("call", f"{path}:weather", "--server", "other", "add")
     assert (status, out) == (2, "") and "name two servers" in err
-
-
-def test_a_configuration_with_one_server_as_the_target(run, config, target):
-    assert run("call", config(weather=entry(target)), "add", "a=1") == (0, "2\n", "")
+    assert run("call", config(weather=entry(target)), "add", "a=1") == (0, "2\n", "")  # there is one only
 
 
 @pytest.mark.slow
@@ -619,15 +605,6 @@ def test_each_error_has_its_exit_status(monkeypatch, capsys, error, status):
     assert command_line.main(["ping", "x"]) == status
     said = "the server answered: x" if status == 3 and isinstance(error, InvalidParams) else str(error)
     assert capsys.readouterr().err == f"{said}\n"
-
-
-def test_130_interrupted_in_this_process(monkeypatch, capsys):
-    def interrupt(options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(program, "_run", interrupt)
-    assert command_line.main(["ping", "x"]) == 130
-    assert capsys.readouterr().err == "interrupted\n"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGINT can be sent to one process on POSIX only")

@@ -18,9 +18,8 @@ import pytest
 import mcplite
 from mcplite import __main__ as command_line
 from mcplite.__main__ import main
-from mcplite.cli import commands, parser
+from mcplite.cli import commands
 from mcplite.cli.commands import row_table, rows_of
-from mcplite.cli.parser import UsageError
 from mcplite.cli.printing import ProgressBar
 from mcplite.revisions import NEWEST, NOVEMBER_2025
 from tests.support.fakes import LIMIT
@@ -123,13 +122,6 @@ def test_a_server_without_a_list_is_named():
 def test_wrong_words_say_what_to_write(words, text, capsys):
     assert main(["task", *words]) == 2
     assert text in capsys.readouterr().err
-
-
-def test_the_verb_is_taken_from_the_words():
-    words, given = ["wait", "server.py", "1"], argparse.Namespace()
-    assert parser.take_verb(words, given) == "task wait" and given.verb == "wait" and words == ["server.py", "1"]
-    with pytest.raises(UsageError):
-        parser.take_verb([], given)
 
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(mcplite.__file__).resolve().parent.parent), "PYTHONIOENCODING": "utf-8"}

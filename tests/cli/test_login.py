@@ -73,11 +73,6 @@ def test_a_token_without_a_refresh_token_is_reported(cli, auth, protected, expir
     assert second.startswith(end) and second.endswith("; it cannot be renewed: log in again then")
 
 
-def test_each_login_asks_the_user_whatever_is_stored(cli, auth, protected):
-    assert cli("login", protected.url)[0] == cli("login", protected.url)[0] == 0
-    assert (auth.count("authorization_code"), auth.count("refresh_token")) == (2, 0)
-
-
 def test_scopes_are_asked_for_besides_those_of_the_server(cli, auth, protected):
     protected.needs = ["base"]
     status, out, err = cli("login", protected.url, "--scope", "read", "--scope", "write admin")
@@ -508,9 +503,6 @@ def usual(request, monkeypatch):
 def test_the_agent_is_the_usual_one(usual):
     assert type(choose_agent()) is usual
     assert type(choose_agent(browser=False)) is Terminal
-
-
-def test_the_login_command_uses_the_default_user_agent(usual):
     assert type(choose_agent(command=True)) is (Browser if usual is NoUserAgent else usual)
 
 

@@ -325,18 +325,12 @@ def test_a_tool_asks_for_a_visit(terminal, target):
     assert terminal.screen.endswith("decline\n")
 
 
+@pytest.mark.parametrize("how", ["ctrl-c", "a signal"])
 @pytest.mark.slow
-def test_ctrl_c_during_a_question_ends_cleanly(terminal, target):
-    terminal.run("call", target, "book", controlling=True)
+def test_an_interrupt_during_a_question_ends_cleanly(terminal, target, how):
+    terminal.run("call", target, "book", controlling=how == "ctrl-c")
     terminal.expect(r"city \(optional\): $")
-    terminal.type("\x03")
+    terminal.type("\x03") if how == "ctrl-c" else terminal._child.send_signal(signal.SIGINT)
     assert terminal.status() == 130
     assert "interrupted\n" in terminal.screen
     assert "Fatal" not in terminal.screen and "Traceback" not in terminal.screen
-
-
-def test_an_interrupt_by_signal_is_the_same(terminal, target):
-    terminal.run("call", target, "book")
-    terminal.expect(r"city \(optional\): $")
-    terminal._child.send_signal(signal.SIGINT)
-    assert terminal.status() == 130
