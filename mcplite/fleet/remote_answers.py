@@ -28,7 +28,6 @@ from ..rpc.deadline import undo
 from ..rpc.interfaces import Outlet
 from ..rpc.threads import Loop
 from ..rpc.tracing import get_logger
-from ..server.catalog.catalog import Target
 from ..server.eviction import Shares
 from ..server.handling.context import RequestContext
 from ..server.handling.http_request import HTTPRequest
@@ -197,17 +196,17 @@ class SharedCalls(SealedCalls):
         process, handle, expires = content.decode("ascii").split(" ")
         return int(process), handle, int(expires) < self._clock()
 
-    def find_stored(self, context: RequestContext, target: Target, state: str) -> Work:
+    def find_stored(self, context: RequestContext, state: str) -> Work:
         self.processes.check()
         with self.refuse_while_away():
             process, handle, over = self.named_process(state, request_digest(context))
             # A client that has the state from this server learns more.
             refusal = refused_state() if not process or over else _used_state()
             if process and process == self.processes.candidate:
-                return self._continue_here(context, target, handle, refusal)
+                return self._continue_here(context, handle, refusal)
             if process and self.processes.alive(process):
-                return Relay(self, context, target, process, handle, refusal).run
-            return replay(context, target, self.take_log(context, handle, refusal, elsewhere=process > 0))
+                return Relay(self, context, process, handle, refusal).run
+            return replay(context, self.take_log(context, handle, refusal, elsewhere=process > 0))
 
     def take_log(self, context: RequestContext, handle: str, refusal: RemoteError, elsewhere: bool) -> ReplayLog:
         """Take the log of a call, so that this process goes on with it and no other one does.
@@ -229,7 +228,7 @@ class SharedCalls(SealedCalls):
         log.answered = handle
         return log
 
-    def _continue_here(self, context: RequestContext, target: Target, handle: str, refusal: RemoteError) -> Work:
+    def _continue_here(self, context: RequestContext, handle: str, refusal: RemoteError) -> Work:
         call = self.find(handle, request_digest(context))
         answers = None if call is None else call.read(context.given)
         log = None
@@ -248,7 +247,7 @@ class SharedCalls(SealedCalls):
             return None
         if log is None:
             raise refusal
-        return replay(context, target, log)  # the handler was cancelled for want of room, or at this moment
+        return replay(context, log)  # the handler was cancelled for want of room, or at this moment
 
     # --- steps ----------------------------------------------------------------------------------------------
 
@@ -396,11 +395,10 @@ class Relay:
     :param refusal: the error if neither is there any more.
     """
 
-    def __init__(self, calls: SharedCalls, context: RequestContext, target: Target, process: int, handle: str,
+    def __init__(self, calls: SharedCalls, context: RequestContext, process: int, handle: str,
                  refusal: RemoteError) -> None:
         self._calls = calls
         self._context = context
-        self._target = target
         self._process = process
         self._handle = handle
         self._refusal = refusal
@@ -425,7 +423,7 @@ class Relay:
             block.callback(context.token.add_callback(self._cancel))
             with context.session.peer.suspended():
                 log = self._pass_on()
-        task = None if log is None else replay(context, self._target, log)
+        task = None if log is None else replay(context, log)
         if task is not None:
             task()
 

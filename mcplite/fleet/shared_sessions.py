@@ -51,10 +51,8 @@ class SharedLegacySession(LegacySession):
     #: Called with a function that changes this object; stores what it has changed.
     share: Callable[[Callable[[], object]], object]
 
-    def __init__(self, runtime: Runtime, on_close: Optional[Callable[[], object]] = None, persistent: bool = True) -> None:
-        super().__init__(runtime, on_close, persistent)
-        #: The version of the record that this object has the state of, and how often the roots had changed by then.
-        self._version = self._roots_changed = 0
+    #: The version of the record that this object has the state of, and how often the roots had changed by then.
+    _version = _roots_changed = 0
 
     def publish(self, method: str, params: Optional[Dict[str, Any]], capability: str) -> None:
         """Leave it to the GET stream of the client."""

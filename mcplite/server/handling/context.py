@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Tool,
         ToolChoice,
     )
+    from ..catalog.catalog import Target
     from ..functions.function import Function
     from ..principals import Principal
     from ..runtime.runtime import Runtime
@@ -60,6 +61,15 @@ class Context:
 
     __mcplite_context__ = True
 
+    #: The client's session; for a client without a handshake it lasts for this request alone.
+    session: Session
+    incoming: Incoming
+    params: Dict[str, Any]
+    #: Guards the throttles, the last progress value and the progress held back; held for arithmetic only.
+    _lock: threading.Lock
+    #: Progress that was held back, to be sent before the result.
+    held_progress: Optional[Dict[str, Any]]
+
     # Defaults on the class: a context is created for every request, and most handlers never use these.
     _progress: Optional[Throttle] = None
     _logs: Optional[Throttle] = None
@@ -77,16 +87,6 @@ class Context:
     input_responses: Mapping[str, Any] = MappingProxyType({})
     #: The ``state`` of that ``InputRequired``.
     state: Any = None
-
-    def __init__(self, session: Session, incoming: Incoming) -> None:
-        #: The client's session; for a client without a handshake it lasts for this request alone.
-        self.session = session
-        self.incoming = incoming
-        self.params = incoming.params
-        #: Progress that was held back, to be sent before the result.
-        self.held_progress: Optional[Dict[str, Any]] = None
-        #: Guards the throttles, the last progress value and the progress held back; held for arithmetic only.
-        self._lock = threading.Lock()
 
     # --- the request and its client ---------------------------------------------------------------
 
@@ -491,8 +491,14 @@ class Context:
 
 
 class RequestContext(Context):
-    """One request, as the code that runs its handler sees it: the dispatcher, the askers, the sessions and rooms."""
+    """One request, as the code that runs its handler sees it: the sessions, the methods, the askers and rooms.
 
+    :param session: of the client.
+    :param incoming: the request.
+    :param target: what the request is about; None for a task, whose handler is found already.
+    """
+
+    held_progress: Optional[Dict[str, Any]] = None
     #: The answers that the request has brought, by key; each of them is used once.
     given: Dict[str, Any] = {}
     #: The record of the answers so far, if the handler is called again for that.
@@ -508,6 +514,13 @@ class RequestContext(Context):
 
     #: The turn in which a large answer is made, until it is sent.
     turn: Optional[Turn] = None
+
+    def __init__(self, session: Session, incoming: Incoming, target: Optional[Target] = None) -> None:
+        self.session = session
+        self.incoming = incoming
+        self.params = incoming.params
+        self.target = target
+        self._lock = threading.Lock()
 
     @property
     def runtime(self) -> Runtime:

@@ -1,7 +1,11 @@
 """From a request to its response: middleware, the method, errors. The methods that run handlers are in handler_calls.py.
 
-The sessions of both eras return :func:`answer_request` as the task of a request; it then runs on a worker or on the
-thread that received the request.
+The sessions of both eras return :func:`answer_request` as the job of a request; it then runs on a worker or on the thread
+that received the request::
+
+    session.on_request --> answer_request --> dispatch: middleware --> the method --> the handler
+                               |                                  (handler_calls)
+                               '-- incoming.respond(result)
 """
 
 from __future__ import annotations
@@ -12,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from ...errors import InvalidParams, RemoteError
 from ...protocol.jsonrpc import Encoded
-from ...rpc.tracing import get_logger
 from .context import CURRENT, LEVELS
 from .session import RequestFacts
 
@@ -24,32 +27,28 @@ if TYPE_CHECKING:
 
 __all__ = ["answer_request", "dispatch", "load_handler_calls"]
 
-_log = get_logger(__name__)
 #: A result, encoded for its revision.
 Result = Dict[str, Any]
 
 
-def answer_request(context: RequestContext, target: Target) -> None:
+def answer_request(context: RequestContext) -> None:
     """Answer one request on the present thread.
 
     It runs in a copy of the context variables of the thread that brought the request, whichever thread this is. What a
     handler sets is gone when the thread takes the next request (REL-67).
-
-    :param target: what the request is about.
     """
     facts: Optional[RequestFacts] = context.incoming.facts
     http = None if facts is None else facts.http
     if http is None:  # on a pipe, whose reading thread this is, or a worker
-        variables, around = contextvars.copy_context(), context.session.runtime.around
+        contextvars.copy_context().run(_answer_in_context, context, context.session.runtime.around)
     else:
-        variables, around = http.variables.copy(), http.around
-    variables.run(_answer_in_context, context, target, around)
+        http.variables.copy().run(_answer_in_context, context, http.around)
 
 
-def _answer_in_context(context: RequestContext, target: Target, around: "Optional[Around]") -> None:
+def _answer_in_context(context: RequestContext, around: "Optional[Around]") -> None:
     CURRENT.set(context)
     try:
-        result = _result(context, target) if around is None else around(functools.partial(_result, context, target))
+        result = _result(context) if around is None else around(functools.partial(_result, context))
         # If the handler has waited for an answer, this is another request than before.
         context.incoming.respond(result)
     finally:
@@ -57,13 +56,15 @@ def _answer_in_context(context: RequestContext, target: Target, around: "Optiona
             context.turn.end()
 
 
-def _result(context: RequestContext, target: Target) -> Any:
+def _result(context: RequestContext) -> Any:
+    """Return what the request is answered with, with the members that every result of its era has."""
     result: Any = None
+    target = context.target
     try:
-        if target.custom_handler is None and not context.session.runtime.catalog.middleware:
-            result = _METHODS[context.incoming.method](context, target)
-        else:
+        if target is None or target.custom_handler is not None or context.session.runtime.catalog.middleware:
             result = dispatch(context, target)
+        else:  # without one more call, for most
+            result = _METHODS[context.incoming.method](context, target)
     except BaseException as error:
         if context.question_result is None:
             translated = context.session.translate_error(error) if isinstance(error, RemoteError) else error
@@ -81,22 +82,22 @@ def _result(context: RequestContext, target: Target) -> Any:
     return result
 
 
-def dispatch(context: RequestContext, target: Target) -> Result:
-    """Return the result of one request, encoded for its revision.
+def dispatch(context: RequestContext, target: Optional[Target]) -> Result:
+    """Return the result of one request, encoded for its revision; middleware runs around it.
 
     :param target: what the request is about.
     :raises RemoteError: the error for the client.
     """
     middleware = context.runtime.catalog.middleware
     if not middleware:
-        return _handle(context, target)
-    proceed: Callable[[], Result] = functools.partial(_handle, context)
+        return _run_method(context, target)
+    proceed: Callable[[], Result] = functools.partial(_run_method, context)
     for one in reversed(middleware):
         proceed = functools.partial(one, context, proceed)
     return proceed()
 
 
-def _handle(context: RequestContext, target: Optional[Target] = None) -> Result:
+def _run_method(context: RequestContext, target: Optional[Target] = None) -> Result:
     if target is None:  # middleware may have changed the params
         target = context.runtime.catalog.resolve(context.incoming.method, context.params)
     if target.custom_handler is None:
@@ -136,7 +137,7 @@ def load_handler_calls() -> None:
 
 
 def _call_first(context: RequestContext, target: Target) -> Any:
-    """Load what runs handlers, and run the first one: ``tools/call`` is ``handler_calls._run_tool`` from now on."""
+    """Load what runs handlers, and run the first one: ``tools/call`` is ``handler_calls._call_tool`` from now on."""
     load_handler_calls()
     return _METHODS[context.incoming.method](context, target)
 

@@ -57,7 +57,7 @@ class Declined(Exception):
     """A declared question was declined or cancelled, so the handler does not run."""
 
 
-def _run_tool(context: RequestContext, target: Target) -> Any:
+def _call_tool(context: RequestContext, target: Target) -> Any:
     """Return the encoded result of one ``tools/call``: an object, or its text as :class:`jsonrpc.Encoded` without middleware.
 
     :param target: its entry is the tool; None if there is no tool of this name.
@@ -69,8 +69,8 @@ def _run_tool(context: RequestContext, target: Target) -> Any:
     if entry is None:
         raise _unknown(context, "tool", context.params.get("name"))
     if context.runtime.tool_hooks:
-        return _call_hooked(context, entry, lambda: _run_found(context, entry))
-    return _run_found(context, entry)
+        return _call_hooked(context, entry, lambda: _bind_and_call(context, entry))
+    return _bind_and_call(context, entry)
 
 
 def _call_hooked(context: RequestContext, entry: Any, run: Callable[[], Any]) -> Any:
@@ -96,7 +96,7 @@ def _call_hooked(context: RequestContext, entry: Any, run: Callable[[], Any]) ->
     return codec.encode(result, context.session.revision)
 
 
-def _run_found(context: RequestContext, entry: ToolEntry) -> Any:
+def _bind_and_call(context: RequestContext, entry: ToolEntry) -> Any:
     params = context.params
     arguments = params.get("arguments")
     if not arguments and (arguments is None or arguments == []):
@@ -115,19 +115,19 @@ def _run_found(context: RequestContext, entry: ToolEntry) -> Any:
         return tool_error(context, text)
     del params, arguments  # a handler may wait for minutes, and the context forgets them then
     if entry.timeout is None:
-        return _run(context, entry.name, entry.function, kwargs)
+        return _call_and_encode(context, entry.name, entry.function, kwargs)
     return call_bound(context, entry, kwargs)
 
 
 def call_bound(context: RequestContext, entry: ToolEntry, kwargs: Dict[str, Any]) -> Any:
-    """Call a tool whose arguments are bound, within its timeout, and return the encoded result as :func:`_run_tool` does.
+    """Call a tool whose arguments are bound, within its timeout, and return the encoded result as :func:`_call_tool` does.
 
     :raises RemoteError: the error for the client.
     :raises Cancelled: the request was cancelled.
     """
     name, function = entry.name, entry.function
     if entry.timeout is None:
-        return _run(context, name, function, kwargs)
+        return _call_and_encode(context, name, function, kwargs)
 
     def end() -> None:
         _log.warning("tool %r ran for more than its timeout of %g s", name, entry.timeout)
@@ -140,7 +140,7 @@ def call_bound(context: RequestContext, entry: ToolEntry, kwargs: Dict[str, Any]
     context.limit_time(timeout)
     timeout.start()
     try:
-        return _run(context, name, function, kwargs)
+        return _call_and_encode(context, name, function, kwargs)
     finally:
         timeout.stop()
         context.limit_time(None)
@@ -159,9 +159,9 @@ def _writer(output: Output, revision: Revision) -> Write:
     return write
 
 
-def _run(context: RequestContext, name: str, function: Function, kwargs: Dict[str, Any]) -> Any:
+def _call_and_encode(context: RequestContext, name: str, function: Function, kwargs: Dict[str, Any]) -> Any:
     try:
-        value = _call_until_complete(context, function, kwargs)
+        value = _call_handler(context, function, kwargs)
         session = context.session  # another one, if the handler has waited for an answer
         revision = session.revision
         if not (session.runtime.catalog.middleware or context.result_is_read):  # which reads and changes results
@@ -252,7 +252,7 @@ def tool_error(context: RequestContext, text: str) -> Dict[str, Any]:
     return codec.encode(result, context.session.revision)  # type: ignore[no-any-return]
 
 
-def _call_until_complete(context: RequestContext, function: Function, kwargs: Dict[str, Any]) -> Any:
+def _call_handler(context: RequestContext, function: Function, kwargs: Dict[str, Any]) -> Any:
     """Call a handler, again with the answers if it returns ``InputRequired``; return its value.
 
     Declared questions are asked first. The handler is called again ten times at most.
@@ -394,7 +394,7 @@ def _read_resource(context: RequestContext, target: Target) -> Any:
         size = 0 if found.size is None else found.size(**kwargs)
         if size >= COSTLY:
             context.begin_turn(size, done=False)
-        value = _call_until_complete(context, found.function, kwargs)
+        value = _call_handler(context, found.function, kwargs)
         if isinstance(value, (str, bytes)) and len(value) >= COSTLY:
             context.begin_turn(len(value))
         result: types.ReadResourceResult = resource_result(value, uri, found.mime_type)
@@ -462,7 +462,7 @@ def _get_prompt(context: RequestContext, target: Target) -> Any:
     del params  # a handler may wait for minutes, and the context forgets them then
 
     def get() -> types.GetPromptResult:
-        value = _call_until_complete(context, entry.function, kwargs)
+        value = _call_handler(context, entry.function, kwargs)
         if isinstance(value, types.GetPromptResult):
             value = copy.copy(value)
             value.messages = prompt_messages(value.messages)
@@ -524,7 +524,7 @@ def _capped(completion: types.Completion, most: int) -> types.Completion:
 
 
 METHODS: Dict[str, Callable[[RequestContext, Target], Any]] = {
-    "tools/call": _run_tool,
+    "tools/call": _call_tool,
     "resources/read": _read_resource,
     "resources/subscribe": _subscribe,
     "resources/unsubscribe": _unsubscribe,

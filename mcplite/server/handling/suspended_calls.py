@@ -29,7 +29,6 @@ from ...protocol.jsonrpc import first_members, memory_size
 from ...protocol.opaque import ReplayLog, bound_to, digest, open_sealed, request_params, seal
 from ...rooms import load
 from ...rpc.tracing import get_logger
-from ..catalog.catalog import Target
 from ..eviction import Shares
 from ..runtime.observer import observed_question
 from ..runtime.runtime import Runtime
@@ -245,7 +244,7 @@ class SuspendedCalls:
         for call in gone:
             call.cancel(reason)
 
-    def take(self, context: RequestContext, target: Target, state: str) -> Work:
+    def take(self, context: RequestContext, state: str) -> Work:
         """Return what goes on with the call of a state, once; None if its handler waits here, and has been woken.
 
         :param context: of the client's new request.
@@ -303,16 +302,16 @@ class SealedCalls(SuspendedCalls):
         """
         return "", self.seal(log, bound), 0
 
-    def take(self, context: RequestContext, target: Target, state: str) -> Work:
+    def take(self, context: RequestContext, state: str) -> Work:
         # A handler that asks on a pipe waits, as in one process.
-        return (super().take if context.incoming.facts is None else self.find_stored)(context, target, state)
+        return (super().take if context.incoming.facts is None else self.find_stored)(context, state)
 
-    def find_stored(self, context: RequestContext, target: Target, state: str) -> Work:
+    def find_stored(self, context: RequestContext, state: str) -> Work:
         """Return what goes on with a call whose log the state has or names."""
         log = self.open(state, request_digest(context))
         if log is None:
             raise refused_state()
-        return replay(context, target, log)
+        return replay(context, log)
 
     def step(self, log: ReplayLog, key: str) -> ContextManager[object]:
         """Return a block for the action of :meth:`Context.once`."""
@@ -330,7 +329,7 @@ def suspended_calls_of(runtime: Runtime) -> SuspendedCalls:
     return calls
 
 
-def resume(context: RequestContext, target: Target) -> Work:
+def resume(context: RequestContext) -> Work:
     """Go on with a call, with a request that brings answers, a state, or both.
 
     If a handler of this process waits for the answers, its thread is woken. Otherwise the returned function runs the handler.
@@ -346,16 +345,16 @@ def resume(context: RequestContext, target: Target) -> Work:
             raise InvalidParams(f"params.inputResponses[{key[:100]!r}] must be an object")  # MRTR-19
     context.given = dict(given)
     if state is None:
-        return functools.partial(answer_request, context, target)
+        return functools.partial(answer_request, context)
     if not isinstance(state, str):
         raise InvalidParams("params.requestState must be a string")
-    return suspended_calls_of(session.runtime).take(context, target, state)
+    return suspended_calls_of(session.runtime).take(context, state)
 
 
-def replay(context: RequestContext, target: Target, log: ReplayLog) -> Work:
+def replay(context: RequestContext, log: ReplayLog) -> Work:
     """Return what calls a handler again, with the answers so far."""
     context.replay_log, context.round = log, log.entered
-    return functools.partial(answer_request, context, target)
+    return functools.partial(answer_request, context)
 
 
 class HandlerEnded(BaseException):

@@ -1,15 +1,20 @@
 """The session of a client with a handshake: revision, capabilities, log level and subscriptions last until it ends.
 
-It is the message handler of its connection; on a pipe, opening.py passes its messages on.
+It is the message handler of its connection. On a pipe each message decides which era it belongs to (ERA-18 to ERA-20), and the
+session passes those without a handshake on::
+
+    message --> LegacySession.on_request --> its own
+                        '------------------> SessionlessHandler.on_request (modern.py)
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Optional, Set
 
 from ...errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError, ProtocolError, RemoteError
-from ...protocol import jsonrpc
+from ...protocol import jsonrpc, meta as envelopes
 from ...protocol.jsonrpc import memory_size, object_of
 from ...protocol.meta import bounded_capabilities, bounded_info
 from ...revisions import NEWEST_LEGACY, Revision, find_revision
@@ -21,6 +26,7 @@ from ..handling.context import LEVELS, RequestContext, log_params, rank
 from ..handling.dispatch import answer_request
 from ..handling.session import KnownRoots, RequestFacts, Session, check_own_method
 from ..runtime.runtime import OpenSession, Runtime
+from .modern import SessionlessHandler
 
 if TYPE_CHECKING:
     from ...rpc.request import Incoming
@@ -45,8 +51,11 @@ class LegacySession(Session, OpenSession, MessageHandler):
     Its state is the client's own: nothing of it is shared with another session (LOG-05, SAFE-16).
     """
 
-    def __init__(self, runtime: Runtime, on_close: Optional[Callable[[], object]] = None, persistent: bool = True) -> None:
+    def __init__(self, runtime: Runtime, on_close: Optional[Callable[[], object]] = None, persistent: bool = True,
+                 sessionless: Optional[SessionlessHandler] = None) -> None:
         self.runtime = runtime
+        #: Takes the requests of clients without a handshake; None where the transport does that.
+        self._sessionless = sessionless
         self._catalog = runtime.catalog
         self._on_close = on_close
         self.persistent = persistent
@@ -242,8 +251,19 @@ class LegacySession(Session, OpenSession, MessageHandler):
     def names_unreadable_ids(self) -> bool:
         return not self.revision.error_id_optional
 
+    def _stands_alone(self, method: str, params: Dict[str, Any]) -> bool:
+        """Whether a request on a pipe belongs to no session."""
+        catalog = self._catalog
+        if not catalog.speaks_legacy:
+            return True
+        # Or a method that only revisions without a handshake have, before any handshake.
+        return catalog.speaks_modern and (("_meta" in params and envelopes.claims(params))
+                                          or (self.agreed is None and method in catalog.modern_methods))
+
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
-        method = incoming.method
+        method, params = incoming.method, incoming.params
+        if ("_meta" in params or self.agreed is None) and self._sessionless is not None and self._stands_alone(method, params):
+            return self._sessionless.on_request(incoming)
         if method == "ping":
             incoming.respond({})
             return None
@@ -256,7 +276,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         facts: Optional[RequestFacts] = incoming.facts
         target = None if facts is None else facts.target
         if target is None:
-            target = self._catalog.resolve(method, incoming.params)
+            target = self._catalog.resolve(method, params)
         if target.custom_handler is not None:
             exists = self._catalog.has_method(method, self.agreed, self.principal is not None)
         else:
@@ -264,8 +284,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         if not exists:
             incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
             return None
-        context = RequestContext(self, incoming)
-        return lambda: answer_request(context, target)
+        return functools.partial(answer_request, RequestContext(self, incoming, target))
 
     def _offers(self, method: str) -> bool:
         # RPC-18: a method behind a capability that was not declared does not exist.
@@ -278,6 +297,9 @@ class LegacySession(Session, OpenSession, MessageHandler):
         return area == "logging" or area in self._declared
 
     def on_notification(self, message: jsonrpc.Notification) -> None:
+        if self._sessionless is not None and not self._catalog.speaks_legacy:
+            self._sessionless.on_notification(message)
+            return
         method, params = message.method, message.params or {}
         if method == "notifications/cancelled":
             self.peer.cancel_incoming(params.get("requestId"), params.get("reason"))
@@ -296,7 +318,15 @@ class LegacySession(Session, OpenSession, MessageHandler):
             if own is not None:
                 self.runtime.notified(method, lambda: own(params, self))
 
+    def on_input_end(self) -> None:
+        subscriptions = self.runtime.subscriptions
+        if self._sessionless is not None and subscriptions:
+            # On a thread of its own: a client that does not read blocks it.
+            self.runtime.workers.spawn(lambda: subscriptions.end(self.peer))
+
     def on_close(self, error: Exception) -> None:
+        if self._sessionless is not None:
+            self.runtime.cancel_suspended(self.peer, "the client has left")
         with self._lock:
             self._ready, self._closed = False, True
             self._unsubscribe_all()

@@ -6,6 +6,7 @@ along with the request.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from ...errors import (
@@ -210,14 +211,14 @@ class SessionlessHandler(MessageHandler):
             incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
             return None
         session = ModernSession(self.runtime, self.peer, envelope, revision, client)
-        context = RequestContext(session, incoming)
+        context = RequestContext(session, incoming, target)
         if method in revision.asking_methods:
             params = incoming.params
             if "requestState" in params or "inputResponses" in params:
                 from ..handling.suspended_calls import resume  # with the first answer
 
-                return resume(context, target)
-        return lambda: answer_request(context, target)
+                return resume(context)
+        return functools.partial(answer_request, context)
 
     def on_notification(self, message: jsonrpc.Notification) -> None:
         params = message.params or {}

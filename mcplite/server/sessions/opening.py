@@ -1,17 +1,16 @@
 """Opens sessions on channels: for clients with a handshake, without one, or both on one pipe.
 
-Transports and the HTTP endpoint start here. It is a module of its own since it needs both eras: on a pipe, each message
-decides which session it belongs to.
+Transports and the HTTP endpoint start here. On a pipe the session with a handshake takes each message, and passes those that
+belong to no session on.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Callable, Optional, Tuple, Type
 
-from ...protocol import jsonrpc, meta as envelopes
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
-from ...rpc.request import Incoming, MessageHandler
+from ...rpc.request import MessageHandler
 from .legacy import LegacySession
 from .modern import SessionlessHandler
 
@@ -49,10 +48,11 @@ def create_session(runtime: Runtime, channel: Channel, on_close: Optional[Callab
     if persistent:
         runtime.enter()  # first: the last user of the runtime, who may leave at this moment, ends its threads
     try:
-        session = kind(runtime, on_close, persistent)
-        handler = PipeHandler(runtime, session) if may_be_sessionless or not runtime.catalog.speaks_legacy else session
-        peer = _peer(runtime, channel, handler)
-        session.peer = handler.peer = peer
+        sessionless = SessionlessHandler(runtime) if may_be_sessionless or not runtime.catalog.speaks_legacy else None
+        session = kind(runtime, on_close, persistent, sessionless)
+        session.peer = peer = _peer(runtime, channel, session)
+        if sessionless is not None:
+            sessionless.peer = peer
     except BaseException:
         if persistent:
             runtime.leave()
@@ -77,50 +77,3 @@ def _peer(runtime: Runtime, channel: Channel, handler: MessageHandler, shared: b
                 grace=runtime.limits.grace)
     runtime.peers.add(peer)
     return peer
-
-
-class PipeHandler(SessionlessHandler):
-    """Handles the messages on a pipe, where a client may use a session or sessionless requests (ERA-18 to ERA-20).
-
-    :param legacy: the session that starts with ``initialize``, if the client sends it.
-    """
-
-    def __init__(self, runtime: Runtime, legacy: LegacySession) -> None:
-        super().__init__(runtime)
-        self._legacy = legacy
-
-    def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
-        catalog, params = self.catalog, incoming.params
-        if not catalog.speaks_legacy:
-            sessionless = True
-        elif "_meta" in params and envelopes.claims(params):
-            sessionless = catalog.speaks_modern
-        else:  # a method that only revisions without a handshake have, before any handshake
-            sessionless = (self._legacy.agreed is None and incoming.method in catalog.modern_methods
-                           and catalog.speaks_modern)
-        return super().on_request(incoming) if sessionless else self._legacy.on_request(incoming)
-
-    def on_notification(self, message: jsonrpc.Notification) -> None:
-        if self.catalog.speaks_legacy:
-            self._legacy.on_notification(message)
-        else:
-            super().on_notification(message)
-
-    def on_input_end(self) -> None:
-        subscriptions = self.runtime.subscriptions
-        if subscriptions:
-            # On a thread of its own: a client that does not read blocks it.
-            self.runtime.workers.spawn(lambda: subscriptions.end(self.peer))
-
-    def on_close(self, error: Exception) -> None:
-        self.runtime.cancel_suspended(self.peer, "the client has left")
-        self._legacy.on_close(error)
-
-    def accepts_batches(self) -> bool:
-        return self._legacy.accepts_batches()
-
-    def names_unreadable_ids(self) -> bool:
-        return self._legacy.names_unreadable_ids()
-
-    def cancel_notice(self, id: int, reason: str) -> Optional[jsonrpc.Notification]:
-        return self._legacy.cancel_notice(id, reason)
