@@ -6,7 +6,7 @@ server implements :class:`Outlet`. :class:`MessageSink` is what an incoming requ
 
 import contextlib
 import sys
-from typing import Any, Callable, Collection, ContextManager, NamedTuple, Optional
+from typing import Any, Callable, Collection, ContextManager, Optional
 
 from ..errors import TransportError
 from .pending import Pending
@@ -18,17 +18,21 @@ __all__ = ["DIRECT", "Channel", "Delivery", "MessageSink", "Network", "Outlet", 
 _SOON_SECONDS = 0.1
 
 
-class Network(NamedTuple):
-    """What carries the messages of a channel, for telemetry; an empty text is something that is not known."""
+class Network:
+    """What carries the messages of a channel, for telemetry; an empty text is something that is not known.
 
-    #: "pipe", "tcp" or "unix".
-    transport: str = ""
-    #: The protocol on top of it, in lower case, and its version.
-    protocol: str = ""
-    version: str = ""
-    #: Where the other side listens, if this side has connected to it.
-    address: str = ""
-    port: Optional[int] = None
+    :param transport: "pipe", "tcp" or "unix".
+    :param protocol: on top of it, in lower case; with its version.
+    :param address: where the other side listens, if this side has connected to it.
+    """
+
+    def __init__(self, transport: str = "", protocol: str = "", version: str = "", address: str = "",
+                 port: Optional[int] = None) -> None:
+        self.transport = transport
+        self.protocol = protocol
+        self.version = version
+        self.address = address
+        self.port = port
 
 
 _UNKNOWN = Network()
@@ -235,20 +239,26 @@ class Outlet:
         return False
 
 
-class Delivery(NamedTuple):
-    """How a request of this side travels, and how the peer learns that it was given up."""
+class Delivery:
+    """How a request of this side travels, and how the peer learns that it was given up.
 
-    #: The outlet of the incoming request that this one belongs to; None is the channel (HTTP-12).
-    outlet: Optional[Outlet] = None
-    #: The value beside the message, on a channel that :attr:`~Channel.carries_beside`.
-    beside: Any = None
-    #: Whether the peer is sent a cancel notice.
-    cancel_notice: bool = True
-    #: Whether the response comes at the end of something that goes on for long, such as a subscription, so that its caller
-    #: does not read for the others meanwhile.
-    lasting: bool = False
-    #: Seconds of the call's limits that are gone: they were spent on an earlier attempt, or on opening a session.
-    spent: float = 0.0
+    :param outlet: of the incoming request that this one belongs to; None is the channel (HTTP-12).
+    :param beside: the value beside the message, on a channel that :attr:`~Channel.carries_beside`.
+    :param cancel_notice: whether the peer is sent a cancel notice.
+    :param lasting: whether the response comes at the end of something that goes on for long, such as a subscription, so that
+        its caller does not read for the others meanwhile.
+    :param spent: seconds of the call's limits that are gone: on an earlier attempt, or on opening a session.
+    """
+
+    __slots__ = ("outlet", "beside", "cancel_notice", "lasting", "spent")
+
+    def __init__(self, outlet: Optional[Outlet] = None, beside: Any = None, cancel_notice: bool = True, lasting: bool = False,
+                 spent: float = 0.0) -> None:
+        self.outlet = outlet
+        self.beside = beside
+        self.cancel_notice = cancel_notice
+        self.lasting = lasting
+        self.spent = spent
 
 
 #: How most requests travel.

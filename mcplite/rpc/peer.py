@@ -216,11 +216,12 @@ class Peer(MessageSink):
         if size > self.most_bytes:
             raise too_long(f"{method!r} to {self.name}", size, self.most_bytes)
         pending = Pending(id, method, self.clock, timeout, max_timeout, on_progress)
-        outlet, beside, cancel_notice, lasting, spent = delivery
+        outlet = delivery.outlet
         if delivery is not DIRECT:
-            pending.beside, pending.lasting, pending.cancel_notice = beside, lasting, cancel_notice
-            if spent:
-                pending.begin_before(spent)
+            pending.beside, pending.lasting = delivery.beside, delivery.lasting
+            pending.cancel_notice = delivery.cancel_notice
+            if delivery.spent:
+                pending.begin_before(delivery.spent)
                 timeout = pending.remaining()
                 if timeout is not None and timeout <= 0:
                     raise self._overdue(pending)
@@ -244,7 +245,7 @@ class Peer(MessageSink):
             if pending.outcome is None:
                 self._expect_late_response(id)
             # Also for an exception from a signal handler: the response would reach no caller any more.
-            if (cancel_notice and pending.outcome is None and self._error is None
+            if (pending.cancel_notice and pending.outcome is None and self._error is None
                     and not isinstance(error, TransportError)):
                 reason = (f"no answer {pending.overdue()}" if isinstance(error, RequestTimeout)
                           else str(error) if isinstance(error, Cancelled) else "the caller was interrupted")

@@ -6,7 +6,7 @@ Each module is loaded with the first use of one of its names: a server without q
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, List
 
-from .base import Model as Model
+from .base import Icon as Icon, Model as Model
 from .lazy_dataclass import NULL as NULL
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _HOMES = {
         "ModelPreferences", "Root", "SamplingMessage", "ToolChoice",
     ),
     "content": (
-        "Annotations", "AudioContent", "BlobResourceContents", "Content", "EmbeddedResource", "Icon", "ImageContent",
+        "Annotations", "AudioContent", "BlobResourceContents", "CallToolResult", "Content", "EmbeddedResource", "ImageContent",
         "ResourceContents", "ResourceLink", "TextContent", "TextResourceContents", "ToolResultContent", "ToolUseContent",
         "UnknownContent",
     ),
@@ -50,9 +50,7 @@ _HOMES = {
     "resources": (
         "ListResourceTemplatesResult", "ListResourcesResult", "ReadResourceResult", "Resource", "ResourceTemplate",
     ),
-    "tools": (
-        "CallToolResult", "ListToolsResult", "Tool", "ToolAnnotations",
-    ),
+    "tools": ("ListToolsResult", "Tool", "ToolAnnotations"),
 }
 
 

@@ -1,38 +1,18 @@
-"""Model: the base class of the vocabulary, whose classes are plain records, the superset of all revisions.
+"""Model: the base class of the vocabulary, whose classes are plain records, the superset of all revisions; and icons."""
 
-Displayed: the base class of those that a notebook shows as what they hold. A server is not trusted with the page of a
-notebook: its text is never Markdown or HTML there, its images have a type that cannot carry scripts, and what is written as
-HTML here is escaped.
-"""
-
-import json
 import reprlib
-from typing import Any, Dict, Optional, Sequence, Type, TypeVar, Union
+from typing import Any, Dict, List, Optional, Type, TypeVar, Union
 
 from ..revisions import NEWEST, Revision, find_revision
 from .codec import decode, encode
-from .lazy_dataclass import Marked, fields_of
+from .lazy_dataclass import Marked, fields_of, record
 
-__all__ = ["Displayed", "Model", "Titled", "bundle_of", "plain_text", "short"]
+__all__ = ["Icon", "Model", "Titled", "short"]
 
-#: The types of images that a notebook shows as they are; the others can carry scripts or are not shown by browsers.
-_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-_SOUNDS = ("audio/wav", "audio/x-wav", "audio/mpeg", "audio/mp3", "audio/mp4", "audio/ogg", "audio/webm", "audio/flac")
 #: Characters of one string, and of any other value, in a repr.
 _MOST = 100
 #: Items of one list in a repr.
 _MOST_ITEMS = 6
-
-
-class Displayed:
-    """The base of classes that a notebook shows as what they hold: text, images, sounds, JSON."""
-
-    def _bundle(self) -> Dict[str, Any]:
-        return bundle_of([self])
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Dict[str, Any]:
-        # The caller filters, too.
-        return self._bundle()
 
 
 class Titled:
@@ -59,62 +39,6 @@ def short(value: Any) -> str:
             shown.append(f"... {len(value) - _MOST_ITEMS} more")
         return f"[{', '.join(shown)}]"
     return reprlib.repr(value) if isinstance(value, dict) and len(repr(value)) > _MOST else repr(value)
-
-
-def bundle_of(blocks: Sequence[Any], data: Any = None, error: bool = False) -> Dict[str, Any]:
-    """Return content by media type, as ``_repr_mimebundle_`` of IPython and Jupyter does.
-
-    :param blocks: content, or the contents of resources.
-    :param data: the value that the blocks stand for; an object or a list is shown as JSON too.
-    :param error: whether the content says why a tool failed.
-    """
-    plain = "\n".join(map(plain_text, blocks)) if blocks or data is None else json.dumps(data, indent=2, ensure_ascii=False)
-    bundle: Dict[str, Any] = {"text/plain": f"the tool failed: {plain}" if error else plain}
-    media = [_media(item) for item in blocks]
-    if len(media) == 1 and media[0] is not None and media[0][0] in _IMAGES:
-        bundle[media[0][0]] = media[0][1]
-    elif any(media):
-        bundle["text/html"] = "\n".join(map(_html, blocks))
-    elif isinstance(data, (dict, list)) and not error:
-        bundle["application/json"] = data
-    return bundle
-
-
-def _inner(item: Any) -> Any:
-    """Return the contents of an embedded resource, and any other content itself."""
-    return getattr(item, "resource", item)
-
-
-def plain_text(item: Any) -> str:
-    """Return the text of a block, or the repr of one that has none."""
-    text = getattr(_inner(item), "text", None)
-    return text if isinstance(text, str) else repr(item)
-
-
-def _media(item: Any) -> "Optional[tuple[str, str]]":
-    """Return the media type and the base64 of an image or a sound that a notebook can show."""
-    item = _inner(item)
-    data = getattr(item, "data", None) or getattr(item, "blob", None)
-    kind = str(getattr(item, "mime_type", None)).lower()
-    if not isinstance(data, str) or kind not in (*_IMAGES, *_SOUNDS):
-        return None
-    try:
-        item.bytes  # noqa: B018
-    except ValueError:
-        return None  # not base64, so nothing that could be shown
-    return kind, "".join(data.split())
-
-
-def _html(item: Any) -> str:
-    from html import escape  # for the few that have images beside text
-
-    media = _media(item)
-    if media is None:
-        return f'<pre style="white-space: pre-wrap">{escape(plain_text(item))}</pre>'
-    kind, data = media
-    if kind in _IMAGES:
-        return f'<img src="data:{kind};base64,{data}">'
-    return f'<audio controls src="data:{kind};base64,{data}"></audio>'
 
 
 M = TypeVar("M", bound="Model")
@@ -168,3 +92,23 @@ class Model(Marked):
             type; the text names the class and the member.
         """
         return decode(cls, wire)
+
+
+@record
+class Icon(Model):
+    """An icon; ``src`` is an https or data URI, which this library never fetches (ICON-05)."""
+
+    src: str
+    mime_type: Optional[str] = None
+    sizes: Optional[List[str]] = None
+    theme: Optional[str] = None
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether a program may show it: an https or data URI, and no SVG, which may run scripts (ICON-05)."""
+        src = self.src.lower()
+        kinds = (self.mime_type or "").lower(), src[5:].partition(",")[0] if src.startswith("data:") else ""
+        path = src.partition("#")[0].partition("?")[0]
+        if any(kind.strip().startswith("image/svg") for kind in kinds) or path.endswith((".svg", ".svgz")):
+            return False
+        return src.startswith(("https://", "data:"))

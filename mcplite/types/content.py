@@ -1,17 +1,99 @@
-"""Content: text, images, audio, resources and links to them, tool uses and their results; annotations, icons."""
+"""Content: text, images, audio, resources and links to them, tool uses and their results; and the result of a tool.
 
-from typing import Any, Callable, ClassVar, Dict, List, Optional, Type, Union
+The value that a tool returned is taken from its result: from the structured content, else from the text. Servers send a value
+that is no object in three ways: as ``{"result": value}``, as the value itself (from July 2026 on), and as text alone (before
+June 2025). Python servers of others wrap as this package does, so a program need not know the server.
 
-from ..revisions import JUNE_2025, NOVEMBER_2025, Revision
-from .base import Displayed, Model
+A server is not trusted with the page of a notebook that shows content: its text is never Markdown or HTML there, its images
+have a type that cannot carry scripts, and what is written as HTML here is escaped.
+"""
+
+import json
+from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional, Sequence, Type, Union
+
+from ..errors import ToolError
+from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025, Revision
+from .base import Icon, Model
 from .codec import decoder, missing, wrong
-from .lazy_dataclass import record, wire
+from .lazy_dataclass import NULL, record, wire
 
 __all__ = [
-    "Annotations", "AudioContent", "BlobResourceContents", "Content", "EmbeddedResource", "Icon", "ImageContent",
+    "Annotations", "AudioContent", "BlobResourceContents", "CallToolResult", "Content", "EmbeddedResource", "ImageContent",
     "ResourceContents", "ResourceLink", "TextContent", "TextResourceContents", "ToolResultContent",
     "ToolUseContent", "UnknownContent",
 ]
+
+
+#: The types of images that a notebook shows as they are; the others can carry scripts or are not shown by browsers.
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_SOUNDS = ("audio/wav", "audio/x-wav", "audio/mpeg", "audio/mp3", "audio/mp4", "audio/ogg", "audio/webm", "audio/flac")
+
+
+class Displayed:
+    """The base of classes that a notebook shows as what they hold: text, images, sounds, JSON."""
+
+    def _bundle(self) -> Dict[str, Any]:
+        return bundle_of([self])
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Dict[str, Any]:
+        # The caller filters, too.
+        return self._bundle()
+
+
+def bundle_of(blocks: Sequence[Any], data: Any = None, error: bool = False) -> Dict[str, Any]:
+    """Return content by media type, as ``_repr_mimebundle_`` of IPython and Jupyter does.
+
+    :param blocks: content, or the contents of resources.
+    :param data: the value that the blocks stand for; an object or a list is shown as JSON too.
+    :param error: whether the content says why a tool failed.
+    """
+    plain = "\n".join(map(plain_text, blocks)) if blocks or data is None else json.dumps(data, indent=2, ensure_ascii=False)
+    bundle: Dict[str, Any] = {"text/plain": f"the tool failed: {plain}" if error else plain}
+    media = [_media(item) for item in blocks]
+    if len(media) == 1 and media[0] is not None and media[0][0] in _IMAGES:
+        bundle[media[0][0]] = media[0][1]
+    elif any(media):
+        bundle["text/html"] = "\n".join(map(_html, blocks))
+    elif isinstance(data, (dict, list)) and not error:
+        bundle["application/json"] = data
+    return bundle
+
+
+def _inner(item: Any) -> Any:
+    """Return the contents of an embedded resource, and any other content itself."""
+    return getattr(item, "resource", item)
+
+
+def plain_text(item: Any) -> str:
+    """Return the text of a block, or the repr of one that has none."""
+    text = getattr(_inner(item), "text", None)
+    return text if isinstance(text, str) else repr(item)
+
+
+def _media(item: Any) -> "Optional[tuple[str, str]]":
+    """Return the media type and the base64 of an image or a sound that a notebook can show."""
+    item = _inner(item)
+    data = getattr(item, "data", None) or getattr(item, "blob", None)
+    kind = str(getattr(item, "mime_type", None)).lower()
+    if not isinstance(data, str) or kind not in (*_IMAGES, *_SOUNDS):
+        return None
+    try:
+        item.bytes  # noqa: B018
+    except ValueError:
+        return None  # not base64, so nothing that could be shown
+    return kind, "".join(data.split())
+
+
+def _html(item: Any) -> str:
+    from html import escape  # for the few that have images beside text
+
+    media = _media(item)
+    if media is None:
+        return f'<pre style="white-space: pre-wrap">{escape(plain_text(item))}</pre>'
+    kind, data = media
+    if kind in _IMAGES:
+        return f'<img src="data:{kind};base64,{data}">'
+    return f'<audio controls src="data:{kind};base64,{data}"></audio>'
 
 
 def _read_content(wire: Any, read: Callable[[Any], Callable[[Any], Any]] = decoder) -> Any:
@@ -72,26 +154,6 @@ class Annotations(Model):
     priority: Optional[float] = None
     #: ISO 8601.
     last_modified: Optional[str] = wire(since=JUNE_2025)
-
-
-@record
-class Icon(Model):
-    """An icon; ``src`` is an https or data URI, which this library never fetches (ICON-05)."""
-
-    src: str
-    mime_type: Optional[str] = None
-    sizes: Optional[List[str]] = None
-    theme: Optional[str] = None
-
-    @property
-    def is_safe(self) -> bool:
-        """Whether a program may show it: an https or data URI, and no SVG, which may run scripts (ICON-05)."""
-        src = self.src.lower()
-        kinds = (self.mime_type or "").lower(), src[5:].partition(",")[0] if src.startswith("data:") else ""
-        path = src.partition("#")[0].partition("?")[0]
-        if any(kind.strip().startswith("image/svg") for kind in kinds) or path.endswith((".svg", ".svgz")):
-            return False
-        return src.startswith(("https://", "data:"))
 
 
 @record
@@ -269,3 +331,127 @@ def _as_text(item: Any) -> str:
         about = f": {item.description}" if item.description else ""
         return f"[resource {item.title or item.name}: {item.uri}{about}]"
     return f"[content of the kind {item.wire_type!r}, which this client cannot receive]"
+
+
+# --- the result of a tool -----------------------------------------------------------------------------
+
+
+def value_of(structured: Any, content: Sequence[Any], meta: Optional[Mapping[str, Any]], texts_are_json: bool) -> Any:
+    """Return the value that a result without an error stands for.
+
+    :param structured: the structured content; None for none.
+    :param content: the blocks beside it.
+    :param meta: the ``_meta`` of the result.
+    :param texts_are_json: whether the revision has no structured content, so that texts are all that data travels in.
+    :returns: the structured content, or the value in it if it wraps one; else the text of the only block, a list of the
+        texts of several, and None for no block. A block that is no text stands for itself.
+    """
+    if structured is not None:
+        return structured["result"] if _wraps(structured, content, meta) else structured
+    values = [getattr(item, "text", item) for item in content]
+    if texts_are_json:
+        values = [_parsed(value) if isinstance(value, str) else value for value in values]
+    if len(values) == 1:
+        return values[0]
+    return values or None
+
+
+def _wraps(structured: Any, content: Sequence[Any], meta: Optional[Mapping[str, Any]]) -> bool:
+    """Return whether structured content is ``{"result": value}`` for a value, and not an object of the tool's own.
+
+    FastMCP says so. Of all others the text decides, which is that of the value, or else that of the object.
+    """
+    if type(structured) is not dict or len(structured) != 1 or "result" not in structured:
+        return False
+    mark = (meta or {}).get("fastmcp")
+    if isinstance(mark, dict) and mark.get("wrap_result") is True:
+        return True
+    value = structured["result"]
+    texts = [getattr(item, "text", None) for item in content]
+    if not texts:
+        return value is None or value == []
+    if len(texts) == 1 and _says(texts[0], value):
+        return True
+    # The official SDKs write one block for each item of a list.
+    items = _flat(value) if isinstance(value, list) else []
+    return len(items) == len(texts) and all(map(_says, texts, items))
+
+
+def _says(text: Optional[str], value: Any) -> bool:
+    """Return whether a text is that of a value: the string itself, or its JSON."""
+    return text is not None and (text == value or _parsed(text) == value)
+
+
+def _flat(items: List[Any]) -> List[Any]:
+    flat: List[Any] = []
+    waiting = items[::-1]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, list):
+            waiting.extend(reversed(item))
+        else:
+            flat.append(item)
+    return flat
+
+
+def _parsed(text: str) -> Any:
+    """Return the value of a JSON text, and any other text itself."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+@record
+class CallToolResult(Displayed, Model):
+    """The result of a tool: content for people and models, and structured content for programs."""
+
+    content: "List[Content]" = wire(factory=list)
+    #: An object; from July 2026 on any JSON value, null being :data:`NULL`. None when there is none.
+    structured_content: Any = wire(since=JUNE_2025)
+    is_error: bool = False
+    meta: Optional[Dict[str, Any]] = wire("_meta")
+    result_type: Optional[str] = wire(since=JULY_2026)
+
+    @property
+    def data(self) -> Any:
+        """The value that the tool returned, whatever the revision and the way in which it travelled.
+
+        It is the structured content, without the ``{"result": ...}`` around a value that is not an object. Without
+        structured content it is the text, a list of the texts of several blocks, or None; a block that is not text, such
+        as an image, stands for itself. Before June 2025 there is no structured content at all, and a text that is JSON is
+        parsed; so the text ``"3"`` of a tool that returns text is the number 3 there.
+
+        :raises ToolError: the tool failed.
+        """
+        self.raise_for_error()
+        if self.structured_content is NULL:
+            return None
+        return value_of(self.structured_content, self.content, self.meta, "_texts_are_json" in self.__dict__)
+
+    def take_texts_as_json(self) -> None:
+        """Note that the result came in a revision without structured content, for :attr:`data`."""
+        self.__dict__["_texts_are_json"] = True
+
+    def _bundle(self) -> Dict[str, Any]:
+        return bundle_of(self.content, self.data if not self.is_error and self.structured_content else None, self.is_error)
+
+    @property
+    def text(self) -> str:
+        """All text blocks, joined by line ends."""
+        return "\n".join(item.text for item in self.content if isinstance(item, TextContent))
+
+    def raise_for_error(self) -> "CallToolResult":
+        """Return the result itself if the tool succeeded.
+
+        :raises ToolError: it failed; with all its text as the message and what is not text as the content,
+            so that a tool which lets it pass answers with the same once more.
+        """
+        if self.is_error:
+            raise ToolError(self.text or "the tool failed without a message",
+                            [item for item in self.content if not isinstance(item, TextContent)])
+        return self

@@ -3,8 +3,8 @@
 from typing import Any, Dict, List, Optional, Protocol, Sequence, Union
 
 from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
-from .base import Displayed, Model, Titled, plain_text
-from .content import AudioContent, Content, Icon, ImageContent, as_block
+from .base import Icon, Model, Titled
+from .content import AudioContent, Content, Displayed, ImageContent, as_block, plain_text
 from .lazy_dataclass import record, wire
 
 __all__ = [

@@ -3,8 +3,8 @@
 from typing import Any, Dict, List, Optional
 
 from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
-from .base import Displayed, Model, Titled, bundle_of
-from .content import Annotations, BlobResourceContents, Icon, ResourceContents, TextResourceContents
+from .base import Icon, Model, Titled
+from .content import Annotations, BlobResourceContents, Displayed, ResourceContents, TextResourceContents, bundle_of
 from .lazy_dataclass import record, wire
 
 __all__ = [

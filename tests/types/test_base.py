@@ -40,7 +40,7 @@ def test_everything_is_importable_from_the_package():
     for name in mcplite.types.__all__:
         assert hasattr(mcplite.types, name)
         assert name in dir(mcplite.types)
-    homes = {"base": {"Model"}, "marks": {"NULL"}}
+    homes = {"base": {"Icon", "Model"}, "marks": {"NULL", "Icon"}}
     for module in ("client_requests", "content", "lifecycle", "prompts", "resources", "tools"):
         homes[module] = set(getattr(mcplite.types, module).__all__)
     assert set.union(*homes.values()) == set(mcplite.types.__all__)

@@ -5,10 +5,10 @@ Sessions, the HTTP endpoint and the dispatcher use it; :class:`mcplite.Server` f
 
 import copy
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ...errors import RegistrationError
-from ...protocol import jsonrpc, opaque
+from ...protocol import jsonrpc
 from ...protocol.jsonrpc import encode_json
 from ...protocol.meta import RESOURCE_SUBSCRIPTIONS, SERVER_INFO
 from ...revisions import REVISIONS, Revision
@@ -106,7 +106,7 @@ class Description(Record):
     flags: CapabilityFlags = CapabilityFlags()
 
 
-class Target(NamedTuple):
+class Target:
     """What one request is about, looked up as soon as its message is parsed.
 
     The HTTP decision, authorization, the endpoint, both sessions and the dispatcher read it.
@@ -121,13 +121,18 @@ class Target(NamedTuple):
     :param values: of a template's variables.
     """
 
-    custom_handler: Optional[Callable[..., Any]]
-    entry: Any
-    scopes: Tuple[str, ...]
-    marks: "Sequence[Mark]"
-    may_run_inline: bool
-    named: Optional[str] = None
-    values: Optional[Mapping[str, Any]] = None
+    __slots__ = ("custom_handler", "entry", "scopes", "marks", "may_run_inline", "named", "values")
+
+    def __init__(self, custom_handler: Optional[Callable[..., Any]], entry: Any, scopes: Tuple[str, ...],
+                 marks: "Sequence[Mark]", may_run_inline: bool, named: Optional[str] = None,
+                 values: Optional[Mapping[str, Any]] = None) -> None:
+        self.custom_handler = custom_handler
+        self.entry = entry
+        self.scopes = scopes
+        self.marks = marks
+        self.may_run_inline = may_run_inline
+        self.named = named
+        self.values = values
 
 
 class Catalog:
@@ -320,8 +325,12 @@ class Catalog:
         added: Dict[str, Dict[str, Any]] = {}
         if extensions and self.extensions is not None:
             entries, added = self.extensions.seen(kind, entries, revision, extensions)
-        chosen, after = opaque.page(list(entries.items()), cursor, self._page_sizes.get(kind, self.page_size), kind,
-                                    key=lambda item: str(item[0]))
+        chosen, after = list(entries.items()), None
+        size = self._page_sizes.get(kind, self.page_size)
+        if cursor is not None or len(chosen) > size:
+            from ...protocol.opaque import page as page_of  # for lists of several pages
+
+            chosen, after = page_of(chosen, cursor, size, kind, key=lambda item: str(item[0]))
         listed: Dict[str, Any] = {}
         for name, entry in chosen:
             try:
@@ -377,7 +386,7 @@ class Catalog:
                     target = entry.target = Target(entry.handler, entry, entry.scopes, entry.marks, entry.may_run_inline)
                 if may_run_inline:
                     return target
-                return target._replace(custom_handler=handler or target.custom_handler, may_run_inline=False)
+                return Target(handler or target.custom_handler, entry, target.scopes, target.marks, False)
         elif method == "resources/read" or method == "resources/subscribe":
             entry, values = self._find(params.get("uri")) or (None, None)
             scopes = () if entry is None else entry.scopes

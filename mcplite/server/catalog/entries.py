@@ -116,17 +116,17 @@ def check_hint(hint: Any, what: str) -> None:
         raise RegistrationError(f"{what} must be a CacheHint, not {quoted(hint)}")
 
 
-def _check_definition(definition: Any, what: str, annotations: Type[types.Model] = types.Annotations) -> None:
+def _check_definition(definition: Any, what: str, annotations: Optional[Type[types.Model]] = None) -> None:
     """Check the members that all definitions have, and put the checked ones in their places.
 
     :param definition: as the user gave it: its annotations and icons may be dicts.
-    :param annotations: their class.
+    :param annotations: the class of the annotations; None for that of resources.
     :raises RegistrationError: one cannot be used; of the ``_meta``, it is not JSON, or a key breaks the rules or is reserved
         (META-01 to META-03).
     """
     definition.title, definition.icons = checked_text(definition.title, what, "title"), checked_icons(definition.icons, what)
     if getattr(definition, "annotations", None) is not None:
-        definition.annotations = checked_record(annotations, definition.annotations, what, "annotations")
+        definition.annotations = checked_record(annotations or types.Annotations, definition.annotations, what, "annotations")
     if definition.meta is None:
         return
     definition.meta = checked_object(definition.meta, what, "meta")

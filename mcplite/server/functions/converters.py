@@ -6,7 +6,7 @@ The converters guess nothing: a string is not a number, true is not a number, bu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Sequence, Set, Tuple, Union
 
 from ...errors import RegistrationError
 from ...protocol.error_text import json_words, quoted
@@ -43,11 +43,14 @@ class Mismatch(ValueError):
         return "; ".join([own, *(other.sentence(name) for other in self.more)])
 
 
-class Node(NamedTuple):
+class Node:
     """A compiled annotation: its JSON Schema, and the converter that checks by the same rules."""
 
-    schema: Dict[str, Any]
-    convert: Convert
+    __slots__ = ("schema", "convert")
+
+    def __init__(self, schema: Dict[str, Any], convert: Convert) -> None:
+        self.schema = schema
+        self.convert = convert
 
 
 class Compiler:

@@ -4,7 +4,7 @@ What is not understood stays in the description: an author's text is for the mod
 """
 
 import re
-from typing import Any, Collection, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Collection, Dict, List, Optional, Sequence, Tuple
 
 _SECTIONS = ("args", "arguments", "parameters", "params", "keyword args", "keyword arguments", "other parameters",
              "attributes")
@@ -24,15 +24,12 @@ _REST_TYPE = r"[:@](?:type|rtype|kwtype)\b"
 _FENCES = ("```", "~~~")
 
 
-class Documentation(NamedTuple):
-    """The description of a function, and the description of each parameter by name."""
-
-    text: Optional[str]
-    parameters: Dict[str, str]
+#: The description of a function, and that of each parameter by name.
+Documentation = Tuple[Optional[str], Dict[str, str]]
 
 
 def parse(docstring: Any, names: Optional[Collection[str]] = None) -> Documentation:
-    """Return the parsed *docstring*: the descriptions of the parameters *names*, and everything else as its text.
+    """Return the descriptions of the parameters *names*, and everything else as the description of the function.
 
     :param names: what is described elsewhere than in the text; None for all that the docstring describes.
     """
@@ -41,10 +38,10 @@ def parse(docstring: Any, names: Optional[Collection[str]] = None) -> Documentat
 
         docstring = as_text(docstring)
     if not docstring:
-        return Documentation(None, {})
+        return None, {}
     line = docstring.strip()
     if line.isprintable() and line[:1] not in ":@" and line[-1:] != ":":  # one line, and nothing but text
-        return Documentation(line or None, {})
+        return line or None, {}
     lines = _dedent(docstring)
     text: List[str] = []
     parameters: Dict[str, str] = {}
@@ -76,7 +73,7 @@ def parse(docstring: Any, names: Optional[Collection[str]] = None) -> Documentat
         else:
             text.append(line)
             at += 1
-    return Documentation("\n".join(text).strip() or None, parameters)
+    return "\n".join(text).strip() or None, parameters
 
 
 def _known(name: str, names: Optional[Collection[str]]) -> bool:

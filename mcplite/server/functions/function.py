@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, FrozenSet, Li
 from ...errors import RegistrationError
 from ...protocol.jsonrpc import encode_json, load
 from ...rpc.tracing import get_logger
-from ...types import PromptArgument
 from ...types.lazy_dataclass import Record, record
 from .class_fields import NOTHING, is_dataclass, with_metadata
 from .converters import SIMPLE, Mismatch, Node, kinds_of
@@ -35,6 +34,7 @@ from .signature import (
 # What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
     from ...protocol.schema.validation import Validator
+    from ...types import PromptArgument
     from .docstrings import Documentation
     from .foreign.metadata import FieldParameter
 
@@ -61,7 +61,7 @@ def textual(node: Node) -> Node:
 
     Where the annotation includes str, text is left as it is.
     """
-    schema, convert = node
+    schema, convert = node.schema, node.convert
     if kinds_of(schema) <= {"string"}:
         return node
     return Node(schema, lambda value: convert(_parsed(value, schema)))
@@ -173,17 +173,19 @@ class Function:
     @property
     def description(self) -> Optional[str]:
         """The description as given; otherwise the docstring's text."""
-        return self._description if self._description is not None else self.documentation.text
+        return self._description if self._description is not None else self.documentation[0]
 
     @property
     def parameters(self) -> List[Tuple[str, bool, Optional[str]]]:
         """The name, whether it is required, and the description of each parameter that the caller fills in."""
-        described = self.documentation.parameters
+        described = self.documentation[1]
         return [(name, name not in self._defaults, description_of(node.schema, described.get(name)))
                 for name, node in self._arguments.items()]
 
-    def prompt_arguments(self) -> List[PromptArgument]:
+    def prompt_arguments(self) -> "List[PromptArgument]":
         """Return the parameters as arguments of a prompt, which are texts; one for a list or an object takes its JSON."""
+        from ...types import PromptArgument  # for servers that have prompts
+
         found = []
         for name, required, description in self.parameters:
             schema = self._arguments[name].schema
@@ -206,7 +208,7 @@ class Function:
         """Whether *word* occurs in the argument types' schemas (descriptions from the docstring are not searched)."""
         if self._schema is not None:
             return word in repr(self._schema)
-        schemas = (schema for schema, _ in self._arguments.values() if len(schema) > 1 or "type" not in schema)
+        schemas = (one.schema for one in self._arguments.values() if len(one.schema) > 1 or "type" not in one.schema)
         return any(word in repr(schema) for schema in (*schemas, self._definitions))
 
     def take_parameters(self, signature: Signature, schemas: Schemas, kind: str, input_schema: Optional[Dict[str, Any]]
@@ -270,7 +272,7 @@ class Function:
         return fields
 
     def _build_schema(self) -> Dict[str, Any]:
-        described, defaults = self.documentation.parameters, self._defaults
+        described, defaults = self.documentation[1], self._defaults
         properties = {name: described_schema(node, described.get(name), defaults.get(name, NOTHING))
                       for name, node in self._arguments.items()}
         required = [name for name in properties if name not in defaults]
@@ -282,7 +284,8 @@ class Function:
             built["propertyNames"] = {"not": {"enum": self._hidden()}}
         if self._definitions:
             built["$defs"] = self._definitions
-        if self._definitions or any(len(one) > 1 or one.get("type") not in _SCALARS for one, _ in self._arguments.values()):
+        if self._definitions or any(len(one.schema) > 1 or one.schema.get("type") not in _SCALARS
+                                    for one in self._arguments.values()):
             from ...protocol.schema.references import rebuilt
 
             built = rebuilt(built, _with_items)
@@ -356,11 +359,11 @@ class _FieldFunction(Function):
         self._aliases = {field.alias: parameter for parameter, field in fields.items() if field.alias is not None}
 
     def _parse(self, docstring: Any) -> "Documentation":
-        found = parse(docstring, {*self._documented(), *self._aliases.values()})
+        text, described = parse(docstring, {*self._documented(), *self._aliases.values()})
         for alias, parameter in self._aliases.items():
-            if parameter in found.parameters:
-                found.parameters.setdefault(alias, found.parameters.pop(parameter))
-        return found
+            if parameter in described:
+                described.setdefault(alias, described.pop(parameter))
+        return text, described
 
     def bind(self, arguments: Mapping[str, Any]) -> Dict[str, Any]:
         aliases = self._aliases

@@ -513,7 +513,7 @@ class Schemas(Compiler):
             return Node({"type": "string", "format": "path"}, from_text(cls, "a path"))
         for base in (int, str, float):
             if issubclass(cls, base):
-                schema, plain = SIMPLE[base]
+                schema, plain = SIMPLE[base].schema, SIMPLE[base].convert
 
                 def convert(value: Any) -> Any:
                     value = plain(value)
@@ -534,7 +534,7 @@ class Schemas(Compiler):
                                 f" or TypedDict, or take its parts as parameters")
 
     def _object(self, cls: Any, fields: List[Field], name: str) -> Node:
-        described = parse(cls.__doc__).parameters
+        described = parse(cls.__doc__)[1]
         plan: List[Tuple[str, Convert, bool]] = []
         properties: Dict[str, Any] = {}
         for field in fields:

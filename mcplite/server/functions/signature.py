@@ -9,7 +9,7 @@ import collections.abc
 import functools
 import types
 import typing
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Literal, NamedTuple, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Literal, Optional, Tuple, Union
 
 from ...errors import RegistrationError
 from ...protocol.jsonrpc import encode_json
@@ -42,7 +42,7 @@ _GENERATOR = 0x20
 _CALLED = (type, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 
 
-class Signature(NamedTuple):
+class Signature:
     """The parameters and the return annotation of a handler.
 
     :param names: of the parameters, in order.
@@ -53,12 +53,12 @@ class Signature(NamedTuple):
     :param rest: the name of ``**kwargs``; None without.
     """
 
-    names: Tuple[str, ...]
-    annotations: Dict[str, Any]
-    defaults: Dict[str, Any]
-    returns: Any
-    owner: Any
-    rest: Optional[str] = None
+    __slots__ = ("names", "annotations", "defaults", "returns", "owner", "rest")
+
+    def __init__(self, names: Tuple[str, ...], annotations: Dict[str, Any], defaults: Dict[str, Any], returns: Any, owner: Any,
+                 rest: Optional[str] = None) -> None:
+        self.names, self.annotations, self.defaults = names, annotations, defaults
+        self.returns, self.owner, self.rest = returns, owner, rest
 
 
 def inner_of(function: Any) -> Any:

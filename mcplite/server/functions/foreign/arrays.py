@@ -120,7 +120,8 @@ def _moment(numpy: Any) -> Node:
 
     from ..datetimes import nodes  # needed by few servers
 
-    schema, plain = nodes()[datetime.datetime]
+    node = nodes()[datetime.datetime]
+    plain = node.convert
 
     def convert(value: Any) -> Any:
         moment = plain(value)
@@ -128,7 +129,7 @@ def _moment(numpy: Any) -> Node:
             moment = moment.astimezone(datetime.timezone.utc).replace(tzinfo=None)
         return numpy.datetime64(moment)
 
-    return Node(schema, convert)
+    return Node(node.schema, convert)
 
 
 def array_value(value: Any) -> Any:
