@@ -1,10 +1,39 @@
 """The stores that every test of a backend runs on."""
 
 import secrets
+import threading
+import time
 
 import pytest
 
 from mcplite.backend.from_url import open_backend
+from mcplite.errors import BackendError
+
+#: Seconds to wait for what has to come.
+PATIENCE = 60
+
+
+def notices(backend, other, log="log"):
+    """Whether one process notices what the other one appends."""
+    found, number = [], other.last(log)
+    waiting = threading.Thread(target=lambda: found.append(backend.wait({log: number}, PATIENCE)))
+    waiting.start()
+    time.sleep(0.05)
+    other.append(log, b"x", 60, 5)
+    waiting.join(PATIENCE / 2)
+    return found == [{log}]
+
+
+def eventually(operation):
+    """Return what *operation* returns once the store is there again."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return operation()
+        except BackendError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
 
 
 @pytest.fixture(scope="session")

@@ -11,13 +11,9 @@ from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import BackendError, RegistrationError
 
 
-def test_a_backend_is_itself():
-    backend = MemoryBackend()
-    assert open_backend(backend) is backend
-
-
-def test_memory():
-    assert isinstance(open_backend("memory:"), MemoryBackend)
+def test_memory_and_a_backend_itself():
+    backend = open_backend("memory:")
+    assert isinstance(backend, MemoryBackend) and open_backend(backend) is backend
 
 
 def test_three_slashes_are_relative_and_four_absolute(tmp_path, monkeypatch):

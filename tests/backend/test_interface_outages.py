@@ -3,7 +3,6 @@
 import logging
 import os
 import threading
-import time
 
 import pytest
 
@@ -12,10 +11,9 @@ from mcplite.backend.postgres import PostgresBackend
 from mcplite.backend.redis import RedisBackend
 from mcplite.errors import BackendError
 
+from .conftest import PATIENCE, eventually
+
 stores = pytest.importorskip("tests.support.stores", reason="POSIX only")
-PATIENCE = 60
-
-
 @pytest.fixture(params=["redis", "postgres"])
 def server(request):
     pytest.importorskip("redis" if request.param == "redis" else "psycopg")
@@ -29,18 +27,6 @@ def backend(server):
     backend = open_backend(server.url)
     yield backend
     backend.close()
-
-
-def eventually(read):
-    """Return what *read* returns once the store is there again."""
-    until = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return read()
-        except BackendError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.1)
 
 
 class Waiting:

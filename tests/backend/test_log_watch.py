@@ -24,14 +24,6 @@ class Numbers:
         return {log: self.numbers.get(log, 0) for log in logs}
 
 
-def test_a_log_is_followed_once():
-    store = Numbers(a=1)
-    assert store.watch.wait({"a": 0, "b": 0}, 60) == {"a"}
-    assert store.watch.wait({"a": 0, "b": 0}, 60) == {"a"}
-    assert store.watch.wait({"a": 1, "b": 0}, 0) == set()
-    assert store.followed == [["a", "b"]]
-
-
 def test_a_report_ends_the_wait_of_each_thread_that_it_concerns():
     store = Numbers()
     store.watch.wait({"a": 0, "b": 0}, 0)  # from now on both are followed
@@ -78,15 +70,6 @@ def test_logs_that_no_wait_names_are_forgotten():
     assert not store.forgotten
     store.watch.wait({"new": 0}, 0)
     assert len(store.forgotten) == 200 and store.watch.logs == ["new"]
-
-
-def test_refresh_asks_for_all_of_them():
-    store = Numbers()
-    store.watch.wait({"a": 0, "b": 0}, 0)
-    store.numbers["b"] = 3
-    store.watch.refresh()
-    assert store.watch.wait({"a": 0, "b": 0}, 60) == {"b"}
-    assert store.followed == [["a", "b"], ["a", "b"]]
 
 
 def test_after_close_no_wait_waits():

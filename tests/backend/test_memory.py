@@ -23,14 +23,6 @@ def backend(clock):
     return MemoryBackend(clock)
 
 
-def test_a_value_is_gone_at_the_end_of_its_time(backend, clock):
-    backend.put("a", b"1", 10)
-    clock.now += 9.9
-    assert backend.get("a") == b"1"
-    clock.now += 0.1
-    assert (backend.get("a"), backend.take("a")) == (None, None)
-
-
 def test_what_has_expired_takes_no_memory(backend, clock):
     for number in range(100):
         backend.put(f"a/{number}", b"1", 10)

@@ -2,17 +2,15 @@
 
 import contextlib
 import secrets
-import threading
-import time
 
 import pytest
 
 from mcplite.backend.postgres import PostgresBackend
 from tests.support.faults import every_fault, lines, strike
 
-psycopg = pytest.importorskip("psycopg")
+from .conftest import PATIENCE, notices
 
-PATIENCE = 60
+psycopg = pytest.importorskip("psycopg")
 
 
 def test_a_process_that_starts_does_not_wait_for_what_others_write(postgres_server):
@@ -52,17 +50,6 @@ def test_tables_are_made_in_the_first_schema_of_the_search_path(postgres_server)
 def backends(postgres_server):
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(contextlib.closing(PostgresBackend(postgres_server.url))) for _ in range(2)]
-
-
-def notices(backend, other, log):
-    """Whether one process notices what the other one appends."""
-    found, number = [], other.last(log)
-    waiting = threading.Thread(target=lambda: found.append(backend.wait({log: number}, PATIENCE)))
-    waiting.start()
-    time.sleep(0.05)
-    other.append(log, b"x", 60, 5)
-    waiting.join(PATIENCE / 2)
-    return found == [{log}]
 
 
 @every_fault

@@ -1,7 +1,6 @@
 """A Redis cluster: slots that move, nodes that join, are killed and frozen, and what is refused."""
 
 import contextlib
-import secrets
 import threading
 import time
 
@@ -11,13 +10,12 @@ from mcplite.backend.from_url import open_backend
 from mcplite.backend.redis import RedisBackend
 from mcplite.errors import BackendError, RegistrationError
 
+from .conftest import PATIENCE, eventually
+
 pytestmark = pytest.mark.alone  # its servers measure time: who has frozen, and whose replica takes over
 
 pytest.importorskip("redis")
 stores = pytest.importorskip("tests.support.stores", reason="POSIX only")
-PATIENCE = 60
-
-
 @pytest.fixture(scope="module")
 def servers():
     servers = stores.RedisClusterServers().start()
@@ -37,22 +35,6 @@ def doubled():
 def backend(servers):
     with contextlib.closing(open_backend(servers.url)) as backend:
         yield backend
-
-
-@pytest.fixture
-def group():
-    return secrets.token_hex(6)
-
-
-def eventually(operation):
-    until = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return operation()
-        except BackendError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.1)
 
 
 class Writer:

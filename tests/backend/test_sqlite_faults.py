@@ -10,27 +10,13 @@ import pytest
 from mcplite.backend.sqlite import SQLiteBackend
 from tests.support.faults import every_fault, lines, strike
 
-PATIENCE = 60
-#: Seconds within which an entry is noticed if the thread runs; without it a wait lasts for PATIENCE.
-NOTICED = 30
+from .conftest import PATIENCE, notices
 
 
 @pytest.fixture
 def backends(tmp_path):
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(contextlib.closing(SQLiteBackend(str(tmp_path / "store.db")))) for _ in range(2)]
-
-
-def notices(backend, other):
-    """Whether one process notices what the other one appends."""
-    found = []
-    number = other.last("log")
-    waiting = threading.Thread(target=lambda: found.append(backend.wait({"log": number}, PATIENCE)))
-    waiting.start()
-    time.sleep(0.05)
-    other.append("log", b"x", 60, 5)
-    waiting.join(NOTICED)
-    return found == [{"log"}]
 
 
 @every_fault

@@ -3,7 +3,7 @@
 import copy
 import json
 
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mcplite.errors import InvalidParams, UnsupportedVersion
 from mcplite.protocol import meta
@@ -71,36 +71,12 @@ def use(params):
     return read
 
 
-@given(st.none() | st.dictionaries(TEXT, JSON, max_size=2) | st.fixed_dictionaries({"_meta": JSON}))
+@given(st.none() | st.dictionaries(TEXT, JSON, max_size=2) | st.fixed_dictionaries({"_meta": JSON}) | mutated()
+       | st.fixed_dictionaries({}, optional={key: JSON for key in KEYS}).map(
+           lambda members: {"_meta": {meta.VERSION: NEWEST.name, meta.CAPABILITIES: {}, **members}}))
+@settings(max_examples=200)
 def test_any_params_are_read_or_refused(params):
     use(params)
-
-
-@given(st.fixed_dictionaries({}, optional={key: JSON for key in KEYS}))
-def test_any_members_are_read_or_refused(members):
-    use({"_meta": {meta.VERSION: NEWEST.name, meta.CAPABILITIES: {}, **members}})
-
-
-@given(mutated())
-def test_any_change_of_a_valid_envelope_is_read_or_refused(params):
-    use(params)
-
-
-def test_a_valid_envelope_is_read():
-    read = use({"_meta": VALID})
-    assert (read.info.name, read.log_level) == ("n", "info")
-    assert read.capabilities.elicitation == {"form": {}, "url": {}}
-
-
-@given(st.text(), st.text())
-def test_any_unknown_version_gets_a_short_error(version, log_level):
-    named = {meta.VERSION: version, meta.CAPABILITIES: {}, meta.LOG_LEVEL: log_level}
-    read = meta.read({"_meta": named})
-    assert read.log_level == log_level
-    try:
-        assert meta.revision_of(read, REVISIONS) is NEWEST
-    except UnsupportedVersion as error:
-        assert error.data["requested"] == version[:200] and len(str(error)) < 500
 
 
 @given(st.none() | st.fixed_dictionaries({}, optional={"name": JSON, "_meta": st.none() | st.dictionaries(TEXT, JSON)}))

@@ -65,7 +65,6 @@ def test_a_state_is_read_unchanged(journal, who, method, params, later):
 
 
 @given(journals(), WHO, METHODS, PARAMS, st.data())
-@pytest.mark.slow
 def test_a_state_belongs_to_one_request_of_one_principal(journal, who, method, params, data):
     # MRTR-14, MRTR-16
     state = states().seal(journal, by(who, method, params))

@@ -46,17 +46,14 @@ def test_what_was_assigned_stays(first, then):
     assert len({found.shown(name) for name in [*first, *then]}) == len({*first, *then})
 
 
-@pytest.mark.parametrize("name, shown", [
-    ("weather.forecast", "weather__forecast"), ("weather__forecast", "weather__forecast"), ("a/b c", "a_b_c"),
-    ("prévision", "pr_vision"), ("9lives", "9lives"), ("a-b", "a-b"), ("天气", "name"), ("", "name"),
+@pytest.mark.parametrize("name, shown, pattern", [
+    ("weather.forecast", "weather__forecast", TOOLS), ("weather__forecast", "weather__forecast", TOOLS),
+    ("a/b c", "a_b_c", TOOLS), ("prévision", "pr_vision", TOOLS), ("9lives", "9lives", TOOLS), ("a-b", "a-b", TOOLS),
+    ("天气", "name", TOOLS), ("", "name", TOOLS), ("9lives", "_9lives", TOOLS_OF_GEMINI),
+    ("user-id", "user_id", PARAMETERS_OF_GEMINI),
 ])
-def test_readable_names(name, shown):
-    assert mapped([name]).shown(name) == shown
-
-
-def test_gemini_wants_a_letter_or_an_underscore_first():
-    assert mapped(["9lives"], TOOLS_OF_GEMINI).shown("9lives") == "_9lives"
-    assert mapped(["user-id"], PARAMETERS_OF_GEMINI).shown("user-id") == "user_id"
+def test_readable_names(name, shown, pattern):
+    assert mapped([name], pattern).shown(name) == shown
 
 
 def test_names_that_would_be_equal_get_digits():

@@ -33,12 +33,6 @@ def test_carriage_returns_blank_lines_and_the_bom():
     assert drain(buffer) == [BOM + b"one", b"\ttwo", b"th\rree", BOM + b"four"]
 
 
-def test_a_bom_alone_is_a_blank_line():
-    buffer = LineBuffer(100)
-    buffer.feed(BOM + b"\r\n" + b"x\n" + BOM + b"\n" + BOM * 2 + b" \n")
-    assert drain(buffer) == [b"x"]
-
-
 def test_looking_and_dropping():
     buffer = LineBuffer(100)
     assert buffer.first() is None
@@ -80,14 +74,6 @@ def test_the_end_is_an_empty_chunk():
     assert buffer.next() is None and buffer.pending == 4
     buffer.feed(b"\n")
     assert buffer.next() == b"half" and buffer.ended
-
-
-def test_the_limit_is_exact():
-    for end in (b"\n", b"\r\n"):
-        for start in (b"", b"x\n"):
-            buffer = LineBuffer(10)
-            buffer.feed(start + b"a" * 10 + end + b"b" * 11 + end + b"c" * 10 + end)
-            assert drain(buffer)[-3:] == [b"a" * 10, (b"b" * 11, b"", 11), b"c" * 10]
 
 
 @pytest.mark.parametrize("limit", [0, -1])

@@ -139,3 +139,10 @@ def test_trace_context_is_sent_as_it_is_written():
     bad = {"traceparent": "00-" + "0" * 32 + "-00f067aa0ba902b7-01", "tracestate": "line\nbreak", "baggage": "", "other": "x"}
     assert meta.checked_trace(bad) == {}
     assert meta.checked_trace({**good, "traceparent": 7}) == {key: good[key] for key in ("tracestate", "baggage")}
+
+
+def test_repeatable_methods_are_requests_of_a_client():
+    known = {method for revision in REVISIONS for method in revision.client_requests | revision.task_requests}
+    assert meta.REPEATABLE < known
+    # A tool has effects, a second handshake would begin another session, and a task is cancelled once.
+    assert known - meta.REPEATABLE == {"initialize", "tools/call", "tasks/cancel"}

@@ -31,14 +31,6 @@ def test_all_entries_come_once_and_in_order(items, size):
     assert len(pages[-1]) in range(1 if items else 0, size + 1)
 
 
-def test_an_empty_list_is_one_page():
-    assert page([], None, 10, "tools", key=name) == ([], None)
-
-
-def test_a_page_that_fits_exactly_is_the_last():
-    assert page(["a", "b"], None, 2, "tools", key=name) == (["a", "b"], None)
-
-
 def test_entries_that_come_and_go_move_nothing_else():
     # PAGE-08
     entries, cursor = page(list("abcdef"), None, 2, "tools", key=name)
@@ -68,17 +60,12 @@ def encode(value):
     encode(["tools", 1]), encode(["tools", 1, "a", 2]), encode(["prompts", 1, "a"]), encode(["tools", -1, "a"]),
     encode(["tools", True, "a"]), encode(["tools", 1.0, "a"]), encode(["tools", 1, 5]), encode([None, 1, "a"]),
     base64.b64encode(b"[" * 4000).decode(), base64.b64encode(b"\xff\xff").decode(), encode("abc"),
+    5, 1.5, True, [], {}, b"abc",
 ])
 def test_foreign_cursors_are_refused(cursor):
     with pytest.raises(InvalidParams, match="Invalid cursor") as caught:
         page(["a", "b"], cursor, 1, "tools", key=name)
     assert len(str(caught.value)) < 200
-
-
-@pytest.mark.parametrize("cursor", [5, 1.5, True, [], {}, b"abc"])
-def test_a_cursor_that_is_not_a_string(cursor):
-    with pytest.raises(InvalidParams, match="Invalid cursor"):
-        page(["a", "b"], cursor, 1, "tools", key=name)
 
 
 @given(st.text())

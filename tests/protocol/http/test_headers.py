@@ -21,7 +21,8 @@ def test_fields_are_found_whatever_their_case():
 
 @pytest.mark.parametrize("value, kind", [
     ("application/json", "application/json"), ("Application/JSON ; charset=utf-8", "application/json"), (None, ""), ("", ""),
-    ("json", ""), ("a/b/c", ""), ("application/json, text/html", ""),
+    ("json", ""), ("a/b/c", ""), ("application/json, text/html", ""), ("text/plain;", "text/plain"),
+    (" text/plain\t; a=b; c=d", "text/plain"), ("text/plain\x0b", ""), ("text/plain\x0c; a=b", ""),
 ])
 def test_media_types(value, kind):
     assert media_type(value) == kind
@@ -31,6 +32,7 @@ def test_media_types(value, kind):
     (None, True), ("*/*", True), ("application/json, text/event-stream", True), ("TEXT/*, application/json;q=0.1", True),
     ("application/json", False), ("text/event-stream;q=0, */*", False), ("*/*;q=0.000", False), ("", False),
     ("nonsense", False), ("text/html, *; q=.2", True), ("*;q=0", False),
+    ("text/event-stream, \tapplication/json\t ; q=1", True), ("*/*\x0b", False), ("*/*\x0c; q=1", False),
 ])
 def test_accept_values(value, wanted):
     assert accepts(value, "application/json", "text/event-stream") is wanted
@@ -40,7 +42,7 @@ def test_accept_values(value, wanted):
     ("localhost", ("localhost", None)), ("LocalHost.:8000", ("localhost", 8000)), ("[::1]:80", ("[::1]", 80)),
     ("127.0.0.1:65535", ("127.0.0.1", 65535)), ("127.0.0.1:65536", None), ("", None), ("a b", None), ("a@b", None),
     ("a:b", None), ("a:80:80", None), ("::1", None), ("a/b", None), ("ä.example", None), ("-a", None), ("a\n", None),
-    (".", None),
+    (".", None), ("example.\N{KELVIN SIGN}om", None), ("example.kom", ("example.kom", None)),
 ])
 def test_hosts(value, parsed):
     assert parse_host(value) == parsed
@@ -49,7 +51,8 @@ def test_hosts(value, parsed):
 @pytest.mark.parametrize("value, parsed", [
     ("http://localhost:3000", ("http", "localhost", 3000)), ("HTTPS://A.example:443", ("https", "a.example", None)),
     ("http://a:80", ("http", "a", None)), ("null", None), ("file://", None), ("ftp://a", None), ("http://a/", None),
-    ("http://a@b", None), ("http:", None), ("", None),
+    ("http://a@b", None), ("http:", None), ("", None), ("https://http://host", None), ("http://a://host", None),
+    ("evil://https://host", None),
 ])
 def test_origins(value, parsed):
     assert parse_origin(value) == parsed
@@ -66,30 +69,4 @@ def test_any_text_is_a_host_or_none(value):
 def test_fields_that_cannot_be_sent(name, value):
     with pytest.raises(ValueError, match="cannot be sent"):
         check_header(name, value)
-
-
-def test_fields_that_can():
     check_header("X-A", "tab\tand ümlaut")
-
-
-@pytest.mark.parametrize("value, expected", [
-    ("Text/Event-Stream", "text/event-stream"), (" text/plain\t; a=b; c=d", "text/plain"), ("text/plain;", "text/plain"),
-    ("text/plain\x0b", ""), ("text/plain\x0c; a=b", ""), ("", ""), (None, ""),
-])
-def test_a_media_type_ends_at_its_first_parameter(value, expected):
-    assert media_type(value) == expected
-
-
-def test_only_spaces_and_tabs_stand_around_what_is_accepted():
-    assert accepts("text/html, \tapplication/json\t ; q=1", "application/json")
-    assert not accepts("application/json\x0b", "application/json")
-    assert not accepts("application/json\x0c; q=1", "application/json")
-
-
-def test_letters_that_become_ascii_in_lower_case_are_no_host():
-    assert parse_host("example.\N{KELVIN SIGN}om") is None and parse_host("example.kom") == ("example.kom", None)
-
-
-def test_an_origin_has_one_scheme():
-    assert parse_origin("https://http://host") is None and parse_origin("http://a://host") is None
-    assert parse_origin("evil://https://host") is None

@@ -1,7 +1,6 @@
 """Headers that repeat the body: what is written, what is compared, and which marks a schema may have."""
 
 import pytest
-from hypothesis import given, strategies as st
 
 from mcplite.errors import HeaderMismatch
 from mcplite.protocol.http.headers import Headers
@@ -35,21 +34,6 @@ VERSION = "2026-07-28"
 def test_values_as_headers_carry_them(text, value):
     assert encode_value(text) == value
     assert decode_value(value) == text
-
-
-@given(st.text())
-def test_every_text_comes_back(text):
-    value = encode_value(text.encode("utf-8", "replace").decode("utf-8"))
-    assert all(" " <= character <= "~" for character in value) and value == value.strip(" ")
-    assert decode_value(value) == text.encode("utf-8", "replace").decode("utf-8")
-
-
-@given(st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=126)))
-def test_any_value_is_read_or_refused(value):
-    try:
-        assert isinstance(decode_value(value), str)
-    except ValueError:
-        assert value.startswith("=?base64?") and value.endswith("?=")
 
 
 @pytest.mark.parametrize("value", ["=?base64?SGVsbG8?=", "=?base64?SGV%bG8=?=", "=?base64?/w==?=", "=?base64?SGVs bG8=?="])

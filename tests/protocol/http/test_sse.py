@@ -111,11 +111,6 @@ def test_retry_times_are_plain_numbers_within_a_month(value, known):
     assert parse([b"retry: " + value + b"\ndata: x\n\n"]) == ([("message", b"x", None, known)], True)
 
 
-def test_an_event_carries_its_own_id_only():
-    first, second = EventParser(1000).feed(b"id: 1\nevent: a\ndata: x\n\ndata: y\n\n")
-    assert (first.id, first.event) == ("1", "a") and (second.id, second.event) == (None, "message")
-
-
 @pytest.mark.parametrize("pieces", [[b"data: " + b"x" * 100], [b"x"] * 101, [b"data: x\n"] * 20,
                                     [b":" + b"x" * 50 + b"\n"] * 2 + [b"x"], [b"data: " + b"x" * 95 + b"\n\n"]])
 def test_an_event_has_a_limit(pieces):
