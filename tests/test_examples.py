@@ -293,9 +293,8 @@ def test_the_flask_site_is_a_program(tmp_path):
 
 def test_protected_allows_by_the_scopes_of_the_token():
     assert run("protected.py").splitlines() == [
-        "{'milk': 'two bottles'}", "ann added bread",
-        "{'milk': 'two bottles', 'bread': 'a loaf'}", "refused: insufficient_scope",
-        "refused: invalid token"]
+        "{'milk': 'two bottles'}", "ann added bread", "{'milk': 'two bottles', 'bread': 'a loaf'}",
+        "refused: insufficient_scope", "refused: invalid token"]
 
 
 def test_protected_is_served_with_tokens_of_the_environment():

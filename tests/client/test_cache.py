@@ -149,8 +149,7 @@ def test_stale_results_are_dropped_first(cache, clock):
 
 
 EVERYTHING = [("tools/list", None), ("tools/list", {"cursor": "a"}), ("prompts/list", None), ("resources/list", None),
-              ("resources/templates/list", None), ("resources/read", {"uri": "x:1"}),
-              ("resources/read", {"uri": "x:2"})]
+              ("resources/templates/list", None), ("resources/read", {"uri": "x:1"}), ("resources/read", {"uri": "x:2"})]
 
 
 @pytest.mark.parametrize("notification, uri, gone", [

@@ -15,17 +15,10 @@ from mcplite.types import Progress, codec
 
 
 @pytest.mark.parametrize("timeout, max_timeout, limits", [
-    (DEFAULT, DEFAULT, (60, 300)),
-    (10, DEFAULT, (10, 300)),
-    (DEFAULT, 100, (60, 100)),
-    (10, 20, (10, 20)),
+    (DEFAULT, DEFAULT, (60, 300)), (10, DEFAULT, (10, 300)), (DEFAULT, 100, (60, 100)), (10, 20, (10, 20)),
     (400, DEFAULT, (400, 400)),  # the given timeout exceeds the default maximum
     (DEFAULT, 5, (None, 5)),  # the maximum is the limit that holds, and that an error names
-    (20, 5, (None, 5)),
-    (5, 5, (5, 5)),
-    (None, DEFAULT, (None, None)),
-    (None, 5, (None, 5)),
-    (DEFAULT, None, (60, None)),
+    (20, 5, (None, 5)), (5, 5, (5, 5)), (None, DEFAULT, (None, None)), (None, 5, (None, 5)), (DEFAULT, None, (60, None)),
     (None, None, (None, None)),
 ])
 def test_a_given_time_wins_over_a_default(timeout, max_timeout, limits):

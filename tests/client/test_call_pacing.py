@@ -242,10 +242,9 @@ def http_date(seconds):
     ({"Retry_After": "7"}, 7.0), ({"Retry_After": " 0 "}, 0.0), ({"Retry_After": "1.5"}, 1.5),
     ({"Retry_After": http_date(1e9 + 5), "Date": http_date(1e9)}, 5.0),  # by the server's own clock
     ({"Retry_After": "Sunday, 09-Sep-01 01:46:45 GMT", "Date": http_date(1e9)}, 5.0),
-    ({"Retry_After": "Sun Sep  9 01:46:45 2001", "Date": http_date(1e9)}, 5.0),
-    ({"Retry_After": http_date(1e9)}, 0.0), ({"Retry_After": http_date(1e9), "Date": "now"}, 0.0),
-    ({"Retry_After": "soon"}, None), ({"Retry_After": "-1"}, None), ({"Retry_After": "9" * 400}, None),
-    ({"Retry_After": "Sun, 99 Sep 99999 99:46:45 GMT"}, None), ({}, None)])
+    ({"Retry_After": "Sun Sep  9 01:46:45 2001", "Date": http_date(1e9)}, 5.0), ({"Retry_After": http_date(1e9)}, 0.0),
+    ({"Retry_After": http_date(1e9), "Date": "now"}, 0.0), ({"Retry_After": "soon"}, None), ({"Retry_After": "-1"}, None),
+    ({"Retry_After": "9" * 400}, None), ({"Retry_After": "Sun, 99 Sep 99999 99:46:45 GMT"}, None), ({}, None)])
 def test_the_error_of_a_busy_server_says_when_to_try_again(status, headers, asked):
     with WebScript() as script:
         script.on_tools_call = lambda request, answer: answer.status(status, "slow down", **headers)

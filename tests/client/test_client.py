@@ -469,9 +469,8 @@ def test_undeclared_features_are_not_sent():
     with Fake(capabilities={}) as fake, fake.connect() as client:
         for use in (lambda: client.list_tools(), lambda: client.call_tool("x"), lambda: client.list_resources(),
                     lambda: client.list_resource_templates(), lambda: client.read_resource("a://b"),
-                    lambda: client.subscribe_resource("a://b"), lambda: client.list_prompts(),
-                    lambda: client.get_prompt("x"), lambda: client.set_log_level("info"),
-                    lambda: client.complete(prompt="p", argument="a", value="")):
+                    lambda: client.subscribe_resource("a://b"), lambda: client.list_prompts(), lambda: client.get_prompt("x"),
+                    lambda: client.set_log_level("info"), lambda: client.complete(prompt="p", argument="a", value="")):
             with pytest.raises(NotSupported, match="the fake server did not declare"):
                 use()
         client.ping()

@@ -209,8 +209,7 @@ def test_invalid_fields_are_asked_and_not_checked(caplog):
 
 
 @pytest.mark.parametrize("returned, action", [
-    (True, "accept"), ({"a": 1}, "accept"), ({}, "accept"), (False, "decline"),
-    (None, "cancel"),
+    (True, "accept"), ({"a": 1}, "accept"), ({}, "accept"), (False, "decline"), (None, "cancel"),
 ])
 def test_url_consent_has_no_content(returned, action):
     assert visit(lambda request: returned) == {"action": action}  # URLE-04
@@ -349,12 +348,11 @@ RESULT = {"type": "tool_result", "toolUseId": "1", "content": []}
 
 
 @pytest.mark.parametrize("messages", [
-    [USE], [USE, *HELLO],
-    [USE, {"role": "user", "content": [RESULT, {"type": "text", "text": "and"}]}],
+    [USE], [USE, *HELLO], [USE, {"role": "user", "content": [RESULT, {"type": "text", "text": "and"}]}],
     [{"role": "user", "content": {"type": "video"}}],
     [{"role": "user", "content": {"type": "image", "data": "?", "mimeType": "image/png"}}],
-    [{"role": "user", "content": {"type": "audio", "data": "a", "mimeType": "audio/wav"}}],
-    [{"role": "user"}], [{"content": {"type": "text", "text": "x"}}], ["x"], "x",
+    [{"role": "user", "content": {"type": "audio", "data": "a", "mimeType": "audio/wav"}}], [{"role": "user"}],
+    [{"content": {"type": "text", "text": "x"}}], ["x"], "x",
 ])
 def test_invalid_messages_are_refused(messages):
     with pytest.raises(InvalidParams):  # SAMP-11, SAMP-12, SAMP-17, SAMP-22
@@ -400,8 +398,7 @@ def test_roots_are_paths_uris_objects_or_a_function(tmp_path):
     assert roots(lambda: [folder, "file:///x"]) == [{"uri": folder.as_uri()}, {"uri": "file:///x"}]
 
 
-@pytest.mark.parametrize("root", ["https://example.com/a", "ftp://x", "file:///a/../b", "file:///a/%2e%2e/b",
-                                  Root("http://x")])
+@pytest.mark.parametrize("root", ["https://example.com/a", "ftp://x", "file:///a/../b", "file:///a/%2e%2e/b", Root("http://x")])
 def test_other_roots_are_refused_at_once(root):
     with pytest.raises(ValueError):
         Handlers(ClientSettings(roots=[root]))  # ROOT-04, ROOT-07, NS-16

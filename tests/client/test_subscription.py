@@ -211,8 +211,7 @@ def test_events_come_in_order_and_once_each():
                 fake.say(method, **params)
             client.list_tools()  # its answer comes behind all of them
             assert [events.get(LIMIT) for _ in range(5)] == [
-                PromptsChanged(), ToolsChanged(), ResourceUpdated(uri="c:d"), ResourceUpdated(uri="a:b"),
-                ResourcesChanged()]
+                PromptsChanged(), ToolsChanged(), ResourceUpdated(uri="c:d"), ResourceUpdated(uri="a:b"), ResourcesChanged()]
             assert events.get(0.01) is None
             fake.say(TOOLS)  # an event that was read may come again
             assert events.get(LIMIT) == ToolsChanged()

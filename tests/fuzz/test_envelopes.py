@@ -11,8 +11,7 @@ from mcplite.revisions import LEGACY, NEWEST, REVISIONS
 from mcplite.types import ClientCapabilities, Implementation
 from tests.support.mutations import places
 
-KEYS = [meta.VERSION, meta.CAPABILITIES, meta.CLIENT_INFO, meta.LOG_LEVEL, meta.SUBSCRIPTION,
-        "progressToken", "traceparent"]
+KEYS = [meta.VERSION, meta.CAPABILITIES, meta.CLIENT_INFO, meta.LOG_LEVEL, meta.SUBSCRIPTION, "progressToken", "traceparent"]
 #: Also what no UTF-8 has: JSON can say it, in an escape.
 TEXT = st.text(max_size=8) | st.lists(st.sampled_from(["\ud800", "a", "\0"]), max_size=3).map("".join)
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)

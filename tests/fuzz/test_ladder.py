@@ -69,22 +69,19 @@ INFO = {"name": "test", "version": "1"}
 OPENING = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
     "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}}
 VALID = [
-    message("server/discover"), message("tools/list"), message("tools/list", {"cursor": "x"}),
-    message("prompts/list"), message("resources/list"), message("resources/templates/list"), call("add", {"a": 1}),
-    call("add", {"a": "x"}), call("missing"), call("route", {"region": "eu", "count": 42, "dry": True}),
-    call("report", progressToken="p", level="debug", info=INFO),
-    call("ask"), call("ask", capabilities={"elicitation": {}}),
+    message("server/discover"), message("tools/list"), message("tools/list", {"cursor": "x"}), message("prompts/list"),
+    message("resources/list"), message("resources/templates/list"), call("add", {"a": 1}), call("add", {"a": "x"}),
+    call("missing"), call("route", {"region": "eu", "count": 42, "dry": True}),
+    call("report", progressToken="p", level="debug", info=INFO), call("ask"), call("ask", capabilities={"elicitation": {}}),
     call("ask", params={"inputResponses": {"a": {"action": "accept"}}, "requestState": "x"},
          capabilities={"elicitation": {"form": {}}}),
-    message("prompts/get", {"name": "greet", "arguments": {"name": "Ada"}}),
-    message("resources/read", {"uri": "memo://a"}),
+    message("prompts/get", {"name": "greet", "arguments": {"name": "Ada"}}), message("resources/read", {"uri": "memo://a"}),
     message("completion/complete", {
         "ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": "A"}}),
-    message("subscriptions/listen", {
-        "notifications": {"toolsListChanged": True, "resourceSubscriptions": ["memo://a"]}}),
+    message("subscriptions/listen", {"notifications": {"toolsListChanged": True, "resourceSubscriptions": ["memo://a"]}}),
     message("com.example/own", {"x": 1}), message("ping"), message("tools/list", version="2025-11-25"),
-    {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1, "reason": "x"}},
-    OPENING, *({"jsonrpc": "2.0", "id": 1, "method": method, "params": params} for method, params in [
+    {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1, "reason": "x"}}, OPENING,
+    *({"jsonrpc": "2.0", "id": 1, "method": method, "params": params} for method, params in [
         ("ping", {}), ("tools/list", {}), ("tools/call", {"name": "add", "arguments": {"a": 1}}),
         ("tools/call", {"name": "report", "arguments": {}, "_meta": {"progressToken": 1}}),
         ("logging/setLevel", {"level": "info"}), ("resources/subscribe", {"uri": "memo://a"}),

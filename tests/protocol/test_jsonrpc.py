@@ -102,25 +102,15 @@ def test_params_may_be_absent_or_null():
 
 @pytest.mark.parametrize("members, id", [
     # RPC-01, RPC-17, SEC-26
-    ({"jsonrpc": "1.0", "id": 3, "method": "m"}, 3),
-    ({"jsonrpc": 2.0, "id": 3, "method": "m"}, 3),
-    ({"jsonrpc": None, "id": "a", "method": "m"}, "a"),
-    ({"id": 3, "method": "m", "params": [1]}, 3),
-    ({"id": 3, "method": "m", "params": 5}, 3),
-    ({"id": 3, "method": "m", "params": "x"}, 3),
-    ({"id": 3, "method": "m", "params": False}, 3),
-    ({"id": 3, "method": 5}, 3),
-    ({"id": 3, "method": None}, 3),
-    ({"id": 3, "method": ["m"]}, 3),
-    ({"id": 3, "method": "x" * 257}, 3),
-    ({"id": 3}, 3),
-    ({"id": True, "method": 5}, None),
+    ({"jsonrpc": "1.0", "id": 3, "method": "m"}, 3), ({"jsonrpc": 2.0, "id": 3, "method": "m"}, 3),
+    ({"jsonrpc": None, "id": "a", "method": "m"}, "a"), ({"id": 3, "method": "m", "params": [1]}, 3),
+    ({"id": 3, "method": "m", "params": 5}, 3), ({"id": 3, "method": "m", "params": "x"}, 3),
+    ({"id": 3, "method": "m", "params": False}, 3), ({"id": 3, "method": 5}, 3), ({"id": 3, "method": None}, 3),
+    ({"id": 3, "method": ["m"]}, 3), ({"id": 3, "method": "x" * 257}, 3), ({"id": 3}, 3), ({"id": True, "method": 5}, None),
     ({}, None),
     # SEC-24: other spellings of a member are other members
-    ({"id": 3, "Method": "m"}, 3),
-    ({"JSONRPC": "2.0", "jsonrpc": "", "id": 3, "method": "m"}, 3),
-    ({"id": 3, "method ": "m"}, 3),
-    ({"id": 3, "re\u017fult": {}}, 3),
+    ({"id": 3, "Method": "m"}, 3), ({"JSONRPC": "2.0", "jsonrpc": "", "id": 3, "method": "m"}, 3),
+    ({"id": 3, "method ": "m"}, 3), ({"id": 3, "re\u017fult": {}}, 3),
 ])
 def test_broken_envelopes(members, id):
     message = parse(json.dumps({"jsonrpc": "2.0", **members}).encode())
@@ -160,20 +150,11 @@ def test_scalars_are_refused(text):
 
 @pytest.mark.parametrize("members, readable", [
     # RPC-08, RPC-09, SEC-35: an answer that is none is never answered in turn
-    ({"id": 1, "result": {}, "error": {"code": 1, "message": "x"}}, 1),
-    ({"id": 1, "result": None}, 1),
-    ({"id": 1, "result": [1]}, 1),
-    ({"id": 1, "result": 5}, 1),
-    ({"id": 1, "result": True}, 1),
-    ({"id": 1, "result": "x"}, 1),
-    ({"id": 1, "result": 1.5}, 1),
-    ({"result": {}}, None),
-    ({"id": None, "result": {}}, None),
-    ({"id": 1, "error": None}, 1),
-    ({"id": 1, "error": "bad"}, 1),
-    ({"id": True, "error": {"code": 1, "message": "x"}}, None),
-    ({"id": 1, "method": 5, "result": {}}, 1),
-    ({"id": [], "method": 5, "error": {}}, None),
+    ({"id": 1, "result": {}, "error": {"code": 1, "message": "x"}}, 1), ({"id": 1, "result": None}, 1),
+    ({"id": 1, "result": [1]}, 1), ({"id": 1, "result": 5}, 1), ({"id": 1, "result": True}, 1), ({"id": 1, "result": "x"}, 1),
+    ({"id": 1, "result": 1.5}, 1), ({"result": {}}, None), ({"id": None, "result": {}}, None), ({"id": 1, "error": None}, 1),
+    ({"id": 1, "error": "bad"}, 1), ({"id": True, "error": {"code": 1, "message": "x"}}, None),
+    ({"id": 1, "method": 5, "result": {}}, 1), ({"id": [], "method": 5, "error": {}}, None),
 ])
 def test_broken_answers(members, readable):
     message = parse(wire(**members))

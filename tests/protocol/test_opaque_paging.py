@@ -59,8 +59,7 @@ def encode(value):
     "", "x", "x" * 10_000, "é", "\udc80", "****", "AAAA", "===", encode(None), encode(5), encode([]), encode({}),
     encode(["tools", 1]), encode(["tools", 1, "a", 2]), encode(["prompts", 1, "a"]), encode(["tools", -1, "a"]),
     encode(["tools", True, "a"]), encode(["tools", 1.0, "a"]), encode(["tools", 1, 5]), encode([None, 1, "a"]),
-    base64.b64encode(b"[" * 4000).decode(), base64.b64encode(b"\xff\xff").decode(), encode("abc"),
-    5, 1.5, True, [], {}, b"abc",
+    base64.b64encode(b"[" * 4000).decode(), base64.b64encode(b"\xff\xff").decode(), encode("abc"), 5, 1.5, True, [], {}, b"abc",
 ])
 def test_foreign_cursors_are_refused(cursor):
     with pytest.raises(InvalidParams, match="Invalid cursor") as caught:

@@ -77,12 +77,11 @@ def test_the_root_may_be_reached_by_a_link(tree):
     # SEC-71
     "..", "../outside", "../root-sibling/secret", "folder/../../outside", "folder/..", "./..", "a/../../root/file.txt",
     "%2e%2e", "%2e%2e/outside", "..%2foutside", "%2E%2E%2Foutside", ".%2e/outside", "folder%2f..%2f..%2foutside",
-    "folder%5c..%5coutside", "%00", "a%00b", "folder%2finner.txt", "%2fetc%2fpasswd", "..%c0%afoutside",
-    "/etc/passwd", "//host/share", "\\\\host\\share", "\\etc", "C:", "C:/x", "c:\\x", "C:x", "folder\\..\\..\\outside",
-    "a\\b", "..\\outside", "\0", "file.txt\0", "../\0", "file.txt ", "file.txt.", "folder /inner.txt", "folder./x",
-    "...", ".. ", " ..  /x", "folder/ ..", ".. /outside", "con", "NUL", "aux.txt", "folder/Com1.x", "lpt9", "PRN.",
-    "con .txt", "com\u00b9", "CONIN$", "conout$.x",
-    "up/root/../outside", "folder/twice/../../x", "stays/../../outside",
+    "folder%5c..%5coutside", "%00", "a%00b", "folder%2finner.txt", "%2fetc%2fpasswd", "..%c0%afoutside", "/etc/passwd",
+    "//host/share", "\\\\host\\share", "\\etc", "C:", "C:/x", "c:\\x", "C:x", "folder\\..\\..\\outside", "a\\b", "..\\outside",
+    "\0", "file.txt\0", "../\0", "file.txt ", "file.txt.", "folder /inner.txt", "folder./x", "...", ".. ", " ..  /x",
+    "folder/ ..", ".. /outside", "con", "NUL", "aux.txt", "folder/Com1.x", "lpt9", "PRN.", "con .txt", "com\u00b9", "CONIN$",
+    "conout$.x", "up/root/../outside", "folder/twice/../../x", "stays/../../outside",
     *[pytest.param(link, marks=needs_links) for link in ("leaves", "leaves/secret", "secret", "up", "up/outside/secret")],
 ])
 def test_paths_that_leave_or_mean_something_else(tree, relative):
@@ -210,8 +209,7 @@ def test_a_path_may_begin_with_any_character():
 @pytest.mark.parametrize("uri, path", [
     ("file:///home/me/a%20b", "/home/me/a b"), ("file://localhost/x", "/x"), ("FILE:///x", "/x"), ("file:///", "/"),
     ("file:///caf%C3%A9", "/café"), ("file:///caf%e9", "/caf\udce9"), ("file:///100%", "/100%"), ("file://", "/"),
-    ("file:///a+b", "/a+b"),
-    ("file:///C:/x", "/C:/x"), ("file:////x", "//x"), ("file:///a%5cb", "/a\\b"),
+    ("file:///a+b", "/a+b"), ("file:///C:/x", "/C:/x"), ("file:////x", "//x"), ("file:///a%5cb", "/a\\b"),
 ])
 def test_paths_of_uris(uri, path):
     assert path_of(uri) == path

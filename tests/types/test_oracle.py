@@ -197,18 +197,16 @@ PAGE = {"next_cursor": "c", "meta": META, "result_type": "complete", "ttl_ms": 5
 
 #: One instance of each class with every field set; two where one cannot have them all.
 SAMPLES = [
-    NOTES, ICONS[0], TEXT_CONTENTS, BLOB_CONTENTS, ANY_TEXT, HINTS, TOOL, LINK, RESOURCE, TEMPLATE, ARGUMENT, PROMPT,
-    MESSAGE, SAID, PREFERENCES, PREFERENCES.hints[0], IMPLEMENTATION, SERVER, ROOT, COMPLETION,
+    NOTES, ICONS[0], TEXT_CONTENTS, BLOB_CONTENTS, ANY_TEXT, HINTS, TOOL, LINK, RESOURCE, TEMPLATE, ARGUMENT, PROMPT, MESSAGE,
+    SAID, PREFERENCES, PREFERENCES.hints[0], IMPLEMENTATION, SERVER, ROOT, COMPLETION,
     ImageContent(data="AAEC", mime_type="image/png", annotations=NOTES, meta=META),
     AudioContent(data="AAEC", mime_type="audio/wav", annotations=NOTES, meta=META),
     EmbeddedResource(resource=TEXT_CONTENTS, annotations=NOTES, meta=META),
     EmbeddedResource(resource=BLOB_CONTENTS, annotations=NOTES, meta=META),
     ToolUseContent(id="1", name="t", input={"city": "Rome"}, meta=META),
     ToolResultContent(tool_use_id="1", content=[ANY_TEXT], structured_content={"a": 1}, is_error=False, meta=META),
-    ListToolsResult(tools=[TOOL], **PAGE),
-    ListResourcesResult(resources=[RESOURCE], **PAGE),
-    ListResourceTemplatesResult(resource_templates=[TEMPLATE], **PAGE),
-    ListPromptsResult(prompts=[PROMPT], **PAGE),
+    ListToolsResult(tools=[TOOL], **PAGE), ListResourcesResult(resources=[RESOURCE], **PAGE),
+    ListResourceTemplatesResult(resource_templates=[TEMPLATE], **PAGE), ListPromptsResult(prompts=[PROMPT], **PAGE),
     CallToolResult(content=[ANY_TEXT], structured_content={"a": 1}, is_error=True, meta=META, result_type="complete"),
     ReadResourceResult(contents=[TEXT_CONTENTS, BLOB_CONTENTS], meta=META, result_type="complete", ttl_ms=0,
                        cache_scope="private"),
@@ -216,8 +214,7 @@ SAMPLES = [
     CompleteResult(completion=COMPLETION, meta=META, result_type="complete"),
     ElicitRequest(message="m", mode="form", requested_schema=SCHEMA, task={"ttl": 5}, meta=META),
     ElicitRequest(message="m", mode="url", url="https://example.com", elicitation_id="e", task={}, meta=META),
-    ElicitResult(action="accept", content={"city": "Rome"}, meta=META),
-    ToolChoice(mode="auto"),
+    ElicitResult(action="accept", content={"city": "Rome"}, meta=META), ToolChoice(mode="auto"),
     CreateMessageRequest(messages=[SAID], max_tokens=5, system_prompt="s", include_context="none", temperature=0.5,
                          stop_sequences=["x"], metadata={"k": 1}, model_preferences=PREFERENCES, tools=[TOOL],
                          tool_choice=ToolChoice(mode="none"), task={"ttl": 5}, meta=META),
@@ -226,12 +223,10 @@ SAMPLES = [
     ClientCapabilities(experimental={"x": {}}, roots={"listChanged": True}, sampling={"tools": {}, "context": {}},
                        elicitation={"form": {}, "url": {}}, tasks={"requests": {"elicitation": {"create": {}}}},
                        extensions={"com.example/x": {}}),
-    InitializeResult(protocol_version="x", capabilities=SERVER, server_info=IMPLEMENTATION, instructions="i",
-                     meta=META),
+    InitializeResult(protocol_version="x", capabilities=SERVER, server_info=IMPLEMENTATION, instructions="i", meta=META),
     DiscoverResult(supported_versions=["x"], capabilities=SERVER, instructions="i", meta=META, result_type="complete",
                    ttl_ms=5, cache_scope="private"),
-    Progress(progress=1, total=2.5, message="m"),
-    LogMessage(level="info", data={"a": None}, logger="l"),
+    Progress(progress=1, total=2.5, message="m"), LogMessage(level="info", data={"a": None}, logger="l"),
 ]
 
 

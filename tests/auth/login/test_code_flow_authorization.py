@@ -47,9 +47,8 @@ def test_the_url_has_all_that_it_needs_and_nothing_else():
     request = begin(scopes=["read", "files:write"])
     given = asked(request)
     assert request.url.startswith(f"{ISSUER}/authorize?")
-    assert set(given) == {"response_type", "client_id", "redirect_uri", "state", "code_challenge",
-                          "code_challenge_method", "resource",
-                          "scope"}
+    assert set(given) == {"response_type", "client_id", "redirect_uri", "state", "code_challenge", "code_challenge_method",
+                          "resource", "scope"}
     assert (given["response_type"], given["client_id"], given["resource"]) == ("code", "c 1", RESOURCE)
     assert (given["redirect_uri"], given["scope"], given["state"]) == (REDIRECT, "read files:write", request.state)
 
@@ -125,8 +124,7 @@ def test_the_answer_to_another_login_is_not_used(state):
 
 def test_an_answer_without_a_state_is_not_used():
     request, other = begin(), begin()
-    for answer in (back(request, code="c0de", state=False), back(other, code="c0de"), REDIRECT, "", "c0de", "?",
-                   request.state,
+    for answer in (back(request, code="c0de", state=False), back(other, code="c0de"), REDIRECT, "", "c0de", "?", request.state,
                    back(request, error="access_denied", state=False), back(request, code="c0de").replace("?", "#")):
         error = refused(request, answer)
         assert "the answer to another login" in str(error) and error.error == ""
@@ -157,10 +155,9 @@ def test_repeated_parameters_are_ignored(name):
 PROMISED = "the answer to the login does not name its authorization server"
 OTHER = "the answer to the login is not from"
 VARIANTS = ["https://other.example", f"{ISSUER}/", "https://as.example", "https://AS.example/tenant",
-            "https://as.example:443/tenant",
-            "HTTPS://as.example/tenant", "http://as.example/tenant", "https://as.example/Tenant",
-            "https://as.example/%74enant", "",
-            f" {ISSUER}", f"{ISSUER}#", f"{ISSUER}?", "https://as.example/x/../tenant", f"{ISSUER}\x00"]
+            "https://as.example:443/tenant", "HTTPS://as.example/tenant", "http://as.example/tenant",
+            "https://as.example/Tenant", "https://as.example/%74enant", "", f" {ISSUER}", f"{ISSUER}#", f"{ISSUER}?",
+            "https://as.example/x/../tenant", f"{ISSUER}\x00"]
 
 
 def test_a_server_that_names_its_issuer_has_to_do_so_always():

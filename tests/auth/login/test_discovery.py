@@ -138,8 +138,7 @@ def test_an_unreachable_url_leads_to_the_next(script, web):
 
 
 @pytest.mark.parametrize("path, places", [
-    ("", [RESOURCE]), ("/", [RESOURCE]), ("/mcp", [f"{RESOURCE}/mcp", RESOURCE]),
-    ("/mcp/", [f"{RESOURCE}/mcp", RESOURCE]),
+    ("", [RESOURCE]), ("/", [RESOURCE]), ("/mcp", [f"{RESOURCE}/mcp", RESOURCE]), ("/mcp/", [f"{RESOURCE}/mcp", RESOURCE]),
     ("/a/b", [f"{RESOURCE}/a/b", RESOURCE]), ("/mcp?x=1", [f"{RESOURCE}/mcp?x=1", RESOURCE]),
 ])
 def test_a_server_without_metadata_is_its_own_authorization_server(script, web, path, places):
@@ -168,8 +167,7 @@ def test_metadata_of_this_server_or_a_parent_is_used_as_it_is_written(script, we
 @pytest.mark.parametrize("resource", [
     "https://other.example/mcp", "https://127.0.0.1:{port}/mcp", "http://127.0.0.1/mcp", "http://127.0.0.1:1/mcp",
     "http://localhost:{port}/mcp", "{origin}/m", "{origin}/mcp2", "{origin}/mcp/more", "{origin}/other", "{origin}/MCP",
-    "{origin}/mcp?x", "{origin}/mcp#x", "{origin}.evil.example/mcp", "http://127.0.0.1:{port}@evil.example/mcp", "/mcp",
-    "", 5,
+    "{origin}/mcp?x", "{origin}/mcp#x", "{origin}.evil.example/mcp", "http://127.0.0.1:{port}@evil.example/mcp", "/mcp", "", 5,
     None, ["{origin}/mcp"], {"a": 1}, "x" * 10_000,
 ])
 def test_metadata_of_another_server_is_refused(script, web, resource):
@@ -207,8 +205,7 @@ def test_malformed_items_of_a_list_are_ignored(script, web):
 
 
 @pytest.mark.parametrize("place", [
-    "http://as.example/meta", "ftp://as.example/", "file:///etc/passwd", "//as.example/x", "/meta", "meta", "",
-    "https://u@h/x",
+    "http://as.example/meta", "ftp://as.example/", "file:///etc/passwd", "//as.example/x", "/meta", "meta", "", "https://u@h/x",
     "javascript:alert(1)",
 ])
 def test_a_challenge_with_a_url_that_may_not_be_used_is_one_without(script, web, place):
@@ -327,8 +324,7 @@ def test_whether_a_server_knows_pkce(script, web, methods, pkce):
 
 
 @pytest.mark.parametrize("named", [
-    "https://honest.example", "{origin}/", "{origin}/Tenant", "{origin}/tenant//", "{origin}", "{origin}/tenant?x", "",
-    None, 5,
+    "https://honest.example", "{origin}/", "{origin}/Tenant", "{origin}/tenant//", "{origin}", "{origin}/tenant?x", "", None, 5,
     ["{origin}/tenant"], "HTTP://127.0.0.1:{port}/tenant", "{origin}/tenant ", "{origin}/%74enant",
 ])
 def test_metadata_of_another_issuer_is_not_used(script, web, named):
@@ -366,12 +362,9 @@ ENDPOINTS = ["authorization_endpoint", "token_endpoint", "registration_endpoint"
 
 @pytest.mark.parametrize("name", ENDPOINTS)
 @pytest.mark.parametrize("url", [
-    "http://as.example/x", "http://127.0.0.1.evil.example/x", "http://localhost./x", "ftp://as.example/",
-    "javascript:alert(1)",
-    "file:///bin/sh", "data:text/html,x", "-flag", "https://user:s3cret@as.example/x", "https://as.example/x#fragment",
-    "/x",
-    "https://as.example/a b", 'https://as.example/"&calc', "https://as.example/\n", "ms-x:y", 5,
-    ["https://as.example/x"], True,
+    "http://as.example/x", "http://127.0.0.1.evil.example/x", "http://localhost./x", "ftp://as.example/", "javascript:alert(1)",
+    "file:///bin/sh", "data:text/html,x", "-flag", "https://user:s3cret@as.example/x", "https://as.example/x#fragment", "/x",
+    "https://as.example/a b", 'https://as.example/"&calc', "https://as.example/\n", "ms-x:y", 5, ["https://as.example/x"], True,
 ])
 def test_an_endpoint_that_may_not_be_used_is_an_error(script, web, name, url):
     script.pages[OAUTH] = server(script.origin, **{name: url})
@@ -406,8 +399,7 @@ def test_an_empty_endpoint_is_none(script, web, empty):
     assert (found.authorization_endpoint, found.registration_endpoint, found.revocation_endpoint) == (None, None, None)
 
 
-@pytest.mark.parametrize("issuer", ["http://as.example", "ftp://as.example", "as.example", "",
-                                    "https://u:s3cret@as.example"])
+@pytest.mark.parametrize("issuer", ["http://as.example", "ftp://as.example", "as.example", "", "https://u:s3cret@as.example"])
 def test_an_issuer_that_may_not_be_used_is_not_asked(script, web, issuer):
     for described in (True, False):
         with pytest.raises(mcplite.errors.AuthError, match="the authorization server") as caught:

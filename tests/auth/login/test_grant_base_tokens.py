@@ -632,9 +632,8 @@ def test_scopes_that_are_granted_narrower_are_noted(auth, script, user):
 @pytest.mark.parametrize("status, said", [
     (400, '{"error": "invalid_request"}'), (401, '{"error": "invalid_token"}'), (400, '{"error": "unsupported_grant_type"}'),
     (403, '{"error": "access_denied"}'), (400, '{"error": "\u00fcbel"}'), (400, '{"error": null}'), (400, '{"error": 5}'),
-    (401, '[{"message": "Bad credentials"}]'), (400, "<h1>Bad Request</h1>"), (404, ""), (410, "{}"), (422, "null"),
-    (400, "{"), (200, '{"error": "bad_refresh_token"}'), (400, '{"error": "invalid_grant"}'),
-    (400, '{"error": "unauthorized_client"}'),
+    (401, '[{"message": "Bad credentials"}]'), (400, "<h1>Bad Request</h1>"), (404, ""), (410, "{}"), (422, "null"), (400, "{"),
+    (200, '{"error": "bad_refresh_token"}'), (400, '{"error": "invalid_grant"}'), (400, '{"error": "unauthorized_client"}'),
 ])
 def test_a_refresh_that_is_refused_in_any_words_leads_to_one_login(auth, script, user, how, status, said):
     grant = logged_in(auth, script, user)

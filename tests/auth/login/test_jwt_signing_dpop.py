@@ -55,11 +55,10 @@ def test_a_malformed_token_is_not_quoted():
 
 
 @pytest.mark.parametrize("url, written", [
-    ("https://h/mcp?a=b", "https://h/mcp"), ("https://h/mcp#x", "https://h/mcp"),
-    ("https://h/mcp?#", "https://h/mcp"), ("https://h?a=/b", "https://h/"), ("https://h", "https://h/"),
-    ("https://h/", "https://h/"), ("https://h/mcp/", "https://h/mcp/"),
-    ("HTTPS://MCP.Example.com:443/Mcp", "https://mcp.example.com/Mcp"), ("http://h:80/x", "http://h/x"),
-    ("http://localhost:8000/x", "http://localhost:8000/x"), ("https://h:/x", "https://h/x"),
+    ("https://h/mcp?a=b", "https://h/mcp"), ("https://h/mcp#x", "https://h/mcp"), ("https://h/mcp?#", "https://h/mcp"),
+    ("https://h?a=/b", "https://h/"), ("https://h", "https://h/"), ("https://h/", "https://h/"),
+    ("https://h/mcp/", "https://h/mcp/"), ("HTTPS://MCP.Example.com:443/Mcp", "https://mcp.example.com/Mcp"),
+    ("http://h:80/x", "http://h/x"), ("http://localhost:8000/x", "http://localhost:8000/x"), ("https://h:/x", "https://h/x"),
     ("http://[::1]:80/x", "http://[::1]/x"), ("https://h/a/../b/./c", "https://h/b/c"),
     ("https://h/%7euser/%c3%a9%2f", "https://h/~user/%C3%A9%2F"), ("https://h/a;b=c,d", "https://h/a;b=c,d"),
     ("https://h//x", "https://h//x"),
@@ -116,8 +115,7 @@ def test_valid_nonces(nonce):
 
 
 @pytest.mark.parametrize("nonce",
-    ["", " ", "a b", "one, two", 'a"b', "a\\b", "a\x7f", "a\0", "é", "a\r\nX: y", "a\n", "\ta", "a" * 2049,
-        "a" * 1_000_000],
+    ["", " ", "a b", "one, two", 'a"b', "a\\b", "a\x7f", "a\0", "é", "a\r\nX: y", "a\n", "\ta", "a" * 2049, "a" * 1_000_000],
                          ids=lambda text: ascii(text[:12]) + str(len(text)))
 def test_malformed_nonces_are_ignored(nonce):
     proofs = Proofs(KEY)

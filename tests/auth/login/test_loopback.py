@@ -291,9 +291,8 @@ def test_when_the_preferred_port_is_taken_another_one_of_the_same_host_is_used(h
 
 @pytest.mark.parametrize("preferred", [
     "https://127.0.0.1:8000/callback", "http://127.0.0.2:8000/callback", "http://host.example:8000/callback",
-    "http://127.0.0.1.evil.example:8000/callback", "http://user@127.0.0.1:8000/callback",
-    "http://127.0.0.1:8000/callback#x", "http://127.0.0.1:0/callback", "http://127.0.0.1:99999/callback",
-    "http://[::1/callback", "app:/callback", "nothing", "",
+    "http://127.0.0.1.evil.example:8000/callback", "http://user@127.0.0.1:8000/callback", "http://127.0.0.1:8000/callback#x",
+    "http://127.0.0.1:0/callback", "http://127.0.0.1:99999/callback", "http://[::1/callback", "app:/callback", "nothing", "",
 ])
 def test_a_preferred_redirect_uri_of_another_machine_is_ignored(preferred):
     with listening(preferred=preferred) as listener:

@@ -171,12 +171,9 @@ def test_the_granted_scopes_are_those_of_the_answer(counter, endpoint, scope, gr
 
 @pytest.mark.parametrize("seconds, span", [
     (b"3600", 3600), (b"0", 0), (b"1.5", 1.5), (b'"3600"', 3600), (b"1e3", 1000), (b"100000000000000000000", 10 ** 9),
-    (b"1e300", 10 ** 9),
-    (b"-1", None), (b'"-1"', None), (b"true", None), (b"false", None), (b"null", None), (b'"soon"', None),
-    (b'""', None), (b"[]", None),
-    (b"{}", None), (b"NaN", None), (b"Infinity", None), (b"-Infinity", None), (b'"nan"', None), (b'"inf"', None),
-    (b"1e400", None),
-    (b"1" + b"0" * 400, None), (b'"1' + b"0" * 400 + b'"', None), (b"[3600]", None),
+    (b"1e300", 10 ** 9), (b"-1", None), (b'"-1"', None), (b"true", None), (b"false", None), (b"null", None), (b'"soon"', None),
+    (b'""', None), (b"[]", None), (b"{}", None), (b"NaN", None), (b"Infinity", None), (b"-Infinity", None), (b'"nan"', None),
+    (b'"inf"', None), (b"1e400", None), (b"1" + b"0" * 400, None), (b'"1' + b"0" * 400 + b'"', None), (b"[3600]", None),
 ])
 def test_the_lifetime_of_a_token(counter, endpoint, seconds, span):
     counter.said = [b'{"access_token": "acc3ss", "token_type": "Bearer", "expires_in": ' + seconds + b"}"]
@@ -213,8 +210,7 @@ def test_other_kinds_of_tokens_are_refused(counter, endpoint, kind):
     assert "acc3ss" not in str(caught.value) and len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize("token", [None, "", 5, ["acc3ss"], {}, True, "acc3ss x", "acc3ss\r\nX: y", "acc3ss\x00",
-                                   "acc3ss\x7f",
+@pytest.mark.parametrize("token", [None, "", 5, ["acc3ss"], {}, True, "acc3ss x", "acc3ss\r\nX: y", "acc3ss\x00", "acc3ss\x7f",
                                    "acc3ss\u00fc", "acc3ss\u20ac", " acc3ss", "acc3ss\t"])
 def test_tokens_that_cannot_be_sent_are_refused(counter, endpoint, token):
     counter.said = [{**TOKEN, "access_token": token}]
@@ -233,8 +229,7 @@ def test_answers_that_are_not_json_have_no_token(counter, endpoint, said):
 
 
 @pytest.mark.parametrize("status, said, error, text", [
-    (400, {"error": "invalid_grant", "error_description": "code  is\nold"}, "invalid_grant",
-     "invalid_grant: code is old"),
+    (400, {"error": "invalid_grant", "error_description": "code  is\nold"}, "invalid_grant", "invalid_grant: code is old"),
     (401, {"error": "invalid_client"}, "invalid_client", "invalid_client"), (400, b"<html>", "", "status 400"),
     (500, b"", "", "status 500"), (503, TOKEN, "", "status 503"),
     (302, b"", "", "status 302"),
@@ -324,10 +319,9 @@ def test_a_server_that_refuses_an_id_in_both_places_is_quoted_for_the_first_refu
 
 @pytest.mark.parametrize("status, error, ends", [
     (400, "invalid_grant", True), (400, "", True), (401, "x", True), (403, "access_denied", True), (404, "", True),
-    (410, "", True), (422, "", True), (499, "", True), (200, "bad_refresh_token", True),
-    (200, "", False), (200, "temporarily_unavailable", False), (302, "", False), (408, "", False),
-    (429, "invalid_grant", False), (500, "invalid_grant", False), (503, "", False), (0, "", False),
-    (400, "use_dpop_nonce", False),
+    (410, "", True), (422, "", True), (499, "", True), (200, "bad_refresh_token", True), (200, "", False),
+    (200, "temporarily_unavailable", False), (302, "", False), (408, "", False), (429, "invalid_grant", False),
+    (500, "invalid_grant", False), (503, "", False), (0, "", False), (400, "use_dpop_nonce", False),
 ])
 def test_which_refusals_end_a_login(status, error, ends):
     assert ends_login(mcplite.errors.AuthError("no", status=status, error=error)) is ends
@@ -346,8 +340,7 @@ def test_a_refresh_token_is_replaced_or_kept(counter, endpoint, given, kept):
     counter.said = [{**TOKEN, "refresh_token": given}]
     old = old_ones(counter, described=False)
     new = endpoint.refresh(old)
-    assert (new.access_token, new.refresh_token, new.scopes, new.described) == ("acc3ss", kept, ["read", "write"],
-                                                                                False)
+    assert (new.access_token, new.refresh_token, new.scopes, new.described) == ("acc3ss", kept, ["read", "write"], False)
     assert (new.issuer, new.resource, new.client, new.expires_at) == (old.issuer, old.resource, old.client, None)
     assert (old.access_token, old.refresh_token) == ("old", "r1")
     assert counter.forms[0]["refresh_token"] == "r1"
@@ -425,8 +418,7 @@ def test_a_nonce_is_put_into_a_new_proof_and_the_request_repeated_once(counter, 
 
 
 @pytest.mark.parametrize("said, requests", [
-    ([nonce("n1"), nonce("n2"), nonce("n3")], 2), ([nonce("n1"), nonce("n1")], 2),
-    ([nonce("n1", error="invalid_grant")], 1),
+    ([nonce("n1"), nonce("n2"), nonce("n3")], 2), ([nonce("n1"), nonce("n1")], 2), ([nonce("n1", error="invalid_grant")], 1),
     ([nonce("not one")], 1), ([(400, {"error": "use_dpop_nonce"}, {})], 1),
 ])
 def test_a_second_nonce_is_an_error(counter, web, proofs, said, requests):

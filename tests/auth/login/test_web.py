@@ -116,8 +116,7 @@ def test_another_status_is_an_error_that_does_not_quote_the_body(status):
 
 
 @pytest.mark.parametrize("body", [
-    b"", b"<!doctype html><title>Hello</title>", b"[]", b'"text"', b"1", b"null", b'{"issuer": ', b"{} {}",
-    b"\xff\xfe\xfd",
+    b"", b"<!doctype html><title>Hello</title>", b"[]", b'"text"', b"1", b"null", b'{"issuer": ', b"{} {}", b"\xff\xfe\xfd",
     b'{"a": "\xc3"}', b'{"a": ' + b"[" * 200_000 + b"]" * 200_000 + b"}", b"[" * 500_000, b'{"a":' * 100_000,
     b'{"a": ' + b"1" * 10_000 + b"}",
 ], ids=["empty", "HTML", "list", "string", "number", "null", "cut", "two objects", "bytes", "Latin-1", "deep list in an object",
@@ -176,11 +175,8 @@ def drip(first, piece):
 
 @pytest.mark.parametrize("first, piece", [
     (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{", b" "),
-    (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
-    (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"),
-    (b"HTTP/1.1 2", b"0"),
-    (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
-    (b"", b""),
+    (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"), (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"),
+    (b"HTTP/1.1 2", b"0"), (b"", b"HTTP/1.1 100 Continue\r\n\r\n"), (b"", b""),
 ], ids=["body", "chunks", "headers", "status", "continue", "silence"])
 @pytest.mark.slow
 def test_an_answer_that_drips_is_given_up_in_time(monkeypatch, first, piece):
@@ -246,8 +242,7 @@ def test_redirects_within_the_origin_are_followed():
 
 def test_no_redirect_leads_elsewhere():
     with Pages(page={"a": 1}) as other:
-        for target in (f"{other.origin}/page", f"http://localhost:{other.port}/page", "https://127.0.0.1/page",
-                       "ftp://x/",
+        for target in (f"{other.origin}/page", f"http://localhost:{other.port}/page", "https://127.0.0.1/page", "ftp://x/",
                        "file:///etc/passwd", "http://user@127.0.0.1:1/", "//evil.example/page"):
             with Pages(page=lambda request, answer: answer.status(307, Location=target)) as script:
                 with pytest.raises(mcplite.errors.AuthError, match="redirects to another origin") as caught:
@@ -266,10 +261,8 @@ def test_a_redirect_makes_no_get_of_a_post():
 
 
 @pytest.mark.parametrize("url", [
-    "http://as.example/x", "http://127.0.0.1.evil.example/", "http://localhost./x", "http://0x7f.1/",
-    "http://2130706433/",
-    "ftp://as.example/", "https://user:s3cret@as.example/", "file:///etc/passwd", "https://", "as.example",
-    "https://a b/",
+    "http://as.example/x", "http://127.0.0.1.evil.example/", "http://localhost./x", "http://0x7f.1/", "http://2130706433/",
+    "ftp://as.example/", "https://user:s3cret@as.example/", "file:///etc/passwd", "https://", "as.example", "https://a b/",
 ])
 def test_urls_that_may_not_be_used_are_not_requested(resolver, url):
     with Web("https://mcp.example/mcp") as web:
@@ -298,8 +291,7 @@ def test_malformed_hosts_are_errors_of_ours(monkeypatch, host):
 @pytest.mark.parametrize("host", [
     "10.0.0.1", "169.254.169.254", "127.0.0.1", "localhost", "[::1]", "[::ffff:10.0.0.1]", "[::ffff:a00:1]", "0x7f.1",
     "2130706433", "0x7f000001", "017700000001", "127.1", "0", "0.0.0.0", "[::]", "[64:ff9b::a00:1]", "[2002:a00:1::]",
-    "[2001:0:a00:1::]", "[2606:4700::5efe:a00:1]", "[fe80::1]", "[fd00::1]", "100.64.0.1", "inner.example",
-    "mixed.example",
+    "[2001:0:a00:1::]", "[2606:4700::5efe:a00:1]", "[fe80::1]", "[fd00::1]", "100.64.0.1", "inner.example", "mixed.example",
 ])
 def test_a_public_server_cannot_send_us_into_a_private_network(resolver, host):
     resolver("mcp.example", PUBLIC)

@@ -143,12 +143,11 @@ def test_questions_of_other_methods_are_errors(use):
 
 
 @pytest.mark.parametrize("result", [
-    asking(), {**asking(), "inputRequests": None, "requestState": None}, asking([]), asking("q"),
-    asking([elicit()]), asking(3),
+    asking(), {**asking(), "inputRequests": None, "requestState": None}, asking([]), asking("q"), asking([elicit()]), asking(3),
     asking({"q": None}), asking({"q": "elicit"}), asking({"q": []}), asking({"q": {}}), asking({"q": {"params": {}}}),
     asking({"q": {"method": 3}}), asking({"q": {"method": "roots/list", "params": None}}),
-    asking({"q": {"method": "roots/list", "params": [1]}}), asking({"q": elicit(), "r": 1}),
-    asking(state=3), asking(state={}), asking({"q": elicit()}, ["s1"]), asking(state=False),
+    asking({"q": {"method": "roots/list", "params": [1]}}), asking({"q": elicit(), "r": 1}), asking(state=3), asking(state={}),
+    asking({"q": elicit()}, ["s1"]), asking(state=False),
 ], ids=repr)
 def test_malformed_questions_are_errors(result):
     asked = []

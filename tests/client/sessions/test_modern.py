@@ -356,8 +356,7 @@ def test_on_a_pipe_marks_are_not_checked(caplog):
 
 @pytest.mark.parametrize("properties", [
     {"a": marked("not a name")}, {"a": marked("")}, {"a": marked(3)}, {"a": marked("A", "object")},
-    {"a": marked("A", "number")},
-    {"a": marked("A"), "b": marked("a")}, {"a": {"type": "array", "items": marked("A")}},
+    {"a": marked("A", "number")}, {"a": marked("A"), "b": marked("a")}, {"a": {"type": "array", "items": marked("A")}},
     {"a": {"anyOf": [marked("A"), {"type": "null"}]}},
 ])
 def test_tools_with_invalid_marks_are_left_out_over_http(properties, caplog):

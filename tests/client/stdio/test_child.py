@@ -32,8 +32,7 @@ def finish(child):
 
 
 @pytest.mark.parametrize("status, words", [
-    (0, "exited with status 0"), (3, "exited with status 3"),
-    pytest.param(-9, "was killed by SIGKILL", marks=posix_only),
+    (0, "exited with status 0"), (3, "exited with status 3"), pytest.param(-9, "was killed by SIGKILL", marks=posix_only),
     (-15, "was killed by SIGTERM"), (-99, "was killed by signal 99"),
 ])
 def test_how_a_process_ended_in_words(status, words):

@@ -143,9 +143,8 @@ def test_the_fields_of_a_parsed_head():
 @pytest.mark.parametrize("target, path, query", [
     ("/", "/", ""), ("/mcp", "/mcp", ""), ("/a//b?", "/a//b", ""), ("*", "*", ""), ("//evil/mcp", "//evil/mcp", ""),
     ("http://example.com/mcp?x=1", "/mcp", "x=1"), ("HTTPS://example.com", "/", ""), ("http://h?q", "/", "q"),
-    ("http://h/a://b/c", "/a://b/c", ""),
-    ("/%6dcp", "/mcp", ""), ("/%", "/%", ""), ("/%zz%ff", "/%zz\ufffd", ""), ("/%2e%2e/mcp", "/../mcp", ""),
-    ("/%00", "/\0", ""),
+    ("http://h/a://b/c", "/a://b/c", ""), ("/%6dcp", "/mcp", ""), ("/%", "/%", ""), ("/%zz%ff", "/%zz\ufffd", ""),
+    ("/%2e%2e/mcp", "/../mcp", ""), ("/%00", "/\0", ""),
 ])
 def test_targets(target, path, query):
     head = head_of(f"GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")

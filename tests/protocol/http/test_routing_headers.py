@@ -19,16 +19,11 @@ VERSION = "2026-07-28"
 
 
 @pytest.mark.parametrize(("text", "value"), [
-    ("us-west1", "us-west1"),
-    ("inner blanks stay", "inner blanks stay"),
-    ("", ""),  # MHDR-21
+    ("us-west1", "us-west1"), ("inner blanks stay", "inner blanks stay"), ("", ""),  # MHDR-21
     ("Zürich", "=?base64?WsO8cmljaA==?="),  # MHDR-07
-    (" padded ", "=?base64?IHBhZGRlZCA=?="),
-    ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
-    ("a\tb", "=?base64?YQli?="),
+    (" padded ", "=?base64?IHBhZGRlZCA=?="), ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="), ("a\tb", "=?base64?YQli?="),
     ("=?base64?SGVsbG8=?=", "=?base64?PT9iYXNlNjQ/U0dWc2JHOD0/PQ==?="),  # MHDR-08
-    ("=?base64?no end", "=?base64?no end"),
-    ("no beginning?=", "no beginning?="),
+    ("=?base64?no end", "=?base64?no end"), ("no beginning?=", "no beginning?="),
     ("=?BASE64?SGVsbG8=?=", "=?BASE64?SGVsbG8=?="),  # MHDR-09
 ])
 def test_values_as_headers_carry_them(text, value):

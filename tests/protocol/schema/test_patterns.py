@@ -38,8 +38,7 @@ def test_exponential_patterns_are_refused_for_any_text(pattern):
     ("^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", 2000),
     # Both, or two of its choices overlap.
     (".*foo.*", 158), ("a*a*b", 158), ("^.*foo.*bar.*$", 158), (r"^(?=.*\d).{8,}$", 158), ("^(?![a-z]*x)[a-z]+$", 158),
-    ("^(?!admin)[a-z]+$", 2000),
-    ("(ab|[a-c]c)+?", 0), ("(ab|[a-c]c)x*", 1414), ("a{1,3}ax*", 1154),
+    ("^(?!admin)[a-z]+$", 2000), ("(ab|[a-c]c)+?", 0), ("(ab|[a-c]c)x*", 1414), ("a{1,3}ax*", 1154),
 ])
 def test_choices_that_overlap_make_texts_shorter(pattern, longest):
     assert longest_subject(pattern) == longest
