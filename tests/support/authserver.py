@@ -1,10 +1,4 @@
-"""An authorization server, an MCP server that takes its tokens only, and a user: strict, scripted, on real sockets.
-
-    python -m tests.support.authserver
-
-runs the two of them until stdin ends, for tests that need them in a process of their own: the first line on stdout is
-JSON with their addresses, and each line that is read is answered by what was asked of the authorization server so far.
-"""
+"""An authorization server, an MCP server that takes its tokens only, and a user: strict, scripted, on real sockets."""
 
 import base64
 import hashlib
@@ -377,15 +371,3 @@ def follow(url):
         return response.headers["Location"]
     finally:
         connection.close()
-
-
-def main():
-    with AuthServer() as auth, Protected(auth) as protected:
-        print(json.dumps({"url": protected.url, "issuer": auth.issuer}), flush=True)
-        for _ in sys.stdin:
-            print(json.dumps({"asked": dict(Counter(fields.get("grant_type") for fields in auth.asked)),
-                              "registered": len(auth.registered), "reuses": auth.reuses}), flush=True)
-
-
-if __name__ == "__main__":
-    main()

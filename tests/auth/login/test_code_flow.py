@@ -58,6 +58,8 @@ def test_the_metadata_of_a_registration(auth, script, user):
     assert document["client_name"] == "My program" and document["redirect_uris"] == [REDIRECT]
     assert document["application_type"] == "native" and document["grant_types"] == ["authorization_code", "refresh_token"]
     assert document["response_types"] == ["code"] and document["token_endpoint_auth_method"] == "none"
+    # RFC 7591, section 2: those that a client may use are those that it has named, and there can be more.
+    assert "scope" not in document
 
 
 # --- who the client is --------------------------------------------------------------------------------------
@@ -245,39 +247,18 @@ def test_a_client_metadata_document_is_used_where_it_is_supported(auth, script, 
     assert auth.asked[0]["client_id"] == (DOCUMENT if takes else "client-1") and len(auth.registered) == (not takes)
 
 
-def test_no_scopes_are_registered_so_that_there_can_be_more(auth, script, user):
-    # RFC 7591, section 2: those that a client may use are those that it has named.
-    def strict(fields, answer):
-        number = int(fields["client_id"].rpartition("-")[2])
-        allowed = auth.registered[number - 1].get("scope")
-        if allowed is not None and not set(fields.get("scope", "").split()) <= set(allowed.split()):
-            return answer.status(302, Location=f"{REDIRECT}?state={fields['state']}&error=invalid_scope&iss={auth.issuer}")
-        return NotImplemented
-
-    auth.on_authorize = strict
-    script.needs_for = {"tools/call": ["write"]}
-    with connect(script, oauth(user, scopes=["read"])) as client:
-        client.call_tool("t")
-        client.ping()
-    assert len(user.visits) == 2 and len(auth.registered) == 1
-
-
 # --- how the user is asked ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("challenge_methods", [None, ["plain"]])
-def test_no_user_is_sent_where_a_login_is_not_safe(auth, script, user, challenge_methods):
+@pytest.mark.parametrize("metadata, text", [
+    ({"code_challenge_methods_supported": None}, "PKCE"), ({"code_challenge_methods_supported": ["plain"]}, "PKCE"),
+    ({"authorization_endpoint": None}, "no page to log in at")])
+def test_no_user_is_sent_where_a_login_is_not_safe_or_not_possible(auth, script, user, metadata, text):
     # AUC-12, AUTH-20
-    auth.metadata = {"code_challenge_methods_supported": challenge_methods}
-    with pytest.raises(mcplite.errors.AuthError, match="PKCE"):
+    auth.metadata = metadata
+    with pytest.raises(mcplite.errors.AuthError, match=text):
         oauth(user).login(script.url)
     assert not user.visits and not auth.registered
-
-
-def test_an_authorization_server_without_a_page_to_log_in_at(auth, script, user):
-    auth.metadata = {"authorization_endpoint": None}
-    with pytest.raises(mcplite.errors.AuthError, match="no page to log in at"):
-        oauth(user).login(script.url)
 
 
 class Window(user_agent.UserAgent):

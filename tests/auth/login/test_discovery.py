@@ -3,7 +3,14 @@
 import pytest
 
 import mcplite
-from mcplite.auth.login.discovery import AuthorizationServer, ProtectedResource, choose_issuer, find_resource, find_server
+from mcplite.auth.login.discovery import (
+    AuthorizationServer,
+    ProtectedResource,
+    choose_issuer,
+    choose_scopes,
+    find_resource,
+    find_server,
+)
 from mcplite.auth.login.web import Web
 from mcplite.protocol.http.oauth import Challenge
 from tests.support.webscript import WebScript
@@ -68,27 +75,21 @@ def server(issuer, **more):
 
 # --- the resource -----------------------------------------------------------------------------------
 
-def test_the_url_in_the_challenge_is_asked_first(script, web):
+def test_the_url_in_the_challenge_is_asked_first_then_the_well_known_ones(script, web):
     script.pages["/here?x=1"] = about(script, scopes_supported=["read", "write"])
     script.pages[f"{RESOURCE}/mcp"] = about(script, authorization_servers=["https://other.example"])
     found = find_resource(web, script.url, challenge(resource_metadata=f"{script.origin}/here?x=1"), VERSION)
     assert found == ProtectedResource(script.url, [script.origin], ["read", "write"])
     assert script.asked == ["/here?x=1"]
-
-
-def test_then_the_well_known_url_for_the_path(script, web):
     script.pages[f"{RESOURCE}/mcp"] = about(script)
-    script.pages[RESOURCE] = about(script, authorization_servers=["https://other.example"])
+    script.pages[RESOURCE] = about(script, resource=script.origin, authorization_servers=["https://other.example"])
     for said in (None, challenge(), challenge(error="invalid_token")):
         assert find_resource(web, script.url, said, VERSION) == ProtectedResource(script.url, [script.origin])
-    assert script.asked == [f"{RESOURCE}/mcp"] * 3
-
-
-def test_then_the_well_known_url_for_the_host(script, web):
-    script.pages[RESOURCE] = about(script, resource=script.origin)
+    assert script.asked[1:] == [f"{RESOURCE}/mcp"] * 3
+    del script.pages[f"{RESOURCE}/mcp"]
     found = find_resource(web, script.url, challenge(resource_metadata=f"{script.origin}/gone"), VERSION)
-    assert found == ProtectedResource(script.origin, [script.origin])
-    assert script.asked == ["/gone", f"{RESOURCE}/mcp", RESOURCE]
+    assert found == ProtectedResource(script.origin, ["https://other.example"])
+    assert script.asked[4:] == ["/gone", f"{RESOURCE}/mcp", RESOURCE]
 
 
 #: What some servers give in place of metadata: a page of their own, or of a login, an error of a gateway, nothing.
@@ -430,3 +431,26 @@ def test_guessed_servers_with_metadata_use_its_endpoints(script, web, slash):
     assert (found.issuer, found.authorization_endpoint, found.token_endpoint) == (
         script.origin + slash, f"{script.origin}/a", f"{script.origin}/t")
     assert (found.registration_endpoint, found.pkce, script.asked) == (None, None, [OAUTH])
+
+
+# --- which scopes ---------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("challenged, given, described, supported, before, expected", [
+    (None, [], None, [], [], []),
+    (None, [], ["a", "b"], [], [], ["a", "b"]),
+    (["c"], [], ["a", "b"], [], [], ["c"]),  # AUC-39, AUC-40: no relation to what is described
+    (None, ["g"], ["a", "b"], [], [], ["g"]),
+    (["c"], ["g"], ["a"], [], [], ["c", "g"]),
+    (None, ["offline_access"], ["a"], ["offline_access"], [], ["a", "offline_access"]),
+    (["c", "b"], [], ["a"], [], ["a", "b"], ["a", "b", "c"]),  # AUC-43
+    (None, [], ["a", "offline_access"], [], [], ["a"]),  # AUC-47
+    (None, [], ["a"], ["offline_access", "a"], [], ["a", "offline_access"]),
+    (None, [], None, ["offline_access"], [], []),
+    (None, ["offline_access", "a"], None, ["offline_access"], [], ["a", "offline_access"]),
+])
+def test_which_scopes_are_asked_for(challenged, given, described, supported, before, expected):
+    challenge = Challenge("bearer", {"scope": " ".join(challenged)} if challenged else {})
+    resource = ProtectedResource("https://s.example/mcp", ["https://a.example"], described)
+    server = AuthorizationServer("https://a.example", "https://a.example/token", scopes=supported)
+    assert choose_scopes(challenge, resource, server, given, before, True) == expected
+    assert choose_scopes(challenge, resource, server, given, before, False) == [s for s in expected if s != "offline_access"]

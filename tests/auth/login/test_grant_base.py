@@ -1,11 +1,7 @@
 """Tokens without a client of MCP: login, logout, token, and what a server says of its authorization."""
 
-import json
 import socket
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -14,13 +10,10 @@ from mcplite.auth.login import grant_base as grant_module
 from mcplite.auth.login.grant_base import Grant
 from mcplite.net.settings import HTTPSettings
 from mcplite.protocol.http.oauth import Challenge
-from tests.support.authserver import REDIRECT, User, follow, refuse
+from tests.support.authserver import REDIRECT, User, refuse
 from tests.support.webscript import WebScript
 
 LIMIT = 30
-ROOT = Path(__file__).resolve().parents[3]
-
-
 def stored(grant, script):
     return grant.store.load(f"token {script.url}")
 
@@ -40,19 +33,6 @@ def test_a_login_gives_a_token_that_clients_use(auth, script, user, grant):
     with mcplite.connect(script.url, auth=grant, options=mcplite.ClientOptions(era="legacy"), timeout=LIMIT) as client:
         client.ping()
     assert len(user.visits) == 1 and set(script.sent[1:]) == {credentials.access_token}
-
-
-def test_a_login_at_a_server_in_another_process():
-    with subprocess.Popen([sys.executable, "-m", "tests.support.authserver"], cwd=str(ROOT), stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE, text=True) as process:
-        there = json.loads(process.stdout.readline())
-        credentials = mcplite.OAuth(ask=follow, redirect_uri=REDIRECT).login(there["url"])
-        process.stdin.write("\n")
-        process.stdin.flush()
-        assert json.loads(process.stdout.readline()) == {"asked": {"authorization_code": 1}, "registered": 1, "reuses": 0}
-        assert credentials.issuer == there["issuer"]
-        process.stdin.close()
-        assert process.wait(LIMIT) == 0
 
 
 def test_each_login_asks_the_user_whatever_is_stored(auth, script, user, grant):

@@ -263,11 +263,6 @@ def listening(*arguments, **options):
         listener.close()
 
 
-def test_only_this_machine_can_connect():
-    with listening() as listener:
-        assert addresses(listener) == {("127.0.0.1", port_of(listener))}
-
-
 @pytest.mark.parametrize("rest", ["/callback", "/", "", "/a/b?c=d"])
 def test_the_preferred_redirect_uri_is_used_to_the_letter(rest):
     with listening() as free:
@@ -300,21 +295,17 @@ def test_a_preferred_redirect_uri_of_another_machine_is_ignored(preferred):
 
 
 @needs_ipv6
-def test_the_other_address_of_this_machine():
-    with waiting("::1") as there:
-        assert there.listener.redirect_uri.startswith("http://[::1]:")
-        assert addresses(there.listener) == {("::1", there.port)}
-        comes_back(there, address="::1", host="[::1]")
-
-
-@needs_ipv6
-@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-def test_localhost_is_both_addresses(address):
-    with waiting("localhost") as there:
-        assert there.listener.redirect_uri == f"http://localhost:{there.port}/callback"
-        assert addresses(there.listener) == {("127.0.0.1", there.port), ("::1", there.port)}
-        assert there.knock(get(there.port, host="127.0.0.1"), address).status == 421
-        comes_back(there, address=address, host="localhost")
+@pytest.mark.parametrize("host, listens, address", [
+    ("127.0.0.1", ["127.0.0.1"], "127.0.0.1"), ("::1", ["::1"], "::1"),
+    ("localhost", ["127.0.0.1", "::1"], "127.0.0.1"), ("localhost", ["127.0.0.1", "::1"], "::1"),
+])
+def test_only_this_machine_can_connect(host, listens, address):
+    with waiting(host) as there:
+        shown = "[::1]" if host == "::1" else host
+        assert there.listener.redirect_uri == f"http://{shown}:{there.port}/callback"
+        assert addresses(there.listener) == {(listened, there.port) for listened in listens}
+        assert there.knock(get(there.port, host="example.com"), address).status == 421
+        comes_back(there, address=address, host=shown)
 
 
 @needs_ipv6

@@ -93,6 +93,8 @@ def test_a_program_gets_a_token_by_its_key(auth, script):
     use(script, grant)
     assertions = [fields["client_assertion"] for fields in auth.asked]
     assert len(set(assertions)) == 2  # none is used twice
+    assert {(fields["client_assertion_type"], fields["client_id"]) for fields in auth.asked} == {
+        ("urn:ietf:params:oauth:client-assertion-type:jwt-bearer", "keyed")}
     for assertion in assertions:
         claims = jwt.decode(assertion, key.public_key(), algorithms=["ES256"], audience=auth.issuer)
         assert claims["iss"] == claims["sub"] == "keyed" and jwt.get_unverified_header(assertion)["kid"] == "k1"

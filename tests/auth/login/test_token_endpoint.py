@@ -101,29 +101,13 @@ def test_basic_is_encoded_as_a_form_first(counter, endpoint, id, secret):
 
 
 @pytest.mark.parametrize("id", SPECIAL)
-def test_post_has_both_in_the_body(counter, endpoint, id):
+def test_post_has_both_in_the_body_and_a_public_client_its_id_alone(counter, endpoint, id):
     client = ClientIdentity(counter.origin, id, f"s {id}", "client_secret_post")
     endpoint.request(client, RESOURCE, CODE, [])
-    assert counter.forms == [{**CODE, "resource": RESOURCE, "client_id": id, "client_secret": f"s {id}"}]
-    assert "authorization" not in counter.requests[0].headers
-
-
-def test_a_public_client_sends_its_id_alone(counter, endpoint):
     endpoint.request(counter.client(secret="s3cret", method="none"), RESOURCE, CODE, [])
-    assert counter.forms == [{**CODE, "resource": RESOURCE, "client_id": "c1"}]
-    assert "authorization" not in counter.requests[0].headers
-
-
-def test_a_key_signs_each_request(counter, web):
-    endpoint = TokenEndpoint(web, counter.server(), signing_key=SigningKey.generate())
-    for _ in range(2):
-        endpoint.request(counter.client(method="private_key_jwt"), RESOURCE, {"grant_type": "client_credentials"}, [])
-    first, second = counter.forms
-    assert first["client_assertion_type"] == "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-    assert first["client_id"] == "c1" and "client_secret" not in first
-    said, again = claims(first["client_assertion"]), claims(second["client_assertion"])
-    assert (said["iss"], said["sub"], said["aud"]) == ("c1", "c1", counter.origin)
-    assert said["jti"] != again["jti"] and said["exp"] > time.time() - 1
+    assert counter.forms == [{**CODE, "resource": RESOURCE, "client_id": id, "client_secret": f"s {id}"},
+                             {**CODE, "resource": RESOURCE, "client_id": "c1"}]
+    assert not any("authorization" in request.headers for request in counter.requests)
 
 
 def test_a_client_that_authenticates_by_a_key_needs_it(counter, endpoint):
@@ -163,9 +147,10 @@ def test_a_token_and_all_that_belongs_to_it(counter, web):
     ("  ", ["read", "write"]), (None, ["read", "write"]), (5, ["read", "write"]), (["read"], ["read", "write"]),
 ])
 def test_the_granted_scopes_are_those_of_the_answer(counter, endpoint, scope, granted):
-    counter.said = [{**TOKEN, "scope": scope}]
-    assert ask(counter, endpoint, ["read", "write"]).scopes == granted
-    counter.said = [TOKEN]
+    counter.said = [{**TOKEN, "scope": scope, "token_type": "BEARER"}]
+    found = ask(counter, endpoint, ["read", "write"])
+    assert (found.scopes, found.scheme) == (granted, "Bearer")
+    counter.said = [{**TOKEN, "token_type": "bearer"}]
     assert ask(counter, endpoint, ["read", "write"]).scopes == ["read", "write"]
 
 
@@ -194,12 +179,6 @@ def test_a_token_expires_a_little_early():
         assert found.expired is expired
     found.expires_at, found.lifetime = time.time() + 5, 20
     assert not found.expired  # a tenth of its life is enough
-
-
-@pytest.mark.parametrize("kind", ["Bearer", "bearer", "BEARER"])
-def test_the_token_type_is_case_insensitive(counter, endpoint, kind):
-    counter.said = [{**TOKEN, "token_type": kind}]
-    assert ask(counter, endpoint).scheme == "Bearer"
 
 
 @pytest.mark.parametrize("kind", ["mac", "DPoP", "N_A", "", "Bearer ", "x" * 10_000, None, 5, ["Bearer"], {}])

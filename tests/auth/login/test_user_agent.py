@@ -14,18 +14,15 @@ import re
 import select
 import shutil
 import socket
-import subprocess
 import sys
 import threading
 import time
 import webbrowser
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-import mcplite
-from mcplite.auth.login import user_agent, user_agent as agent_module
+from mcplite.auth.login import user_agent
 from mcplite.auth.login.user_agent import (
     LONGEST_ANSWER,
     Browser,
@@ -126,7 +123,7 @@ def test_the_error_of_a_function_is_the_error_of_the_login(error):
 
 @pytest.mark.parametrize("times", [0, 1, 3])
 def test_waiting_for_a_function_can_be_given_up_at_any_time(monkeypatch, times):
-    monkeypatch.setattr(agent_module, "SLICE_SECONDS", 0.001)
+    monkeypatch.setattr(user_agent, "SLICE_SECONDS", 0.001)
     enough, asked = threading.Event(), []
 
     def ask(url):
@@ -185,9 +182,6 @@ def test_without_a_user_the_error_says_what_to_do():
     text = str(raised.value)
     assert text.startswith("weather wants a user to log in, but no user can be asked here")
     assert "`python -m mcplite login URL`" in text and "mcplite.auth.ClientCredentials" in text and "OAuth(ask=...)" in text
-
-
-ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
 
 
 @pytest.fixture
@@ -306,47 +300,6 @@ def test_a_server_cannot_steer_the_terminal_by_its_name():
     assert "\x1b" not in out.getvalue() and "x" * 100 not in out.getvalue()
 
 
-BROWSING = """
-import sys
-from urllib.parse import parse_qs, urlsplit
-from urllib.request import urlopen
-
-url = sys.argv[1]
-back = parse_qs(urlsplit(url).query)["redirect_uri"][0]
-with urlopen(back + "?code=c0de&state=St4te-of_this~login") as reply, open(__file__ + ".page", "wb") as page:
-    page.write(reply.read())
-"""
-ASKING = """
-import sys
-from mcplite.auth.login.user_agent import Browser
-from mcplite.auth.login.user_agent import default_user_agent
-
-agent = default_user_agent()
-assert type(agent) is Browser
-with agent.begin(None, "weather") as visit:
-    url = "https://login.example/authorize?redirect_uri=" + visit.redirect_uri
-    answer = visit.ask(url, "St4te-of_this~login", lambda: None)
-    print(answer == visit.redirect_uri + "?code=c0de&state=St4te-of_this~login")
-    visit.succeeded()
-"""
-
-
-def test_a_browser_as_a_process_of_its_own(tmp_path):
-    program = tmp_path / "user_agent.py"
-    program.write_text(BROWSING)
-    environment = {**os.environ, "PYTHONPATH": ROOT, "no_proxy": "*",
-                   # webbrowser reads it as a shell of POSIX would, also on Windows: a backslash would be an escape.
-                   "BROWSER": f"{Path(sys.executable).as_posix()} {program.as_posix()} %s"}
-    ran = subprocess.run([sys.executable, "-c", ASKING], env=environment, stdout=subprocess.PIPE,
-                         stderr=subprocess.PIPE, timeout=60)
-    assert (ran.stdout.strip(), ran.returncode) == (b"True", 0), ran.stderr
-    page, until = Path(f"{program}.page"), time.monotonic() + LIMIT
-    while not (page.exists() and page.read_bytes().endswith(b"</html>\n")):  # the browser outlives who opened it
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    assert b"You are logged in" in page.read_bytes()
-
-
 # --- where to come back to ------------------------------------------------------------------------
 
 
@@ -418,12 +371,6 @@ def test_a_browser_is_one_that_the_user_sees(monkeypatch, environment, platform,
     monkeypatch.setattr(webbrowser, "get", get)
     monkeypatch.setattr(shutil, "which", lambda command: None if command == "gone" else command)
     assert has_browser(environment, platform) is whether
-
-
-@pytest.fixture
-def terminal_short_slices(monkeypatch):
-    """Waiting threads call ``wait`` almost without delay, and check as often for input."""
-    monkeypatch.setattr(user_agent, "SLICE_SECONDS", 0.001)
 
 
 class Screen:
@@ -579,7 +526,7 @@ def test_the_end_of_input_ends_the_login(screen):
 
 
 @pytest.mark.parametrize("times", [0, 1, 2, 4])
-def test_waiting_for_the_terminal_can_be_given_up_at_any_time(terminal_short_slices, screen, times):
+def test_waiting_for_the_terminal_can_be_given_up_at_any_time(short_slices, screen, times):
     asking = Asking(Terminal(screen.source, screen.out), wait=gives_up_after(times))
     with pytest.raises(Cancelled):
         asking.result()
@@ -638,7 +585,7 @@ class Typing(io.TextIOBase):
             self._changed.notify_all()
 
 
-def test_input_that_is_not_a_file_is_read_on_a_thread(terminal_short_slices):
+def test_input_that_is_not_a_file_is_read_on_a_thread(short_slices):
     typing, out = Typing(), io.StringIO()
     asking = Asking(Terminal(typing, out))
     typing.type("wrong\n", "\n", f"{answer(asking.visit)}\n")
@@ -646,7 +593,7 @@ def test_input_that_is_not_a_file_is_read_on_a_thread(terminal_short_slices):
     assert out.getvalue().count("Address: ") == 3
 
 
-def test_waiting_for_input_that_is_not_a_file_can_be_given_up(terminal_short_slices):
+def test_waiting_for_input_that_is_not_a_file_can_be_given_up(short_slices):
     typing = Typing()
     asking = Asking(Terminal(typing, io.StringIO()), wait=gives_up_after(3))
     try:
@@ -664,7 +611,7 @@ def test_without_any_input_the_browser_is_waited_for(monkeypatch):
     assert asking.result() == answer(asking.visit)
 
 
-def test_by_default_the_terminal_is_stdin_and_stderr(terminal_short_slices, monkeypatch, capsys):
+def test_by_default_the_terminal_is_stdin_and_stderr(short_slices, monkeypatch, capsys):
     typing = Typing()
     monkeypatch.setattr(sys, "stdin", typing)
     with Terminal().begin(None, "weather") as visit:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite.auth.verify import jwt_verifier, jwt_verifier as jwt_module
+from mcplite.auth.verify import jwt_verifier
 from mcplite.auth.verify.fetch import FetchError, deadline
 from mcplite.auth.verify.jwt_verifier import JWTVerifier, KeySet, fitting, metadata_keys_url, read_keys
 from tests.support.webscript import LIMIT, WebScript
@@ -112,7 +112,7 @@ def test_headers_that_make_a_token_invalid(mint, verify, header):
 @pytest.mark.parametrize("name", ["jku", "x5u", "jwk", "x5c"])
 def test_keys_and_urls_in_a_header_are_ignored(mint, verify, monkeypatch, name):
     # AUTH-06: the token does not choose the key that verifies it
-    monkeypatch.setattr(jwt_module, "KeySet", None)
+    monkeypatch.setattr(jwt_verifier, "KeySet", None)
     value = {"jku": "https://evil.example/keys", "x5u": "https://evil.example/keys", "jwk": mint.jwk("other"),
              "x5c": ["x"]}[name]
     assert verify(mint.token("other", header={"kid": "rsa", name: value})) is None
@@ -239,7 +239,7 @@ def test_what_is_verified_once_is_that_token_only(mint, verify, counted):
 
 
 def test_the_tokens_that_were_verified_are_bounded(mint, counted, monkeypatch):
-    monkeypatch.setattr(jwt_module, "_MOST_CACHED", 3)
+    monkeypatch.setattr(jwt_verifier, "_MOST_CACHED", 3)
     verify = JWTVerifier(issuer=mint.issuer, keys=mint.jwks())
     tokens = [mint.token(jti=str(number)) for number in range(5)]
     assert all(map(verify, tokens)) and len(verify._cache) == 3
@@ -286,13 +286,6 @@ print(code)
 OAUTH, OPENID = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
 
 
-class KeysetsClock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def login(mint):
     """An authorization server that counts its requests."""
@@ -318,7 +311,7 @@ def login(mint):
 
 @pytest.fixture
 def kept(login):
-    clock = KeysetsClock()
+    clock = Clock()
     keys = KeySet(lambda until: login.origin + "/keys", clock)
     keys.test_clock = clock
     return keys
@@ -340,7 +333,7 @@ def test_a_new_key_is_found_and_a_flood_of_unknown_ones_fetches_nothing(mint, lo
 
 def test_a_token_of_a_key_that_is_gone_is_refused_as_soon_as_that_is_known(mint, login):
     # AUTH-07: tokens that were verified a moment ago are those of the set of that moment.
-    clock = KeysetsClock()
+    clock = Clock()
     verify = JWTVerifier(issuer=mint.issuer, jwks_url=login.origin + "/keys", algorithms=["RS256", "ES256"])
     verify._keys._clock = clock
     old, new = mint.token(), mint.token("ec", "ES256")
