@@ -1,7 +1,7 @@
-"""The queue of tasks that wait for a place of a pool: fair to those who sent them, and bounded in number and in bytes.
+"""The queue of jobs that wait for a slot of a pool: fair to those who sent them, and bounded in number and in bytes.
 
-:class:`Workers` fills and empties it, with its own lock held. A module of its own so that the choice of the next task can be
-read without the threads. The turns of large messages are here, too: they are such a queue before a single place, and two layers
+:class:`Workers` fills and empties it, with its own lock held. A module of its own so that the choice of the next job can be
+read without the threads. The turns of large messages are here, too: they are such a queue before a single slot, and two layers
 of the server take them. The endpoint decodes in a turn, and the code that runs handlers checks arguments and makes answers.
 """
 
@@ -17,7 +17,7 @@ from typing import Callable, Collection, Deque, Dict, Hashable, Iterator, List, 
 from ..errors import SERVER_BUSY, RemoteError
 from .deadline import Deadline, undo
 
-__all__ = ["COSTLY", "EVERYONE", "FairQueue", "IDLE_CONNECTIONS", "IDLE_SENDERS", "QueuedTask", "Turn", "Turns"]
+__all__ = ["COSTLY", "EVERYONE", "FairQueue", "IDLE_CONNECTIONS", "IDLE_SENDERS", "QueuedJob", "Turn", "Turns"]
 
 EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS = range(3)
 #: Bytes of a message, or of the memory that it takes, from which on it is decoded, checked or made in a turn.
@@ -31,8 +31,8 @@ _LONGEST_SECONDS = 2.0
 _PAUSE_SECONDS = 0.005
 
 
-class QueuedTask:
-    """A task of a pool."""
+class QueuedJob:
+    """A job of a pool."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ class QueuedTask:
 
     @property
     def sender(self) -> str:
-        """Who has sent it; empty for a task that has no part in fairness, such as any on a pipe, which has one sender."""
+        """Who has sent it; empty for a job that has no part in fairness, such as any on a pipe, which has one sender."""
         return ""
 
     @property
@@ -56,22 +56,22 @@ class QueuedTask:
         raise NotImplementedError
 
     def refuse(self) -> None:
-        """Called in place of :meth:`execute` if the task is dropped from a full queue."""
+        """Called in place of :meth:`execute` if the job is dropped from a full queue."""
 
 
 Line = Tuple[str, Hashable]
 
 
-def _line_of(task: QueuedTask) -> Line:
-    return task.sender, task.connection
+def _line_of(job: QueuedJob) -> Line:
+    return job.sender, job.connection
 
 
 class FairQueue:
-    """Tasks that wait, in one line for each connection. Not thread-safe: its owner locks.
+    """Jobs that wait, in one line for each connection. Not thread-safe: its owner locks.
 
-    The next task is one of the sender with the fewest running ones, and of the connection with the fewest among those.
+    The next job is one of the sender with the fewest running ones, and of the connection with the fewest among those.
 
-    :param most: how many tasks may wait.
+    :param most: how many jobs may wait.
     :param most_bytes: how many bytes of memory they may keep; None for no limit.
     """
 
@@ -79,56 +79,56 @@ class FairQueue:
         self._most = most
         self._most_bytes = most_bytes
         #: The connection served last comes last.
-        self._lines: Dict[Line, Deque[QueuedTask]] = {}
-        #: How many wait; an attribute, since the pool asks with each task.
+        self._lines: Dict[Line, Deque[QueuedJob]] = {}
+        #: How many wait; an attribute, since the pool asks with each job.
         self.count = 0
         self._bytes = 0
 
     def __len__(self) -> int:
         return self.count
 
-    def add(self, task: QueuedTask, first: bool = False) -> None:
-        """Add a task; call :meth:`excess` when those that can be started are.
+    def add(self, job: QueuedJob, first: bool = False) -> None:
+        """Add a job; call :meth:`excess` when those that can be started are.
 
         :param first: whether it has been taken before, and goes to the front.
         """
-        line = self._lines.setdefault(_line_of(task), deque())
+        line = self._lines.setdefault(_line_of(job), deque())
         if first:
-            line.appendleft(task)
+            line.appendleft(job)
         else:
-            line.append(task)
+            line.append(job)
         self.count += 1
-        self._bytes += task.queued_size
+        self._bytes += job.queued_size
 
-    def discard(self, task: QueuedTask) -> bool:
-        """Remove a task; False if it does not wait."""
-        line = self._lines.get(_line_of(task), ())
-        if not isinstance(line, deque) or task not in line:
+    def discard(self, job: QueuedJob) -> bool:
+        """Remove a job; False if it does not wait."""
+        line = self._lines.get(_line_of(job), ())
+        if not isinstance(line, deque) or job not in line:
             return False
-        line.remove(task)
-        self._removed(task, line)
+        line.remove(job)
+        self._removed(job, line)
         return True
 
     def clear(self) -> None:
-        """Drop all tasks."""
+        """Drop all jobs."""
         self._lines.clear()
         self.count = self._bytes = 0
 
-    def excess(self, newest: QueuedTask) -> List[QueuedTask]:
-        """Remove and return the tasks that are too many: the newest one if its sender has most, else the last of who has.
+    def excess(self, newest: QueuedJob) -> List[QueuedJob]:
+        """Remove and return the jobs that are too many: the newest one if its sender has most, else the last of who has.
 
-        :param newest: the task that was added last.
+        :param newest: the job that was added last.
         """
-        gone: List[QueuedTask] = []
+        gone: List[QueuedJob] = []
         while self.count > self._most or (self._most_bytes is not None and self._bytes > self._most_bytes):
             by_bytes = self.count <= self._most
             loads: Dict[str, int] = {}
             for (sender, _), line in self._lines.items():
-                loads[sender] = loads.get(sender, 0) + (sum(task.queued_size for task in line) if by_bytes else len(line))
+                loads[sender] = loads.get(sender, 0) + (sum(job.queued_size for job in line) if by_bytes else len(line))
             most = max(loads, key=lambda sender: (loads[sender], sender == newest.sender))
             victim = newest if most == newest.sender else next(
-                task for key, line in reversed(list(self._lines.items())) if key[0] == most
-                for task in reversed(line) if task.queued_size or not by_bytes)
+                job for key, line in reversed(list(self._lines.items())) if key[0] == most
+                for job in reversed(line) if job.queued_size or not by_bytes)
             gone.append(victim)
             if not self.discard(victim):
                 break
@@ -136,56 +136,56 @@ class FairQueue:
                 break
         return gone
 
-    def take(self, running: Collection[QueuedTask], open_to: int, fits: Callable[[QueuedTask], bool]) -> Optional[QueuedTask]:
-        """Remove and return the next task that may run; None if none may.
+    def take(self, running: Collection[QueuedJob], open_to: int, fits: Callable[[QueuedJob], bool]) -> Optional[QueuedJob]:
+        """Remove and return the next job that may run; None if none may.
 
-        :param running: the tasks that run.
-        :param open_to: whose tasks may run: ``EVERYONE``, ``IDLE_CONNECTIONS`` or ``IDLE_SENDERS``, which have none that runs.
-        :param fits: returns whether the memory of a task may be in use besides that of the running ones.
+        :param running: the jobs that run.
+        :param open_to: whose jobs may run: ``EVERYONE``, ``IDLE_CONNECTIONS`` or ``IDLE_SENDERS``, which have none that runs.
+        :param fits: returns whether the memory of a job may be in use besides that of the running ones.
         """
         if open_to == EVERYONE and len(self._lines) == 1:
-            task = next(filter(fits, next(iter(self._lines.values()))), None)
+            job = next(filter(fits, next(iter(self._lines.values()))), None)
         else:
-            task = self._choose(running, open_to, fits)
-        if task is None:
+            job = self._choose(running, open_to, fits)
+        if job is None:
             return None
-        key = _line_of(task)
+        key = _line_of(job)
         line = self._lines[key]
-        line.remove(task)
-        self._removed(task, line)
+        line.remove(job)
+        self._removed(job, line)
         if line:
             self._lines[key] = self._lines.pop(key)
-        return task
+        return job
 
-    def _choose(self, running: Collection[QueuedTask], open_to: int, fits: Callable[[QueuedTask], bool]
-                ) -> Optional[QueuedTask]:
-        connections = Counter(_line_of(task) for task in running)
+    def _choose(self, running: Collection[QueuedJob], open_to: int, fits: Callable[[QueuedJob], bool]
+                ) -> Optional[QueuedJob]:
+        connections = Counter(_line_of(job) for job in running)
         senders: Dict[str, int] = Counter()
         for (sender, _), count in connections.items():
             senders[sender] += count
-        best: Optional[QueuedTask] = None
+        best: Optional[QueuedJob] = None
         least = 0, 0
         for key, line in self._lines.items():
             load = senders.get(key[0], 0), connections.get(key, 0)
             if open_to != EVERYONE and (not key[0] or load[1] or load[0] and open_to == IDLE_SENDERS):
                 continue
             if best is None or load < least:
-                task = next(filter(fits, line), None)
-                if task is not None:
-                    best, least = task, load
+                job = next(filter(fits, line), None)
+                if job is not None:
+                    best, least = job, load
         return best
 
-    def _removed(self, task: QueuedTask, line: Deque[QueuedTask]) -> None:
+    def _removed(self, job: QueuedJob, line: Deque[QueuedJob]) -> None:
         self.count -= 1
-        self._bytes -= task.queued_size
+        self._bytes -= job.queued_size
         if not line:
-            del self._lines[_line_of(task)]
+            del self._lines[_line_of(job)]
 
 
 # --- turns ----------------------------------------------------------------------------------------------
 
 
-class Turn(QueuedTask):
+class Turn(QueuedJob):
     """A message that waits for its turn, or has it. :meth:`Turns.begin` returns it."""
 
     __slots__ = ("_turns", "_sender", "begun", "since", "pauses")
@@ -214,7 +214,7 @@ def _never() -> bool:
     return False
 
 
-def _fits(turn: QueuedTask) -> bool:
+def _fits(turn: QueuedJob) -> bool:
     return True
 
 

@@ -229,7 +229,7 @@ class Outlet:
         raise NotImplementedError
 
     def handler_started(self) -> None:
-        """Called when the handler starts to run; until then the request waits for a place."""
+        """Called when the handler starts to run; until then the request waits for a slot."""
 
     def awaits_answer(self, waits: bool) -> None:
         """Called before the handler waits for the peer's answer to a question on this outlet, and with False after."""
@@ -273,6 +273,8 @@ class MessageSink:
 
     #: Whether this process was forked from the one that has the connection.
     foreign = False
+    #: Whether it speaks for many clients, each of which has request ids of its own.
+    shared = False
 
     def send_message(self, data: bytes, outlet: Optional[Outlet] = None, wait: bool = True) -> bool:
         """Send one message; False if it was not sent.

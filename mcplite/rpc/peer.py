@@ -44,7 +44,7 @@ from ..protocol import jsonrpc
 from ..protocol.framing import KEPT_BYTES, CutLine
 from .cancel import CancelToken
 from .deadline import Deadline, wait_interruptibly
-from .fair_queue import QueuedTask
+from .fair_queue import QueuedJob
 from .forks import foreign_error
 from .interfaces import DIRECT, Channel, Delivery, MessageSink, Outlet, Reading, too_long
 from .pending import Clock, Pending
@@ -79,7 +79,7 @@ class Peer(MessageSink):
 
     :param channel: carries the bytes; the peer closes it.
     :param handler: gives messages their meaning.
-    :param workers: runs handlers; its places bound how many.
+    :param workers: runs handlers; its slots bound how many.
     :param serving: True for a server's side, where the reading thread runs handlers under a watchdog; False for a
         client's, where callers read their own responses.
     :param limits: bounds on incoming JSON.
@@ -133,11 +133,10 @@ class Peer(MessageSink):
         self._ended = threading.Event()
         #: What took longer than a tick when the reading thread ran it, so that other threads run it; see :meth:`_note_late`.
         self._slow: Dict[Tuple[str, Optional[str]], None] = {}
-        reading = channel.create_reading(self._parse_and_route, self._fail, workers)
+        reading = channel.create_reading(self.receive, self._fail, workers)
         if reading is None:
-            reading = LeaderFollowerReading(channel, self._parse_and_route, self._answer_unreadable, self._end_input, workers,
-                                            self._note_late) if serving else CallerReading(
-                channel, self._parse_and_route, self._fail)
+            reading = LeaderFollowerReading(channel, self.receive, self._answer_unreadable, self._end_input, workers,
+                                            self._note_late) if serving else CallerReading(channel, self.receive, self._fail)
         self._reading: Reading = reading
 
     def start(self) -> None:
@@ -401,7 +400,7 @@ class Peer(MessageSink):
     def suspended(self) -> ContextManager[None]:
         """Return a block in which the current thread waits for something other than a response.
 
-        Meanwhile the thread does not lead the reading and holds no place among the workers.
+        Meanwhile the thread does not lead the reading and holds no slot among the workers.
         """
         return self._reading.suspended()
 
@@ -416,12 +415,6 @@ class Peer(MessageSink):
         return len(self._in_flight)
 
     # --- receiving: on the thread that reads, or on one that was handed a message -------------------
-
-    def _parse_and_route(self, data: bytes) -> None:
-        message = jsonrpc.parse(data, self._limits)
-        if type(message) is jsonrpc.Invalid and message.id is None:
-            message = self._identify(data, message)
-        self.receive(data, message)
 
     def _identify(self, data: bytes, invalid: jsonrpc.Invalid) -> jsonrpc.Message:
         """Return what to refuse in place of an unreadable message: its call ends now, and not by its timeout.
@@ -442,12 +435,12 @@ class Peer(MessageSink):
         # What a server's program prints may look like a request.
         return found if invalid.oversized or type(found) is jsonrpc.Invalid and found.answers else invalid
 
-    def receive(self, data: bytes, message: jsonrpc.Message, outlet: Optional[Outlet] = None,
+    def receive(self, data: bytes, message: Optional[jsonrpc.Message] = None, outlet: Optional[Outlet] = None,
                 inline: bool = True, facts: Any = None) -> None:
         """Process one message, which was read or handed in.
 
         :param data: the message as it came.
-        :param message: the same, parsed.
+        :param message: the same, parsed; by default it is parsed here.
         :param outlet: where its responses go; None is the channel.
         :param inline: whether a handler may run on this thread, if this is a server's side.
         :param facts: what the transport knows of it beside the message, for the handler; compared by identity if this peer
@@ -455,24 +448,23 @@ class Peer(MessageSink):
         """
         if self._trace is not None:
             self._trace("<-", data)
-        counters, size, length = self.counters, 0, len(data)
+        counters, length = self.counters, len(data)
         counters.messages_received += 1
         counters.bytes_received += length
+        if message is None:
+            message = jsonrpc.parse(data, self._limits)
+            if type(message) is jsonrpc.Invalid and message.id is None:
+                message = self._identify(data, message)
         kind = type(message)
-        if kind is jsonrpc.Response:
-            self._on_response(message)  # type: ignore[arg-type]
-            return
-        if kind is jsonrpc.Notification:
-            self._on_notification(message)  # type: ignore[arg-type]
-            return
-        if facts is not None and (length >= _MUCH or kind is jsonrpc.Batch):
-            size = jsonrpc.estimate_memory(data, message.params if type(message) is jsonrpc.Request else None, self._limits)
         if kind is jsonrpc.Request:
-            self._on_request(message, None, outlet, inline, facts, size, data)  # type: ignore[arg-type]
+            size = 0 if facts is None or length < _MUCH else jsonrpc.estimate_memory(
+                data, message.params, self._limits)  # type: ignore[union-attr]
+            self._begin(Incoming(self, message, None, outlet, facts, size), inline, data)  # type: ignore[arg-type]
         elif type(message) is jsonrpc.Batch:
+            size = 0 if facts is None else jsonrpc.estimate_memory(data, None, self._limits)
             self._receive_batch(message, outlet, facts, size)
         else:
-            self._route(message, None, outlet, inline, facts, size)
+            self._take(message, None, outlet)
 
     def _receive_batch(self, batch: jsonrpc.Batch, outlet: Optional[Outlet], facts: Any, size: int) -> None:
         if not self._handler.accepts_batches():
@@ -483,21 +475,19 @@ class Peer(MessageSink):
                        for item in batch.items)
         responses = BatchResponses(expected)
         for item in batch.items:
-            self._route(item, responses, outlet, False, facts, size // len(batch.items))
+            if type(item) is jsonrpc.Request:
+                self._begin(Incoming(self, item, responses, outlet, facts, size // len(batch.items)), False, b"")
+            else:
+                self._take(item, responses, outlet)
         if not expected and outlet is not None:
             outlet.finish(None)
 
-    def _route(self, message: Any, batch: Optional[BatchResponses], outlet: Optional[Outlet], inline: bool,
-               facts: Any = None, size: int = 0) -> None:
-        kind = type(message)
-        if kind is jsonrpc.Request:
-            self._on_request(message, batch, outlet, inline, facts, size)
-        elif kind is jsonrpc.Response or kind is jsonrpc.Failure:
-            self._on_response(message)
-        elif kind is jsonrpc.Notification:
-            self._on_notification(message)
-        else:
+    def _take(self, message: Any, batch: Optional[BatchResponses], outlet: Optional[Outlet]) -> None:
+        """Process a message other than a request, by its kind."""
+        if isinstance(message, jsonrpc.Invalid):
             self._reject(message, batch, outlet)
+        else:
+            _TAKERS[type(message)](self, message)
 
     def _on_notification(self, message: jsonrpc.Notification) -> None:
         try:
@@ -519,31 +509,33 @@ class Peer(MessageSink):
             _log.warning("%s sent a response to no pending call: %s", self.name,
                          jsonrpc.describe(message))
 
-    def _on_request(self, request: jsonrpc.Request, batch: Optional[BatchResponses], outlet: Optional[Outlet],
-                    inline: bool, facts: Any, size: int, data: bytes = b"") -> None:
-        key = (facts, request.id) if self.shared else request.id
-        incoming = Incoming(self, key, request, batch, outlet, facts, size)
-        if self._in_flight.setdefault(key, incoming) is not incoming:
-            # The first request with this id keeps its place and its response (SEC-30).
-            self._reject(jsonrpc.Invalid(request.id, INVALID_REQUEST, f"request id {request.id!r} is in use"), batch, outlet)
+    def _begin(self, incoming: Incoming, inline: bool, data: bytes) -> None:
+        """Have a request answered: by its handler on this thread, or by a worker.
+
+        :param data: the message as it came; empty for one in an array.
+        """
+        if self._in_flight.setdefault(incoming.key, incoming) is not incoming:
+            # The first request with this id keeps its slot and its response (SEC-30).
+            self._reject(jsonrpc.Invalid(incoming.id, INVALID_REQUEST, f"request id {incoming.id!r} is in use"),
+                         incoming.batch, incoming.outlet)
             return
         try:
-            task = self._handler.on_request(incoming)
+            job = self._handler.on_request(incoming)
         except Exception:
-            _log.exception("request %r of %s failed", request.method, self.name)
+            _log.exception("request %r of %s failed", incoming.method, self.name)
             incoming.fail(INTERNAL_ERROR, "Internal error")
             return
-        if task is None:
+        if job is None:
             return
         slow = self._slow and incoming.subject in self._slow
-        if self._serving and inline and not slow and self._workers.reserve_place(incoming):
+        if inline and self._serving and not slow and self._workers.take_slot(incoming):
             try:
-                incoming.run(task)
+                incoming.run(job)
             finally:
-                self._workers.release_place()
+                self._workers.release_slot()
             return
-        incoming.handler = partial(self._run_slow, incoming, task) if slow else task
-        if not size and facts is not None:
+        incoming.handler = partial(self._run_slow, incoming, job) if slow else job
+        if data and not incoming.size and incoming.facts is not None:
             incoming.queued_size = jsonrpc.estimate_memory(data, None, self._limits)
             incoming.size = incoming.queued_size if incoming.queued_size >= _MUCH else 0
         if not self._workers.enqueue(incoming):
@@ -551,21 +543,21 @@ class Peer(MessageSink):
                 incoming.cancel("the connection is over")  # with which the threads may have ended
             incoming.refuse()
 
-    def _note_late(self, task: QueuedTask) -> None:
+    def _note_late(self, job: QueuedJob) -> None:
         """Have other threads run what has kept the reading thread, from the next request of its kind on.
 
         Else each of many calls of a tool that blocks would keep the calls behind it for two ticks.
         """
-        if isinstance(task, Incoming):
-            self._slow[task.subject] = None
+        if isinstance(job, Incoming):
+            self._slow[job.subject] = None
             if len(self._slow) > _MOST_SLOW:
                 self._slow.pop(next(iter(self._slow)), None)
 
-    def _run_slow(self, incoming: Incoming, task: Callable[[], object]) -> None:
+    def _run_slow(self, incoming: Incoming, job: Callable[[], object]) -> None:
         """Run a handler that was slow before; if it is not this time, the reading thread runs the next one."""
         begun = time.monotonic()
         try:
-            task()
+            job()
         finally:
             if time.monotonic() - begun < TICK_SECONDS:
                 self._slow.pop(incoming.subject, None)
@@ -803,3 +795,11 @@ class Peer(MessageSink):
             incoming.let_go()
         self._pending, self._in_flight = {}, {}
         self._reading.let_go()
+
+
+#: What takes a message other than a request, by the kind of the message.
+_TAKERS: Dict[type, Callable[[Peer, Any], None]] = {
+    jsonrpc.Response: Peer._on_response,
+    jsonrpc.Failure: Peer._on_response,
+    jsonrpc.Notification: Peer._on_notification,
+}

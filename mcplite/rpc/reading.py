@@ -13,7 +13,7 @@ from typing import Callable, ContextManager, Dict, Optional, Set, Tuple
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError, nested_call
 from .deadline import WAKE_SECONDS, Deadline, Sleepers, WakeSignal, undo
-from .fair_queue import QueuedTask
+from .fair_queue import QueuedJob
 from .forks import renew
 from .interfaces import Channel, Reading
 from .pending import Pending
@@ -272,7 +272,7 @@ class CallerReading(Reading):
 class PushedReading(Reading):
     """The strategy for a channel that is not read: the transport hands each message to the peer.
 
-    A thread that waits gives its place in the pool back.
+    A thread that waits gives its slot in the pool back.
 
     :param workers: the pool that runs handlers.
     """
@@ -305,12 +305,12 @@ class LeaderFollowerReading(PushedReading):
     :param refused: called with the error for input that was not a message; reading continues.
     :param failed: called once with the error that ended reading.
     :param workers: provides the threads.
-    :param late: called on another thread with the task of the pool that has kept the leader for longer than a tick.
+    :param late: called on another thread with the job of the pool that has kept the leader for longer than a tick.
     """
 
     def __init__(self, channel: Channel, receive: Callable[[bytes], None],
                  refused: Callable[[ProtocolError], None], failed: Callable[[Exception], None],
-                 workers: Workers, late: Optional[Callable[[QueuedTask], object]] = None) -> None:
+                 workers: Workers, late: Optional[Callable[[QueuedJob], object]] = None) -> None:
         super().__init__(channel, workers)
         self._late = late
         self._receive = receive
@@ -321,10 +321,10 @@ class LeaderFollowerReading(PushedReading):
         self._leader: Optional[int] = None
         self.behind: Set[int] = set()
         self._watchdog = Watchdog(TICK_SECONDS, self._on_late)
-        self._stop = threading.Event()
+        self._stopped = False
         self._ended = threading.Event()
-        self._loop = Loop(f"reader of {channel.name}", self._lead_on, self._stop.wait,
-                          lambda error: self._finish(_end_of(channel, error)))
+        self._loop = Loop(f"reader of {channel.name}", self._lead_on,
+                          failed=lambda error: self._finish(_end_of(channel, error)))
 
     def start(self) -> None:
         """Start the first leader and the watchdog; both end with :meth:`stop` or with the channel."""
@@ -334,10 +334,10 @@ class LeaderFollowerReading(PushedReading):
 
     def suspended(self) -> ContextManager[None]:
         with self._lock:
-            task = self._watchdog.task if self._leader == threading.get_ident() else 0
+            job = self._watchdog.job if self._leader == threading.get_ident() else 0
             self.behind.discard(threading.get_ident())
-        if task:
-            self._replace_leader(task, True)
+        if job:
+            self._replace_leader(job, True)
         return self._workers.suspended()
 
     def _lead(self) -> None:
@@ -350,11 +350,11 @@ class LeaderFollowerReading(PushedReading):
     def _lead_on(self) -> None:
         channel, receive, watchdog = self._channel, self._receive, self._watchdog
         with self._lock:
-            leads, task = self._leader == threading.get_ident(), watchdog.task
+            leads, job = self._leader == threading.get_ident(), watchdog.job
             self.behind.discard(threading.get_ident())
-        if not leads or (task and not watchdog.end(task)):
-            return  # a fault struck during a task, and another thread has taken over since
-        while not self._stop.is_set():
+        if not leads or (job and not watchdog.end(job)):
+            return  # a fault struck during a job, and another thread has taken over since
+        while not self._stopped:
             try:
                 message = channel.read(None)
             except ProtocolError as error:
@@ -366,10 +366,10 @@ class LeaderFollowerReading(PushedReading):
             if message is None:
                 continue
             channel.consume()
-            task = watchdog.begin()
+            job = watchdog.begin()
             receive(message)  # after a fault here the message is lost, but not those behind it
             message = None  # not kept while the next one is awaited
-            if not watchdog.end(task):
+            if not watchdog.end(job):
                 with self._lock:
                     self.behind.discard(threading.get_ident())
                 return
@@ -381,30 +381,30 @@ class LeaderFollowerReading(PushedReading):
 
     def _finish(self, error: Exception) -> None:
         self._end()
-        if not self._stop.is_set():
+        if not self._stopped:
             try:
                 self._failed(error)
             finally:
                 self._channel.close()  # no thread reads any more, and perhaps no other thread will close it
 
-    def _on_late(self, task: int) -> None:
+    def _on_late(self, job: int) -> None:
         running = self._workers.running_on(self._leader)
         if running is not None and self._late is not None:
             self._late(running)
-        self._replace_leader(task, running is not None)
+        self._replace_leader(job, running is not None)
 
-    def _replace_leader(self, task: int, handles: bool) -> None:
-        """Make another thread the leader, in place of the one that runs the task with this number.
+    def _replace_leader(self, job: int, handles: bool) -> None:
+        """Make another thread the leader, in place of the one that runs the job with this number.
 
         :param handles: whether that one runs a handler already, so that its request is in progress.
         """
-        if not self._stop.is_set():
-            self._workers.spawn(lambda: self._take_lead(task, handles))
+        if not self._stopped:
+            self._workers.spawn(lambda: self._take_lead(job, handles))
 
-    def _take_lead(self, task: int, handles: bool) -> None:
+    def _take_lead(self, job: int, handles: bool) -> None:
         # The role changes hands on the new thread, and not before: if the system gives no thread, it stays.
         with self._lock:
-            if not self._watchdog.end(task):
+            if not self._watchdog.end(job):
                 return
             if self._leader is not None and not handles:
                 self.behind.add(self._leader)
@@ -412,7 +412,7 @@ class LeaderFollowerReading(PushedReading):
         self._lead()
 
     def stop(self, timeout: float) -> bool:
-        self._stop.set()
+        self._stopped = True
         self._watchdog.stop()
         self._channel.wake()
         with self._lock:
@@ -422,5 +422,5 @@ class LeaderFollowerReading(PushedReading):
 
     def let_go(self) -> None:
         renew(self, self._watchdog)
-        self._stop.set()
+        self._stopped = True
         self._end()

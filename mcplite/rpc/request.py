@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Hashable, List, Optional, Tuple
 from ..errors import INTERNAL_ERROR, SERVER_BUSY, Cancelled, RemoteError, RequestTimeout, TransportError, text_of
 from ..protocol import jsonrpc
 from .cancel import CancelToken
-from .fair_queue import QueuedTask
+from .fair_queue import QueuedJob
 from .forks import end_process
 from .interfaces import MessageSink, Outlet, too_long
 from .tracing import get_logger
@@ -61,24 +61,38 @@ class MessageFacts:
     sender: str
 
 
-class Incoming(QueuedTask):
+class Incoming(QueuedJob):
     """A request in progress. It is answered exactly once, or not at all if it was cancelled.
 
     :param peer: sends its messages.
-    :param key: names it among the peer's requests in progress.
     :param batch: collects its response, if it came in an array.
     :param outlet: where its messages go; None is the channel.
     :param facts: what the transport knows of it beside the message, as given to :meth:`Peer.receive`.
     :param size: the bytes of memory that the message takes, if that is much; else 0.
     """
 
-    __slots__ = ("peer", "key", "id", "method", "params", "batch", "outlet", "facts", "handler", "successor", "original",
-                 "size", "queued_size", "_lock", "_order", "_token", "_done", "_cancelled", "_reason")
+    # What most requests never have is in the class only: setting it for each would take half of __init__'s time.
 
-    def __init__(self, peer: MessageSink, key: Any, request: jsonrpc.Request, batch: Optional[BatchResponses] = None,
+    #: What :meth:`execute` runs, while this request waits for a slot.
+    handler: Optional[Callable[[], object]] = None
+    #: The latest request that the handler of this one answers, after it has answered this one.
+    successor: "Optional[Incoming]" = None
+    #: The request that the handler was started for. It alone knows the latest successor: those in between are
+    #: not kept, since a handler may be continued very often, with large params.
+    original: "Optional[Incoming]" = None
+    #: Keeps each notification of this request before its response (PROG-11): held while a notification is written,
+    #: which can block on a slow peer. Cancelling therefore never takes this lock. Made for the first notification.
+    _order: Optional[threading.Lock] = None
+    _token: Optional[CancelToken] = None
+    _done = False
+    _cancelled = False
+    _reason: Optional[str] = None
+
+    def __init__(self, peer: MessageSink, request: jsonrpc.Request, batch: Optional[BatchResponses] = None,
                  outlet: Optional[Outlet] = None, facts: Any = None, size: int = 0) -> None:
         self.peer = peer
-        self.key = key
+        #: Names it among the peer's requests in progress.
+        self.key: Any = (facts, request.id) if peer.shared else request.id
         self.id = request.id
         self.method = request.method
         self.params: Dict[str, Any] = _NO_PARAMS if request.params is None else request.params
@@ -88,24 +102,10 @@ class Incoming(QueuedTask):
         self.size = size
         #: Its estimated bytes of memory while it is queued; over HTTP small requests count as well.
         self.queued_size = size
-        #: What :meth:`execute` runs, while this request waits for a place.
-        self.handler: Optional[Callable[[], object]] = None
-        #: The latest request that the handler of this one answers, after it has answered this one.
-        self.successor: Optional[Incoming] = None
-        #: The request that the handler was started for. It alone knows the latest successor: those in between are
-        #: not kept, since a handler may be continued very often, with large params.
-        self.original: Optional[Incoming] = None
-        #: Guards the five fields below; held for assignments only.
+        #: Guards the token, the order and the three fields below them; held for assignments only.
         self._lock = threading.Lock()
-        #: Keeps each notification of this request before its response (PROG-11): held while a notification is written,
-        #: which can block on a slow peer. Cancelling therefore never takes this lock. Made for the first notification.
-        self._order: Optional[threading.Lock] = None
-        self._token: Optional[CancelToken] = None
-        self._done = False
-        self._cancelled = False
-        self._reason: Optional[str] = None
 
-    # --- among the tasks of a pool --------------------------------------------------------------------
+    # --- among the jobs of a pool --------------------------------------------------------------------
 
     @property
     def sender(self) -> str:
@@ -278,17 +278,17 @@ class Incoming(QueuedTask):
         _log.error("%s", text)
         return jsonrpc.dump(jsonrpc.Failure(self.id, INTERNAL_ERROR, text))
 
-    def run(self, task: Callable[[], object]) -> None:
+    def run(self, job: Callable[[], object]) -> None:
         """Run a handler; whatever it raises, the request ends answered (REL-58)."""
         if self._done:
-            return  # it waited too long for a place, and was refused meanwhile
+            return  # it waited too long for a slot, and was refused meanwhile
         if self._cancelled:
-            self.answer(None, None)  # cancelled before it got a place: the handler need not run
+            self.answer(None, None)  # cancelled before it got a slot: the handler need not run
             return
         if self.outlet is not None:
             self.outlet.handler_started()
         try:
-            task()
+            job()
         except RemoteError as error:
             self._latest.fail(error.code, error.message, error.data)
         except Cancelled:
@@ -320,7 +320,7 @@ class MessageHandler:
     """
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
-        """Answer at once and return None, or return the task that a worker runs."""
+        """Answer at once and return None, or return the job that a worker runs."""
         raise NotImplementedError
 
     def on_notification(self, message: jsonrpc.Notification) -> None:

@@ -3,10 +3,8 @@
 A loop (:class:`Loop`) outlives a fault. The pool (:class:`Workers`) runs handlers; the mailbox (:class:`Mailbox`) runs a
 client's notification callbacks. All their threads are daemons, so a handler that hangs never delays the end of the process.
 
-Notices when a leader spends longer than one tick on a task, so that another thread can read on.
-
-The leader-follower reading of pipes and the HTTP server's poller each have one: a module of its own, so that this race
-is solved once.
+A thread that reads and also runs handlers is the leader of its connections: the leader-follower reading of pipes has one, and
+so has the HTTP server's poller. A :class:`Watchdog` notices when it spends longer than a tick on one, so that another reads on.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from typing import TYPE_CHECKING, Callable, Deque, Dict, Hashable, Iterator, Lis
 
 from ..errors import TransportError
 from .deadline import Deadline, Sleepers
-from .fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, QueuedTask
+from .fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, QueuedJob
 from .tracing import get_logger
 
 if TYPE_CHECKING:
@@ -32,8 +30,8 @@ __all__ = ["Loop", "Mailbox", "Watchdog", "Workers", "start_thread", "wait_for_e
 
 _Run = Callable[[], object]
 _log = get_logger(__name__)
-#: One place for so many is kept besides, for senders of whom no task runs while others occupy all places.
-_PER_SPARE_PLACE = 8
+#: One slot for so many is kept besides, for senders of whom no job runs while others occupy all slots.
+_PER_SPARE_SLOT = 8
 #: Seconds for which an idle thread of a pool is kept.
 _IDLE_SECONDS = 30.0
 #: Seconds of the pause after the first fault of a loop; doubled while faults follow one another, up to the longest.
@@ -46,7 +44,7 @@ _MOST_FAULTS = 10
 _END_POLL_SECONDS = 0.001
 
 
-class _PlainTask(QueuedTask):
+class _PlainJob(QueuedJob):
     __slots__ = ("execute", "size")
 
     def __init__(self, run: _Run) -> None:
@@ -148,40 +146,40 @@ class Loop:
 
 
 class Workers:
-    """A pool of daemon threads with a bounded number of places.
+    """A pool of daemon threads with a bounded number of slots.
 
-    *Places* bound the tasks that run at once; there are as many *threads* as that takes. A task that waits for a
-    response releases its place meanwhile (:meth:`suspended`), so waiting tasks never keep others from running, and
-    a pool of one place cannot deadlock on nested questions.
+    *Slots* bound the jobs that run at once; there are as many *threads* as that takes. A job that waits for a
+    response releases its slot meanwhile (:meth:`suspended`), so waiting jobs never keep others from running, and
+    a pool of one slot cannot deadlock on nested questions.
 
-    While tasks wait, a place goes to the sender of whom the fewest run. An eighth as many places are kept besides, which
-    are taken only while all others are: by senders, and the first half also by connections, of whom no task runs. So a
-    sender may have all places, and others are served all the same.
+    While jobs wait, a slot goes to the sender of whom the fewest run. An eighth as many slots are kept besides, which
+    are taken only while all others are: by senders, and the first half also by connections, of whom no job runs. So a
+    sender may have all slots, and others are served all the same.
 
-    :param places: how many tasks run at once.
-    :param queue_limit: how many more may wait for a place.
+    :param slots: how many jobs run at once.
+    :param queue_limit: how many more may wait for a slot.
     :param name: the threads' name, for debuggers and for :meth:`log_stuck`.
     :param keep: how many idle threads are kept for a while; None for all.
-    :param running_bytes: of memory that running tasks may keep; others wait. One that keeps more runs alone.
-    :param queued_bytes: of memory that waiting tasks may keep.
+    :param running_bytes: of memory that running jobs may keep; others wait. One that keeps more runs alone.
+    :param queued_bytes: of memory that waiting jobs may keep.
     """
 
-    def __init__(self, places: int, queue_limit: int, name: str, keep: Optional[int] = None,
+    def __init__(self, slots: int, queue_limit: int, name: str, keep: Optional[int] = None,
                  running_bytes: Optional[int] = None, queued_bytes: Optional[int] = None) -> None:
-        if places < 1 or queue_limit < 0:
-            raise ValueError("places must be at least 1 and queue_limit at least 0")
-        self._places = places
-        self._spare = places // _PER_SPARE_PLACE
+        if slots < 1 or queue_limit < 0:
+            raise ValueError("slots must be at least 1 and queue_limit at least 0")
+        self._slots = slots
+        self._spare = slots // _PER_SPARE_SLOT
         self._name = name
         self._keep = keep
         #: Guards every field below; held for list and dictionary work, and while a thread is started.
         self._lock = threading.RLock()
-        #: Waited on by ``suspended`` (for a place) and by ``drain`` (for the end of all tasks).
+        #: Waited on by ``suspended`` (for a slot) and by ``drain`` (for the end of all jobs).
         self._changed = threading.Condition(self._lock)
         self._running = 0
-        #: Tasks that wait for something, without a place.
+        #: Jobs that wait for something, without a slot.
         self._suspended = 0
-        #: Tasks that have waited and now need a place again.
+        #: Jobs that have waited and now need a slot again.
         self._returning = 0
         self._queue = FairQueue(queue_limit, queued_bytes)
         self._most_bytes = running_bytes
@@ -189,37 +187,37 @@ class Workers:
         self._idle = 0
         self._stopped = False
         self._draining = False
-        #: The running tasks, by the thread's identity; by themselves until their thread has begun.
-        self._busy: Dict[Hashable, QueuedTask] = {}
-        #: What idle threads sleep on: each item is a task to run; None ends a thread.
+        #: The running jobs, by the thread's identity; by themselves until their thread has begun.
+        self._busy: Dict[Hashable, QueuedJob] = {}
+        #: What idle threads sleep on: each item is a job to run; None ends a thread.
         self._handoff: "SimpleQueue[Optional[_Run]]" = SimpleQueue()
         #: The threads that have not ended.
         self._threads: Set[threading.Thread] = set()
         #: The process that has its threads. In a forked one the owner of the pool makes another.
         self._process = os.getpid()
 
-    def reserve_place(self, task: QueuedTask) -> bool:
-        """Reserve a place for the current thread; False if none is free or other tasks wait for it.
+    def take_slot(self, job: QueuedJob) -> bool:
+        """Reserve a slot for the current thread; False if none is free or other jobs wait for it.
 
-        :param task: what the thread will run there.
+        :param job: what the thread will run there.
         """
-        size = task.size
+        size = job.size
         with self._lock:
-            if self._running >= self._places or self._queue.count or self._returning or self._stopped or (
-                    size and not self._fits(task)):
+            if self._running >= self._slots or self._queue.count or self._returning or self._stopped or (
+                    size and not self._fits(job)):
                 return False
             self._running += 1
             if size:
                 self._bytes += size
-            self._busy[threading.get_ident()] = task
+            self._busy[threading.get_ident()] = job
         return True
 
-    def running_on(self, thread: Optional[int]) -> Optional[QueuedTask]:
-        """Return the task for which a thread has a place; None if it has none."""
+    def running_on(self, thread: Optional[int]) -> Optional[QueuedJob]:
+        """Return the job for which a thread has a slot; None if it has none."""
         return self._busy.get(thread)
 
-    def release_place(self) -> None:
-        """Release the current thread's place; the next queued task gets it."""
+    def release_slot(self) -> None:
+        """Release the current thread's slot; the next queued job gets it."""
         with self._lock:
             size = self._busy.pop(threading.get_ident()).size
             if size:
@@ -229,60 +227,60 @@ class Workers:
                 self._pass_on()
 
     def submit(self, run: _Run) -> bool:
-        """Run a function on a thread of the pool as soon as there is a place; see :meth:`enqueue`."""
-        return self.enqueue(_PlainTask(run))
+        """Run a function on a thread of the pool as soon as there is a slot; see :meth:`enqueue`."""
+        return self.enqueue(_PlainJob(run))
 
-    def enqueue(self, task: QueuedTask) -> bool:
-        """Execute *task* on a thread of the pool as soon as there is a place.
+    def enqueue(self, job: QueuedJob) -> bool:
+        """Execute *job* on a thread of the pool as soon as there is a slot.
 
-        If the queue is full, the sender with the most waiting tasks loses one: its latest, which is refused.
+        If the queue is full, the sender with the most waiting jobs loses one: its latest, which is refused.
 
-        :returns: False if that is this task, the pool is stopped, or the system has no thread for it.
+        :returns: False if that is this job, the pool is stopped, or the system has no thread for it.
         """
         with self._lock:
             if self._stopped:
                 return False
-            at_once = not self._queue.count and not self._returning and self._running < self._places and self._fits(task)
-            if at_once and self._begin(task):
+            at_once = not self._queue.count and not self._returning and self._running < self._slots and self._fits(job)
+            if at_once and self._begin(job):
                 return True
             if at_once and not self._running:
-                return False  # there is no thread for it, and no running task that would pass a place on
-            self._queue.add(task)
+                return False  # there is no thread for it, and no running job that would pass a slot on
+            self._queue.add(job)
             if not at_once:
                 self._pass_on()
-            refused = self._queue.excess(task) if self._queue.count else []
+            refused = self._queue.excess(job) if self._queue.count else []
         for other in refused:
-            if other is not task:
+            if other is not job:
                 other.refuse()
-        return task not in refused
+        return job not in refused
 
-    def discard(self, task: QueuedTask) -> bool:
-        """Remove a task that waits for a place; False if it does not, or not any more."""
+    def discard(self, job: QueuedJob) -> bool:
+        """Remove a job that waits for a slot; False if it does not, or not any more."""
         with self._lock:
-            return self._queue.discard(task)
+            return self._queue.discard(job)
 
-    def spawn(self, task: _Run) -> None:
-        """Run *task* on a thread of the pool at once, without a place.
+    def spawn(self, job: _Run) -> None:
+        """Run *job* on a thread of the pool at once, without a slot.
 
         :raises TransportError: the system has no thread for it.
         """
         with self._lock:
             if self._idle > 0:
                 self._idle -= 1
-                self._handoff.put(task)
+                self._handoff.put(job)
                 return
-            self._start_thread(task)
+            self._start_thread(job)
 
     @contextlib.contextmanager
     def suspended(self) -> Iterator[None]:
-        """Release the current thread's place while the block waits, and get one back ahead of new tasks."""
+        """Release the current thread's slot while the block waits, and get one back ahead of new jobs."""
         if threading.get_ident() not in self._busy:
             yield
             return
         with self._lock:
             self._suspended += 1
-            task = self._busy[threading.get_ident()]
-        self.release_place()
+            job = self._busy[threading.get_ident()]
+        self.release_slot()
         try:
             yield
         finally:
@@ -290,18 +288,18 @@ class Workers:
                 self._suspended -= 1
                 self._returning += 1
                 try:
-                    self._changed.wait_for(lambda: self._running < self._places or self._stopped)
+                    self._changed.wait_for(lambda: self._running < self._slots or self._stopped)
                 finally:
                     self._returning -= 1
                     self._running += 1
-                    self._bytes += task.size
-                    self._busy[threading.get_ident()] = task
-                    self._pass_on()  # there may be a place for a new task as well
+                    self._bytes += job.size
+                    self._busy[threading.get_ident()] = job
+                    self._pass_on()  # there may be a slot for a new job as well
 
     def drain(self, deadline: Deadline, waiting: bool = False) -> bool:
-        """Wait until no task runs or is queued; return whether that came before the deadline.
+        """Wait until no job runs or is queued; return whether that came before the deadline.
 
-        :param waiting: whether suspended tasks count as well.
+        :param waiting: whether suspended jobs count as well.
         """
         with self._changed:
             self._draining = True
@@ -309,7 +307,7 @@ class Workers:
                                           and not (waiting and (self._suspended or self._returning)), deadline.remaining())
 
     def stop(self) -> None:
-        """Accept no more tasks, drop the queued ones and let idle threads end."""
+        """Accept no more jobs, drop the queued ones and let idle threads end."""
         with self._lock:
             self._stopped = True
             self._queue.clear()
@@ -319,8 +317,8 @@ class Workers:
             self._handoff.put(None)
 
     def log_stuck(self, logger: "logging.Logger") -> None:
-        """Log a warning for each task that still runs, with its thread's name and stack: the server ends without it."""
-        import traceback  # for the few servers that end with tasks
+        """Log a warning for each job that still runs, with its thread's name and stack: the server ends without it."""
+        import traceback  # for the few servers that end with jobs
 
         with self._lock:
             busy = set(self._busy)
@@ -331,39 +329,39 @@ class Workers:
                                "".join(traceback.format_stack(frames[thread.ident])))
 
     def _pass_on(self) -> None:
-        # Called with the lock held. Suspended tasks that return go first, but not on spare places.
+        # Called with the lock held. Suspended jobs that return go first, but not on spare slots.
         if self._returning:
             self._changed.notify_all()
         while self._queue.count:
-            task = self._next()
-            if task is None:
+            job = self._next()
+            if job is None:
                 break
-            if not self._begin(task):
-                self._queue.add(task, first=True)
+            if not self._begin(job):
+                self._queue.add(job, first=True)
                 break
         if not self._running and self._draining:
             self._changed.notify_all()
 
-    def _begin(self, task: QueuedTask) -> bool:
-        """Start a task; False if the system has no thread for it. Called with the lock held."""
+    def _begin(self, job: QueuedJob) -> bool:
+        """Start a job; False if the system has no thread for it. Called with the lock held."""
         self._running += 1
-        self._bytes += task.size
-        self._busy[task] = task
+        self._bytes += job.size
+        self._busy[job] = job
         try:
-            self._start(task)
+            self._start(job)
             return True
         except TransportError:
-            # The next thread that releases a place tries again (REL-39).
-            _log.exception("a task of %s waits for a thread", self._name)
+            # The next thread that releases a slot tries again (REL-39).
+            _log.exception("a job of %s waits for a thread", self._name)
             self._running -= 1
-            self._bytes -= self._busy.pop(task).size
+            self._bytes -= self._busy.pop(job).size
             return False
 
-    def _next(self) -> Optional[QueuedTask]:
-        """Take the next task that may run from the queue, if any; called with the lock held."""
+    def _next(self) -> Optional[QueuedJob]:
+        """Take the next job that may run from the queue, if any; called with the lock held."""
         open_to = EVERYONE
-        if self._running >= self._places:
-            left = self._places + self._spare - self._running
+        if self._running >= self._slots:
+            left = self._slots + self._spare - self._running
             if left <= 0:
                 return None
             open_to = IDLE_CONNECTIONS if 2 * left > self._spare + 1 else IDLE_SENDERS
@@ -371,35 +369,35 @@ class Workers:
             return None
         return self._queue.take(self._busy.values(), open_to, self._fits)
 
-    def _fits(self, task: QueuedTask) -> bool:
-        """Whether the task's memory may be in use besides that of the running ones; called with the lock held."""
-        size, most = task.size, self._most_bytes
+    def _fits(self, job: QueuedJob) -> bool:
+        """Whether the job's memory may be in use besides that of the running ones; called with the lock held."""
+        size, most = job.size, self._most_bytes
         if not size or most is None or not self._bytes or self._bytes + size <= most:
             return True
         # A quarter more is for senders who keep none.
         return self._bytes + size <= most + most // 4 and not any(
-            other.size and other.sender == task.sender for other in self._busy.values())
+            other.size and other.sender == job.sender for other in self._busy.values())
 
-    def _start(self, task: QueuedTask) -> None:
-        # Called with the lock held; the task's place is reserved already.
-        def placed() -> None:
+    def _start(self, job: QueuedJob) -> None:
+        # Called with the lock held; the job's slot is reserved already.
+        def in_slot() -> None:
             with self._lock:
-                self._busy[threading.get_ident()] = self._busy.pop(task)
+                self._busy[threading.get_ident()] = self._busy.pop(job)
             try:
-                self._run_logged(task.execute)
+                self._run_logged(job.execute)
             finally:
                 if os.getpid() == self._process:
-                    self.release_place()
+                    self.release_slot()
 
         if self._idle > 0:
             self._idle -= 1
-            self._handoff.put(placed)
+            self._handoff.put(in_slot)
         else:
-            self._start_thread(placed)
+            self._start_thread(in_slot)
 
-    def _start_thread(self, task: _Run) -> None:
+    def _start_thread(self, job: _Run) -> None:
         # Called with the lock held, which the new thread takes before it removes itself at its end.
-        first = [task]  # from which the thread takes it, so that it keeps nothing of the task alive afterwards
+        first = [job]  # from which the thread takes it, so that it keeps nothing of the job alive afterwards
         self._threads.add(start_thread(lambda: self._work(first), self._name))
 
     def join(self, deadline: Deadline) -> bool:
@@ -413,42 +411,42 @@ class Workers:
         with self._lock:
             return any(thread.ident == threading.get_ident() for thread in self._threads)
 
-    def _run_logged(self, task: _Run) -> None:
+    def _run_logged(self, job: _Run) -> None:
         try:
-            task()
+            job()
         except Exception:
-            _log.exception("a task of %s failed", self._name)
+            _log.exception("a job of %s failed", self._name)
 
     def _work(self, first: List[_Run]) -> None:
         try:
-            self._run_tasks(first)
+            self._run_jobs(first)
         finally:
             if os.getpid() == self._process:
                 with self._lock:
                     self._threads.discard(threading.current_thread())
 
-    def _run_tasks(self, first: List[_Run]) -> None:
-        # The life of a pool thread: started by spawn or with a task; ended by stop or by half a minute without
-        # a task. It blocks on the handoff queue and on whatever the task blocks on.
-        task: Optional[_Run] = first.pop()
-        while task is not None:
-            self._run_logged(task)
-            task = None  # so that the sleeping thread keeps nothing of the task alive
+    def _run_jobs(self, first: List[_Run]) -> None:
+        # The life of a pool thread: started by spawn or with a job; ended by stop or by half a minute without
+        # a job. It blocks on the handoff queue and on whatever the job blocks on.
+        job: Optional[_Run] = first.pop()
+        while job is not None:
+            self._run_logged(job)
+            job = None  # so that the sleeping thread keeps nothing of the job alive
             if os.getpid() != self._process:
-                return  # the task has forked: in the forked process this thread has nothing else to do
+                return  # the job has forked: in the forked process this thread has nothing else to do
             with self._lock:
                 if self._stopped or self._idle == self._keep:
                     return
                 self._idle += 1
             try:
-                task = self._handoff.get(timeout=_IDLE_SECONDS)
+                job = self._handoff.get(timeout=_IDLE_SECONDS)
             except Empty:
                 with self._lock:
                     if self._idle > 0:
                         self._idle -= 1
                         return
-                # This thread was reserved in the last moment: its task is on the way.
-                task = self._handoff.get()
+                # This thread was reserved in the last moment: its job is on the way.
+                job = self._handoff.get()
 
 
 class Mailbox:
@@ -486,8 +484,8 @@ class Mailbox:
         #: The process that has its thread.
         self._process = os.getpid()
 
-    def post(self, task: _Run, size: int = 0) -> None:
-        """Run *task* after everything posted before it; ignored once stopped.
+    def post(self, job: _Run, size: int = 0) -> None:
+        """Run *job* after everything posted before it; ignored once stopped.
 
         :param size: the bytes that it holds.
         """
@@ -500,7 +498,7 @@ class Mailbox:
                 if self.dropped == 1:
                     _log.warning("%s, and more than %d messages or %d bytes wait; the oldest are dropped",
                                  self._why, self._limit, self.byte_limit)
-            self._queue.append((task, size))
+            self._queue.append((job, size))
             self._bytes += size
             if self._loop is None:
                 loop = Loop(self._name, self._run)
@@ -549,48 +547,48 @@ class Mailbox:
                 if self._stopped:
                     return
                 self._running = True
-                task, size = self._queue.popleft()
+                job, size = self._queue.popleft()
                 self._bytes -= size
             try:
-                task()
+                job()
             except Exception:
                 _log.exception("a notification handler failed")
             if os.getpid() != self._process:
                 return  # the callback has forked: in the forked process this thread has nothing else to do
-            del task  # so that the waiting thread keeps nothing of the callback alive
+            del job  # so that the waiting thread keeps nothing of the callback alive
 
 
-#: Seconds without a task after which the watchdog sleeps until the next one.
+#: Seconds without a job after which the watchdog sleeps until the next one.
 _QUIET_SECONDS = 0.1
-#: Seconds after which a task that is still current is reported once more: the system may have had no thread, or the
+#: Seconds after which a job that is still current is reported once more: the system may have had no thread, or the
 #: thread that was to take over may have failed.
 _AGAIN_SECONDS = 1.0
 
 
 class Watchdog:
-    """Watches a leader's tasks, each of which has a number.
+    """Watches a leader's jobs, each of which has a number.
 
-    The leader holds its role as long as the number of its task is current. If :meth:`end` finds another one, the
+    The leader holds its role as long as the number of its job is current. If :meth:`end` finds another one, the
     leader has been replaced. There is no lock, since a leader calls :meth:`begin` and :meth:`end` for each message.
 
-    :param tick: seconds that a task may take; one that takes longer is noticed after two ticks at the latest.
-    :param late: called with the number of such a task on the watchdog's thread, and again every second as long as the task
+    :param tick: seconds that a job may take; one that takes longer is noticed after two ticks at the latest.
+    :param late: called with the number of such a job on the watchdog's thread, and again every second as long as the job
         is current.
     """
 
     def __init__(self, tick: float, late: Callable[[int], object]) -> None:
         self._tick = tick
         self._late = late
-        #: The number of the current task, as the one key; no key between tasks. Of two threads that remove it, one succeeds.
+        #: The number of the current job, as the one key; no key between jobs. Of two threads that remove it, one succeeds.
         self._current: Dict[int, bool] = {}
-        #: The number of the latest task. Only the leader changes it.
+        #: The number of the latest job. Only the leader changes it.
         self._count = 0
         self._asleep = False
         self._stopped = False
         self._awake = threading.Event()
 
     def start(self) -> None:
-        """Start the thread. :meth:`stop` ends it; it blocks on its tick, or sleeps until the next task.
+        """Start the thread. :meth:`stop` ends it; it blocks on its tick, or sleeps until the next job.
 
         :raises TransportError: the system has no thread for it.
         """
@@ -602,32 +600,32 @@ class Watchdog:
         self._awake.set()
 
     @property
-    def task(self) -> int:
-        """The number of the current task; 0 between tasks."""
-        task = self._count
-        return task if task in self._current else 0
+    def job(self) -> int:
+        """The number of the current job; 0 between jobs."""
+        job = self._count
+        return job if job in self._current else 0
 
     def begin(self) -> int:
-        """Note that a task of the leader begins, and return its number."""
-        task = self._count = self._count + 1
-        self._current[task] = True
+        """Note that a job of the leader begins, and return its number."""
+        job = self._count = self._count + 1
+        self._current[job] = True
         if self._asleep:
             self._awake.set()
-        return task
+        return job
 
-    def end(self, task: int) -> bool:
-        """Note that a task ends; False if another thread has taken over meanwhile."""
-        return self._current.pop(task, False)
+    def end(self, job: int) -> bool:
+        """Note that a job ends; False if another thread has taken over meanwhile."""
+        return self._current.pop(job, False)
 
     def _watch(self) -> None:
         count = late = 0
         quiet = again = 0.0
         while not self._stopped:
-            task = self.task
+            job = self.job
             time.sleep(self._tick)
-            if task and self.task == task and (task != late or time.monotonic() > again):
-                late, again = task, time.monotonic() + _AGAIN_SECONDS
-                self._late(task)
+            if job and self.job == job and (job != late or time.monotonic() > again):
+                late, again = job, time.monotonic() + _AGAIN_SECONDS
+                self._late(job)
             if self._count != count:
                 quiet, count = 0.0, self._count
                 continue
@@ -635,7 +633,7 @@ class Watchdog:
             if quiet < _QUIET_SECONDS:
                 continue
             # An idle process must not cost CPU time: sleep until begin() sets the event. Either begin() sees the mark, or
-            # its task is seen here, since both are set before the other side's is read.
+            # its job is seen here, since both are set before the other side's is read.
             self._awake.clear()
             self._asleep = True
             if self._count == count and not self._current and not self._stopped:

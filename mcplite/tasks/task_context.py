@@ -74,10 +74,8 @@ class RunningRequest(Incoming):
     :param origin: the session of the client, while it is in this process; notifications go there.
     """
 
-    __slots__ = ("_control", "_origin")
-
     def __init__(self, control: RunControl, params: Dict[str, Any], origin: Optional[Session]) -> None:
-        super().__init__(_NoPeer(), control.task_id, jsonrpc.Request(control.task_id, "tools/call", params))
+        super().__init__(_NoPeer(), jsonrpc.Request(control.task_id, "tools/call", params))
         self._control = control
         self._origin = origin
 

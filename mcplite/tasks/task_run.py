@@ -15,7 +15,7 @@ from ..errors import INTERNAL_ERROR, SERVER_BUSY, BackendError, Cancelled, Remot
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import memory_size
 from ..revisions import find_revision
-from ..rpc.fair_queue import QueuedTask
+from ..rpc.fair_queue import QueuedJob
 from ..rpc.forks import end_process, renew
 from ..rpc.threads import Workers
 from ..rpc.tracing import get_logger
@@ -54,7 +54,7 @@ def held_bytes(call: TaskCall, most: int) -> int:
     return _RUN_BYTES + memory_size(call, most)
 
 
-class TaskRun(QueuedTask, RunControl, QuestionBoard):
+class TaskRun(QueuedJob, RunControl, QuestionBoard):
     """One run of a task.
 
     :param entry: of the tool.

@@ -2,10 +2,10 @@
 
 import pytest
 
-from mcplite.rpc.fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, QueuedTask
+from mcplite.rpc.fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, QueuedJob
 
 
-class Named(QueuedTask):
+class Named(QueuedJob):
     """A task of a sender and a connection that its name begins with, such as ``a1.first``."""
 
     def __init__(self, name, size=0):

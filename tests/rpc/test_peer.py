@@ -133,7 +133,7 @@ class Facts:
 @pytest.mark.parametrize("batch", [False, True])
 @pytest.mark.parametrize("inline", [False, True])
 def test_small_requests_that_are_queued_count_by_the_memory_that_they_take(make, inline, batch):
-    talk, go_on = make(serving=True, places=1, queued_bytes=1_000_000), threading.Event()
+    talk, go_on = make(serving=True, slots=1, queued_bytes=1_000_000), threading.Event()
     talk.handler.batches, talk.handler.task = True, lambda incoming: go_on.wait(20)
     assert talk.workers.submit(lambda: go_on.wait(20))
     for id in range(1, 51):
@@ -204,7 +204,7 @@ def test_an_answer_over_the_limit_fails_its_call_and_nothing_else(make, answer, 
     talk = make(serving=serving)
     outcome, other = talk.call("x", timeout=300), talk.call("y", timeout=300)
     ids = {message["method"]: message["id"] for message in (talk.hear(), talk.hear())}
-    talk.peer._parse_and_route(longest(answer.replace(b"ID", b"%d" % ids["x"]).replace(b"LONG", b" " * 200_000)))
+    talk.peer.receive(longest(answer.replace(b"ID", b"%d" % ids["x"]).replace(b"LONG", b" " * 200_000)))
     talk.say(b'{"jsonrpc":"2.0","id":%d,"result":{}}' % ids["y"])
     assert other() == {}
     if b"result" in answer or b"error" in answer or not serving:
@@ -221,7 +221,7 @@ def test_an_answer_over_the_limit_fails_its_call_and_nothing_else(make, answer, 
 @pytest.mark.parametrize("serving", [True, False])
 def test_a_request_over_the_limit_is_answered_with_its_id(make, message, id, serving):
     talk = make(serving=serving)
-    talk.peer._parse_and_route(longest(message.replace(b"LONG", b"a" * 200_000)))
+    talk.peer.receive(longest(message.replace(b"LONG", b"a" * 200_000)))
     if id is not None or serving:
         error = talk.hear()
         assert error["id"] == id and error["error"]["code"] == (-32700 if id is None else -32600)
@@ -249,7 +249,7 @@ def test_a_batch_over_the_limit_is_answered_with_all_ids_that_show(make, batches
     items = [{"jsonrpc": "2.0", "id": 1, "method": "x"}, {"jsonrpc": "2.0", "method": "notifications/y"},
              {"jsonrpc": "2.0", "method": "x", "params": {"a": "a" * 200_000, "id": 5}, "id": "2"},
              {"jsonrpc": "2.0", "id": 3, "method": "x", "params": {"id": 6}}]
-    talk.peer._parse_and_route(longest(json.dumps(items).encode()))
+    talk.peer.receive(longest(json.dumps(items).encode()))
     answer = talk.hear()
     if batches:
         assert [one["id"] for one in answer] == [1, "2", 3]
@@ -262,7 +262,7 @@ def test_a_notification_over_the_limit_is_not_answered(make):
     talk = make(serving=True)
     for text in (b'{"jsonrpc":"2.0","method":"notifications/x","params":{"a":"LONG","id":5}}',
                  b'{"params":{"a":"LONG","id":5},"method":"notifications/x"}'):
-        talk.peer._parse_and_route(longest(text.replace(b"LONG", b"a" * 200_000)))
+        talk.peer.receive(longest(text.replace(b"LONG", b"a" * 200_000)))
     talk.handler.task = lambda incoming: incoming.respond({})
     talk.say(b'{"jsonrpc":"2.0","id":1,"method":"x"}')
     assert talk.hear()["id"] == 1 and talk.peer.counters.refused == 2

@@ -44,7 +44,7 @@ def slow_once(talk, **params):
     {"name": "block"}, {"name": "bl\u00f6ck", "arguments": {"name": "other"}}, {"uri": "file:///a"}, {},
     {"name": ["no", "text"]}])
 def test_what_was_slow_runs_beside_the_reading_thread_from_then_on(make, params):
-    talk = make(serving=True, places=8)
+    talk = make(serving=True, slots=8)
     slow_once(talk, **params)
     talk.peer._reading._watchdog._late = lambda task: None  # nothing replaces the leader any more
     together = threading.Barrier(8)
@@ -56,7 +56,7 @@ def test_what_was_slow_runs_beside_the_reading_thread_from_then_on(make, params)
 
 
 def test_a_handler_that_asks_releases_its_role_and_place(make):
-    talk = make(serving=True, places=1)
+    talk = make(serving=True, slots=1)
 
     def task(incoming):
         incoming.respond(talk.peer.call("question", {"for": incoming.id}, timeout=20))

@@ -108,7 +108,7 @@ class Sent(MessageSink):
 def test_a_response_is_sent_after_the_notifications_of_other_threads_and_ends_them(before):
     for _ in range(50):
         sent = Sent()
-        incoming = Incoming(sent, 1, jsonrpc.Request(1, "x"))
+        incoming = Incoming(sent, jsonrpc.Request(1, "x"))
         for _ in range(before):
             assert incoming.emit("note", {})
 

@@ -1,4 +1,4 @@
-"""The bounded pool: places, queue, suspension, stuck tasks."""
+"""The bounded pool: slots, queue, suspension, stuck tasks."""
 
 import logging
 import threading
@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 from mcplite.rpc.deadline import Deadline
-from mcplite.rpc.fair_queue import QueuedTask
+from mcplite.rpc.fair_queue import QueuedJob
 from mcplite.rpc.threads import Workers, start_thread, wait_for_end
 
 
@@ -16,8 +16,8 @@ from mcplite.rpc.threads import Workers, start_thread, wait_for_end
 def make():
     made = []
 
-    def make(places=2, queue=8):
-        made.append(Workers(places, queue, "test worker"))
+    def make(slots=2, queue=8):
+        made.append(Workers(slots, queue, "test worker"))
         return made[-1]
 
     yield make
@@ -26,9 +26,9 @@ def make():
 
 
 def test_invalid_sizes_are_refused():
-    with pytest.raises(ValueError, match="places"):
+    with pytest.raises(ValueError, match="slots"):
         Workers(0, 1, "x")
-    with pytest.raises(ValueError, match="places"):
+    with pytest.raises(ValueError, match="slots"):
         Workers(1, -1, "x")
 
 
@@ -38,7 +38,7 @@ def test_tasks_run_after_one_that_failed(make, caplog):
     assert workers.submit(done.set)
     assert done.wait(20)
     assert workers.drain(Deadline(20))
-    assert "a task of test worker failed" in caplog.text
+    assert "a job of test worker failed" in caplog.text
 
 
 def test_an_idle_thread_keeps_nothing_of_its_first_task(make):
@@ -58,7 +58,7 @@ def test_an_idle_thread_keeps_nothing_of_its_first_task(make):
 
 
 def test_the_places_bound_running_tasks_and_the_queue_is_bounded(make):
-    workers, go, running, most = make(places=2, queue=3), threading.Event(), [], []
+    workers, go, running, most = make(slots=2, queue=3), threading.Event(), [], []
     lock = threading.Lock()
 
     def task():
@@ -76,22 +76,22 @@ def test_the_places_bound_running_tasks_and_the_queue_is_bounded(make):
     assert len(most) == 5 and max(most) <= 2
 
 
-class Task(QueuedTask):
+class Task(QueuedJob):
     size = 0
 
 
 def test_a_reserved_place_counts_as_a_running_task(make):
-    workers, done = make(places=1), threading.Event()
-    assert workers.reserve_place(Task())
-    assert not workers.reserve_place(Task())
+    workers, done = make(slots=1), threading.Event()
+    assert workers.take_slot(Task())
+    assert not workers.take_slot(Task())
     workers.submit(done.set)
     assert not done.wait(0.05)
-    workers.release_place()
+    workers.release_slot()
     assert done.wait(20)
 
 
 def test_a_suspended_task_releases_its_place(make):
-    workers, order, inner, done = make(places=1), [], threading.Event(), threading.Event()
+    workers, order, inner, done = make(slots=1), [], threading.Event(), threading.Event()
 
     def outer():
         order.append("outer asks")
@@ -111,7 +111,7 @@ def test_a_suspended_task_releases_its_place(make):
 
 
 def test_a_returning_task_goes_before_new_ones(make):
-    workers, order = make(places=1), []
+    workers, order = make(slots=1), []
     answered, queued, finished = threading.Event(), threading.Event(), threading.Event()
 
     def asker():
@@ -162,18 +162,18 @@ def test_a_stopped_pool_accepts_no_task(make):
     assert ran.wait(20)
     workers.stop()
     assert not workers.submit(ran.set)
-    assert not workers.reserve_place(Task())
+    assert not workers.take_slot(Task())
 
 
 def test_spawn_needs_no_place(make):
-    workers, ran = make(places=1), threading.Event()
-    assert workers.reserve_place(Task())
+    workers, ran = make(slots=1), threading.Event()
+    assert workers.take_slot(Task())
     workers.spawn(ran.set)
     assert ran.wait(20)
     again = threading.Event()
     workers.spawn(again.set)  # on the idle thread, or on a new one
     assert again.wait(20)
-    workers.release_place()
+    workers.release_slot()
 
 
 def test_an_idle_thread_ends_after_a_while(make, monkeypatch):
@@ -188,7 +188,7 @@ def test_an_idle_thread_ends_after_a_while(make, monkeypatch):
 
 def test_a_thread_that_cannot_be_started_costs_no_place(make, monkeypatch, caplog):
     # REL-39
-    workers, done, gate = make(places=2), [], threading.Event()
+    workers, done, gate = make(slots=2), [], threading.Event()
 
     def refuse(thread):
         raise RuntimeError("can't start new thread")

@@ -5,13 +5,13 @@ import threading
 import pytest
 
 from mcplite.rpc.deadline import Deadline
-from mcplite.rpc.fair_queue import QueuedTask
+from mcplite.rpc.fair_queue import QueuedJob
 from mcplite.rpc.threads import Workers
 
 LIMIT = 30
 
 
-class Call(QueuedTask):
+class Call(QueuedJob):
     """A task that runs until it is let go."""
 
     def __init__(self, sender, connection=1, size=0):
@@ -44,8 +44,8 @@ class Call(QueuedTask):
 def pool():
     made = []
 
-    def make(places, queue=100, **options):
-        workers, calls = Workers(places, queue, "fair worker", **options), []
+    def make(slots, queue=100, **options):
+        workers, calls = Workers(slots, queue, "fair worker", **options), []
         made.append((workers, calls))
 
         def call(*args, **more):
@@ -71,7 +71,7 @@ def test_a_lone_sender_has_all_places_and_no_more(pool):
     workers, call = pool(16)
     calls = [call("a") for _ in range(20)]
     assert all(one.started.wait(LIMIT) for one in calls[:16])
-    assert not any(running(calls[16:])) and not workers.reserve_place(call("a"))
+    assert not any(running(calls[16:])) and not workers.take_slot(call("a"))
 
 
 def test_spare_places_are_for_senders_and_sessions_of_whom_none_runs(pool):
@@ -104,7 +104,7 @@ def test_while_others_wait_the_one_with_the_fewest_gets_the_next_place(pool):
     for number, other in enumerate(others):
         hog[number].go.set()
         assert other.started.wait(LIMIT)
-    assert not any(running(hog[4:])), "one of four places is left to a sender with twelve calls"
+    assert not any(running(hog[4:])), "one of four slots is left to a sender with twelve calls"
     others[0].go.set()
     assert hog[4].started.wait(LIMIT), "no other waits"
 
@@ -134,7 +134,7 @@ def test_requests_that_take_much_memory_do_not_run_all_at_once(pool):
     assert running([*large[1:], other]) == [False, False, False]
     large[0].go.set()
     assert other.started.wait(LIMIT), "of two that wait, the one of whom fewer run"
-    assert not workers.reserve_place(Call("a", size=60))
+    assert not workers.take_slot(Call("a", size=60))
 
 
 def test_one_that_takes_more_than_all_may_runs_alone(pool):

@@ -58,7 +58,7 @@ def test_a_task_that_was_taken_over_cannot_end(work):
     made = work()
     made.late = made.end
     task = made.begin()
-    assert made.noticed.wait(LIMIT) and wait_until(lambda: made.watchdog.task == 0)
+    assert made.noticed.wait(LIMIT) and wait_until(lambda: made.watchdog.job == 0)
     assert not made.end(task)
 
 

@@ -40,10 +40,10 @@ class Recorder(MessageHandler):
 class Conversation:
     """A peer, and the raw other end of its channel."""
 
-    def __init__(self, serving=False, places=4, queue=100, queued_bytes=None, **options):
+    def __init__(self, serving=False, slots=4, queue=100, queued_bytes=None, **options):
         self.raw, ours = MemoryChannel.pair(("the other side", "us"))
         self.handler = Recorder()
-        self.workers = Workers(places, queue, "test worker", queued_bytes=queued_bytes)
+        self.workers = Workers(slots, queue, "test worker", queued_bytes=queued_bytes)
         self.peer = Peer(ours, self.handler, workers=self.workers, serving=serving, **options)
         self.peer.start()
 

@@ -332,7 +332,7 @@ class Poller:
     def _step_down(self, connection: Connection) -> None:
         """Called just before the serving thread blocks: pass the leader role on if this thread holds it."""
         with self._lock:
-            task = self._watchdog.task if self._serving is connection else 0
+            task = self._watchdog.job if self._serving is connection else 0
         if task:
             self._spawn(lambda: self._take_over(task, late=False))
 
@@ -461,7 +461,7 @@ class Poller:
         end = time.monotonic() + _END_SECONDS
         while not self._ended.is_set():
             with self._lock:
-                if self._serving is not None and self._watchdog.end(self._watchdog.task):
+                if self._serving is not None and self._watchdog.end(self._watchdog.job):
                     self._unregister(self._serving)
                     self._serving = None
                     self._ended.set()
