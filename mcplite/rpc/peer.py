@@ -30,12 +30,12 @@ from functools import partial
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple, Union
 
 from ..errors import (
-    INTERNAL_ERROR,
     INVALID_REQUEST,
     PARSE_ERROR,
     Cancelled,
     ConnectionClosed,
     ProtocolError,
+    RemoteError,
     RequestTimeout,
     TransportError,
     remote_error,
@@ -521,9 +521,11 @@ class Peer(MessageSink):
             return
         try:
             job = self._handler.on_request(incoming)
-        except Exception:
-            _log.exception("request %r of %s failed", incoming.method, self.name)
-            incoming.fail(INTERNAL_ERROR, "Internal error")
+        except Exception as error:
+            if not isinstance(error, RemoteError):
+                _log.exception("request %r of %s failed", incoming.method, self.name)
+                error = RemoteError("Internal error")
+            incoming.fail(error.code, error.message, error.data)
             return
         if job is None:
             return

@@ -320,7 +320,10 @@ class MessageHandler:
     """
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
-        """Answer at once and return None, or return the job that a worker runs."""
+        """Answer at once and return None, or return the job that a worker runs.
+
+        :raises RemoteError: the error to answer with.
+        """
         raise NotImplementedError
 
     def on_notification(self, message: jsonrpc.Notification) -> None:

@@ -114,36 +114,7 @@ def _bind_and_call(context: RequestContext, entry: ToolEntry) -> Any:
             raise InvalidParams(text) from error
         return tool_error(context, text)
     del params, arguments  # a handler may wait for minutes, and the context forgets them then
-    if entry.timeout is None:
-        return _call_and_encode(context, entry.name, entry.function, kwargs)
     return call_bound(context, entry, kwargs)
-
-
-def call_bound(context: RequestContext, entry: ToolEntry, kwargs: Dict[str, Any]) -> Any:
-    """Call a tool whose arguments are bound, within its timeout, and return the encoded result as :func:`_call_tool` does.
-
-    :raises RemoteError: the error for the client.
-    :raises Cancelled: the request was cancelled.
-    """
-    name, function = entry.name, entry.function
-    if entry.timeout is None:
-        return _call_and_encode(context, name, function, kwargs)
-
-    def end() -> None:
-        _log.warning("tool %r ran for more than its timeout of %g s", name, entry.timeout)
-        try:
-            context.respond(tool_error(context, f"Tool {name} did not finish within {entry.timeout:g} s"))
-        finally:
-            context.token.cancel(f"timeout of {entry.timeout:g} s")
-
-    timeout = Timeout(entry.timeout, end)
-    context.limit_time(timeout)
-    timeout.start()
-    try:
-        return _call_and_encode(context, name, function, kwargs)
-    finally:
-        timeout.stop()
-        context.limit_time(None)
 
 
 def _unknown(context: RequestContext, kind: str, name: Any) -> InvalidParams:
@@ -159,7 +130,14 @@ def _writer(output: Output, revision: Revision) -> Write:
     return write
 
 
-def _call_and_encode(context: RequestContext, name: str, function: Function, kwargs: Dict[str, Any]) -> Any:
+def call_bound(context: RequestContext, entry: ToolEntry, kwargs: Dict[str, Any]) -> Any:
+    """Call a tool whose arguments are bound, within its timeout, and return the encoded result as :func:`_call_tool` does.
+
+    :raises RemoteError: the error for the client.
+    :raises Cancelled: the request was cancelled.
+    """
+    name, function = entry.name, entry.function
+    timeout = None if entry.timeout is None else _start_timeout(context, name, entry.timeout)
     try:
         value = _call_handler(context, function, kwargs)
         session = context.session  # another one, if the handler has waited for an answer
@@ -203,6 +181,26 @@ def _call_and_encode(context: RequestContext, name: str, function: Function, kwa
     except Exception as error:
         _log_failure(context, f"tool {name!r}", error)
         return _failed(context, name, error)
+    finally:
+        if timeout is not None:
+            timeout.stop()
+            context.limit_time(None)
+
+
+def _start_timeout(context: RequestContext, name: str, seconds: float) -> Timeout:
+    """Answer the client, and cancel the handler, if the call of a tool takes longer than it may."""
+
+    def end() -> None:
+        _log.warning("tool %r ran for more than its timeout of %g s", name, seconds)
+        try:
+            context.respond(tool_error(context, f"Tool {name} did not finish within {seconds:g} s"))
+        finally:
+            context.token.cancel(f"timeout of {seconds:g} s")
+
+    timeout = Timeout(seconds, end)
+    context.limit_time(timeout)
+    timeout.start()
+    return timeout
 
 
 def _log_failure(context: RequestContext, what: str, error: Exception) -> None:

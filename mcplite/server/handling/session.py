@@ -236,14 +236,11 @@ def check_own_notification(method: str, params: Any) -> None:
 
     :raises ValueError, TypeError: it is.
     """
-    if not isinstance(method, str) or not method:
-        raise TypeError(f"the name of a notification is a text such as 'notifications/acme/moved', not {method!r}")
+    _check_own("notification", "notifications/acme/moved", method, params)
     if any(method in revision.server_notifications or method in revision.client_notifications
            or method == revision.task_notification for revision in REVISIONS):
         raise ValueError(f"choose another name than {method!r}, which is the protocol's own: ctx.report_progress(), ctx.log(),"
                          " Server.resource_updated() and the changes of entries send what the protocol has")
-    if params is not None and not isinstance(params, dict):
-        raise TypeError(f"the params of {method!r} are a dict, not {type(params).__name__}")
 
 
 def check_own_method(method: str, params: Any) -> None:
@@ -251,11 +248,15 @@ def check_own_method(method: str, params: Any) -> None:
 
     :raises ValueError, TypeError: it is.
     """
-    if not isinstance(method, str) or not method:
-        raise TypeError(f"the name of a request is a text such as 'acme/confirm', not {method!r}")
+    _check_own("request", "acme/confirm", method, params)
     if any(method in revision.server_requests for revision in REVISIONS):
         raise ValueError(f"choose another name than {method!r}, which is the protocol's own: ctx.elicit(), ctx.sample(),"
                          " ctx.list_roots() and session.ping() send what the protocol has")
+
+
+def _check_own(kind: str, example: str, method: Any, params: Any) -> None:
+    if not isinstance(method, str) or not method:
+        raise TypeError(f"the name of a {kind} is a text such as {example!r}, not {method!r}")
     if params is not None and not isinstance(params, dict):
         raise TypeError(f"the params of {method!r} are a dict, not {type(params).__name__}")
 

@@ -13,7 +13,7 @@ import functools
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Optional, Set
 
-from ...errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError, ProtocolError, RemoteError
+from ...errors import INVALID_REQUEST, InvalidParams, MCPError, MethodNotFound, ProtocolError, RemoteError
 from ...protocol import jsonrpc, meta as envelopes
 from ...protocol.jsonrpc import memory_size, object_of
 from ...protocol.meta import bounded_capabilities, bounded_info
@@ -271,8 +271,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
             self._initialize(incoming)
             return None
         if self.agreed is None:
-            incoming.fail(INVALID_REQUEST, f"{method!r} came before 'initialize'")
-            return None
+            raise RemoteError(f"{method!r} came before 'initialize'", code=INVALID_REQUEST)
         facts: Optional[RequestFacts] = incoming.facts
         target = None if facts is None else facts.target
         if target is None:
@@ -282,8 +281,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         else:
             exists = method in self._served or (method in self.agreed.client_requests and self._offers(method))
         if not exists:
-            incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
-            return None
+            raise MethodNotFound(f"Method not found: {method[:200]}")
         return functools.partial(answer_request, RequestContext(self, incoming, target))
 
     def _offers(self, method: str) -> bool:
@@ -341,19 +339,16 @@ class LegacySession(Session, OpenSession, MessageHandler):
 
     def _initialize(self, incoming: Incoming) -> None:
         if incoming.batch is not None:
-            incoming.fail(INVALID_REQUEST, "'initialize' must not be in an array of messages")
-            return
+            raise RemoteError("'initialize' must not be in an array of messages", code=INVALID_REQUEST)
         params = incoming.params
         asked = params.get("protocolVersion")
         if not isinstance(asked, str):
-            incoming.fail(INVALID_PARAMS, "initialize needs params.protocolVersion, a string")
-            return
+            raise InvalidParams("initialize needs params.protocolVersion, a string")
         try:
             capabilities = bounded_capabilities(codec.decode(ClientCapabilities, _member(params, "capabilities")))
             info = bounded_info(codec.decode(Implementation, _member(params, "clientInfo")))
         except ProtocolError as error:
-            incoming.fail(INVALID_PARAMS, f"initialize: {error}")
-            return
+            raise InvalidParams(f"initialize: {error}") from error
         revision = find_revision(asked)
         if revision is None or revision.modern:
             revision = NEWEST_LEGACY  # LIFE-10, LIFE-11

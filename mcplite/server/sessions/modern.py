@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 from ...errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
-    METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
     RESOURCE_NOT_FOUND,
     InternalError,
     InvalidParams,
+    MethodNotFound,
     RemoteError,
     ResourceNotFound,
 )
@@ -165,17 +165,6 @@ class SessionlessHandler(MessageHandler):
         self._senders = envelopes.AcceptedSenders()
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
-        try:
-            return self._admit(incoming)
-        except RemoteError as error:
-            incoming.fail(error.code, error.message, error.data)
-            return None
-
-    def _admit(self, incoming: Incoming) -> Optional[Callable[[], object]]:
-        """Return the task for a worker thread; None if the request is answered already.
-
-        :raises RemoteError: it cannot be served.
-        """
         catalog, client, method = self.catalog, incoming.facts, incoming.method
         target: Optional[Target] = None
         if client is not None:
@@ -197,8 +186,7 @@ class SessionlessHandler(MessageHandler):
             target = catalog.resolve(method, incoming.params)
         if target.custom_handler is None:
             if method not in revision.client_requests or (target.entry is None and not catalog.serves(method)):
-                incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
-                return None
+                raise MethodNotFound(f"Method not found: {method[:200]}")
             if method == "server/discover":
                 incoming.respond(catalog.discover(revision, client is not None and client.principal is not None))
                 return None
@@ -208,8 +196,7 @@ class SessionlessHandler(MessageHandler):
                                                 None if principal is None else principal.key)
                 return None
         elif not catalog.has_method(method, revision, client is not None and client.principal is not None):
-            incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
-            return None
+            raise MethodNotFound(f"Method not found: {method[:200]}")
         session = ModernSession(self.runtime, self.peer, envelope, revision, client)
         context = RequestContext(session, incoming, target)
         if method in revision.asking_methods:
