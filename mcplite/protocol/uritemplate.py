@@ -70,8 +70,9 @@ class Template:
         self._parts = _normal_parts(_parse(text), text)
         #: In the normal form.
         self.text = "".join(part if isinstance(part, str) else part.text for part in self._parts)
-        #: What all URIs that it matches begin with.
-        self.prefix = self._parts[0] if self._parts and isinstance(self._parts[0], str) else ""
+        texts = [part if isinstance(part, str) else "" for part in self._parts] or [""]
+        #: What all URIs that it matches begin with, what they end with, and the longest text that all of them have.
+        self.prefix, self.suffix, self._longest = texts[0], texts[-1], max(texts, key=len)
         #: Among templates with one prefix, those with less are asked first: whether a value can have slashes, and minus the
         #: characters outside of expressions.
         expressions = [part for part in self._parts if isinstance(part, _Expression)]
@@ -133,7 +134,7 @@ class Template:
         Variables of a query are optional and may come in any order; an absent one has no entry. If there are several
         ways to match, the first variable gets the shortest value.
         """
-        if len(uri) > _MAX_URI:
+        if self._longest not in uri or len(uri) > _MAX_URI:
             return None
         parts, query = self._parts, self._query
         values: Dict[str, Value] = {}

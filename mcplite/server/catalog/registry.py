@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from ...types import Tool
     from ..functions.function import Function
 
+    #: Templates by the text before their first variables, the longest ones first: its length, the text, the length of the text
+    #: behind their last variables, and that text. Each has its place in the order in which they are tried.
+    _TemplateIndex = List[Tuple[int, Dict[str, Dict[int, Dict[str, List[Tuple[int, CatalogEntry]]]]]]]
+
 _log = get_logger(__name__)
 #: The values of ``Server(on_duplicate=)``.
 _POLICIES = ("error", "replace", "warn")
@@ -102,7 +106,7 @@ class Registry:
         self.notifications: Dict[str, Callable[..., Any]] = {}
         self._changed = changed
         #: The templates that were looked up last, and what finds them; two threads that miss it make equal ones.
-        self._prefixes: "Optional[Tuple[Mapping[str, Any], List[Tuple[int, Dict[str, List[Any]]]]]]" = None
+        self._index: "Optional[Tuple[Mapping[str, Any], _TemplateIndex]]" = None
         #: What is mounted, in order.
         self.providers: Tuple[Provider, ...] = ()
         #: Whether any entry has ever required scopes.
@@ -255,12 +259,14 @@ class Registry:
         templates = self._kinds["templates"].entries
         if not templates:
             return None
-        known = self._prefixes
+        known = self._index
         if known is None or known[0] is not templates:
-            known = self._prefixes = templates, _by_prefix(templates)
-        for length, entries in known[1]:
+            known = self._index = templates, _indexed(templates)
+        for length, by_prefix in known[1]:
             for form in forms:
-                for entry in entries.get(form[:length], ()):
+                ends = by_prefix.get(form[:length], {}).items()
+                for _, entry in sorted(found for size, by_suffix in ends
+                                       for found in by_suffix.get(form[max(0, len(form) - size):], ())):
                     values = entry.pattern.match_exactly(form)
                     if values is not None:
                         return entry, values
@@ -294,12 +300,13 @@ def _form(kind: str, name: str) -> str:
     return name
 
 
-def _by_prefix(templates: Mapping[str, Any]) -> List[Tuple[int, Dict[str, List[Any]]]]:
-    """Return the templates by the text before their first variables, the longest ones first, in the order to try them."""
-    found: Dict[int, Dict[str, List[Any]]] = {}
-    for entry in sorted(templates.values(), key=lambda entry: entry.pattern.breadth):
-        prefix = entry.pattern.prefix
-        found.setdefault(len(prefix), {}).setdefault(prefix, []).append(entry)
+def _indexed(templates: Mapping[str, Any]) -> "_TemplateIndex":
+    """Return the index of the templates."""
+    found: Dict[int, Any] = {}
+    for place, entry in enumerate(sorted(templates.values(), key=lambda entry: entry.pattern.breadth)):
+        prefix, suffix = entry.pattern.prefix, entry.pattern.suffix
+        ends = found.setdefault(len(prefix), {}).setdefault(prefix, {})
+        ends.setdefault(len(suffix), {}).setdefault(suffix, []).append((place, entry))
     return sorted(found.items(), reverse=True)
 
 

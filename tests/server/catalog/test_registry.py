@@ -1,9 +1,11 @@
 """The registry: names, snapshots, versions, and changes from many threads at once."""
 
+import contextlib
 import logging
 import sys
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
 import mcplite
 from mcplite.errors import RegistrationError
@@ -109,14 +111,32 @@ def test_the_template_with_most_text_is_used(registry):
     assert registry.match(["a://c"]) == (made["a://{z}"], {"z": "c"})
 
 
-def test_many_templates_are_not_tried_one_by_one(registry):
+@pytest.mark.parametrize("text", ["t://{}/{{x}}", "t://a/{{x}}/{}", "t://{{x}}/b{}"])
+def test_many_templates_are_not_tried_one_by_one(registry, text):
     tried = []
-    for number in range(300):
-        one = template(f"t://{number}/{{x}}")
+    for number in range(100, 400):
+        one = template(text.format(number))
         find = one.pattern.match_exactly
         one.pattern.match_exactly = lambda uri, find=find: tried.append(uri) or find(uri)
         registry.add(one)
-    assert registry.match(["t://299/a"]) is not None and registry.match(["t://300/a"]) is None and len(tried) == 1
+    uri = text.replace("{{x}}", "a")
+    assert registry.match([uri.format(399)]) is not None and registry.match([uri.format(400)]) is None and len(tried) == 1
+
+
+@settings(deadline=None)
+@given(st.sets(st.lists(st.sampled_from(["a", "b", "/", "{x}", "{+y}", "{?z}"]), max_size=5).map("".join), max_size=12),
+       st.lists(st.text("ab/?z=", max_size=6), min_size=1, max_size=2))
+def test_the_template_is_that_of_trying_them_all(texts, forms):
+    registry = Registry(lambda kind: None)
+    for text in sorted(texts):
+        with contextlib.suppress(ValueError):
+            registry.add(template("t:" + text))
+    order = sorted(registry.all("templates").values(), key=lambda one: (-len(one.pattern.prefix), one.pattern.breadth))
+    uris = ["t:" + form for form in forms]
+    found = [(one, values) for length in sorted({len(one.pattern.prefix) for one in order}, reverse=True) for uri in uris
+             for one in order if len(one.pattern.prefix) == length
+             for values in [one.pattern.match_exactly(uri)] if values is not None]
+    assert registry.match(uris) == (found[0] if found else None)
 
 
 def test_uris_are_found_in_any_form(registry):
