@@ -45,7 +45,9 @@ _PASSING = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS})
 _MOST_PASSING = 20
 _PASSING_SECONDS = 0.05
 #: What a channel has to write when it has written all.
-_NOTHING: Tuple[bytes, List[int]] = (b"", [])
+_NOTHING: Tuple[bytes, bytes, List[int]] = (b"", b"", [])
+#: Bytes of a message that is not copied for its line end.
+_LONG_BYTES = 65_536
 
 
 class PipeChannel(Channel):
@@ -99,8 +101,8 @@ class PipeChannel(Channel):
         #: Keeps one message whole on the descriptor; held while it is written.
         self._write_lock = threading.RLock()
         self._writes_here = ownership(self._write_lock)
-        #: The latest message, and how many bytes each write has written. If its writer was stopped in the middle, the rest goes
-        #: out before the next message.
+        #: The latest message, its line end if that is apart, and how many bytes each write has written. If its writer was
+        #: stopped in the middle, the rest goes out before the next message.
         self._latest = _NOTHING
         #: The error for every use in a forked process; None in the process that has the descriptors.
         self._foreign: Optional[ConnectionClosed] = None
@@ -197,9 +199,9 @@ class PipeChannel(Channel):
             held += map(self._write_lock.acquire, (False,))
             while True not in held:
                 held += map(self._write_lock.acquire, (True,), (self._pause(end, call),))
-            if self._latest[1]:  # else no byte was written, and the message is dropped as a whole
+            if self._latest[2]:  # else no byte was written, and the message is dropped as a whole
                 self._flush(end, call)
-            self._latest = data + b"\n", []
+            self._latest = (data, b"\n", []) if len(data) > _LONG_BYTES and hasattr(os, "writev") else (data + b"\n", b"", [])
             self._flush(end, call)
             self._latest = _NOTHING
         finally:
@@ -213,14 +215,16 @@ class PipeChannel(Channel):
     @property
     def _unsent(self) -> int:
         """How many bytes of the latest message were not written."""
-        data, written = self._latest
-        return len(data) - sum(written)
+        data, line_end, written = self._latest
+        return len(data) + len(line_end) - sum(written)
 
     def _flush(self, end: Optional[float], call: Optional[Pending]) -> None:
         # Called with the write lock held; to be done until the monotonic time *end*, or until the call is interrupted. The
         # number of bytes written is stored inside the same call into C, for the reason given in read().
-        data, written = self._latest
+        data, line_end, written = self._latest
         total, sent = len(data), sum(written) if written else 0
+        if line_end:
+            total += 1
         while sent < total:
             if self._closed:
                 raise self._closed_here()
@@ -228,6 +232,8 @@ class PipeChannel(Channel):
                 rest = memoryview(data)[sent:] if sent else data
                 if sys.platform == "win32":
                     written += map(write_piece, (self._write_fd,), (rest,))
+                elif line_end:
+                    written += map(os.writev, (self._write_fd,), ((rest, line_end),))
                 else:
                     written += map(os.write, (self._write_fd,), (rest,))
                 sent = sum(written)
