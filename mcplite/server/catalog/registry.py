@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     #: Templates by the text before their first variables, the longest ones first: its length, the text, the length of the text
     #: behind their last variables, and that text. Each has its place in the order in which they are tried.
-    _TemplateIndex = List[Tuple[int, Dict[str, Dict[int, Dict[str, List[Tuple[int, CatalogEntry]]]]]]]
+    _TemplateIndex = List[Tuple[int, Dict[str, Dict[int, Dict[str, List[Tuple[int, Any]]]]]]]
 
 _log = get_logger(__name__)
 #: The values of ``Server(on_duplicate=)``.
