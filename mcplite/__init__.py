@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         ToolError as ToolError,
         TransportError as TransportError,
     )
-    from .fleet.change_broadcast import publisher as publisher
+    from .fleet.fleet_processes import publisher as publisher
     from .net.settings import Bearer as Bearer
     from .rpc.cancel import CancelToken as CancelToken
     from .server import Context as Context, Limits as Limits, Server as Server, ServerOptions as ServerOptions
@@ -74,7 +74,7 @@ _HOMES = {
     "server.catalog.cache_hints": ("CacheHint", "Header"),
     "server.functions.media": ("Audio", "Image"),
     "server.handling.questions": ("Elicit", "InputRequired", "ListRoots", "Sample"),
-    "fleet.change_broadcast": ("publisher",),
+    "fleet.fleet_processes": ("publisher",),
     "server.transports.wsgi": ("mount_wsgi",),
     "types": ("assistant", "user"),
     "version": ("__version__",),

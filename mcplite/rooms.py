@@ -21,7 +21,7 @@ ROOMS: Dict[str, Tuple[str, str]] = {
     "a question with a shared backend": ("fleet.remote_answers", "SharedCalls"),
     "auth=": ("auth.verify.bearer_auth", "BearerAuth"),
     "--token-env": ("auth.verify.bearer_auth", "StaticTokens"),
-    "Server.mount()": ("proxy.mount", "mount"),
+    "Server.mount()": ("proxy.client_mount", "mount"),
     "task='optional'": ("tasks.server_tasks", "start_tasks"),
     "Server.run_task()": ("tasks.server_tasks", "run_task"),
     "start_tool()": ("tasks.client_tasks", "tasks_of_client"),

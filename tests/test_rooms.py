@@ -132,7 +132,7 @@ GUESTS = {
     "jsonschema": {"protocol.schema.validation"},
     "referencing": {"protocol.schema.validation"},
     "redis": {"backend.redis"},
-    "psycopg": {"backend.postgres", "backend.postgres_connection"},
+    "psycopg": {"backend.postgres"},
     "keyring": {"auth.login.keyring_store"},
     "jwt": {"auth.login.jwt_signing", "auth.verify.jwt_verifier"},
     "cryptography": {"auth.login.jwt_signing", "auth.verify.jwt_verifier"},
@@ -146,8 +146,7 @@ GUESTS = {
     "django": {"contrib.django"},
 }
 #: Modules that are themselves loaded on first use, and may import their guests at the top.
-LAZY = {"net.session_sender", "backend.postgres_connection", "contrib.otel",
-        "contrib.otel.clients", "contrib.otel.convention", "contrib.otel.servers", "contrib.django.apps",
+LAZY = {"net.session_sender", "contrib.otel", "contrib.otel.telemetry", "contrib.django.apps",
         "contrib.django.management.commands.mcp"}
 DATE = re.compile(r"20\d\d-\d\d-\d\d")
 

@@ -48,7 +48,6 @@ WITHOUT_A_MODULE = {
 }
 #: Modules without a test file of their own, and where they are tested instead.
 TESTED_ELSEWHERE = {
-    "backend/postgres_connection": "tests/backend/test_interface_outages.py, with a server that hangs",
     "backend/sqlite_wakeup": "tests/backend/test_sqlite.py, through the backend",
     "cli/command_line": "tests/test_main.py runs every command",
     "client/sessions/base": "tests/client/test_client.py and the tests of both eras, through connect",
@@ -58,8 +57,6 @@ TESTED_ELSEWHERE = {
     "contrib/django/connections": "tests/frameworks/test_django.py, with a database",
     "contrib/django/management/commands/mcp": "tests/frameworks/test_django.py, through manage.py",
     "contrib/django/views": "tests/frameworks/test_django.py, under real servers and Django's test client",
-    "proxy/forwarded_calls": "tests/behaviour, over mounted clients, and tests/proxy/test_question_relay.py",
-    "fleet/fleet_processes": "tests/server/runtime/test_processes.py, through the interface",
     "proxy/client_mount": "tests/proxy/test_mount.py and test_reconnecting.py, through Server.mount",
     "rpc/interfaces": "abstract classes: test_channels.py and test_reading.py",
     "server/catalog/server_extensions": "tests/rpc/test_extension.py, with a server of a real extension",

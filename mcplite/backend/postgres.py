@@ -9,7 +9,7 @@ import select
 import socket
 import threading
 import time
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Type
+from typing import Any, Dict, Generator, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Type, TypeVar
 
 from ..errors import BackendError, RegistrationError, TransportError
 from ..rpc.deadline import Deadline
@@ -21,6 +21,7 @@ from .log_watch import LogWatch
 
 __all__ = ["PostgresBackend"]
 
+T = TypeVar("T")
 _log = get_logger(__name__)
 
 _TABLES = """
@@ -92,14 +93,12 @@ class PostgresBackend(Backend):
     def __init__(self, url: str, connections: int = 10, timeout: float = _SECONDS) -> None:
         try:
             import psycopg
-
-            from .postgres_connection import LimitedConnection
         except ImportError as error:
             raise RegistrationError("a backend in PostgreSQL needs psycopg: pip install 'mcplite[postgres]'") from error
         self._url = url
         self._name = without_password(url)
         self._timeout = timeout
-        self._kind = LimitedConnection
+        self._kind = _limited_connection(psycopg)
         self._errors: Tuple[Type[Exception], ...] = (psycopg.Error, OSError)
         self._listening_errors: Tuple[Type[Exception], ...] = (*self._errors, BackendError)
         self._free = threading.BoundedSemaphore(connections)
@@ -318,3 +317,32 @@ def _first(rows: List[Any]) -> Optional[bytes]:
 
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def _limited_connection(psycopg: Any) -> Any:
+    """Return the class of connections on which no operation waits longer than their ``limit``, in seconds.
+
+    libpq has limits for the time of a statement, which the server keeps, and for data that is not acknowledged. A server
+    process that hangs keeps neither.
+    """
+    class LimitedConnection(psycopg.Connection):  # type: ignore[misc]
+        limit = _SECONDS
+
+        def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> Any:
+            return super().wait(self._limited(gen), *args, **options)
+
+        def _limited(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
+            until = time.monotonic() + self.limit
+            try:
+                wanted = next(gen)
+                while True:
+                    # psycopg sends 0 several times a second while the socket is not ready.
+                    ready = yield wanted
+                    if not ready and time.monotonic() >= until:
+                        raise psycopg.OperationalError(f"no answer within {self.limit:g} s")
+                    wanted = gen.send(ready)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+
+    return LimitedConnection

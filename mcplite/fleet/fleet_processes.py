@@ -1,4 +1,4 @@
-"""The processes of a server that share a backend: what the core asks for the others, and how the parts of this folder meet.
+"""The processes of a server that share a backend: what the core asks for the others, and what they tell each other.
 
     a process                   the backend that they share             another process
     Leases          --renew-->  a lease for each process     <--look--  Leases
@@ -6,21 +6,446 @@
     ChangeBroadcast --append->  the log of changes           --wait-->  ProcessMessages --> ChangeBroadcast --> clients
                                                              --wait-->  GET streams of sessions
     Outage          is told by all of them whether the backend works
+
+A message has a kind, which names the module that handles it, and a body of JSON. The backend is sealed, so a message was
+written by a process with the keys. One thread of each process waits for all these logs.
+
+The thread that reads messages tells the clients of this process that have subscriptions/listen; the GET streams of sessions
+read the log of changes for themselves, since a client may resume one anywhere. It is read once for all of them. A process that
+does not serve (a Celery task, cron, ``manage.py``) tells the clients by a :class:`Publisher`.
 """
 
-from typing import Any, Callable, Optional
+import json
+import os
+import secrets
+import threading
+import time
+from collections import deque
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
+from ..backend.from_url import open_shared_backend
 from ..backend.interface import Backend
-from ..errors import BackendError
+from ..errors import BackendError, RegistrationError
+from ..protocol.meta import RESOURCE_UPDATED
+from ..protocol.uris import normal_uri
+from ..rpc.deadline import undo
 from ..rpc.forks import renew
-from ..server.runtime.processes import Processes
-from ..server.runtime.runtime import Runtime
-from .backend_health import Outage
-from .change_broadcast import ChangeBroadcast, Changes
+from ..rpc.threads import Loop
+from ..rpc.tracing import get_logger
+from ..server.runtime.processes import Processes, read_keys
+from ..server.state.logs import read_log
+from .backend_health import Outage, Retries
 from .leases import Leases
-from .process_messages import ProcessMessages
 
-__all__ = ["FleetProcesses"]
+if TYPE_CHECKING:
+    from ..server.runtime.runtime import Runtime
+
+__all__ = [
+    "ChangeBroadcast", "Changes", "EVERYTHING", "FleetProcesses", "LOG", "ProcessMessages", "Publisher", "ToldChange",
+    "append_change", "publisher",
+]
+
+_log = get_logger(__name__)
+_ALL = "messages-all/in"
+#: Seconds for which a message is kept, and how many are.
+_SECONDS = 60.0
+_KEEP = 10_000
+#: Seconds of one wait for the logs, after which the thread looks whether it shall end.
+_WAIT_SECONDS = 0.25
+#: Seconds after which the own log is read without a notification.
+_LOOK_SECONDS = 2.0
+#: Seconds before the next attempt to read a store that cannot be reached, at first and at most.
+_AWAY_SECONDS = (0.1, 1.0)
+
+
+#: What is called with each entry of a log, and when entries were missed.
+_ReadLog = Tuple[Callable[[bytes], object], Callable[[], object]]
+
+
+class ProcessMessages:
+    """Sends messages to other processes, and hands on those that come.
+
+    :param backend: sealed.
+    :param leases: knows the number of this process.
+    :param server: the name of the server; messages to all go to the processes of this name.
+    :param outage: is told when the backend fails.
+    """
+
+    def __init__(self, backend: Backend, leases: Leases, server: str, outage: Outage) -> None:
+        self._backend = backend
+        self._leases = leases
+        self._server = server
+        self._outage = outage
+        self._kinds: Dict[str, Callable[[Any], object]] = {}
+        self._on_missed: List[Callable[[], object]] = []
+        self._logs: Dict[str, _ReadLog] = {_ALL: (self._receive, self._missed)}
+        #: Guards the start and the end of the reading thread; held while the first numbers are read.
+        self._lock = threading.Lock()
+        self._begin()
+
+    def _begin(self) -> None:
+        #: Set when the present thread shall end; None without a thread.
+        self._ended: Optional[threading.Event] = None
+        #: When the own log was read without a notification.
+        self._looked = 0.0
+        #: Tells this process's messages to all from others'.
+        self._sender = secrets.token_hex(8)
+
+    def let_go(self) -> None:
+        """Be another process than the one that this was forked from."""
+        renew(self)
+        self._begin()
+
+    # --- sending ----------------------------------------------------------------------------------------
+
+    def send(self, number: int, kind: str, body: Any) -> None:
+        """Send a message to one process, which need not run any more; returns when it is stored.
+
+        :param number: of the process, see :class:`Leases`; a message to the own number comes back.
+        :param body: JSON.
+        :raises BackendError: the store failed.
+        """
+        self._append(_log_of(number), {"kind": kind, "body": body})
+
+    def broadcast(self, kind: str, body: Any) -> None:
+        """Send a message to all other processes of this server.
+
+        :raises BackendError: the store failed.
+        """
+        self._append(_ALL, {"kind": kind, "body": body, "server": self._server, "sender": self._sender})
+
+    def _append(self, log: str, message: Any) -> None:
+        self._backend.append(log, json.dumps(message, separators=(",", ":")).encode("ascii"), _SECONDS, _KEEP)
+
+    # --- receiving --------------------------------------------------------------------------------------
+
+    def on(self, kind: str, receive: Callable[[Any], object]) -> None:
+        """Call *receive* with the body of each message of a kind. It runs on the reading thread and must not block; what takes
+        long, and what uses the backend, belongs on a worker.
+        """
+        self._kinds[kind] = receive
+
+    def on_missed(self, callback: Callable[[], object]) -> None:
+        """Call *callback* when messages were lost; on the reading thread, so it must not block."""
+        self._on_missed.append(callback)
+
+    def read(self, log: str, receive: Callable[[bytes], object], missed: Callable[[], object]) -> None:
+        """Read one more log on the same thread, from its end on; called before :meth:`start`.
+
+        :param receive: called with each entry; must not block.
+        :param missed: called when entries were missed.
+        """
+        self._logs[log] = receive, missed
+
+    def start(self) -> None:
+        """Begin to read; until :meth:`stop`. Messages that are sent from now on are handed on.
+
+        :raises TransportError: the system has no thread for it.
+        """
+        with self._lock:
+            if self._ended is not None:
+                return
+            ended = threading.Event()
+            known: Dict[str, Optional[int]] = dict.fromkeys(self._logs)
+            try:
+                for log in known:
+                    known[log] = self._backend.last(log)
+            except BackendError as error:
+                self._outage.found(error)  # the thread goes on trying
+            with undo(ended.set):
+                # It ends half a second after stop() at the latest, since it blocks on the backend for no longer.
+                Loop("reader of messages", lambda: self._run(known, ended), ended.wait).start()
+                self._ended = ended
+
+    def stop(self) -> None:
+        """Read no more."""
+        with self._lock:
+            ended, self._ended = self._ended, None
+        if ended is not None:
+            ended.set()
+
+    def _run(self, known: Dict[str, Optional[int]], ended: threading.Event) -> None:
+        pause = _AWAY_SECONDS[0]
+        while not ended.is_set():
+            own = _log_of(self._leases.candidate)
+            if own not in known:
+                # The log of a number that is new, or that no process has used for a long time, is empty.
+                for log in [log for log in known if log not in self._logs]:
+                    del known[log]
+                known[own] = 0
+            try:
+                self._read(known, own, ended)
+            except BackendError as error:
+                if not ended.is_set():
+                    self._outage.found(error)
+                    ended.wait(pause)
+                    pause = min(2 * pause, _AWAY_SECONDS[1])
+                continue
+            pause = _AWAY_SECONDS[0]
+
+    def _read(self, known: Dict[str, Optional[int]], own: str, ended: threading.Event) -> None:
+        """Wait for entries once, and hand them on."""
+        if self._outage:  # a wait does not tell that the store is there again
+            self._backend.last(_ALL)
+            self._outage.passed()
+        for log, number in known.items():
+            if number is None:  # the store could not be read at the beginning
+                known[log] = self._backend.last(log)
+                self._logs[log][1]()
+        numbers = {log: number for log, number in known.items() if number is not None}
+        began = time.monotonic()
+        grown = self._backend.wait(numbers, _WAIT_SECONDS)
+        if not grown and time.monotonic() - began < _WAIT_SECONDS / 2:
+            ended.wait(_WAIT_SECONDS)  # the backend is closed
+        # A notification of the store can be lost with its connection, and requests hang on these messages.
+        if self._leases.held and time.monotonic() - self._looked >= _LOOK_SECONDS:
+            self._looked = time.monotonic()
+            if self._backend.last(own) != numbers[own]:
+                grown = {*grown, own}
+        for log in grown:
+            if ended.is_set():
+                return
+            receive, missed = self._logs.get(log) or (self._receive, self._missed)
+            entries, last, lost = read_log(self._backend, log, numbers[log])
+            if lost:
+                self._call(missed)
+            for known[log], entry in entries:
+                self._call(receive, entry)
+            known[log] = last
+
+    def _call(self, receive: Callable[..., object], *arguments: bytes) -> None:
+        try:
+            receive(*arguments)
+        except Exception:
+            _log.exception("what another process has told could not be handled")
+
+    def _receive(self, entry: bytes) -> None:
+        message = json.loads(entry)
+        receive = self._kinds.get(message["kind"])
+        ours = message.get("server", self._server) == self._server and message.get("sender") != self._sender
+        if ours and receive is not None:  # another kind is of a newer version of the package, during an update
+            receive(message["body"])
+
+    def _missed(self) -> None:
+        _log.warning("messages of other processes were lost: the store was emptied, or this process was paused for too long")
+        for callback in self._on_missed:
+            callback()
+
+
+def _log_of(number: int) -> str:
+    return f"messages-{number}/in"
+
+
+#: The log of all processes.
+LOG = "changes/log"
+#: Seconds for which a notification is kept, and how many are: as long as a process may need to read them.
+_CHANGE_SECONDS = 600.0
+#: In the place of a method: anything may have changed.
+EVERYTHING = "*"
+#: Changes that wait for the store; more are told as one, that anything may have changed.
+_MOST_UNTOLD = 1000
+
+
+def append_change(backend: Backend, server: Optional[str], method: str, uri: Optional[str], sender: str = "") -> None:
+    """Tell the processes of a server of a change.
+
+    :param server: the name of the server; None for all servers on this backend.
+    :param method: of the notification; or EVERYTHING.
+    :param uri: of the resource that has changed; None for lists.
+    :param sender: the process that has told its own clients already.
+    :raises BackendError: the store failed.
+    """
+    change = {"server": server, "method": method, "uri": uri, "sender": sender}
+    backend.append(LOG, json.dumps(change, separators=(",", ":")).encode("ascii"), _CHANGE_SECONDS, _KEEP)
+
+
+class ChangeBroadcast:
+    """The change notifications of one process of a fleet; they are read on the thread of :class:`ProcessMessages`.
+
+    :param backend: sealed, so that what it holds was written by a process with the keys.
+    :param messages: reads the log.
+    :param server: the name of the server.
+    :param deliver: called on the reading thread with the method and the URI of each change elsewhere.
+    :param missed: called on the reading thread when changes were missed.
+    """
+
+    def __init__(self, backend: Backend, messages: ProcessMessages, server: str,
+                 deliver: Callable[[str, Optional[str]], object], missed: Callable[[], object]) -> None:
+        self._backend = backend
+        self._server = server
+        self._deliver = deliver
+        self._missed = missed
+        #: The changes that the store did not take, each once.
+        self._later = Retries("sender of changes", "the clients of other processes were not told of a change", _CHANGE_SECONDS,
+                              _MOST_UNTOLD)
+        self._begin()
+        messages.read(LOG, self._receive, missed)
+
+    def _begin(self) -> None:
+        self._sender = secrets.token_hex(8)
+
+    def publish(self, method: str, uri: Optional[str] = None) -> None:
+        """Tell the other processes of a change; what the store does not take is told once, when the store is back."""
+        later = self._later
+        if not later.running:
+            try:
+                append_change(self._backend, self._server, method, uri, self._sender)
+                return
+            except BackendError as error:
+                _log.warning("the clients of other processes are told of a change when the store is back: %s", error)
+        if len(later) >= _MOST_UNTOLD:
+            later.clear()
+            method, uri = EVERYTHING, None
+        later.add((method, uri), lambda: append_change(self._backend, self._server, method, uri, self._sender))
+
+    def stop(self) -> None:
+        """Wait for the store no more, but for one last attempt."""
+        self._later.stop()
+
+    def let_go(self) -> None:
+        """Be another sender than the process that this one was forked from."""
+        self._begin()
+        self._later.let_go()
+
+    def _receive(self, entry: bytes) -> None:
+        change = json.loads(entry)
+        if change["sender"] == self._sender or change["server"] not in (None, self._server):
+            return
+        if change["method"] == EVERYTHING:
+            self._missed()
+        else:
+            self._deliver(change["method"], change["uri"])
+
+
+#: Changes that are remembered for streams that have not read them yet.
+_MOST = 1000
+
+
+class ToldChange(NamedTuple):
+    """One change.
+
+    :param method: of its notification; empty for one that another server has told.
+    :param uri: of the resource; None for a list.
+    """
+
+    number: int
+    method: str
+    uri: Optional[str]
+
+
+class Changes:
+    """The log of changes, as the streams of one process read it.
+
+    :param backend: sealed.
+    :param server: the name of the server.
+    """
+
+    log = LOG
+    def __init__(self, backend: Backend, server: str) -> None:
+        self._backend = backend
+        self._server = server
+        #: Guards ``_latest``; held while the log is read, so that of many streams one reads it.
+        self._lock = threading.Lock()
+        self._latest: Deque[ToldChange] = deque(maxlen=_MOST)
+
+    def last(self) -> int:
+        """Return the number of the last change.
+
+        :raises BackendError: the store failed.
+        """
+        return self._backend.last(LOG)
+
+    def since(self, number: int) -> Tuple[List[ToldChange], int, bool]:
+        """Return the changes after a number, the number up to which that is, and whether anything may have changed,
+        since some are gone or a process says so.
+
+        :raises BackendError: the store failed.
+        """
+        with self._lock:
+            latest = self._latest
+            if latest and latest[0].number - 1 <= number < latest[-1].number:
+                changes = [change for change in latest if change.number > number]
+            else:
+                entries, last, missing = read_log(self._backend, LOG, number)
+                if missing or (latest and latest[-1].number != number):
+                    latest.clear()
+                if missing or not entries:
+                    return [], last, missing
+                changes = [self._change(at, entry) for at, entry in entries]
+                latest.extend(changes)
+        return changes, changes[-1].number, any(change.method == EVERYTHING for change in changes)
+
+    def _change(self, number: int, entry: bytes) -> ToldChange:
+        change = json.loads(entry)
+        ours = change["server"] in (None, self._server)
+        return ToldChange(number, change["method"] if ours else "", change["uri"])
+
+
+class Publisher:
+    """Tells the clients of the servers on one backend of changes; made by :func:`publisher`.
+
+    Safe to use from many threads. Each method returns once the backend has stored the change; the processes that serve pass
+    it on to their clients.
+    """
+
+    def __init__(self, backend: Backend, server: Optional[str], owned: bool) -> None:
+        self._backend = backend
+        self._server = server
+        self._owned = owned
+
+    def resource_updated(self, uri: str) -> None:
+        """Notify the clients that follow a resource that it has changed.
+
+        :raises BackendError: the backend failed.
+        """
+        append_change(self._backend, self._server, RESOURCE_UPDATED, normal_uri(uri))
+
+    def tools_changed(self) -> None:
+        """Notify all clients that the list of tools has changed.
+
+        :raises BackendError: the backend failed.
+        """
+        self._list_changed("tools")
+
+    def resources_changed(self) -> None:
+        """Notify all clients that the list of resources or templates has changed; see :meth:`tools_changed`."""
+        self._list_changed("resources")
+
+    def prompts_changed(self) -> None:
+        """Notify all clients that the list of prompts has changed; see :meth:`tools_changed`."""
+        self._list_changed("prompts")
+
+    def _list_changed(self, kind: str) -> None:
+        append_change(self._backend, self._server, f"notifications/{kind}/list_changed", None)
+
+    def close(self) -> None:
+        """Close the backend, if it was given as a URL. Idempotent."""
+        if self._owned:
+            self._backend.close()
+
+    def __enter__(self) -> "Publisher":
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.close()
+
+
+def publisher(backend: Union[str, Backend], *, state_keys: Sequence[Union[str, bytes]] = (),
+              server: Optional[str] = None) -> Publisher:
+    """Return what tells the clients of a server of changes, from any process.
+
+    :param backend: the URL of the server's backend, as in :func:`open_backend`, or a backend.
+    :param state_keys: the server's keys; by default those of the variable MCPLITE_STATE_KEYS.
+    :param server: the name of the server; by default all servers on this backend are told.
+    :raises RegistrationError: there are no keys, the URL is of no backend, or the backend is in the memory of this process.
+    :raises BackendError: the store cannot be opened.
+    """
+    shared = open_shared_backend(backend, read_keys(state_keys, os.environ))
+    if shared is None:
+        raise RegistrationError("a backend in memory has no other processes: name the one that the server uses")
+    return Publisher(shared, server, owned=isinstance(backend, str))
 
 
 class FleetProcesses(Processes):
@@ -31,7 +456,7 @@ class FleetProcesses(Processes):
 
     shared = True
 
-    def __init__(self, runtime: Runtime, backend: Backend) -> None:
+    def __init__(self, runtime: "Runtime", backend: Backend) -> None:
         name = runtime.catalog.name
         self._backend = backend
         self._runtime = runtime

@@ -1,22 +1,27 @@
-"""The records of handshake sessions in a shared backend: what any process needs to serve a session.
+"""The stored sessions of clients with a handshake: a record of each, which any process serves, and the lists that bound them.
 
 A record is written when the session is handed out and when a fact in it changes, never for a call; its lifetime is renewed when
-a quarter has passed.
+a quarter has passed. A process bounds only what it keeps itself, while a client may open sessions at all of them. So each
+session is noted in one of several lists in the backend when it begins and when its record has grown, and an idle one of the
+list is evicted for a new one.
 """
 
 import json
 import re
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from ..backend.interface import Backend
+from ..errors import SERVER_BUSY, RemoteError
+from ..protocol.opaque import digest
 from ..revisions import Revision, find_revision
+from ..server.eviction import Shares
 from ..server.limits import Limits
 from ..types import ClientCapabilities, Implementation, codec
 from ..types.lazy_dataclass import from_members
 
-__all__ = ["LISTED_BYTES", "SessionRecord", "SessionRecords"]
+__all__ = ["FleetSessions", "LISTED_BYTES", "SessionRecord", "SessionRecords"]
 
 #: The bytes that the lists of a fleet count for a session at its beginning.
 LISTED_BYTES = 4096
@@ -148,3 +153,154 @@ class SessionRecords:
         :raises BackendError: the store failed.
         """
         return self.backend.take(self.name(id, "record")) is not None
+
+
+#: The most lists, so that one is short and few processes change it at the same time; and the least that each has room for.
+_MOST_LISTS = 128
+_LEAST_SESSIONS = 50
+_LEAST_BYTES = 1 << 20
+#: The characters that an id can have. The first two of an id decide in which list its session is.
+_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+#: Characters of the digest of a sender: each session is written again with every other one of its list.
+_SENDER_CHARACTERS = 10
+#: Sessions whose records are read for one new session at most, to see when they were used.
+_LOOKS = 8
+#: Attempts to replace a list that other processes change at the same time, and the seconds between them after the first few.
+_ATTEMPTS = 1000
+_PAUSE_SECONDS = 0.002
+
+
+class _Listed(NamedTuple):
+    """One session in a list.
+
+    :param sender: whose share it counts to, as a digest.
+    :param size: in units of LISTED_BYTES.
+    :param used: when it was used, as far as the list tells, in whole seconds; when it began, if the list tells of no use.
+    :param in_use: 1 if the list tells of a use, else 0.
+    """
+
+    id: str
+    sender: str
+    size: int
+    used: int
+    in_use: int
+
+
+class _SetClock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class FleetSessions:
+    """The sessions of one transport of a server, in all processes, with the rule of :class:`Shares`.
+
+    A session is noted once. Whether it was used since is read from its record when it would have to go, so a call costs
+    nothing here. A list may have sessions that have expired; they go first.
+
+    :param records: where the sessions are stored.
+    :param server: its name.
+    """
+
+    def __init__(self, records: SessionRecords, server: str) -> None:
+        self._records = records
+        limits = records.limits
+        lists = min(_MOST_LISTS, limits.fleet_sessions // _LEAST_SESSIONS, limits.fleet_session_bytes // _LEAST_BYTES)
+        self._lists = max(1, lists)
+        self._most = max(1, limits.fleet_sessions // self._lists)
+        self._most_size = limits.fleet_session_bytes // self._lists // LISTED_BYTES
+        self._group = f"sessions-{digest([server, records.kind, self._lists])}"
+
+    def add(self, id: str, sender: str) -> Optional[List[str]]:
+        """Note a session that begins, before it is stored.
+
+        :param sender: whose share it counts to.
+        :returns: the ids of the sessions that have to end for it, which the caller ends; None if there is no room.
+        :raises BackendError: the store failed.
+        :raises RemoteError: the list is being changed too often.
+        """
+        return self._enter(_Listed(id, digest(sender)[:_SENDER_CHARACTERS], 1, int(self._records.now), in_use=0))
+
+    def resize(self, id: str, sender: str, size: int) -> Optional[List[str]]:
+        """Note the bytes of a session that has grown; like :meth:`add`."""
+        size = -(-size // LISTED_BYTES)
+        return self._enter(_Listed(id, digest(sender)[:_SENDER_CHARACTERS], size, int(self._records.now), in_use=1))
+
+    def remove(self, id: str) -> None:
+        """Note that a session has ended.
+
+        :raises BackendError: the store failed.
+        """
+        for _ in range(_ATTEMPTS):
+            data, listed = self._read(id)
+            rest = [other for other in listed if other.id != id]
+            if len(rest) == len(listed) or self._swap(id, data, rest):
+                return
+
+    # --- one list -------------------------------------------------------------------------------------
+
+    def _key(self, id: str) -> str:
+        first, second = map(_CHARACTERS.index, id[:2])
+        return f"{self._group}-{(first * len(_CHARACTERS) + second) % self._lists}/list"
+
+    def _read(self, id: str) -> Tuple[Optional[bytes], List[_Listed]]:
+        data = self._records.backend.get(self._key(id))
+        ended = self._records.now - self._records.limits.session_seconds
+        listed = [] if data is None else [_Listed(*entry[:len(_Listed._fields)]) for entry in json.loads(data)]
+        return data, [entry for entry in listed if entry.used > ended]
+
+    def _swap(self, id: str, data: Optional[bytes], listed: List[_Listed]) -> bool:
+        text = json.dumps(listed, separators=(",", ":")).encode("ascii") if listed else None
+        return self._records.backend.swap(self._key(id), data, text, self._records.limits.session_seconds)
+
+    def _enter(self, new: _Listed) -> Optional[List[str]]:
+        known: Dict[str, Optional[SessionRecord]] = {}
+        for attempt in range(_ATTEMPTS):
+            data, listed = self._read(new.id)
+            others = {entry.id: entry for entry in listed if entry.id != new.id}
+            going = self._make_room(others, new, known)
+            if going is None:
+                return None
+            if self._swap(new.id, data, [*(entry for id, entry in others.items() if id not in going), new]):
+                return [id for id in going if known.get(id, new) is not None]
+            if attempt > 2:
+                time.sleep(_PAUSE_SECONDS)
+        raise RemoteError("Server busy: too many sessions begin at once; try again later", code=SERVER_BUSY)
+
+    def _make_room(self, others: Dict[str, _Listed], new: _Listed,
+                   known: Dict[str, Optional[SessionRecord]]) -> Optional[List[str]]:
+        """Return the ids of the sessions that have to go; None if the new one has no room even so.
+
+        :param others: changed, when a session turns out to have been used.
+        :param known: the records that were read, which this adds to.
+        """
+        if len(others) < self._most and sum(entry.size for entry in others.values()) + new.size <= self._most_size:
+            return []
+        while True:
+            going = self._choose(others, new)
+            spared = False
+            for id in [] if going is None or len(known) >= _LOOKS else going:
+                if id not in known:
+                    data = self._records.get(id)
+                    known[id] = None if data is None else SessionRecord.load(data)
+                record, entry = known[id], others[id]
+                used = 0 if record is None else int(record.touched)
+                if used > entry.used or (used and not entry.in_use):
+                    others[id] = entry._replace(used=used, in_use=1)
+                    spared = True
+            if not spared:
+                return going
+
+    def _choose(self, others: Dict[str, _Listed], new: _Listed) -> Optional[List[str]]:
+        clock, going = _SetClock(), []
+        shares: Shares[str] = Shares(self._most, self._most_size, clock=clock)
+        for entry in [*sorted(others.values(), key=lambda entry: entry.used), new]:
+            clock.now = entry.used
+            gone = shares.add(entry.id, entry.sender, entry.size)
+            if gone is None and entry is new:
+                return None
+            going += [entry.id] if gone is None else gone
+            if entry.in_use:
+                shares.use(entry.id)
+        return going

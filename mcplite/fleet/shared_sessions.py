@@ -2,7 +2,7 @@
 
 A process makes the object of the record when a request of the session reaches it, may release it while the session goes on, and
 is told by messages of what concerns it: an answer to its question, a cancelled call, changed roots, a resumed stream, the end.
-A record expires by itself, and the lists of :mod:`.session_limits` bound the records.
+A record expires by itself, and the lists of :class:`FleetSessions` bound the records.
 """
 
 import itertools
@@ -25,8 +25,7 @@ from ..server.state.sessions import HTTPSession, Sessions
 from ..server.state.streams import RequestStreams
 from ..types import ClientCapabilities
 from .fleet_processes import FleetProcesses
-from .session_limits import FleetSessions
-from .session_records import LISTED_BYTES, SessionRecord, SessionRecords
+from .session_records import LISTED_BYTES, FleetSessions, SessionRecord, SessionRecords
 from .shared_streams import ENDED, SharedCommonStream, SharedLogChannel, SharedLogs
 
 __all__ = ["SharedLegacySession", "SharedSession", "SharedSessions"]

@@ -1,7 +1,7 @@
 """Event streams that any process of a server may write or read: their logs are in the shared backend.
 
 Messages to a client without a stream for them go into the log of its session from any process, and the changes that all
-processes tell are in a log of their own (:mod:`.change_broadcast`). The process with the GET response of the client reads
+processes tell are in a log of their own (:class:`ChangeBroadcast`). The process with the GET response of the client reads
 both; the id of an event has the number in each, so that a client can resume on any process. The log of a session also has
 what readers tell each other, so that there is one of them: a new one asks whether the last is still connected.
 """
@@ -20,8 +20,7 @@ from ..server.state.get_stream import CommonLogChannel, CommonStream
 from ..server.state.logs import FINAL, OPENED, RequestLog, RequestLogBody, StreamLog, StreamLogs
 from ..server.state.streams import failures
 from .backend_health import Retries
-from .change_broadcast import ToldChange
-from .fleet_processes import FleetProcesses
+from .fleet_processes import FleetProcesses, ToldChange
 
 __all__ = ["ENDED", "SharedCommonStream", "SharedLogChannel", "SharedLogs"]
 

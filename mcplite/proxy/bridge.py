@@ -20,11 +20,12 @@ from ..server.catalog.catalog import CapabilityFlags, Catalog
 from ..server.runtime.runtime import OpenSession, Runtime
 from ..server.sessions.legacy import LegacySession
 from ..types import ClientCapabilities, Implementation, ServerCapabilities, codec
-from .base import Names
-from .client_connections import Link, Links, passed_on
+from .client_connections import UpstreamPool
 from .client_mount import ClientMount
+from .forwarded_calls import Upstream, declared_to_server
+from .mount import Names
 
-__all__ = ["ListObserver", "OnlyClient", "OnlyClientLinks", "client_of_handshake", "open_bridge"]
+__all__ = ["ListObserver", "OnlyClient", "OnlyClientPool", "client_of_handshake", "open_bridge"]
 
 #: By method: the kind of list, and the member of a result that has the entries.
 _LISTS: Mapping[str, Tuple[str, str]] = {
@@ -82,13 +83,13 @@ def client_of_handshake(received: bytes) -> Optional[OnlyClient]:
         declared = bounded_capabilities(codec.decode(ClientCapabilities, message["params"]["capabilities"]))
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, ProtocolError):
         return None  # the session says what is wrong with it
-    return OnlyClient(bounded_info(info), passed_on(declared))
+    return OnlyClient(bounded_info(info), declared_to_server(declared))
 
 
-class OnlyClientLinks(Links):
+class OnlyClientPool(UpstreamPool):
     """The connection for the only client of a bridge.
 
-    :param template: as for :class:`Links`.
+    :param template: as for :class:`UpstreamPool`.
     :param name: of the server, for errors.
     :param only: the client.
     """
@@ -99,14 +100,14 @@ class OnlyClientLinks(Links):
         #: The session of the client; None before its handshake is complete.
         self._session: Optional[LegacySession] = None
 
-    def create_main(self, **callbacks: Any) -> Link:
-        link = self.create(self._only.capabilities, info=self._only.info, **callbacks)
-        link.handlers.expect_session(self._session)
+    def create_main(self, **callbacks: Any) -> Upstream:
+        upstream = self.create(self._only.capabilities, info=self._only.info, **callbacks)
+        upstream.handlers.expect_session(self._session)
         if self.observer is not None:
-            link.client.observe(self.observer)
-        return link
+            upstream.client.observe(self.observer)
+        return upstream
 
-    def of(self, session: OpenSession) -> Optional[Link]:
+    def of(self, session: OpenSession) -> Optional[Upstream]:
         main = self.main
         return main if session is self._session and main is not None and main.client.era == "legacy" else None
 
@@ -137,15 +138,15 @@ def open_bridge(client: Client, *, shared: bool, only: Optional[OnlyClient] = No
     :raises RegistrationError: an option cannot be used.
     """
     server = Server("bridge", **options)
-    links: Optional[Links] = None
+    pool: Optional[UpstreamPool] = None
     if only is not None:
-        links = OnlyClientLinks(client, "the server behind the bridge", only)
-        server.runtime.greeters.append(links.on_session)
-    mount = BridgedMount(server.runtime, client, Names(""), shared, links)
+        pool = OnlyClientPool(client, "the server behind the bridge", only)
+        server.runtime.greeters.append(pool.on_session)
+    mount = BridgedMount(server.runtime, client, Names(""), shared, pool)
     mount.open(reported=True)
     server.runtime.enter()
     try:
-        if mount.links.main is None:
+        if mount.pool.main is None:
             raise mount.down or TransportError("the server cannot be reached")
         yield server
     finally:
@@ -156,18 +157,18 @@ def open_bridge(client: Client, *, shared: bool, only: Optional[OnlyClient] = No
 class BridgedMount(ClientMount):
     """The server behind a bridge."""
 
-    def __init__(self, hub: Runtime, client: Client, names: Names, shared: bool, links: Optional[Links]) -> None:
-        super().__init__(hub, client, names, shared, links)
-        self.links.observer = ListObserver(hub.catalog)
+    def __init__(self, parent: Runtime, client: Client, names: Names, shared: bool, pool: Optional[UpstreamPool]) -> None:
+        super().__init__(parent, client, names, shared, pool)
+        self.pool.observer = ListObserver(parent.catalog)
 
-    def _on_open(self, link: Link) -> None:
+    def _on_open(self, upstream: Upstream) -> None:
         # First, since what the bridge keeps in a backend has the name of the server.
-        catalog, client = self.hub.catalog, link.client
+        catalog, client = self.parent.catalog, upstream.client
         capabilities = client.server_capabilities
         catalog.change_description(
             info=client.server_info, instructions=client.instructions,
             experimental=capabilities.experimental, flags=_flags(capabilities))
-        super()._on_open(link)
+        super()._on_open(upstream)
 
 
 def _flags(capabilities: ServerCapabilities) -> CapabilityFlags:

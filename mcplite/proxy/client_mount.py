@@ -3,7 +3,7 @@
 import copy
 import functools
 import threading
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 
 from ..client.client import Client
 from ..errors import (
@@ -25,19 +25,20 @@ from ..protocol.uritemplate import Template
 from ..revisions import TASKS_EXTENSION, Revision
 from ..rpc.forks import renew
 from ..rpc.tracing import get_logger
+from ..server.app import Server
 from ..server.catalog.provider import ProvidedEntry, Service
 from ..server.handling.context import RequestContext
 from ..server.runtime.runtime import OpenSession, Runtime
 from ..types import Tool
-from .base import KINDS, Mounted, Names, tasks_of
-from .client_connections import Link, Links
-from .forwarded_calls import adapted_result, error_for, pass_call, unaskable
-from .reconnecting import Keeper
+from .client_connections import UpstreamPool, pass_call
+from .forwarded_calls import Upstream, adapted_result, error_for, unaskable
+from .mount import KINDS, Mounted, Names, ServerMount, tasks_of
+from .reconnecting import MainUpstream
 
 if TYPE_CHECKING:
     from .mounted_tasks import PassedTasks
 
-__all__ = ["ClientMount"]
+__all__ = ["ClientMount", "mount"]
 
 _log = get_logger(__name__)
 _AREAS: Mapping[str, Tuple[str, ...]] = {"tools": ("tools",), "prompts": ("prompts",), "resources": ("resources", "templates")}
@@ -46,19 +47,20 @@ _AREAS: Mapping[str, Tuple[str, ...]] = {"tools": ("tools",), "prompts": ("promp
 class ClientMount(Mounted, Service):
     """One client, mounted.
 
-    :param hub: the runtime of the server that mounts it.
+    :param parent: the runtime of the server that mounts it.
     :param client: not open.
     :param names: of its entries.
     :param shared: whether one connection serves all clients.
-    :param links: the connections; None for those of a mount with any number of clients.
+    :param pool: the connections; None for those of a mount with any number of clients.
     """
 
-    def __init__(self, hub: Runtime, client: Client, names: Names, shared: bool, links: Optional[Links] = None) -> None:
-        super().__init__(hub, names)
+    def __init__(self, parent: Runtime, client: Client, names: Names, shared: bool,
+                 pool: Optional[UpstreamPool] = None) -> None:
+        super().__init__(parent, names)
         self._label = f"the mounted server {names.prefix!r}" if names.prefix else "the mounted server"
         self._peer = ""
-        self.links = links or Links(client, self._label, shared)
-        self._keeper = Keeper(self.links, self._label, self._on_open, self._on_change, self._on_updated, self._on_lost)
+        self.pool = pool or UpstreamPool(client, self._label, shared)
+        self._main = MainUpstream(self.pool, self._label, self._on_open, self._on_change, self._on_updated, self._on_lost)
         #: The last error of the connection; None while it is open.
         self._down: Optional[Exception] = None
         #: What the server has offered so far, by kind and the names that clients see; for the errors of calls while it is down.
@@ -75,26 +77,26 @@ class ClientMount(Mounted, Service):
         return f"{self._label} ({self._peer})" if self._peer else self._label
 
     def open(self, reported: bool = False) -> None:
-        """Begin to follow the clients of the hub; the connection is opened with the first of them.
+        """Begin to follow the clients of the parent server; the connection is opened with the first of them.
 
         :param reported: whether the caller reports that the server cannot be reached at first, in place of the log.
         """
-        self._keeper.quiet_start = reported
-        self.hub.followers.append(self._on_session)
-        self.hub.count_subscriptions(self._on_subscribe, awaited=True)
+        self._main.quiet_start = reported
+        self.parent.followers.append(self._on_session)
+        self.parent.count_subscriptions(self._on_subscribe, awaited=True)
         for area in _AREAS:
-            self.hub.catalog.registry.provide(self, area, {})
-        self.hub.add_service(f"mount {id(self)}", self)
+            self.parent.catalog.registry.provide(self, area, {})
+        self.parent.add_service(f"mount {id(self)}", self)
 
     def start(self) -> None:
-        self._keeper.start()
+        self._main.start()
 
     def stop(self) -> None:
-        self._keeper.stop()
+        self._main.stop()
 
     def let_go(self) -> None:
         renew(self)
-        self._keeper.let_go()
+        self._main.let_go()
         if self._tasks is not None:
             self._tasks.let_go()
 
@@ -103,12 +105,12 @@ class ClientMount(Mounted, Service):
         """The error of the connection; None while it is open."""
         return self._down
 
-    # --- the connection, on the thread of the keeper ------------------------------------------------------
+    # --- the connection, on the thread of the main upstream ------------------------------------------------------
 
-    def _on_open(self, link: Link) -> None:
-        client = link.client
+    def _on_open(self, upstream: Upstream) -> None:
+        client = upstream.client
         self._peer = client.server_info.name or repr(client)
-        capabilities, registry = client.server_capabilities, self.hub.catalog.registry
+        capabilities, registry = client.server_capabilities, self.parent.catalog.registry
         self._reads = capabilities.resources is not None
         if _has_tasks(client):
             self._use_passed_tasks()
@@ -122,20 +124,20 @@ class ClientMount(Mounted, Service):
         with self._lock:
             followed = sorted(self._followed)
         for uri in followed:
-            self._follow(link, uri)
+            self._follow(upstream, uri)
 
     def _use_passed_tasks(self) -> None:
         if self._tasks is None:
             from .mounted_tasks import PassedTasks  # for servers that have tasks
 
-            self._tasks = PassedTasks(self.links, self._keeper.doubt)
+            self._tasks = PassedTasks(self.pool, self._main.doubt)
             self.use_tasks()
 
     def _on_change(self, area: str) -> None:
-        link = self.links.main
-        if link is None:
+        upstream = self.pool.main
+        if upstream is None:
             return
-        client = link.client
+        client = upstream.client
         if area == "tools":
             self._fill("tools", {tool.name: self._tool(tool) for tool in client.list_tools(fresh=True)})
         elif area == "prompts":
@@ -161,10 +163,10 @@ class ClientMount(Mounted, Service):
 
     def _tool(self, tool: Tool) -> ProvidedEntry:
         entry = ProvidedEntry(self, ("tools", tool.name, tool))
-        link = self.links.main
-        if link is not None and _has_tasks(link.client):
+        upstream = self.pool.main
+        if upstream is not None and _has_tasks(upstream.client):
             # A modern server says with each call whether that becomes a task.
-            entry.decides_tasks = link.client.era == "modern"
+            entry.decides_tasks = upstream.client.era == "modern"
             entry.task_support = "optional" if entry.decides_tasks else tool.task_support
             entry.restartable = True
         try:
@@ -188,10 +190,10 @@ class ClientMount(Mounted, Service):
             # Clients that connect before the server was reached once have its entries when it comes back, since a session
             # keeps the capabilities of its start.
             for area in _AREAS:
-                self.hub.catalog.registry.declare(area)
+                self.parent.catalog.registry.declare(area)
         for kind in KINDS:
-            if any(entry.provider is self for entry in self.hub.catalog.registry.all(kind).values()):
-                self.hub.catalog.registry.provide(self, kind, {})
+            if any(entry.provider is self for entry in self.parent.catalog.registry.all(kind).values()):
+                self.parent.catalog.registry.provide(self, kind, {})
 
     def _on_updated(self, uri: str) -> None:
         seen = normal_uri(self.names.seen_uri(uri))
@@ -200,7 +202,7 @@ class ClientMount(Mounted, Service):
         if seen not in followed:
             # A server may announce a resource below the one that was subscribed to (RSRC-14).
             seen = next((known for known in sorted(followed) if seen.startswith(known.rstrip("/") + "/")), seen)
-        self.hub.resource_updated(seen)
+        self.parent.resource_updated(seen)
 
     # --- what it offers ---------------------------------------------------------------------------------
 
@@ -242,20 +244,20 @@ class ClientMount(Mounted, Service):
                 tasks = tasks_of(context.session.runtime)
                 if kind == "tools" and tasks is not None:
                     tasks.takes(context, entry)  # which refuses a call that is to be a task
-                result, revision = pass_call(self.links, context, params)
+                result, revision = pass_call(self.pool, context, params)
             else:
                 result, there = self._tasks.call(entry, context, params, self.as_task)
                 if there is None:
-                    return result  # it is a task of the hub now
+                    return result  # it is a task of the parent server now
                 revision = there
-            hint = self.hub.catalog.hint_for(None)
+            hint = self.parent.catalog.hint_for(None)
             return self.seen_contents(adapted_result(context, result, revision, hint, kind == "tools" and _wraps(definition)))
         except MissingCapability as error:
             return unaskable(context, error)
         except RemoteError as error:
             failure = error_for(context, error)
             if entry.unlisted and isinstance(failure, ResourceNotFound):
-                others = self.hub.catalog.registry.providers
+                others = self.parent.catalog.registry.providers
                 for other in others[others.index(self) + 1:]:
                     found = other.find("resources", own)
                     if found is not None:
@@ -266,7 +268,7 @@ class ClientMount(Mounted, Service):
                 raise
             raise InternalError(f"{self.name} was not answered: {error}") from error
         except TransportError as error:
-            self._keeper.doubt()
+            self._main.doubt()
             raise InternalError(f"{self.name} cannot be reached: {self._down or error}") from error
         except (RequestTimeout, ProtocolError) as error:
             raise InternalError(f"{self.name}: {error}") from error
@@ -278,7 +280,7 @@ class ClientMount(Mounted, Service):
         if context.method == "completion/complete":
             reference = given.get("ref") or {}
             given["ref"] = {**reference, **({"name": own} if kind == "prompts" else {"uri": own})}
-            main = self.links.main
+            main = self.pool.main
             if main is not None and not main.client.revision.completion_context:
                 given.pop("context", None)
         elif kind in ("tools", "prompts"):
@@ -290,32 +292,32 @@ class ClientMount(Mounted, Service):
             given["uri"] = self.names.own_uri(uri) or uri
         return given
 
-    # --- subscriptions and sessions, on threads of the hub ------------------------------------------------
+    # --- subscriptions and sessions, on threads of the parent server ------------------------------------------------
 
     def _on_subscribe(self, uri: str, subscriptions: int) -> None:
         with self._lock:
             before = uri in self._followed
             (self._followed.add if subscriptions else self._followed.discard)(uri)
-        link = self.links.main
-        if link is None or before == bool(subscriptions) or not self._owns(uri):
+        upstream = self.pool.main
+        if upstream is None or before == bool(subscriptions) or not self._owns(uri):
             return
         if subscriptions:
-            self._follow(link, uri)
+            self._follow(upstream, uri)
             return
         try:
-            link.client.unsubscribe_resource(self._own(uri))
+            upstream.client.unsubscribe_resource(self._own(uri))
         except MCPError as error:
             _log.debug("%s keeps announcing %.200r: %s", self.name, uri, error)
 
     def _owns(self, uri: str) -> bool:
-        found = self.hub.catalog.find_resource(uri)
+        found = self.parent.catalog.find_resource(uri)
         return found is not None and found[0].provider is self
 
-    def _follow(self, link: Link, uri: str) -> None:
+    def _follow(self, upstream: Upstream, uri: str) -> None:
         if not self._owns(uri):
             return
         try:
-            link.client.subscribe_resource(self._own(uri))
+            upstream.client.subscribe_resource(self._own(uri))
         except MCPError as error:
             _log.warning("%s does not announce changes of %.200r: %s", self.name, uri, error)
 
@@ -326,13 +328,13 @@ class ClientMount(Mounted, Service):
 
     def _on_session(self, session: OpenSession, roots: bool) -> None:
         if not roots:
-            if self.links.of(session) is not None:
+            if self.pool.of(session) is not None:
                 # Closing waits for a process to end, and the thread that noticed the end of the session serves others.
-                self.hub.workers.spawn(functools.partial(self.links.forget, session))
+                self.parent.workers.spawn(functools.partial(self.pool.forget, session))
             return
-        link = self.links.of(session)
-        if link is not None and link.usable:
-            link.client.notify("notifications/roots/list_changed")
+        upstream = self.pool.of(session)
+        if upstream is not None and upstream.usable:
+            upstream.client.notify("notifications/roots/list_changed")
 
 
 def _has_tasks(client: Client) -> bool:
@@ -348,11 +350,37 @@ def _wraps(tool: Optional[Tool]) -> bool:
     return tool is not None and tool.output_schema is not None and as_object(tool.output_schema) is None
 
 
-def check_client(client: Client) -> None:
-    """Return if a client can be mounted.
+def mount(parent: Server, other: Any, prefix: str = "", tool: Optional[Callable[[str], Optional[str]]] = None,
+          shared: bool = False) -> None:
+    """Offer *other* as a part of *parent*; see :meth:`Server.mount`.
 
-    :raises RegistrationError: it is open, or was.
+    :raises RegistrationError: it cannot be mounted.
     """
-    if client.state != "new":
-        raise RegistrationError(f"the client to mount is {client.state}: mount one that is not open, as connect() returns it;"
+    if not isinstance(prefix, str) or tool is not None and not callable(tool):
+        raise RegistrationError(f"mount takes prefix= as a text and tool= as a function, not {prefix!r} and {tool!r}")
+    providers = parent.registry.providers
+    if prefix and any(getattr(provider, "names").prefix == prefix for provider in providers):
+        raise RegistrationError(f"another server is mounted with prefix={prefix!r} already; choose another one")
+    names = Names(prefix, tool)
+    if isinstance(other, Server):
+        if other is parent or _mounts(other, parent):
+            raise RegistrationError(f"{parent!r} would be mounted on itself")
+        ServerMount(parent.runtime, other.runtime, names).open()
+    elif not isinstance(other, Client):
+        raise RegistrationError(f"mount takes a Server, or a client as from mcplite.connect(), not {type(other).__name__}")
+    elif other.state != "new":
+        raise RegistrationError(f"the client to mount is {other.state}: mount one that is not open, as connect() returns it;"
                                 " the server opens the connections to it for its own clients")
+    else:
+        ClientMount(parent.runtime, other, names, shared).open()
+
+
+def _mounts(server: Server, parent: Server) -> bool:
+    """Whether *parent* is mounted on *server*, or on a server that is mounted there."""
+    waiting = [server.runtime]
+    while waiting:
+        runtime = waiting.pop()
+        if runtime is parent.runtime:
+            return True
+        waiting.extend(provider.mounted for provider in runtime.catalog.registry.providers if isinstance(provider, ServerMount))
+    return False

@@ -1,8 +1,8 @@
-"""PassedTasks: calls of a mounted client's tools that become tasks there, which are tasks of the hub for its own clients.
+"""PassedTasks: calls of a mounted client's tools that become tasks there, which are tasks of the parent server for its clients.
 
-A task of the hub follows that of the mounted server on a thread, and keeps its id in its own record: status, questions, result
-and cancellation pass in any pair of revisions, the lifetime and the principal are the hub's, and another process of the hub
-continues to follow it.
+A task of the parent server follows that of the mounted server on a thread, and keeps its id in its own record. Status,
+questions, result and cancellation pass in any pair of revisions. The lifetime and the principal are those of the parent server,
+and another process of it continues to follow the task.
 """
 
 import threading
@@ -21,15 +21,14 @@ from ..tasks.task_context import RunControl, TaskContext
 from ..tasks.task_follower import TaskFollower
 from ..types import Progress
 from ..types.tasks import IMMEDIATE_RESPONSE
-from .base import tasks_of
-from .client_connections import OWN, Link, Links
-from .forwarded_calls import answers_to, pass_call, pass_over
-from .question_relay import RelayedCall
+from .client_connections import UpstreamPool, pass_call
+from .forwarded_calls import OWN, RelayedCall, Upstream, answers_to, pass_over
+from .mount import tasks_of
 
 __all__ = ["PassedTasks"]
 
 _log = get_logger(__name__)
-#: The keys of ``ctx.once`` in the record of a task of the hub: whether its call was sent, and the id of the task it became.
+#: The keys of ``ctx.once`` in the record of a task of the parent server: whether its call was sent, and which task it became.
 _SENT, _THERE = "mcplite call sent", "mcplite task there"
 #: Seconds between the attempts to reach a server whose task is followed.
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
@@ -39,12 +38,12 @@ Passed = Tuple[Any, Optional[Revision]]
 class PassedTasks:
     """The tasks at one mounted server.
 
-    :param links: the connections to it.
+    :param pool: the connections to it.
     :param doubt: called when a connection failed.
     """
 
-    def __init__(self, links: Links, doubt: Callable[[], object]) -> None:
-        self._links = links
+    def __init__(self, pool: UpstreamPool, doubt: Callable[[], object]) -> None:
+        self._pool = pool
         self._doubt = doubt
         #: Guards the field below; held for dictionary work only.
         self._lock = threading.Lock()
@@ -57,20 +56,20 @@ class PassedTasks:
 
     def _begin(self) -> None:
         #: By the ids that the mounted server gave: the tasks that a request has started, until their runs follow them.
-        self._started: Dict[str, Tuple[Link, TaskFollower]] = {}
+        self._started: Dict[str, Tuple[Upstream, TaskFollower]] = {}
 
     def call(self, entry: ProvidedEntry, context: RequestContext, params: Dict[str, Any],
              create: Callable[[ProvidedEntry, RequestContext], Any]) -> Passed:
-        """Call a tool that may run as a task there; return the result and its revision, or None as that for a task of the hub.
+        """Call a tool that may run as a task there; return the result and its revision, None for a task of the parent server.
 
         :param params: with the mounted server's own names.
-        :param create: makes the call a task of the hub before it is sent, and returns None if the client asks for none.
+        :param create: makes the call a task of the parent server before it is sent; returns None if the client asks for none.
         """
         tasks = tasks_of(context.session.runtime)
         if isinstance(context, TaskContext):
             return self._run(entry, context, context.control, params)
         if tasks is None:
-            return pass_call(self._links, context, params)
+            return pass_call(self._pool, context, params)
         if entry.decides_tasks and not context.session.revision.modern:
             # The mounted server says late whether the call becomes a task, and the client wants one at once.
             created = create(entry, context)
@@ -78,14 +77,14 @@ class PassedTasks:
         if tasks.allows(context) if entry.decides_tasks else tasks.takes(context, entry):
             return self._start_for(tasks, entry, context, params)
         if entry.decides_tasks or entry.task_support != "required":
-            return pass_call(self._links, context, params)
+            return pass_call(self._pool, context, params)
         return self._wait(entry, context, params)
 
     # --- a request of a client ----------------------------------------------------------------------------
 
     def _wait_if_needed(self, entry: ProvidedEntry, context: RequestContext, params: Dict[str, Any]) -> Passed:
         try:
-            return pass_call(self._links, context, dict(params))
+            return pass_call(self._pool, context, dict(params))
         except MissingCapability as error:
             needed = (error.data or {}).get("requiredCapabilities") or {}
             if TASKS_EXTENSION not in (needed.get("extensions") or {}):
@@ -95,43 +94,43 @@ class PassedTasks:
     def _wait(self, entry: ProvidedEntry, context: RequestContext, params: Dict[str, Any]) -> Passed:
         """Call a tool that its server runs as a task only, and wait: the client can have none."""
         call = RelayedCall(context)
-        with self._links.lease(call) as link:
-            return self._follow(link, call, self._start(link, call, params, entry), None), link.client.revision
+        with self._pool.lease(call) as upstream:
+            return self._follow(upstream, call, self._start(upstream, call, params, entry), None), upstream.client.revision
 
     def _start_for(self, tasks: Any, entry: ProvidedEntry, context: RequestContext, params: Dict[str, Any]) -> Passed:
         call = RelayedCall(context)
-        with self._links.lease(call) as link:
-            follower = self._start(link, call, params, entry)
+        with self._pool.lease(call) as upstream:
+            follower = self._start(upstream, call, params, entry)
             if not follower.id:
-                return follower.fetch(), link.client.revision
-            link.hold()
+                return follower.fetch(), upstream.client.revision
+            upstream.hold()
             with self._lock:
-                self._started[follower.id] = link, follower
+                self._started[follower.id] = upstream, follower
             said = follower.immediate_response
-            with undo(lambda: self._abandon(follower, link)):
+            with undo(lambda: self._abandon(follower, upstream)):
                 return tasks.adopt(context, {_THERE: follower.id}, None if said is None else {IMMEDIATE_RESPONSE: said}), None
 
-    def _abandon(self, follower: TaskFollower, link: Link) -> None:
+    def _abandon(self, follower: TaskFollower, upstream: Upstream) -> None:
         if self._take(follower.id) is not None:
             follower.abandon()
-            link.release()
+            upstream.release()
 
-    def _take(self, task_id: str) -> Optional[Tuple[Link, TaskFollower]]:
+    def _take(self, task_id: str) -> Optional[Tuple[Upstream, TaskFollower]]:
         with self._lock:
             return self._started.pop(task_id, None)
 
-    def _start(self, link: Link, call: RelayedCall, params: Dict[str, Any], entry: ProvidedEntry) -> TaskFollower:
+    def _start(self, upstream: Upstream, call: RelayedCall, params: Dict[str, Any], entry: ProvidedEntry) -> TaskFollower:
         """Call a tool so that it becomes a task there; the follower has no id if it did not."""
-        context, client = call.context, link.client
+        context, client = call.context, upstream.client
         if entry.decides_tasks:
-            answer = pass_over(link, call, params, True)
+            answer = pass_over(upstream, call, params, True)
             return tasks_of_client(client).follow_task(answer)
         meta = {key: value for key, value in context.meta.items() if not key.startswith(OWN)}
         wanted = context.incoming.params.get("task")
         params = {**params, "task": wanted if isinstance(wanted, dict) else {}, **({"_meta": meta} if meta else {})}
         return tasks_of_client(client).send_as_task(Call("tools/call", params, cancel=context.token, rounds=False, fresh=True))
 
-    # --- a task of the hub --------------------------------------------------------------------------------
+    # --- a task of the parent server --------------------------------------------------------------------------------
 
     def _run(self, entry: ProvidedEntry, context: TaskContext, control: RunControl, params: Dict[str, Any]) -> Passed:
         known, call = context.once_results, RelayedCall(context)
@@ -140,10 +139,10 @@ class PassedTasks:
             if _SENT in known:
                 raise InternalError("the process that ran the task has ended while the mounted server was called")
             context.once(_SENT, lambda: True)
-            with self._links.lease(call) as link:
-                follower = self._start(link, call, params, entry)
+            with self._pool.lease(call) as upstream:
+                follower = self._start(upstream, call, params, entry)
                 if not follower.id:
-                    return follower.fetch(), link.client.revision
+                    return follower.fetch(), upstream.client.revision
                 task_id = follower.id
                 try:
                     context.once(_THERE, lambda: follower.id)
@@ -152,30 +151,30 @@ class PassedTasks:
                         follower.abandon()
                     raise
                 try:
-                    return self._follow(link, call, follower, control), link.client.revision
+                    return self._follow(upstream, call, follower, control), upstream.client.revision
                 except (TransportError, RequestTimeout) as error:
                     self._note_failure(task_id, error)
             return self._resume(task_id, call, control)
         started = self._take(task_id)
         if started is not None:
-            link, follower = started
-            link.handlers.add(call)
+            upstream, follower = started
+            upstream.handlers.add(call)
             try:
-                return self._follow(link, call, follower, control), link.client.revision
+                return self._follow(upstream, call, follower, control), upstream.client.revision
             except (TransportError, RequestTimeout) as error:
                 self._note_failure(task_id, error)
             finally:
-                link.handlers.remove(call)
-                link.release()
+                upstream.handlers.remove(call)
+                upstream.release()
         return self._resume(task_id, call, control)
 
     def _resume(self, task_id: str, call: RelayedCall, control: RunControl) -> Passed:
         """Follow a task that another process, or a connection that was lost, has started."""
         for pause in (*_PAUSES, None):
             try:
-                with self._links.lease(call) as link:
-                    follower = tasks_of_client(link.client).follow_task(task_id)
-                    return self._follow(link, call, follower, control), link.client.revision
+                with self._pool.lease(call) as upstream:
+                    follower = tasks_of_client(upstream.client).follow_task(task_id)
+                    return self._follow(upstream, call, follower, control), upstream.client.revision
             except (TransportError, RequestTimeout) as error:
                 if pause is None:
                     raise
@@ -188,10 +187,11 @@ class PassedTasks:
         self._doubt()
         _log.log(INFO, "the task %.100r of a mounted server is followed again: %s", task_id, error)
 
-    def _follow(self, link: Link, call: RelayedCall, follower: TaskFollower, control: Optional[RunControl]) -> Dict[str, Any]:
+    def _follow(self, upstream: Upstream, call: RelayedCall, follower: TaskFollower, control: Optional[RunControl]
+                ) -> Dict[str, Any]:
         """Wait for a task there, and return its result; its questions go to the client.
 
-        :param control: of the task of the hub; None for an ordinary call, which waits.
+        :param control: of the task of the parent server; None for an ordinary call, which waits.
         """
         context = call.context
         call.task = follower.id
@@ -208,7 +208,7 @@ class PassedTasks:
                     self._wait_for(follower, context, control)
                     return follower.fetch(context.token)
                 except InputNeeded as needed:
-                    follower.update(answers_to(context, needed.requests, link.client.revision))
+                    follower.update(answers_to(context, needed.requests, upstream.client.revision))
         except Cancelled:
             if context.cancelled:
                 # A task that another process continues is left alone.

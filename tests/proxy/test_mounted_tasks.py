@@ -196,7 +196,7 @@ def test_a_task_is_followed_over_a_new_connection(works, kind):
             while not works.begun:
                 time.sleep(0.01)
             for provider in hub.registry.providers:
-                provider.links.main.client.close()
+                provider.pool.main.client.close()
             works.go.set()
             assert task.result(LIMIT).text == "done"
     assert len(works.begun) == 1

@@ -9,7 +9,7 @@ import pytest
 import mcplite
 from mcplite.errors import ConnectionClosed
 from mcplite.proxy import reconnecting
-from mcplite.proxy.reconnecting import Keeper
+from mcplite.proxy.reconnecting import MainUpstream
 from tests.support.faults import every_fault, lines, strike
 
 LIMIT = 30
@@ -108,8 +108,8 @@ def test_a_mount_comes_back_after_a_fault_of_the_thread_that_keeps_it(mounted, m
     changes = queue.Queue()
     with mcplite.connect(hub, options=mcplite.ClientOptions(on_tools_changed=lambda: changes.put(1))) as client:
         wait_for_tools(client, changes, ["own", "up_greet"])
-        kept = next(value for value in vars(hub.registry.providers[0]).values() if isinstance(value, Keeper))
-        struck = strike(monkeypatch, kept._links.main.client, "ping", fault)
+        kept = next(value for value in vars(hub.registry.providers[0]).values() if isinstance(value, MainUpstream))
+        struck = strike(monkeypatch, kept._pool.main.client, "ping", fault)
         kept.doubt()
         assert struck.wait(LIMIT)
         for _ in range(2):
@@ -129,7 +129,7 @@ def test_a_fault_costs_the_connection_and_another_is_opened(mounted, monkeypatch
     changes = queue.Queue()
     with mcplite.connect(hub, options=mcplite.ClientOptions(on_tools_changed=lambda: changes.put(1))) as client:
         wait_for_tools(client, changes, ["own", "up_greet"])
-        kept = next(value for value in vars(hub.registry.providers[0]).values() if isinstance(value, Keeper))
+        kept = next(value for value in vars(hub.registry.providers[0]).values() if isinstance(value, MainUpstream))
         struck = strike(monkeypatch, kept, name, fault)
         if name == "_close":
             upstream.stop()

@@ -15,9 +15,7 @@ except ImportError as missing:
 from ...client.client import Client
 from ...client.group import Group
 from ...server.app import Server
-from .clients import ClientTelemetry
-from .convention import Telemetry
-from .servers import ServerTelemetry
+from .telemetry import ClientTelemetry, ServerTelemetry, Telemetry
 
 __all__ = ["instrument_client", "instrument_server"]
 

@@ -1,23 +1,31 @@
-"""The semantic conventions for MCP: the names and attributes of spans and metrics, trace context, and errors.
+"""The spans and metrics of clients and servers, by the semantic conventions for MCP.
 
-A module of its own, since both sides send requests and answer them: a client answers the questions of its server.
+Both sides send requests and answer them, since a client answers the questions of its server: each request is an
+:class:`Operation`, with a span and a duration.
 """
 
 import contextlib
 import json
 import time
-from typing import Any, Dict, Iterator, Mapping, Optional
+import weakref
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
-from opentelemetry import baggage, context as contexts, metrics, trace
+from opentelemetry import baggage, context as contexts, metrics, propagate, trace
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from ...errors import InputNeeded, RemoteError, RequestTimeout
+from ...client.call import Call
+from ...client.sessions.base import ClientObserver, ClientSession
+from ...errors import INTERNAL_ERROR, Cancelled, ConnectionClosed, InputNeeded, RemoteError, RequestTimeout, ResourceNotFound
 from ...protocol.meta import checked_trace
 from ...rpc.interfaces import Channel
+from ...rpc.peer import Peer
+from ...server.handling.context import RequestContext
+from ...server.handling.http_request import HTTPRequest
+from ...server.runtime.observer import ServedSession, ServerObserver
 from ...version import __version__
 
-__all__ = ["Operation", "Telemetry", "channel_attributes", "extract", "injected"]
+__all__ = ["ClientTelemetry", "ServerTelemetry", "Telemetry"]
 
 _SCOPE = __name__.partition(".")[0]
 _SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
@@ -199,3 +207,144 @@ def _present(attributes: Mapping[str, Any]) -> Dict[str, Any]:
 
 def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+class ClientTelemetry(ClientObserver):
+    """Observes any number of clients.
+
+    :param telemetry: where spans and durations go.
+    """
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+        #: When each session was opened. Each change is one step in C.
+        self._opened: "weakref.WeakKeyDictionary[ClientSession, float]" = weakref.WeakKeyDictionary()
+
+    def request(self, session: ClientSession, call: Call, send: Callable[[Call], Dict[str, Any]]) -> Dict[str, Any]:
+        id = session.peer.new_id()
+        operation = Operation(self._telemetry, trace.SpanKind.CLIENT, call.method, call.params,
+                              {**_attributes(session), "jsonrpc.request.id": str(id)})
+        with operation.running():
+            result = send(call._replace(id=id, params=injected(call.params, operation.context)))
+            operation.finish(result)
+            if call.method == "initialize":
+                # The revision and the session come with the response.
+                version = result.get("protocolVersion") if isinstance(result, dict) else None
+                operation.set({"mcp.protocol.version": version if isinstance(version, str) else None,
+                               "mcp.session.id": session.peer.channel.session_id or None})
+        return result
+
+    def question(self, session: ClientSession, method: str, params: Dict[str, Any], id: Any,
+                 answer: Callable[[], Any]) -> Any:
+        operation = Operation(self._telemetry, trace.SpanKind.SERVER, method, params,
+                              {**_attributes(session), "jsonrpc.request.id": None if id is None else str(id)})
+        with operation.running(extract(params.get("_meta"))):
+            return answer()
+
+    def headers(self) -> Mapping[str, str]:
+        carrier: Dict[str, str] = {}
+        propagate.inject(carrier)
+        return carrier
+
+    def opened(self, session: ClientSession) -> None:
+        self._opened[session] = time.monotonic()
+
+    def closed(self, session: ClientSession, error: Optional[Exception]) -> None:
+        begun = self._opened.pop(session, None)
+        if begun is not None:
+            kind = None if error is None else type(error).__qualname__
+            attributes = {**_attributes(session), "error.type": kind}
+            self._telemetry.record("mcp.client.session.duration", begun,
+                                   {key: value for key, value in attributes.items() if value is not None})
+
+
+def _attributes(session: ClientSession) -> Dict[str, Any]:
+    agreed = session.agreed
+    return {**channel_attributes(session.peer.channel), "mcp.protocol.version": None if agreed is None else agreed.name}
+
+
+#: Where the registry has the names of what a method is about.
+_KINDS = {"tools/call": "tools", "prompts/get": "prompts"}
+
+
+class ServerTelemetry(ServerObserver):
+    """Observes one server.
+
+    :param telemetry: where spans and durations go.
+    """
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+        #: When each session was opened, and its revision as far as it is known. Each change is one step in C.
+        self._opened: "weakref.WeakKeyDictionary[Peer, Tuple[float, Optional[str]]]" = weakref.WeakKeyDictionary()
+
+    def request(self, context: RequestContext, proceed: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
+        session, version = context.session, context.protocol_version
+        entry = self._opened.get(session.peer)
+        if entry is not None and entry[1] != version:
+            self._opened[session.peer] = entry[0], version
+        http = context.http
+        operation = Operation(self._telemetry, trace.SpanKind.SERVER, context.method, context.params,
+                              {**_served_attributes(session), "jsonrpc.request.id": str(context.request_id), **_client(http)},
+                              _is_known(context))
+        parent = extract(context.trace_context)
+        if parent is None and http is not None and not trace.get_current_span().get_span_context().is_valid:
+            parent = propagate.extract(http.headers)  # of a client that writes headers only, where no span stands for HTTP
+        with operation.running(parent):
+            try:
+                result = proceed()
+            except BaseException as error:
+                _fail(operation, context, error)
+                raise
+            operation.finish(result)
+        return result
+
+    @contextlib.contextmanager
+    def question(self, session: ServedSession, method: str, params: Optional[Dict[str, Any]], id: Optional[int]
+                 ) -> Iterator[Optional[Dict[str, Any]]]:
+        operation = Operation(self._telemetry, trace.SpanKind.CLIENT, method, params,
+                              {**_served_attributes(session), "jsonrpc.request.id": None if id is None else str(id)})
+        with operation.running(current=False):
+            yield params if id is None else injected(params, operation.context)
+
+    def session_opened(self, session: ServedSession) -> None:
+        self._opened[session.peer] = time.monotonic(), None
+
+    def session_closed(self, session: ServedSession, error: Exception) -> None:
+        begun, version = self._opened.pop(session.peer, (None, None))
+        if begun is not None:
+            # Every session ends with an error; the usual ones say that the client has left.
+            kind = None if isinstance(error, ConnectionClosed) else type(error).__qualname__
+            attributes = {**channel_attributes(session.peer.channel), "mcp.protocol.version": version, "error.type": kind}
+            self._telemetry.record("mcp.server.session.duration", begun,
+                                   {key: value for key, value in attributes.items() if value is not None})
+
+
+def _served_attributes(session: ServedSession) -> Dict[str, Any]:
+    return {**channel_attributes(session.peer.channel), "mcp.protocol.version": session.revision.name}
+
+
+def _client(http: Optional[HTTPRequest]) -> Dict[str, Any]:
+    """Return the attributes of the client's address; a WSGI host tells it without the port."""
+    if http is None or not http.remote:
+        return {}
+    address, _, port = http.remote.rpartition(":") if http.environ is None else (http.remote, "", "")
+    return {"client.address": address, "client.port": int(port) if port.isdigit() else None}
+
+
+def _is_known(context: RequestContext) -> bool:
+    kind, name = _KINDS.get(context.method), context.params.get("name")
+    registry = context.session.runtime.catalog.registry
+    return kind is None or (isinstance(name, str) and registry.get(kind, name) is not None)
+
+
+def _fail(operation: Operation, context: RequestContext, error: BaseException) -> None:
+    if context.question_result is not None:
+        operation.finish()  # in a fleet: the handler has ended with a question, which is the result
+        return
+    if isinstance(error, ResourceNotFound):
+        error = context.session.translate_error(error)  # its code differs between revisions
+    if isinstance(error, (RemoteError, Cancelled)):
+        operation.fail(error)
+    else:
+        operation.fail(error, INTERNAL_ERROR)

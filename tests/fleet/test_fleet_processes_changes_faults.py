@@ -4,7 +4,7 @@ import pytest
 
 import mcplite
 from mcplite.errors import BackendError
-from tests.fleet.test_change_broadcast import Listening, Shared, shop
+from tests.fleet.test_fleet_processes_changes import Listening, Shared, shop
 from tests.support.faults import every_fault, strike
 
 STOCK = mcplite.ResourceUpdated(uri="shop://stock")

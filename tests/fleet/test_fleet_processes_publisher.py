@@ -9,7 +9,7 @@ import pytest
 import mcplite
 from mcplite.backend.memory import MemoryBackend
 
-from .test_change_broadcast import KEY, PATIENCE, Listening, shop
+from .test_fleet_processes_changes import KEY, PATIENCE, Listening, shop
 
 PROGRAM = """
 import mcplite

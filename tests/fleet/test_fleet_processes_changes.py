@@ -9,7 +9,7 @@ import pytest
 
 import mcplite
 from mcplite.backend.from_url import SealedBackend
-from mcplite.fleet.change_broadcast import append_news
+from mcplite.fleet.fleet_processes import append_change
 from tests.support.forks import POSIX_ONLY, Forked
 from tests.support.sharing import Shared
 
@@ -122,7 +122,7 @@ def test_news_without_the_key_are_not_heard(revision, caplog):
     backend = Shared()
     server = shop(backend)
     with Listening(server, revision) as client:
-        append_news(backend, None, "notifications/tools/list_changed", None)
+        append_change(backend, None, "notifications/tools/list_changed", None)
         server.resource_updated("shop://stock")
         assert client.hears() == mcplite.ResourceUpdated(uri="shop://stock")
         with mcplite.publisher(backend, state_keys=[KEY]) as publisher:

@@ -1,7 +1,7 @@
 """The log of changes, as the streams of one process read it: once for all of them."""
 
 from mcplite.backend.memory import MemoryBackend
-from mcplite.fleet.change_broadcast import Changes, append_news
+from mcplite.fleet.fleet_processes import Changes, append_change
 
 
 class Counting(MemoryBackend):
@@ -14,7 +14,7 @@ class Counting(MemoryBackend):
 
 def told(backend, *uris, server="shop"):
     for uri in uris:
-        append_news(backend, server, "changed", uri)
+        append_change(backend, server, "changed", uri)
 
 
 def test_what_one_stream_has_read_the_others_need_not_read():

@@ -7,7 +7,7 @@ import pytest
 
 import mcplite
 from mcplite.errors import InternalError
-from mcplite.proxy.question_relay import EVERYTHING, RelayHandlers
+from mcplite.proxy.forwarded_calls import EVERYTHING, RelayHandlers
 from mcplite.revisions import NEWEST
 from mcplite.rpc.cancel import CancelToken
 from mcplite.types import CreateMessageResult, TextContent

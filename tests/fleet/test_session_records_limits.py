@@ -9,8 +9,7 @@ import pytest
 
 from mcplite.backend.from_url import open_backend
 from mcplite.backend.memory import MemoryBackend
-from mcplite.fleet.session_limits import LISTED_BYTES, FleetSessions
-from mcplite.fleet.session_records import SessionRecord, SessionRecords
+from mcplite.fleet.session_records import LISTED_BYTES, FleetSessions, SessionRecord, SessionRecords
 from mcplite.revisions import NEWEST_LEGACY
 from tests.support.fleets import EVERY_KIND, running_store
 from tests.support.tight import tight

@@ -12,8 +12,8 @@ from mcplite.backend.from_url import SealedBackend, open_backend
 from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import BackendError
 from mcplite.fleet.backend_health import Outage
+from mcplite.fleet.fleet_processes import ProcessMessages
 from mcplite.fleet.leases import Leases
-from mcplite.fleet.process_messages import ProcessMessages
 from tests.support.forks import POSIX_ONLY, Forked
 from tests.support.sharing import Shared
 

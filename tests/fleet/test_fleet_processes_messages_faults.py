@@ -3,7 +3,7 @@
 import pytest
 
 from mcplite.errors import TransportError
-from tests.fleet.test_process_messages import Process, Shared, backend  # noqa: F401
+from tests.fleet.test_fleet_processes_messages import Process, Shared, backend  # noqa: F401
 from tests.support.faults import every_fault, lines, no_threads, strike
 
 PATIENCE = 60
