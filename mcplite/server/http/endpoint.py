@@ -26,7 +26,7 @@ from ..sessions.opening import create_sessionless_peer
 from ..state.get_stream import CommonStream
 from ..state.response_bodies import OpenStreams, StreamingBody, do_nothing
 from ..state.sessions import HTTPSession, Sessions, create_session_for_one_message
-from ..state.streams import EventBody, EventStream, RequestStreams, StreamsChannel
+from ..state.streams import EventStream, RequestStreams, StreamsChannel
 from .access import OriginPolicy
 from .authorizer import Authorization
 from .messages import EVENTS, HTTPResponse, Rejection, UnreadableBody, names_modern
@@ -41,7 +41,6 @@ from .routing import (
     ServeSessionless,
     StartSession,
     decide,
-    reads_streams,
 )
 
 __all__ = ["Endpoint", "Route"]
@@ -59,8 +58,6 @@ _NOT_OF_ROUTES = frozenset({"connection", "content-length", "content-type", "kee
 _JSON = ("Content-Type", "application/json")
 _BUSY = [("Retry-After", "1")]
 _QUEUED_TOO_LONG = "Server busy: the request was queued for too long; try again later"
-#: Seconds between two checks whether the client of an unanswered request has disconnected, if that cancels the call.
-_PROBE_SECONDS = 0.25
 
 
 class Endpoint:
@@ -230,16 +227,16 @@ class Endpoint:
         facts = RequestFacts(request, None, request.sender)
         if not self._rules.sessions:
             temporary = create_session_for_one_message(self.runtime, request.sender)
-            stream = temporary.streams.new_stream(decision.message)
+            stream = EventStream(temporary.streams, decision.message)
             temporary.peer.receive(decision.data, decision.message, stream, facts=facts)
             temporary.end("the session was for one message")
-            return self._answered(stream, [])
+            return self._answered(stream)
         opened = self.sessions.open(request.principal, request.sender)
-        stream, why = opened.streams.new_stream(decision.message), "the handshake was refused"
+        stream, why = EventStream(opened.streams, decision.message), "the handshake was refused"
         try:
             opened.peer.receive(decision.data, decision.message, stream, facts=facts)
             if opened.session.agreed is None:
-                return self._answered(stream, [])
+                return self._answered(stream)
             if self.sessions.add(opened):
                 why = ""
                 return self._answered(stream, [("Mcp-Session-Id", opened.id)])
@@ -250,7 +247,7 @@ class Endpoint:
                 opened.end(why)  # a refused initialize leaves no session behind (SEC-53)
 
     def _start_over(self, request: HTTPRequest, decision: StartSession, session: HTTPSession) -> HTTPResponse:
-        stream = session.streams.new_stream(decision.message)
+        stream = EventStream(session.streams, decision.message)
         session.peer.receive(decision.data, decision.message, stream,
                              facts=RequestFacts(request, None, request.sender))
         self.sessions.start_over(session)
@@ -263,10 +260,8 @@ class Endpoint:
             temporary = create_session_for_one_message(self.runtime, request.sender)
             temporary.session.skip_handshake(decision.revision)
             response = self._serve_on_stream(request, temporary, decision)
-            if response.streaming:
-                body = response.body
-                assert isinstance(body, EventBody)
-                body.on_close = lambda: temporary.end("the client has disconnected")
+            if isinstance(response.body, EventStream):
+                response.body.on_close = lambda: temporary.end("the client has disconnected")
             else:
                 temporary.end("the message has been answered")
             return response
@@ -275,25 +270,19 @@ class Endpoint:
         return self._serve_on_stream(request, session, decision)
 
     def _serve_on_stream(self, request: HTTPRequest, session: HTTPSession, decision: ServeInSession) -> HTTPResponse:
-        limits, message, peer = self.limits, decision.message, session.peer
-        stream = session.streams.new_stream(message)
-        if not reads_streams(request):
-            stream.plain = True
-        inline = request.inline and decision.target is not None and decision.target.may_run_inline
-        peer.receive(decision.data, message, stream, inline,
-                     facts=RequestFacts(request, decision.target, _sender_of(request)))
-        if stream.wait_first(limits.commit_seconds):
-            return self._answered(stream, [], request)
-        if not stream.begun and type(message) is jsonrpc.Request:
-            # The request is still queued, and must not be queued forever (REL-37).
-            if not stream.wait_first(limits.queue_seconds - limits.commit_seconds) and not stream.begun:
+        message, peer, target = decision.message, session.peer, decision.target
+        stream = EventStream(session.streams, message, decision.plain)
+        stream.disconnected = request.disconnected
+        inline = request.inline and target is not None and target.may_run_inline
+        peer.receive(decision.data, message, stream, inline, facts=RequestFacts(request, target, _sender_of(request)))
+        if not (stream.finished or stream.streaming):
+            def refuse() -> None:
                 # On a stream, with status 200: for 503 the official Python client 1 gives up the session and all its calls.
                 stream.commit()
                 peer.refuse_incoming(message.id, SERVER_BUSY, _QUEUED_TOO_LONG)
-        if not stream.commit():
-            while not (stream.wait_first(_PROBE_SECONDS) or request.disconnected() or peer.closed):
-                pass  # the response comes as a whole
-        return self._answered(stream, [], request)
+
+            stream.settle(refuse)
+        return self._answered(stream)
 
     def _peer(self) -> Peer:
         peer = self._sessionless_peer
@@ -305,50 +294,34 @@ class Endpoint:
         return peer
 
     def _serve_sessionless(self, request: HTTPRequest, decision: ServeSessionless) -> HTTPResponse:
-        limits, message, peer = self.limits, decision.message, self._peer()
-        assert decision.envelope is not None and decision.target is not None
+        message, peer, target = decision.message, self._peer(), decision.target
+        assert decision.envelope is not None and target is not None
         id = message.id  # what refers to the message keeps its params for as long as the stream
-        client = SessionlessClient(decision.envelope, decision.revision, decision.target, request,
-                                   _sender_of(request))
-        stream = EventStream(self._sessionless_streams)
-        if not reads_streams(request):
-            stream.plain = True
+        client = SessionlessClient(decision.envelope, decision.revision, target, request, _sender_of(request))
+        stream = EventStream(self._sessionless_streams, plain=decision.plain)
+        stream.disconnected = request.disconnected
         # H26-10: closing the response stream cancels the call.
         stream.on_hang_up = lambda: peer.drop_incoming(id, client, "the client has closed the connection")
-        lasting = message.method == "subscriptions/listen" and stream.first is not None
-        if lasting:
-            assert stream.first is not None
-            stream.first.lasting = True
-            _end_at_expiry(stream.first, request, lambda: self.runtime.subscriptions.end(peer, client))
-        inline = request.inline and decision.target.may_run_inline
-        peer.receive(decision.data, message, stream, inline, facts=client)
-        waited = 0.0
-        while not stream.wait_first(min(_PROBE_SECONDS, limits.commit_seconds)):
-            waited += min(_PROBE_SECONDS, limits.commit_seconds)
-            if request.disconnected():
-                stream.hang_up()
-            if stream.begun and waited >= limits.commit_seconds:
-                stream.commit()
-            elif waited >= limits.queue_seconds:
-                peer.refuse_incoming(message.id, SERVER_BUSY, _QUEUED_TOO_LONG, facts=client)
-        response = self._answered(stream, [], request, decision.revision)
-        if lasting and response.streaming and self._held is not None:
-            body = response.body
-            assert isinstance(body, EventBody)
-            body.on_return = lambda: self.runtime.subscriptions.end(peer, client)
-            self._hold(request, body)
-        return response
+        peer.receive(decision.data, message, stream, request.inline and target.may_run_inline, facts=client)
+        if not (stream.finished or stream.streaming):
+            stream.settle(lambda: peer.refuse_incoming(id, SERVER_BUSY, _QUEUED_TOO_LONG, facts=client))
+        if message.method == "subscriptions/listen" and stream.streaming:
+            def end() -> None:
+                self.runtime.subscriptions.end(peer, client)
 
-    def _answered(self, stream: EventStream, headers: List[Tuple[str, str]], request: Optional[HTTPRequest] = None,
+            stream.lasting = True
+            _end_at_expiry(stream, request, end)
+            if self._held is not None:
+                stream.on_return = end
+                self._hold(request, stream)
+        return self._answered(stream, revision=decision.revision)
+
+    def _answered(self, stream: EventStream, headers: Sequence[Tuple[str, str]] = (),
                   revision: Optional[Revision] = None) -> HTTPResponse:
         if stream.streaming:
-            body = stream.first
-            assert body is not None
-            if request is not None:
-                body.disconnected = request.disconnected
-            return HTTPResponse(200, [*EVENTS, *headers], body, streaming=True)
+            return HTTPResponse(200, [*EVENTS, *headers], stream, streaming=True)
         if stream.answer is None:
-            return HTTPResponse(202, headers)  # the request was cancelled, and has no response
+            return HTTPResponse(202, [*headers])  # the request was cancelled, and has no response
         if stream.code is None:
             return HTTPResponse(200, [_JSON, *headers], [stream.answer])
         if stream.code == SERVER_BUSY:
@@ -484,9 +457,9 @@ class Endpoint:
         self.runtime.leave()
 
 
-def _end_at_expiry(body: Optional[StreamingBody], request: HTTPRequest, end: Callable[[], object] = do_nothing) -> None:
+def _end_at_expiry(body: StreamingBody, request: HTTPRequest, end: Callable[[], object] = do_nothing) -> None:
     """End a long-lived stream when the token of its request expires (AUS-31)."""
-    if body is not None and request.principal is not None and request.principal.expires_at is not None:
+    if request.principal is not None and request.principal.expires_at is not None:
         body.end_after(request.principal.expires_at - time.time(), end)
 
 

@@ -16,6 +16,7 @@ from ...protocol.uris import url_path
 from ..handling.http_request import HTTPRequest
 from ..handling.session import RequestFacts
 from ..state.sessions import HTTPSession
+from ..state.streams import EventStream
 from .endpoint import Endpoint
 from .messages import HTTPResponse, Rejection, UnreadableBody
 from .routing import method_not_allowed, parse_body, unread, unreadable
@@ -116,7 +117,7 @@ class LegacySSE:
             session.session.principal = facts.principal
         if type(message) is jsonrpc.Request and message.method == "initialize":
             # Its response must not overtake the record, as the client's next message may reach another process.
-            stream = session.streams.new_stream(message)
+            stream = EventStream(session.streams, message)
             session.peer.receive(data, message, stream, facts=facts)
             table.start_over(session)
             if stream.answer is not None:

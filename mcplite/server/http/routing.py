@@ -22,7 +22,7 @@ from .messages import SESSION, VERSION, HTTPResponse, Rejection, UnreadableBody
 
 __all__ = [
     "AcceptMessage", "Decision", "EndSession", "NotifySessionless", "OpenGetStream", "PostedMessage", "Rules", "ServeInSession",
-    "ServeSessionless", "StartSession", "decide", "method_not_allowed", "parse_body", "reads_streams", "unread", "unreadable",
+    "ServeSessionless", "StartSession", "decide", "method_not_allowed", "parse_body", "unread", "unreadable",
 ]
 
 
@@ -33,16 +33,18 @@ class PostedMessage:
     :param revision: of the client.
     :param target: what a single request is about; None for a batch, and for requests that need no entry.
     :param envelope: of a sessionless request.
+    :param plain: whether the client reads no event streams, and just JSON.
     """
 
     def __init__(self, data: bytes, message: Any, session: Optional[HTTPSession] = None, revision: Revision = DEFAULT_HTTP,
-                 target: Any = None, envelope: Optional[Envelope] = None) -> None:
+                 target: Any = None, envelope: Optional[Envelope] = None, plain: bool = False) -> None:
         self.data = data
         self.message = message
         self.session = session
         self.revision = revision
         self.target: Optional[Target] = target
         self.envelope = envelope
+        self.plain = plain
 
 
 class StartSession(PostedMessage):
@@ -160,8 +162,8 @@ class _Posted(NamedTuple):
     #: The refusal of a body in a form that is not supported, or of a client that cannot read any response.
     refused: Optional[Rejection]
     named: _Named
-    #: Whether the client can read an event stream, and not just JSON.
-    streams: bool
+    #: Whether the client reads no event streams, and just JSON.
+    plain: bool
 
 
 def _named(headers: Headers) -> _Named:
@@ -177,12 +179,7 @@ def _posted(headers: Headers) -> _Posted:
         refused = Rejection(415, "a POST needs 'Content-Type: application/json'", close=True)
     elif not accepts(headers.get("accept"), "application/json"):
         refused = Rejection(406, "a POST needs 'Accept: application/json, text/event-stream'", close=True)
-    return _Posted(refused, _named(headers), accepts(headers.get("accept"), "text/event-stream"))
-
-
-def reads_streams(request: HTTPRequest) -> bool:
-    """Whether the client of a POST can read an event stream, and not just JSON."""
-    return request.headers.read_once(_posted).streams
+    return _Posted(refused, _named(headers), not accepts(headers.get("accept"), "text/event-stream"))
 
 
 def decide(request: HTTPRequest, rules: Rules) -> Decision:
@@ -239,7 +236,7 @@ def _decide_post(request: HTTPRequest, rules: Rules) -> Decision:
     # A message is sessionless if it names such a revision in its body or header, or only sessionless clients ask so (ERA-18).
     if rules.modern and (not rules.legacy or named.modern or kind is jsonrpc.Request and (
             envelopes.claims(message.params) or named.session is None and message.method in rules.modern_methods)):
-        return _decide_sessionless(request, data, message, rules)
+        return _decide_sessionless(request, data, message, rules, posted.plain)
     initializes = kind is jsonrpc.Request and message.method == "initialize"
     if initializes and named.session is None:
         refused = _version(named, rules)
@@ -260,10 +257,11 @@ def _decide_post(request: HTTPRequest, rules: Rules) -> Decision:
     if initializes:
         return StartSession(data, message, session)
     if kind is jsonrpc.Request:
-        return ServeInSession(data, message, session, revision, rules.resolve(message.method, message.params))
+        return ServeInSession(data, message, session, revision, rules.resolve(message.method, message.params),
+                              plain=posted.plain)
     if kind is not jsonrpc.Batch:
         return AcceptMessage(data, message, session, revision)
-    return _decide_batch(data, message, session, revision)
+    return _decide_batch(data, message, session, revision, posted.plain)
 
 
 def parse_body(request: HTTPRequest, data: bytes, limits: jsonrpc.JSONLimits, turns: Turns) -> jsonrpc.Message:
@@ -277,7 +275,7 @@ def parse_body(request: HTTPRequest, data: bytes, limits: jsonrpc.JSONLimits, tu
         return jsonrpc.parse(data, limits)
 
 
-def _decide_sessionless(request: HTTPRequest, data: bytes, message: Any, rules: Rules) -> Decision:
+def _decide_sessionless(request: HTTPRequest, data: bytes, message: Any, rules: Rules, plain: bool) -> Decision:
     """Return what to do with a sessionless message; the order of the checks decides which error is reported."""
     if type(message) is jsonrpc.Notification:
         return NotifySessionless(data, message)
@@ -296,7 +294,7 @@ def _decide_sessionless(request: HTTPRequest, data: bytes, message: Any, rules: 
             check_standard(request.headers, message.method, params, envelope.version)
             revision = envelopes.revision_of(envelope, rules.revisions)
             rules.senders.note(envelope, revision)
-        if message.method == "subscriptions/listen" and not reads_streams(request):
+        if message.method == "subscriptions/listen" and plain:
             return Rejection(406, "send 'Accept: application/json, text/event-stream': the answer to 'subscriptions/listen' is"
                                   " an event stream", id=message.id)
         target = rules.resolve(message.method, params)
@@ -306,10 +304,11 @@ def _decide_sessionless(request: HTTPRequest, data: bytes, message: Any, rules: 
             check_parameters(request.headers, params.get("arguments"), target.marks)
     except RemoteError as error:
         return Rejection(400, error.message, error.code, message.id, data=error.data)
-    return ServeSessionless(data, message, None, revision, target, envelope)
+    return ServeSessionless(data, message, None, revision, target, envelope, plain)
 
 
-def _decide_batch(data: bytes, batch: jsonrpc.Batch, session: Optional[HTTPSession], revision: Revision) -> Decision:
+def _decide_batch(data: bytes, batch: jsonrpc.Batch, session: Optional[HTTPSession], revision: Revision,
+                  plain: bool) -> Decision:
     if not revision.batches:
         return Rejection(400, "arrays of messages are not part of this revision")  # RPC-26
     answers = {type(item) in (jsonrpc.Response, jsonrpc.Failure) for item in batch.items}
@@ -317,7 +316,7 @@ def _decide_batch(data: bytes, batch: jsonrpc.Batch, session: Optional[HTTPSessi
         return Rejection(400, "a batch must hold requests and notifications, or responses, but not both")  # RPC-27
     asks = any(type(item) is jsonrpc.Request or (type(item) is jsonrpc.Invalid and not item.answers)
                for item in batch.items)
-    return (ServeInSession if asks else AcceptMessage)(data, batch, session, revision)
+    return (ServeInSession if asks else AcceptMessage)(data, batch, session, revision, plain=plain)
 
 
 def method_not_allowed(request: HTTPRequest, allowed: str) -> Rejection:

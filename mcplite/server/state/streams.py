@@ -23,11 +23,13 @@ from ..limits import Limits
 from .logs import FINAL, MESSAGE, RequestLog, RequestLogBody, StreamLogs
 from .response_bodies import KEEP_ALIVE, OPENING, PROBE_SECONDS, OpenStreams, StreamingBody, priming_event, retry_event
 
-__all__ = ["EventBody", "EventStream", "RequestStreams", "StreamsChannel", "failures"]
+__all__ = ["EventStream", "RequestStreams", "StreamsChannel", "failures"]
 
 _log = get_logger(__name__)
 #: Seconds between two checks whether the client has disconnected, if the disconnection cancels a call.
 _SOON_SECONDS = 0.5
+#: Seconds between two looks at a request that was not answered yet.
+_PROBE_SECONDS = 0.25
 #: Finished streams of one session that can still be resumed; beyond that the oldest is dropped.
 _FINISHED = 64
 #: Seconds that a response waits for its client's answer to a question before it ends, where it must not be held: programs
@@ -58,6 +60,8 @@ class RequestStreams:
         self.logs = logs
         #: Whether a stream begins with an empty event, so that it can be resumed before its first message (HTTP-15).
         self.priming = False
+        #: Whether the session has ended.
+        self.closed = False
         #: Where responses must not be held for an answer: the open streams, among which they count meanwhile.
         self.held: Optional[OpenStreams] = None
         #: Guards the fields below; held for dictionary work only.
@@ -65,10 +69,6 @@ class RequestStreams:
         #: The open streams that have a log, by their label.
         self._open: Dict[str, EventStream] = {}
         self._finished: List[RequestLog] = []
-
-    def new_stream(self, message: jsonrpc.Message) -> "EventStream":
-        """Return the stream for the responses to a message."""
-        return EventStream(self, message)
 
     def open_log(self, stream: "EventStream") -> Optional[RequestLog]:
         """Begin the log of a stream; None if it cannot be resumed."""
@@ -121,10 +121,11 @@ class RequestStreams:
         """End the response of a stream that the client has resumed; the stream goes on in its log."""
         stream = self._open.get(label)
         if stream is not None:
-            stream.release()
+            stream.stop()
 
     def close(self) -> None:
         """End every stream and drop its events (SESS-12)."""
+        self.closed = True
         for stream in list(self._open.values()):
             stream.end()
         with self._lock:
@@ -134,57 +135,55 @@ class RequestStreams:
             self.held.forget(self.key)
 
 
-class EventStream(Outlet):
-    """The stream of one message of a client.
+class EventStream(StreamingBody, Outlet):
+    """The stream of one message of a client: its handler sends to it, and the host of its response reads it.
 
-    It is *quiet* until there is a message before the answer; if none comes, the answer is the whole response. Else it is
-    *streaming*: the response is an event stream, and the messages are in a log if the client can resume it. It is *finished*
-    with the answer, or with the end of the session.
+        quiet --a message before the answer, or a while without one--> streaming --the answer, or the end--> finished
+          \\--------------- the answer, which is the whole response then ------------------------------------/
+
+    A streaming response is an event stream, and the messages are in a log if the client can resume it. The response may end
+    before the stream: the client has left, does not read, or has resumed the stream. Then the stream goes on in its log.
 
     :param streams: the streams of the session.
-    :param message: of the client.
+    :param message: of the client, until the stream has finished; its ids stand in the log.
+    :param plain: whether the client reads no event streams, so that its response is JSON.
     """
 
-    #: Whether the client reads no event streams, so that its response is JSON, and what would come before is left out.
-    plain = False
+    #: Whether a handler has begun; until then the request waits for a place.
+    begun = False
+    #: Whether the response is an event stream, and whether no more messages follow.
+    streaming = finished = False
+    #: The response and its error code, if it is the whole response.
+    answer: Optional[bytes] = None
+    code: Optional[int] = None
+    #: None until the stream is streaming, if it cannot be resumed, and if the store failed at that time: then events have no
+    #: ids.
+    log: Optional[RequestLog] = None
+    _event = 0
+    #: Called when the client has closed the response of an unfinished stream, if that cancels something.
+    on_hang_up: Optional[Callable[[], object]] = None
+    #: Ends the stream when its response must make room for another; None if the stream goes on without one.
+    on_return: Optional[Callable[[], object]] = None
+    #: Whether the response has not ended.
+    _attached = True
+    #: Whether the client has not read for so long that it is considered gone.
+    _given_up = False
+    #: What the response waits on for messages, and a handler for room in the queue. Created by the first that waits, since most
+    #: streams are finished when their request's thread comes to read them.
+    _waited: Optional[threading.Condition] = None
+    #: The bytes of the queue; those that the response has taken, and is sending; and what of both counts to the budget of all
+    #: streams.
+    _queued = _sending = _counted = 0
     #: How many answers of the client its handler waits for, and since when if the response must not be held for them.
     _asking = 0
     _asked_at = 0.0
 
-    def __init__(self, streams: RequestStreams, message: Optional[jsonrpc.Message] = None) -> None:
+    def __init__(self, streams: RequestStreams, message: Optional[jsonrpc.Message] = None, plain: bool = False) -> None:
         self._streams = streams
-        #: Until the stream is open, or has finished.
         self._message = message
-        #: Guards every field below.
+        self.plain = plain
+        #: Guards every field but those of the base class.
         self._lock = threading.Lock()
-        #: What a body waits on for messages, and a handler for room in the queue. Created by the first that waits, since
-        #: most streams are finished when their request's thread comes to read them.
-        self._waited: Optional[threading.Condition] = None
-        #: Whether there was a message before the response.
-        self.streaming = False
-        #: None until then, if the stream cannot be resumed, and if the store failed at that time: then events have no ids.
-        self.log: Optional[RequestLog] = None
-        self._event = 0
-        self._queue: Deque[bytes] = deque()
-        self._queued = 0
-        #: Bytes that the body has taken, and is sending.
-        self._sending = 0
-        #: What of both counts to the budget of all streams.
-        self._counted = 0
-        #: The body of the response; None when it has ended.
-        self._body: Optional[EventBody] = EventBody(self)
-        #: That body, for the thread of the request, as long as the thread needs it.
-        self.first: Optional[EventBody] = self._body
-        #: Whether no more messages follow.
-        self.finished = False
-        #: Whether the client has not read for so long that it is considered gone.
-        self._given_up = False
-        self.begun = False
-        #: Called when the client has closed the response of an unfinished stream, if that cancels something.
-        self.on_hang_up: Optional[Callable[[], object]] = None
-        #: The response and its error code, if there was no message before it.
-        self.answer: Optional[bytes] = None
-        self.code: Optional[int] = None
 
     # --- for handlers -----------------------------------------------------------------------------
 
@@ -193,13 +192,12 @@ class EventStream(Outlet):
 
     def send(self, data: bytes) -> bool:
         log = self.log
-        if log is not None and self._body is None:
+        if log is not None and not self._attached:
             log.wait_for_room(len(data), self._streams.limits.unread_seconds)
         with self._lock:
             if self.finished or self.plain:
                 return self.plain
-            if not self.streaming:
-                self._open()
+            self._open()
             sent = self._put(data)
             given_up = self._given_up
         if given_up:
@@ -210,12 +208,10 @@ class EventStream(Outlet):
         with self._lock:
             if self.finished or self.plain:
                 return True
-            limits = self._streams.limits
-            if self._queue and (len(self._queue) >= limits.unread_messages or self._queued + len(data) > self._most_unread()):
-                return False
-            if self.log is not None and self._body is None and not self.log.wait_for_room(len(data), 0.0):
-                return False
             self._open()
+            if self._is_full(len(data)) or (
+                    self.log is not None and not self._attached and not self.log.wait_for_room(len(data), 0.0)):
+                return False
             self._put(data)
             return True
 
@@ -230,53 +226,40 @@ class EventStream(Outlet):
             elif self.log is not None:
                 self.log.write(FINAL)
             self._finish()
-            if not self.streaming:
-                # No body will read: its reference back would keep the response until the garbage collector comes.
-                self._body = self.first = None
 
     def close_connection(self, retry: Optional[float]) -> bool:
-        """Tell the client when to reconnect, and end the body that reads the stream (HTTP-14, HTTP-16)."""
+        """Tell the client when to reconnect, and end the response (HTTP-14, HTTP-16)."""
         with self._lock:
             if self.finished or self.plain or not self._streams.priming:
                 return False
             self._open()
             if self.log is None:
                 return False
-            if self._body is not None:
-                self._end_for_now(self._body, self._streams.limits.retry_seconds if retry is None else retry)
+            if self._attached:
+                self._end_for_now(self._streams.limits.retry_seconds if retry is None else retry)
             return True
 
     def awaits_answer(self, waits: bool) -> None:
         with self._lock:
             self._asking += 1 if waits else -1
-            body = self.first
             held = self._streams.held
-            if self._asking != waits or held is None or body is None or self.finished:
+            if self._asking != waits or held is None or self.finished:
                 return
             if waits:
                 self._open()
-                body.must_stay = not (self._streams.priming and self.log is not None)
-                if not body.must_stay:
+                self.must_stay = not (self._streams.priming and self.log is not None)
+                if not self.must_stay:
                     self._asked_at = time.monotonic()
-                body.name = self._streams.key, "" if self.log is None else self.log.label
-                body.on_close = lambda: held.remove(body)
+                self.name = self._streams.key, "" if self.log is None else self.log.label
+                self.on_close = lambda: held.remove(self)
                 self._notify()
         if waits:
-            held.add(body, self._streams.sender)
+            held.add(self, self._streams.sender)
         else:
-            held.remove(body)
-
-    def tell_return(self, body: "EventBody", seconds: float, end: bool) -> None:
-        """Tell the client of *body* after how many seconds to come back.
-
-        :param end: whether that body ends then, after the messages that are there; else the stream does.
-        """
-        with self._lock:
-            if self._body is body and not self.finished:
-                self._end_for_now(body, max(seconds, self._streams.limits.retry_seconds), end)
+            held.remove(self)
 
     def end(self) -> None:
-        """End the stream and its body without a response."""
+        """End the stream and its response without an answer."""
         with self._lock:
             if not self.finished:
                 if self.log is not None:
@@ -293,16 +276,53 @@ class EventStream(Outlet):
         ids = [item.id for item in items if type(item) is jsonrpc.Request]
         return json.dumps({"ids": ids, "batch": type(message) is jsonrpc.Batch}).encode("ascii")
 
-    def _end_for_now(self, body: "EventBody", seconds: float, end: bool = True) -> None:
-        self._queue.append(retry_event(seconds))
-        body.ending = body.ending or end
+    def _open(self) -> None:
+        if self.streaming:
+            return
+        streams = self._streams
+        self.log = streams.open_log(self)
+        self.streaming = True
+        self._queue: Deque[bytes] = deque()
+        if streams.priming and self.log is not None:
+            self._queue.append(priming_event(f"{self.log.label}-0", streams.limits))
         self._notify()
 
-    def _seconds_to_answer(self, body: "EventBody") -> Optional[float]:
-        """Return the seconds that the response still waits for the client's answer; None if it may be held."""
-        if not self._asking or not self._asked_at or body is not self.first:
-            return None
-        return self._asked_at + _ANSWER_SECONDS - time.monotonic()
+    def _put(self, data: bytes, kind: bytes = MESSAGE) -> bool:
+        self._make_room(len(data))
+        self._event += 1
+        log, name = self.log, None
+        if log is not None:
+            log.write(kind + data)
+            name = f"{log.label}-{self._event}"
+        if not self._attached:
+            return log is not None
+        event = encode_event(data, name)
+        self._queue.append(event)
+        self._queued += len(event)
+        if self._counted or self._queued + self._sending > _UNCOUNTED_BYTES:
+            self._count_unread()
+        self._notify()
+        return True
+
+    def _is_full(self, size: int) -> bool:
+        if not self._attached or not self._queue:
+            return False
+        limits = self._streams.limits
+        # While all streams together hold too much, each gets by with little: a client that reads does not notice.
+        most = _UNCOUNTED_BYTES if self._streams.unread.full else limits.unread_bytes
+        return len(self._queue) >= limits.unread_messages or self._queued + size > most
+
+    def _make_room(self, size: int) -> None:
+        seconds = self._streams.limits.unread_seconds
+        if self._is_full(size) and not self._changed.wait_for(lambda: not self._is_full(size), seconds):
+            # A client that does not read is considered gone. Over Streamable HTTP it can resume the stream.
+            self._detach()
+            self._given_up = True
+
+    def _end_for_now(self, seconds: float, end: bool = True) -> None:
+        self._queue.append(retry_event(seconds))
+        self.ending = self.ending or end
+        self._notify()
 
     @property
     def _changed(self) -> threading.Condition:
@@ -319,14 +339,15 @@ class EventStream(Outlet):
         self._message = None
         if self.log is not None:
             self._streams.finished(self.log)
-        if self._body is None:
-            self._clear()
         self._notify()
 
-    def _clear(self) -> None:
-        self._queue.clear()
-        self._queued = self._sending = 0
-        self._count_unread()
+    def _detach(self) -> None:
+        if self._attached:
+            self._attached = False
+            self._queue.clear()
+            self._queued = self._sending = 0
+            self._count_unread()
+            self._notify()
 
     def _count_unread(self) -> None:
         held = self._queued + self._sending
@@ -335,182 +356,123 @@ class EventStream(Outlet):
             self._streams.unread.change(counted - self._counted)
             self._counted = counted
 
-    def _most_unread(self) -> int:
-        # While all streams together hold too much, each gets by with little: a client that reads does not notice.
-        return self._streams.limits.unread_bytes if not self._streams.unread.full else _UNCOUNTED_BYTES
-
-    def _open(self) -> None:
-        if self.streaming:
-            return
-        streams = self._streams
-        self.log = streams.open_log(self)
-        self.streaming = True
-        if streams.priming and self.log is not None:
-            self._queue.append(priming_event(f"{self.log.label}-0", streams.limits))
-        self._notify()
-
-    def _put(self, data: bytes, kind: bytes = MESSAGE) -> bool:
-        self._make_room(len(data))
-        self._event += 1
-        log, name = self.log, None
-        if log is not None:
-            log.write(kind + data)
-            name = f"{log.label}-{self._event}"
-        if self._body is None:
-            return log is not None
-        event = encode_event(data, name)
-        self._queue.append(event)
-        self._queued += len(event)
-        if self._counted or self._queued + self._sending > _UNCOUNTED_BYTES:
-            self._count_unread()
-        if self._waited is not None:
-            self._waited.notify_all()
-        return True
-
-    def _make_room(self, size: int) -> None:
-        limits = self._streams.limits
-        deadline: Optional[float] = None
-        while self._body is not None and self._queue and (
-                len(self._queue) >= limits.unread_messages or self._queued + size > self._most_unread()):
-            if deadline is None:
-                deadline = time.monotonic() + limits.unread_seconds
-            left = deadline - time.monotonic()
-            if left > 0:
-                self._changed.wait(left)
-                continue
-            # A client that does not read is considered gone. Over Streamable HTTP it can resume the stream.
-            self._detach(self._body)
-            self._given_up = True
-
-    def _detach(self, body: "EventBody") -> None:
-        if self._body is body:
-            self._body = None
-            self._clear()
-            self._notify()
-
-    # --- for the threads of HTTP requests ------------------------------------------------------------
+    # --- for the thread of the HTTP request ----------------------------------------------------------
 
     def wait_first(self, timeout: float) -> bool:
-        """Wait until it is known whether the HTTP response is a stream; return whether it is known.
-
-        Then :attr:`streaming` tells. If it is not a stream, :attr:`answer` is the whole response.
-        """
+        """Wait until it is known whether the response is an event stream; return whether it is known."""
         with self._lock:
-            if self.finished or self.streaming:
-                return True
             return self._changed.wait_for(lambda: self.finished or self.streaming, timeout)
 
-    def commit(self) -> bool:
-        """Make the HTTP response a stream although there is no message yet; False if it is there already, or must be JSON."""
+    def commit(self) -> None:
+        """Make the response an event stream although there is no message yet, unless it must be JSON, or has come."""
         with self._lock:
             if self.plain or (self.finished and not self.streaming):
-                return False
+                return
             self._open()
             # Many WSGI hosts send the headers of a response with the first bytes of its body.
             if not self._queue:
                 self._queue.append(OPENING)
-            return True
 
-    def take(self, body: "EventBody") -> Optional[bytes]:
-        """Return the next bytes for *body*; None at its end."""
+    def settle(self, refuse: Callable[[], object]) -> None:
+        """Wait until it is known whether the response is an event stream, or its client has left.
+
+        It is one when the handler runs for longer than ``commit_seconds``.
+
+        :param refuse: called when the request is still queued after ``queue_seconds``: it must not be queued forever (REL-37).
+        """
+        limits, waited = self._streams.limits, 0.0
+        probe = min(_PROBE_SECONDS, limits.commit_seconds)
+        while not self.wait_first(probe):
+            waited += probe
+            if self.on_hang_up is not None and self.disconnected():
+                self.on_hang_up()
+            elif self.on_hang_up is None and self.plain and (self._streams.closed or self.disconnected()):
+                return
+            if not self.begun and type(self._message) is not jsonrpc.Batch:
+                if waited >= limits.queue_seconds:
+                    refuse()
+            elif waited >= limits.commit_seconds:
+                self.commit()
+
+    def __iter__(self) -> "EventStream":
+        return self
+
+    def __next__(self) -> bytes:
+        data = self._take()
+        if data is None and self.left is not None and self.left <= 0:
+            self.ending = True
+            self.on_due()
+            data = self._take()
+        if data is None:
+            raise StopIteration
+        return data
+
+    def _take(self) -> Optional[bytes]:
+        """Return the next bytes of the response; None at its end, and when it is due: its last messages are sent then."""
         quiet_until = time.monotonic() + self._streams.limits.keep_alive_seconds
+        probe = PROBE_SECONDS if self.on_hang_up is None else _SOON_SECONDS
         with self._lock:
-            while True:
-                if self._body is not body:
-                    return None
+            while self._attached:
                 if self._sending:
                     self._sending = 0  # it was sent
                     self._count_unread()
-                due = body.left
+                due = self.left
                 if due is not None and due <= 0:
-                    return None  # the body sends its last messages then
+                    return None
                 if self._queue:
                     data = b"".join(self._queue)
                     self._queue.clear()
                     self._queued, self._sending = 0, len(data)
                     self._count_unread()
-                    body.last = self.finished or body.ending
+                    self.last = self.finished or self.ending
                     self._notify()
                     return data
-                if self.finished or body.ending:
-                    self._detach(body)
+                if self.finished or self.ending:
+                    self._detach()
                     return None
-                left = quiet_until - time.monotonic()
+                left = min(quiet_until - time.monotonic(), probe if due is None else due)
                 if left <= 0:
                     return KEEP_ALIVE
-                if due is not None:
-                    left = min(left, due)
-                answer = self._seconds_to_answer(body)
-                if answer is not None and answer <= 0:
-                    assert self._streams.held is not None
-                    self._end_for_now(body, max(self._streams.held.leave(body.name), self._streams.limits.retry_seconds))
-                    continue
-                if answer is not None:
+                if self._asking and self._asked_at:
+                    held = self._streams.held
+                    assert held is not None
+                    answer = self._asked_at + _ANSWER_SECONDS - time.monotonic()
+                    if answer <= 0:
+                        self._end_for_now(max(held.leave(self.name), self._streams.limits.retry_seconds))
+                        continue
                     left = min(left, answer)
-                probe = PROBE_SECONDS if self.on_hang_up is None else _SOON_SECONDS
-                if not self._changed.wait(min(left, probe)) and body.disconnected():
+                if not self._changed.wait(min(left, probe)) and self.disconnected():
                     break
-        self.detach(body)
+        self.stop()
         return None
 
-    def detach(self, body: "EventBody") -> None:
-        """End *body*. The stream continues, unless closing its response cancels the call (H26-10)."""
+    @property
+    def complete(self) -> bool:
+        return self.finished
+
+    def stop(self) -> None:
+        """End the response, from any thread. The stream goes on, unless closing its response cancels the call (H26-10)."""
         with self._lock:
-            attached = self._body is body
-            self._detach(body)
-            hung_up = attached and not self.finished
+            hung_up = self._attached and not self.finished
+            self._detach()
         if hung_up:
             self.hang_up()
 
-    def release(self) -> None:
-        """End the body, since the client has resumed the stream: its messages are read from the log from now on."""
-        body = self._body
-        if body is not None:
-            self.detach(body)
+    def end_for_now(self, seconds: float) -> None:
+        with self._lock:
+            if self._attached and not self.finished:
+                self._end_for_now(max(seconds, self._streams.limits.retry_seconds), self.on_return is None)
+        if self.on_return is not None:
+            self.on_return()
+
+    def close(self) -> None:
+        self.stop()
+        self.closed()
 
     def hang_up(self) -> None:
         """Note that the client has closed the response."""
         if self.on_hang_up is not None:
             self.on_hang_up()
-
-
-class EventBody(StreamingBody):
-    """The body of the response to a request: the messages of its stream, and keep-alive comments."""
-
-    #: Ends the stream when this body must make room; None if the stream goes on without a body.
-    on_return: Optional[Callable[[], object]] = None
-
-    def __init__(self, stream: EventStream) -> None:
-        self._stream = stream
-
-    def __iter__(self) -> "EventBody":
-        return self
-
-    def __next__(self) -> bytes:
-        data = self._stream.take(self)
-        if data is None and self.left is not None and self.left <= 0:
-            self.ending = True
-            self.on_due()
-            data = self._stream.take(self)
-        if data is None:
-            raise StopIteration
-        return data
-
-    @property
-    def complete(self) -> bool:
-        return self._stream.finished
-
-    def stop(self) -> None:
-        self._stream.detach(self)
-
-    def end_for_now(self, seconds: float) -> None:
-        self._stream.tell_return(self, seconds, self.on_return is None)
-        if self.on_return is not None:
-            self.on_return()
-
-    def close(self) -> None:
-        self._stream.detach(self)
-        self.closed()
 
 
 class StreamsChannel(Channel):

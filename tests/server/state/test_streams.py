@@ -42,30 +42,30 @@ def test_a_message_before_the_response_makes_a_stream():
     stream.send(b"1")
     assert stream.wait_first(1) and stream.streaming
     stream.finish(b"2")
-    assert list(stream.first) == [b"id: 1.1-1\nevent: message\ndata: 1\n\nid: 1.1-2\nevent: message\ndata: 2\n\n"]
-    assert stream.first.last
+    assert list(stream) == [b"id: 1.1-1\nevent: message\ndata: 1\n\nid: 1.1-2\nevent: message\ndata: 2\n\n"]
+    assert stream.last
 
 
 def test_a_committed_stream_begins_with_bytes():
     stream = EventStream(home())
-    assert stream.commit() and read(stream.first) == [b": open\n\n"]
+    assert stream.commit() is None and read(stream) == [b": open\n\n"]
     primed = EventStream(home(priming=True, retry_seconds=0.5))
     primed.commit()
-    assert read(primed.first) == [b"id: 1.1-0\nretry: 500\ndata:\n\n"]
+    assert read(primed) == [b"id: 1.1-0\nretry: 500\ndata:\n\n"]
 
 
 def test_silence_is_filled_with_keep_alive_comments():
     stream = EventStream(home(keep_alive_seconds=0.02))
     stream.commit()
-    assert read(stream.first, 2) == [b": open\n\n", b": keep-alive\n\n"]
+    assert read(stream, 2) == [b": open\n\n", b": keep-alive\n\n"]
 
 
 def test_a_client_that_reconnects_gets_what_it_missed():
     streams = home()
     stream = EventStream(streams)
     stream.send(b"1")
-    read(stream.first)
-    stream.first.close()
+    read(stream)
+    stream.close()
     assert stream.send(b"2")  # kept
     body = streams.resume("1.1", 1)
     stream.send(b"3")
@@ -101,7 +101,7 @@ def test_a_handler_waits_for_a_client_that_has_reconnected_too():
 def test_without_a_log_a_disconnected_client_misses_the_rest():
     stream = EventStream(home(stored=False))
     stream.send(b"1")
-    stream.first.close()
+    stream.close()
     assert not stream.send(b"2") and stream.log is None
 
 
@@ -113,33 +113,33 @@ def test_a_handler_waits_for_a_slow_reader_but_not_for_a_stalled_one():
     thread = threading.Thread(target=lambda: (stream.send(b"3"), sent.set()))
     thread.start()
     assert not sent.wait(0.05)
-    read(stream.first)
+    read(stream)
     assert sent.wait(LIMIT)
     thread.join(LIMIT)
     still = EventStream(home(unread_messages=1, unread_seconds=0.02, stored=False))
-    assert still.send(b"1") and not still.send(b"2") and still._body is None
+    assert still.send(b"1") and not still.send(b"2") and not still._attached
 
 
 def test_a_body_ends_when_its_client_has_disconnected(monkeypatch):
     monkeypatch.setattr("mcplite.server.state.streams.PROBE_SECONDS", 0.01)
     stream = EventStream(home())
     stream.commit()
-    read(stream.first)
-    stream.first.disconnected = lambda: True
-    assert list(stream.first) == []
+    read(stream)
+    stream.disconnected = lambda: True
+    assert list(stream) == []
     other = EventStream(home())
     other.commit()
-    read(other.first)
-    thread = threading.Thread(target=other.first.stop)
+    read(other)
+    thread = threading.Thread(target=other.stop)
     thread.start()
-    assert list(other.first) == []
+    assert list(other) == []
     thread.join(LIMIT)
 
 
 def test_a_paused_stream_ends_its_body():
     stream = EventStream(home(priming=True))
     assert stream.close_connection(0.25)
-    assert b"".join(stream.first).endswith(b"retry: 250\n\n") and stream.first.last
+    assert b"".join(stream).endswith(b"retry: 250\n\n") and stream.last
     assert stream.close_connection(None)  # also without a body
     stream.finish(b"answer")
     assert b"".join(stream._streams.resume("1.1", 0)).endswith(encode_event(b"answer", "1.1-1"))
@@ -152,12 +152,12 @@ def test_closing_ends_every_stream_and_drops_its_events():
     stream = EventStream(streams)
     stream.send(b"1")
     closed = []
-    stream.first.on_close = lambda: closed.append(1)
+    stream.on_close = lambda: closed.append(1)
     streams.close()
-    assert len(list(stream.first)) == 1 and streams.resume("1.1", 0) is None and not stream.send(b"x")
+    assert len(list(stream)) == 1 and streams.resume("1.1", 0) is None and not stream.send(b"x")
     assert not streams.logs and not streams.logs.backend._logs
-    stream.first.close()
-    stream.first.close()
+    stream.close()
+    stream.close()
     assert closed == [1]
 
 
@@ -175,7 +175,7 @@ def test_only_so_many_finished_streams_are_kept():
 def test_queued_bytes_are_bounded_too(size):
     stream = EventStream(home(unread_bytes=4000, unread_seconds=0.02))
     assert stream.send(b"x" * size)
-    assert stream.send(b"y" * 5000) and stream._body is None  # kept for a client that comes back
+    assert stream.send(b"y" * 5000) and not stream._attached  # kept for a client that comes back
 
 
 # --- an end that is known before -------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def test_a_body_ends_when_it_is_due_after_its_last_messages():
     # AUS-31
     stream = EventStream(home())
     stream.commit()
-    body, told = stream.first, []
+    body, told = stream, []
 
     def end():
         told.append(1)
@@ -193,32 +193,31 @@ def test_a_body_ends_when_it_is_due_after_its_last_messages():
 
     body.end_after(0.05, end)
     assert list(body) == [b": open\n\n", b"id: 1.1-1\nevent: message\ndata: last\n\n"]
-    assert told == [1] and stream._body is None and not stream.finished
+    assert told == [1] and not stream._attached and not stream.finished
     assert list(body) == [] and told == [1]
 
 
 def test_a_body_that_is_done_before_it_is_due():
     stream, told = EventStream(home()), []
     stream.commit()
-    stream.first.end_after(1000, lambda: told.append(1))
+    stream.end_after(1000, lambda: told.append(1))
     stream.finish(b"answer")
-    assert b"answer" in b"".join(stream.first) and told == []
+    assert b"answer" in b"".join(stream) and told == []
 
 
 def test_streams_hold_little_each_while_all_hold_too_much():
     limits = tight(unread_bytes=1_000_000, unread_bytes_at_once=300_000, unread_messages=1000, unread_seconds=0.02)
     unread = ByteBudget(limits.unread_bytes_at_once)
     first, second = (EventStream(RequestStreams(key, limits, unread=unread)) for key in "ab")
-    bodies = [stream.first for stream in (first, second)]
     while not unread.full:
         assert first.send(b"x" * 10_000)
-    assert first._body is bodies[0]
+    assert first._attached
     for _ in range(8):
         second.send(b"x" * 10_000)
-    assert second._body is None
-    assert len(next(bodies[0])) > 300_000 and unread.full  # it is being sent
+    assert not second._attached
+    assert len(next(first)) > 300_000 and unread.full  # it is being sent
     first.end()
-    assert list(bodies[0]) == [] and not unread.full
+    assert list(first) == [] and not unread.full
     second.end()
     assert unread.held == 0
 
@@ -230,5 +229,5 @@ def test_the_end_of_a_stream_gives_its_bytes_back():
     for _ in range(10):
         answer.send(b"x" * 10_000)
     assert unread.held > 100_000
-    answer.first.close()
+    answer.close()
     assert unread.held == 0
