@@ -3,9 +3,19 @@
 :mod:`.connection` reads heads from the socket, writes responses to it, and makes a :class:`RequestBody` for each request. The
 endpoint reads the body only when the headers were accepted, within limits of size and time. The bodies of all connections
 share one budget, since unfinished ones would otherwise fill the memory.
+
+The socket also knows the state of its connection, which its own thread, the poller and the server look at::
+
+    new ───┬── part of a head ──> head ──┬── a head ──> serving <── part of a body ──> body
+    idle ──┘                             │                │  └── an event stream ──> streaming
+     ^                                   └── 408          │                             │
+     └──────────────────── the response is sent ──────────┴─────────────────────────────┘
+
+    each of them ── hang_up(), from any thread ──> hung up ── close() ──> closed
 """
 
 import contextlib
+import enum
 import io
 import select
 import socket
@@ -23,7 +33,8 @@ from ..http.messages import UnreadableBody
 from ..limits import Limits
 from ..state.response_bodies import do_nothing
 
-__all__ = ["BodyBudget", "ClientGone", "ClientSocket", "PlannedAnswer", "RequestBody", "SMALL_BODY", "SMALL_BYTES"]
+__all__ = ["BodyBudget", "ClientGone", "ClientSocket", "PlannedAnswer", "RequestBody", "SMALL_BODY", "SMALL_BYTES",
+           "State"]
 
 _log = get_logger(__name__)
 #: Bytes that every socket takes at once when its send buffer is empty.
@@ -36,24 +47,46 @@ class ClientGone(Exception):
     """The client has closed the connection, or is too slow; there is no client to answer."""
 
 
+class State(enum.Enum):
+    """The states of a connection, which the docstring of the module draws."""
+
+    #: Its client has sent nothing yet.
+    NEW = "new"
+    #: A request has arrived in part.
+    HEAD = "head"
+    BODY = "body"
+    #: A whole request is being served; the response of ``STREAMING`` lasts until one side ends it.
+    SERVING = "serving"
+    STREAMING = "streaming"
+    #: Its client may send another request, so that closing it loses nothing.
+    IDLE = "idle"
+    #: It was shut down, so that there is nothing left to wait for.
+    HUNG_UP = "hung up"
+    CLOSED = "closed"
+
+
 class ClientSocket:
     """One connected socket.
 
     While ``may_block`` is False, the socket is read and written without blocking. Before an operation has to block
-    all the same, ``before_blocking`` is called, and ``may_block`` is True from then on.
+    all the same, *before_blocking* is called, and ``may_block`` is True from then on.
 
     :param sock: connected; this object closes it.
     :param remote: the peer's address, for the log.
     :param write_seconds: the timeout of each step of sending.
     """
 
-    def __init__(self, sock: socket.socket, remote: str, write_seconds: float) -> None:
+    def __init__(self, sock: socket.socket, remote: str, write_seconds: float,
+                 before_blocking: Callable[[], object] = do_nothing) -> None:
         self.sock = sock
         self.remote = remote
         self._write_seconds = write_seconds
-        #: Held by what another thread may do to the socket, and while it is closed: a socket that was just closed must
-        #: not be shut down, since its number may belong to another by then.
+        self._before_blocking = before_blocking
+        #: Guards the state, and is held by what another thread may do to the socket, and while it is closed: a socket that was
+        #: just closed must not be shut down, since its number may belong to another by then.
         self._lock = threading.Lock()
+        #: Since when it is in that state.
+        self.state, self.since = State.NEW, time.monotonic()
         self._timeout: Optional[float] = -1.0
         #: Whether this side has shut down reading.
         self._shut = False
@@ -61,14 +94,12 @@ class ClientSocket:
         self.buffer = bytearray()
         #: Whether the serving thread may block.
         self.may_block = True
-        #: Whether a whole request is being served, so that the connection is not idle; false while its body is awaited.
-        self.busy = False
-        #: Since when the client owes this side the rest of a request, or its first one; None if it owes nothing.
-        self.owes_since: Optional[float] = time.monotonic()
-        #: Called before sending a whole response blocks.
-        self._before_waiting: Callable[[], object] = do_nothing
-        #: Called before the first operation that blocks while ``may_block`` is False.
-        self.before_blocking: Callable[[], object] = do_nothing
+
+    def enter(self, state: State) -> None:
+        """Change the state, unless the connection was hung up."""
+        with self._lock:
+            if self.state is not State.HUNG_UP and self.state is not State.CLOSED:
+                self.state, self.since = state, time.monotonic()
 
     def recv(self, size: int, seconds: float) -> bytes:
         """Return received bytes; empty at the end of the stream.
@@ -90,33 +121,24 @@ class ClientSocket:
                 return b""
             raise
 
-    def send_answer(self, head: bytes, body: bytes, before_waiting: Callable[[], object], tail: bytes = b"") -> None:
-        """Send a whole response of more than a few bytes, or a large piece of one.
-
-        :param before_waiting: called before it blocks, once or more.
-        """
-        self._before_waiting = before_waiting
-        try:
-            self.send_parts(head, body, tail)
-        finally:
-            self._before_waiting = do_nothing
-
-    def send_parts(self, head: bytes, body: bytes, tail: bytes = b"") -> None:
+    def send_parts(self, head: bytes, body: bytes, tail: bytes = b"",
+                   before_waiting: Callable[[], object] = do_nothing) -> None:
         """Send three parts as :meth:`send_all` sends one; a large body is not copied for it."""
         if len(body) <= 2 * _JOINED_BYTES:
-            self.send_all(head + body + tail if tail else head + body)
+            self.send_all(head + body + tail if tail else head + body, before_waiting)
             return
         rest = memoryview(body)
-        self.send_all(head + rest[:_JOINED_BYTES])
+        self.send_all(head + rest[:_JOINED_BYTES], before_waiting)
         if tail:
-            self.send_all(rest[_JOINED_BYTES:-_JOINED_BYTES])
-            self.send_all(bytes(rest[-_JOINED_BYTES:]) + tail)
+            self.send_all(rest[_JOINED_BYTES:-_JOINED_BYTES], before_waiting)
+            self.send_all(bytes(rest[-_JOINED_BYTES:]) + tail, before_waiting)
         else:
-            self.send_all(rest[_JOINED_BYTES:])
+            self.send_all(rest[_JOINED_BYTES:], before_waiting)
 
-    def send_all(self, data: "Union[bytes, memoryview]") -> None:
+    def send_all(self, data: "Union[bytes, memoryview]", before_waiting: Callable[[], object] = do_nothing) -> None:
         """Send *data*.
 
+        :param before_waiting: called before it blocks.
         :raises ClientGone: the client takes no bytes.
         :raises OSError: the connection is broken.
         """
@@ -132,10 +154,10 @@ class ClientSocket:
             if sent == len(data):
                 return
             self.allow_blocking_send()
-            self._before_waiting()
+            before_waiting()
         elif len(data) > SMALL_BYTES:
             self.allow_blocking_send()
-            self._before_waiting()
+            before_waiting()
         try:
             sent = sent or self.sock.send(data)
             if sent < len(data):
@@ -149,7 +171,7 @@ class ClientSocket:
         """Let reads and writes block from here on, each for *seconds* at most."""
         if not self.may_block:
             self.may_block = True
-            self.before_blocking()
+            self._before_blocking()
         self._set_timeout(seconds)
 
     def allow_blocking_send(self) -> None:
@@ -205,10 +227,16 @@ class ClientSocket:
         except OSError as error:
             _log.debug("the connection of %s was closed already: %s", self.remote, error)
 
+    def hang_up(self) -> None:
+        """End the connection from another thread: a blocked read or write returns."""
+        self.enter(State.HUNG_UP)
+        self.shut(socket.SHUT_RDWR)
+
     def close(self) -> bool:
         """Close the socket; idempotent. Return whether it was open."""
         with self._lock:
-            was_open = self.sock.fileno() >= 0
+            was_open = self.state is not State.CLOSED
+            self.state = State.CLOSED
             close_socket(self.sock)
         return was_open
 
@@ -334,11 +362,12 @@ class RequestBody:
                 if (head.version == (1, 1) and (head.headers.get("expect") or "").lower() == "100-continue"
                         and not buffer):
                     client.send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
-                self._started = client.owes_since = time.monotonic()
-                client.busy = False
+                client.enter(State.BODY)
+                self._started = client.since
             body = self._read_chunks(limit) if plan is None else self._read_length(plan)
-            client.busy = self.complete = True
-            client.owes_since = None
+            if not whole:
+                client.enter(State.SERVING)
+            self.complete = True
             self._count(2 * len(body) + _ELEMENT_BYTES * min(count_elements(body), self._limits.json_elements))
         except (OSError, ClientGone) as error:
             raise UnreadableBody(400, f"the client left in the middle of the body: {error}") from error

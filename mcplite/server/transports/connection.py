@@ -25,12 +25,27 @@ from ..handling.http_request import HTTPRequest
 from ..http.access import TrustedProxies
 from ..http.messages import HTTPResponse
 from ..limits import Limits
-from ..state.response_bodies import StreamingBody, do_nothing
-from .client_socket import SMALL_BODY, SMALL_BYTES, BodyBudget, ClientGone, ClientSocket, RequestBody
+from ..state.response_bodies import StreamingBody
+from .client_socket import SMALL_BODY, SMALL_BYTES, BodyBudget, ClientGone, ClientSocket, RequestBody, State
 
 if TYPE_CHECKING:
     import logging
     from typing import Protocol
+
+    class ConnectionPoller(Protocol):
+        """What a connection uses of the poller; :class:`.poller.Poller` has it."""
+
+        def may_park(self) -> bool:
+            """Whether a connection may wait in the poller for its next request."""
+
+        def step_down(self, connection: "Connection") -> None:
+            """Have another thread lead, since this one is about to block."""
+
+        def watch(self, sock: socket.socket, on_disconnect: Callable[[], object]) -> None:
+            """Call a function when the client closes a socket whose response is being sent, until :meth:`unwatch`."""
+
+        def unwatch(self, sock: socket.socket) -> None:
+            """Stop watching."""
 
     class ConnectionServer(Protocol):
         """What a connection uses of its server; :class:`.httpd.HTTPServer` has it."""
@@ -47,11 +62,12 @@ if TYPE_CHECKING:
         closing: bool
         server_port: int
 
+        @property
+        def poller(self) -> "ConnectionPoller":
+            """Where its connections wait."""
+
         def answer(self, request: HTTPRequest) -> HTTPResponse:
             """Answer a request; never raises. It is :meth:`Endpoint.handle`."""
-
-        def watch(self, sock: socket.socket, on_disconnect: Callable[[], object]) -> Callable[[], object]:
-            """Call a function when the client closes a socket; return a function that stops watching."""
 
         def note_served(self, connection: "Connection") -> object:
             """Note that a response was sent; a further one of the next moment is not told."""
@@ -90,10 +106,6 @@ _NOTE_SECONDS = 0.1
 
 class Parked(Exception):
     """No request has arrived for a moment, or not its body: the connection can be parked instead of waiting on a thread."""
-
-
-def _never() -> bool:
-    return False
 
 
 def _access_log_enabled() -> bool:
@@ -145,18 +157,9 @@ class Connection(BaseHTTPRequestHandler):
         #: The client for the log, with its port; of the current request, if a proxy has told it.
         self._remote = self._address = f"{client_address[0]}:{client_address[1]}"
         limits = server.limits
-        self._socket = ClientSocket(request, self._address, limits.write_seconds)
-        #: Whether the connection may be parked between requests.
-        self._may_park: Callable[[], bool] = _never
-        #: Whether it waits for a request, so that closing it loses nothing.
-        self.idle = True
-        #: Whether the response that is being sent lasts until one side ends it.
-        self.lasting = False
+        self._socket = ClientSocket(request, self._address, limits.write_seconds, self._step_down)
+        #: When the server was told last of a response.
         self._noted = float("-inf")
-        #: When it was parked, or last served by the leader.
-        self.since = 0.0
-        #: Whether it was hung up, so that there is nothing left to wait for.
-        self.hung_up = False
         #: A cache, since clients repeat their headers: the last head as bytes, and parsed, with the length of its body.
         self._block = b""
         self._head: Optional[RequestHead] = None
@@ -235,7 +238,7 @@ class Connection(BaseHTTPRequestHandler):
     def _write(self, data: bytes) -> None:
         self.has_written = True
         if len(data) > SMALL_BYTES and self._body is not None:
-            self._socket.send_answer(b"", data, functools.partial(self._body.count_answer, len(data)))
+            self._socket.send_all(data, functools.partial(self._body.count_answer, len(data)))
             self._body.answer_read()
         else:
             self._socket.send_all(data)
@@ -305,9 +308,24 @@ class Connection(BaseHTTPRequestHandler):
     # --- what the server and the poller see -----------------------------------------------------------------
 
     @property
+    def state(self) -> State:
+        """What the connection waits for."""
+        return self._socket.state
+
+    @property
+    def since(self) -> float:
+        """Since when it is in its state."""
+        return self._socket.since
+
+    @property
     def busy(self) -> bool:
         """Whether a whole request is being served; false while the connection waits for a head or a body."""
-        return self._socket.busy
+        return self._socket.state in (State.SERVING, State.STREAMING)
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the response that is being sent lasts until one side ends it."""
+        return self._socket.state is State.STREAMING
 
     @property
     def has_input(self) -> bool:
@@ -319,78 +337,42 @@ class Connection(BaseHTTPRequestHandler):
 
         :param parked: whether no thread serves it.
         """
-        since = self._socket.owes_since if self._awaited is None else self.since
-        if since is None:
-            if not parked:
-                return True  # the thread may have received the next request, without having noted it
-            return time.monotonic() - self.since < _SETTLED_SECONDS or self.has_input
-        return time.monotonic() - since < _OWED_SECONDS or self.has_input
+        waited = time.monotonic() - self.since
+        if self.state is State.IDLE:
+            # Another thread may have received the next request, without having noted it.
+            return not parked or waited < _SETTLED_SECONDS or self.has_input
+        return waited < _OWED_SECONDS or self.has_input
 
     def admit(self) -> None:
         """Note that its requests are read from now on: while it waited for that, its client was not slow."""
-        self._socket.owes_since = time.monotonic()
+        self._socket.enter(State.NEW)
 
     @property
     def owed_for_long(self) -> bool:
-        """Whether its client has owed, or this side not read, a request for longer than it takes an ordinary client."""
-        since = self._socket.owes_since
-        return since is not None and time.monotonic() - since >= _OWED_SECONDS
+        """Whether its first request was not sent, or not read, for longer than it takes an ordinary client."""
+        return time.monotonic() - self.since >= _OWED_SECONDS
 
     @property
     def silent(self) -> bool:
         """Whether nothing has come yet on which the client could have waited for an answer: it may be about to send."""
-        return self._noted == float("-inf") and not self._socket.buffer and self._awaited is None
+        return self.state is State.NEW and not self._socket.buffer
 
-    @property
-    def awaits_body(self) -> bool:
-        """Whether the poller waits for the body of a request, whose head has been read."""
-        return self._awaited is not None
+    def handle(self, blocking: bool = True) -> None:
+        """Serve requests until the connection can be parked or is closed; ``close_connection`` says which.
 
-    def handle(self) -> None:
-        """Serve requests on this thread, which may block, until the connection can be parked or is closed.
-
-        ``close_connection`` says which.
+        :param blocking: whether this thread may block. If not, only requests that have arrived are served, and the connection
+            is left open.
         """
-        self._socket.may_block = True
-        self._guarded(self._serve_blocking)
-        if self.close_connection:
-            self.close()
-
-    def _serve_blocking(self) -> None:
-        while self._socket.buffer or self._awaited is not None or not self._may_park():
-            self.handle_one_request()
-            if self.close_connection:
-                self._linger()
-                return
-
-    def park(self, before_blocking: Callable[[], object], may_park: Callable[[], bool]) -> None:
-        """Note that the connection is parked in the poller; the thread that serves it from there must not block on it.
-
-        :param before_blocking: called before that thread has to block all the same; it serves only this connection
-            from then on.
-        :param may_park: returns whether the connection may be parked again between two requests.
-        """
-        self._socket.before_blocking, self._may_park = before_blocking, may_park
-        self.idle, self.since = True, time.monotonic()
-
-    def handle_ready(self) -> None:
-        """Serve the requests that have arrived, without blocking; ``close_connection`` says whether it must be closed."""
-        self._socket.may_block = False
-        self._guarded(self._serve_ready)
-        self.since = time.monotonic()
-
-    def _serve_ready(self) -> None:
-        while True:
-            self.handle_one_request()
-            if self.close_connection:
-                self._linger()
-                return
-            if self._socket.may_block or not self._socket.buffer:
-                return
-
-    def _guarded(self, serve: Callable[[], None]) -> None:
+        client = self._socket
+        client.may_block = blocking
         try:
-            serve()
+            while not blocking or client.buffer or self._awaited is not None or not self.server.poller.may_park():
+                self.handle_one_request()
+                if self.close_connection:
+                    self._linger()
+                    break
+                if not blocking and (client.may_block or not client.buffer):
+                    break
         except Parked:
             self.close_connection = False
         except (ClientGone, OSError) as error:
@@ -401,6 +383,11 @@ class Connection(BaseHTTPRequestHandler):
             # already, so only closing is left. SystemExit as well: the thread serves others, too.
             self.close_connection = True
             self.server.handle_error(self.request, self.client_address)
+        if blocking and self.close_connection:
+            self.close()
+
+    def _step_down(self) -> None:
+        self.server.poller.step_down(self)
 
     def receive_pending(self) -> None:
         """Read what has arrived already, so that it is still served although the server stops."""
@@ -414,8 +401,7 @@ class Connection(BaseHTTPRequestHandler):
 
     def hang_up(self) -> None:
         """End the connection from another thread: a blocked read or write returns, and the poller closes a parked one."""
-        self.hung_up = True
-        self._socket.shut(socket.SHUT_RDWR)
+        self._socket.hang_up()
 
     def stop_reading(self) -> None:
         """End an idle connection; a request that has arrived already is still served."""
@@ -441,11 +427,8 @@ class Connection(BaseHTTPRequestHandler):
             return
         self._wait_for_body(head)
         server, client = self.server, self._socket
-        self._began = started = time.monotonic()
-        client.busy = True
-        if client.owes_since is not None:
-            client.owes_since = None
-            server.budget.heads.remove(self)
+        client.enter(State.SERVING)
+        self._began = started = client.since
         sender = self.sender
         if server.proxies is not None:
             sender = self._find_client(server.proxies, head)
@@ -458,7 +441,7 @@ class Connection(BaseHTTPRequestHandler):
                 body.close()
         if self.has_written:
             self.has_written, self.close_connection = False, True
-        client.busy = False
+        client.enter(State.IDLE)
         if started - self._noted >= _NOTE_SECONDS:
             self._noted = started
             server.note_served(self)
@@ -489,8 +472,8 @@ class Connection(BaseHTTPRequestHandler):
                 if end is not None:
                     break
                 if deadline is None:
-                    self._socket.owes_since = time.monotonic()
-                    deadline = self._socket.owes_since + limits.header_seconds
+                    self._socket.enter(State.HEAD)
+                    deadline = self._socket.since + limits.header_seconds
                 if len(buffer) > _SMALL_HEAD:
                     self._count_head(2 * len(buffer))
                 seconds = deadline - time.monotonic()
@@ -498,7 +481,6 @@ class Connection(BaseHTTPRequestHandler):
                     raise BadRequest(408, f"the headers did not arrive within {limits.header_seconds:g} s")
             else:
                 seconds = limits.idle_seconds - waited
-                self.idle = True
                 if self.server.closing:
                     return None
             seconds = min(seconds, _WAIT_SECONDS)
@@ -508,15 +490,16 @@ class Connection(BaseHTTPRequestHandler):
                 if buffer:
                     continue
                 waited += seconds
-                if self._may_park():
+                if self.server.poller.may_park():
                     raise Parked from None
                 if waited >= limits.idle_seconds or self.sender in self.server.crowded:
                     return None  # also after empty lines
                 continue
-            self.idle = False
             if not data:
                 raise ClientGone("it closed in the middle of a request" if buffer else "it closed")
             buffer += data
+        if self._socket.state is State.HEAD:
+            self.server.budget.heads.remove(self)
         return self._take_head(end)
 
     def _count_head(self, size: int) -> None:
@@ -561,6 +544,7 @@ class Connection(BaseHTTPRequestHandler):
         client.receive_now(plan - len(client.buffer))
         if awaited is None and len(client.buffer) < plan:
             self._awaited = head
+            client.enter(State.BODY)
             raise Parked
 
     # --- the response -----------------------------------------------------------------------------------
@@ -585,7 +569,7 @@ class Connection(BaseHTTPRequestHandler):
         if head.method == "HEAD":
             self._socket.send_all(data)
         elif len(body) > SMALL_BYTES:
-            self._socket.send_answer(data, body, functools.partial(asked.count_answer, len(body)))
+            self._socket.send_parts(data, body, b"", functools.partial(asked.count_answer, len(body)))
         else:
             self._socket.send_all(data + body)
             if response.streaming:
@@ -595,18 +579,18 @@ class Connection(BaseHTTPRequestHandler):
     def _stream(self, response: HTTPResponse, chunked: bool, asked: RequestBody) -> None:
         body = response.body
         assert isinstance(body, StreamingBody)
-        if body.complete:
-            unwatch: Callable[[], object] = do_nothing  # all pieces are there, so this does not wait for more
-        else:
+        watched = not body.complete  # else all pieces are there, so this does not wait for more
+        if watched:
             self._socket.allow_blocking_send()
-            self.lasting = body.lasting
-            unwatch = self.server.watch(self.request, body.stop)
+            if body.lasting:
+                self._socket.enter(State.STREAMING)
+            self.server.poller.watch(self.request, body.stop)
         try:
             for piece in body:
                 # In one segment: a client that reads up to its answer has received the end, too.
                 head, tail = (b"%x\r\n" % len(piece), b"\r\n0\r\n\r\n" if body.last else b"\r\n") if chunked else (b"", b"")
                 if len(piece) > _LARGE_PIECE:
-                    self._socket.send_answer(head, piece, functools.partial(asked.count_answer, len(piece)), tail)
+                    self._socket.send_parts(head, piece, tail, functools.partial(asked.count_answer, len(piece)))
                     asked.answer_read()
                 else:
                     self._socket.send_parts(head, piece, tail)
@@ -617,8 +601,8 @@ class Connection(BaseHTTPRequestHandler):
             if chunked:
                 self._socket.send_all(b"0\r\n\r\n")
         finally:
-            self.lasting = False
-            unwatch()
+            if watched:
+                self.server.poller.unwatch(self.request)
 
     def _linger(self) -> None:
         """Shut down our side, and read what the client still sends."""

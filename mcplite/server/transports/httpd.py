@@ -53,7 +53,7 @@ from ..http.access import LOOPBACK, TrustedProxies
 from ..http.endpoint import Route
 from ..limits import Limits
 from ..runtime.runtime import Runtime
-from .client_socket import BodyBudget
+from .client_socket import BodyBudget, State
 from .connection import Connection
 from .poller import Poller
 from .signals import StopRequest, stop_signals
@@ -199,15 +199,14 @@ class HTTPServer(http.server.HTTPServer):
                 undo.callback(self.socket.close)
                 self.server_bind()
                 self.server_activate()
-                self._poller = Poller(limits.idle_seconds, self._on_closed, self._sweep)
-                undo.callback(self._poller.close)
-                self._poller.add_listener(self.socket, self._accept)
-                self._poller.on_woken = self._admit_waiting
+                #: Where the connections wait.
+                self.poller = Poller(limits.idle_seconds, self._on_closed, self._sweep)
+                undo.callback(self.poller.close)
+                self.poller.add_listener(self.socket, self._accept)
+                self.poller.on_woken = self._admit_waiting
                 undo.pop_all()
         except OSError as error:
             raise OSError(error.errno, f"cannot listen at {host}:{port}: {error.strerror}") from error
-        #: Calls a function when the client closes a socket; returns a function that stops watching.
-        self.watch = self._poller.watch
         warning = warning_of(runtime, host)
         if warning is not None:
             _log.warning("%s", warning)
@@ -249,7 +248,7 @@ class HTTPServer(http.server.HTTPServer):
         self._owner = self._owner or owner
         atexit.unregister(self._close_at_exit)
         self._changed, self.closing = threading.Condition(), True
-        self._poller.let_go()
+        self.poller.let_go()
         release_socket(self.socket)
         for connection in self._connections:
             release_socket(connection.request)
@@ -306,7 +305,7 @@ class HTTPServer(http.server.HTTPServer):
             started, self._started = self._started, False
             self._shutdown_due = not started and not ends
         if started:
-            self._poller.stop()
+            self.poller.stop()
         for end in ends:
             end.set()
 
@@ -354,7 +353,7 @@ class HTTPServer(http.server.HTTPServer):
         started = False
         try:
             self.socket.setblocking(False)
-            self._poller.start()
+            self.poller.start()
             started = True
         finally:
             if not started:
@@ -419,7 +418,7 @@ class HTTPServer(http.server.HTTPServer):
 
     def _is_due(self, connection: Connection) -> bool:
         # Of two that have sent nothing the later one waits: of a crowd that connects at once each sends a little later.
-        return not self._asked and connection.silent or connection.due(self._poller.holds(connection))
+        return not self._asked and connection.silent or connection.due(self.poller.holds(connection))
 
     def _admit(self, connection: Connection) -> bool:
         """Have a connection served; False if its sender has all slots, and uses them."""
@@ -431,12 +430,12 @@ class HTTPServer(http.server.HTTPServer):
         connection.admit()
         for idle in going:
             idle.hang_up()  # its thread, or the leader, notices and closes it
-        self._poller.park(connection)
+        self.poller.park(connection)
         return True
 
     def _admit_waiting(self) -> None:
         # Called by the leader, which looks often while any wait: one may send its request later than it connected.
-        self._poller.hurried = len(self._waiting) > 0
+        self.poller.hurried = len(self._waiting) > 0
         while not self.closing:
             waiting = self._waiting.items()
             asking = next((connection for connection in waiting if connection.has_input), None)
@@ -470,7 +469,7 @@ class HTTPServer(http.server.HTTPServer):
             self._connections.discard(connection)
             self._changed.notify_all()
         if len(self._waiting) and not self.closing:
-            self._poller.wake()
+            self.poller.wake()
 
     def close(self, grace: Optional[float] = None) -> None:
         """Stop: refuse new requests, let running handlers finish, then cut them off. Idempotent.
@@ -489,12 +488,12 @@ class HTTPServer(http.server.HTTPServer):
         atexit.unregister(self._close_at_exit)
         for end in serving:
             end.set()
-        self._poller.close()
+        self.poller.close()
         for connection in self._waiting.clear():
             self._refuse(connection)
         close_socket(self.socket)
         for connection in connections:
-            if connection.idle:
+            if connection.state in (State.NEW, State.IDLE):
                 connection.stop_reading()
         self.endpoint.close(grace)
         if not self._wait_until_closed(_FLUSH_SECONDS):

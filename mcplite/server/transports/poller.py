@@ -24,6 +24,7 @@ from ...rpc.forks import release_socket
 from ...rpc.threads import Loop, Watchdog, Workers
 from ...rpc.tracing import get_logger
 from ..state.response_bodies import do_nothing
+from .client_socket import State
 from .connection import Connection
 
 __all__ = ["Poller"]
@@ -165,26 +166,28 @@ class Poller:
 
         register()
 
-    def watch(self, sock: socket.socket, on_disconnect: Callable[[], object]) -> Callable[[], object]:
-        """Call *on_disconnect* when the client closes a connection whose response is still being sent.
-
-        :returns: a function that stops watching.
-        """
+    def watch(self, sock: socket.socket, on_disconnect: Callable[[], object]) -> None:
+        """Call *on_disconnect* when the client closes a connection whose response is being sent, until :meth:`unwatch`."""
         with self._lock:
             if self._closing:
-                return do_nothing
+                return
             if self._idle.pop(sock, None) is not None:
                 # The connection that the leader serves stays registered until the leader hands over.
                 self._remove(sock)
             try:
-                self._add(sock, lambda: self._readable(sock, on_disconnect))
+                self._add(sock, functools.partial(self._readable, sock, on_disconnect))
             except OSError:
                 # The response is sent all the same; a client that leaves is noticed when a piece cannot be sent.
                 _log.exception("the client of an event stream cannot be watched")
-                return do_nothing
+                return
             self._watched[sock] = on_disconnect
         self._wake_up()
-        return lambda: self._unwatch(sock)
+
+    def unwatch(self, sock: socket.socket) -> None:
+        """Stop watching the client of a response that has been sent."""
+        with self._lock:
+            if self._watched.pop(sock, None) is not None:
+                self._remove(sock)
 
     def _readable(self, sock: socket.socket, on_disconnect: Callable[[], object]) -> None:
         with self._lock:
@@ -200,18 +203,10 @@ class Poller:
         if disconnected:  # otherwise the client has sent its next request already, and a later end cannot be seen
             on_disconnect()
 
-    def _unwatch(self, sock: socket.socket) -> None:
-        with self._lock:
-            if self._watched.pop(sock, None) is not None:
-                self._remove(sock)
-
     def park(self, connection: Connection) -> None:
         """Let a connection wait for its next request."""
         with self._lock:
-            parked = not self._closing
-            if parked:
-                connection.park(lambda: self._step_down(connection), self._may_park)
-                parked = self._register(connection)
+            parked = not self._closing and self._register(connection)
         if parked:
             self._wake_up()
         else:
@@ -280,7 +275,7 @@ class Poller:
                 return True
             task = watchdog.begin()
             self._serving = connection
-        connection.handle_ready()
+        connection.handle(blocking=False)
         again = not connection.close_connection
         with self._lock:
             leading = watchdog.end(task)
@@ -325,11 +320,11 @@ class Poller:
         else:
             self._close(connection)
 
-    def _may_park(self) -> bool:
+    def may_park(self) -> bool:
         """Whether connections may be parked, instead of each waiting on a thread."""
-        return not self._closing and time.monotonic() >= self._burst_until
+        return self._watched_over and not self._closing and time.monotonic() >= self._burst_until
 
-    def _step_down(self, connection: Connection) -> None:
+    def step_down(self, connection: Connection) -> None:
         """Called just before the serving thread blocks: pass the leader role on if this thread holds it."""
         with self._lock:
             task = self._watchdog.job if self._serving is connection else 0
@@ -365,11 +360,11 @@ class Poller:
         with self._lock:
             # One that was hung up need not become readable: on Windows it does not before its client closes it.
             expired: List[Connection] = [connection for connection in self._idle.values()
-                                         if connection.hung_up or now - connection.since > self._idle_seconds]
+                                         if connection.state is State.HUNG_UP or now - connection.since > self._idle_seconds]
             for connection in expired:
                 self._unregister(connection)
             late = [connection for connection in self._idle.values()
-                    if connection.awaits_body and now - connection.since > self._pause]
+                    if connection.state is State.BODY and now - connection.since > self._pause]
         for connection in expired:
             self._close(connection)
         for connection in late:
@@ -448,7 +443,7 @@ class Poller:
             self._wakeup_reader.close()
             self._wakeup_writer.close()
         for connection in parked:
-            if connection not in ready and not connection.awaits_body:
+            if connection not in ready and connection.state is not State.BODY:
                 self._close(connection)
                 continue
             connection.receive_pending()

@@ -21,7 +21,7 @@ def pair():
 def test_before_blocking_is_called_first(pair):
     client, theirs = pair
     steps = []
-    client.may_block, client.before_blocking = False, lambda: steps.append("down")
+    client.may_block, client._before_blocking = False, lambda: steps.append("down")
     theirs.sendall(b"here")
     assert client.recv(10, LIMIT) == b"here" and not steps and not client.may_block
     client.send_all(b"answer")
@@ -35,7 +35,7 @@ def test_before_blocking_is_called_when_the_send_buffer_is_full(pair):
     client, theirs = pair
     steps, data = [], b"x" * (8 << 20)
     client._write_seconds = LIMIT
-    client.may_block, client.before_blocking = False, lambda: steps.append("down")
+    client.may_block, client._before_blocking = False, lambda: steps.append("down")
     sender = threading.Thread(target=client.send_all, args=(data,))
     sender.start()
     assert wait_until(lambda: steps)  # a client that reads at once may leave room all the time

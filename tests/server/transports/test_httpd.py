@@ -19,6 +19,7 @@ import mcplite
 from mcplite.server import Context, Server
 from mcplite.server.state import streams
 from mcplite.server.transports import connection as connection_module
+from mcplite.server.transports.client_socket import State
 from mcplite.server.transports.httpd import HTTPServer
 from tests.support import connecting
 from tests.support.children import wait_until
@@ -640,7 +641,7 @@ def test_a_client_that_pipelines_behind_its_stream_is_still_watched(served):
         session = begin(control)
         with listen(made.port, session) as wire:
             wire.send(post(PING, session))
-            assert wait_until(lambda: not made.http._poller._watched)
+            assert wait_until(lambda: not made.http.poller._watched)
             assert made.open == 2
             while wire.piece() != b": keep-alive\n\n":
                 continue
@@ -667,7 +668,7 @@ def test_clients_that_disconnect_at_the_last_message(served, caplog):
         thread.start()
     for thread in threads:
         thread.join(LIMIT)
-    assert wait_until(lambda: made.open == 0 and not made.http._poller._watched)
+    assert wait_until(lambda: made.open == 0 and not made.http.poller._watched)
     with made.wire() as wire:
         begin(wire)  # the listener is there
     assert caplog.records == []
@@ -967,7 +968,8 @@ def test_late_requests_are_refused(served, cut, message):
         wire.send(post(call("held"), session))
         made.wait_started()
         late.send(data[:cut])
-        assert wait_until(lambda: [one.idle for one in list(made.http._connections)] == [False] * 2)  # it waits for the rest
+        waits = {State.SERVING, State.HEAD}, {State.SERVING, State.BODY}  # of which the latter waits for the rest
+        assert wait_until(lambda: {one.state for one in list(made.http._connections)} in waits)
         closer = threading.Thread(target=made.http.close)
         closer.start()
         assert refuses(made.port)

@@ -14,7 +14,7 @@ from mcplite.errors import TransportError
 from mcplite.protocol.http.http1 import HeadLimits
 from mcplite.server.http.messages import HTTPResponse, UnreadableBody
 from mcplite.server.transports import poller as poller_module
-from mcplite.server.transports.client_socket import BodyBudget
+from mcplite.server.transports.client_socket import BodyBudget, State
 from mcplite.server.transports.connection import Connection
 from mcplite.server.transports.poller import Poller
 from tests.support.children import LIMIT, wait_until
@@ -38,7 +38,6 @@ class Host:
         self.closing = False
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.server_port = self.listener.getsockname()[1]
-        self.watch = self.poller.watch
         self.poller.add_listener(self.listener, self.accept)
 
     def accept(self):
@@ -130,7 +129,7 @@ def head_of(path, length=4, *lines):
 
 
 def awaited(made):
-    return [connection for connection in made.poller._idle.values() if connection.awaits_body]
+    return [connection for connection in made.poller._idle.values() if connection.state is State.BODY]
 
 
 def test_a_body_that_comes_after_its_head_takes_no_other_thread(host):
@@ -242,7 +241,7 @@ def test_a_thread_that_waits_for_its_client_gives_up_the_leader_role(host):
     made = host(idle_seconds=LIMIT)
     with made.client() as slow, made.client() as quick:
         slow.send(request("GET", "/slow")[:20])
-        assert wait_until(lambda: made.accepted and not made.accepted[0].idle), "part of the head is read"
+        assert wait_until(lambda: made.accepted and made.accepted[0].state is State.HEAD), "part of the head is read"
         for number in range(5):
             assert ask(quick, "/quick") == b"/quick"
         slow.send(request("GET", "/slow")[20:])
@@ -412,13 +411,13 @@ def test_a_connection_that_cannot_be_watched_is_served(host, faults):
     sock, other = socket.socketpair()
     with sock, other:
         faults.append(fault("register"))
-        assert made.poller.watch(sock, lambda: None)() is None
+        made.poller.watch(sock, lambda: None)
         assert not faults
         gone = threading.Event()
-        unwatch = made.poller.watch(sock, gone.set)
+        made.poller.watch(sock, gone.set)
         other.close()
         assert gone.wait(LIMIT)
-        unwatch()
+        made.poller.unwatch(sock)
 
 
 def test_closing_takes_the_role_from_a_leader_that_serves_when_there_is_no_thread(host, monkeypatch):
