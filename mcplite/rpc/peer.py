@@ -103,6 +103,7 @@ class Peer(MessageSink):
         self.most_bytes = most_bytes or channel.most_bytes or sys.maxsize
         #: Whether it speaks for many clients.
         self.shared = shared
+        self.foreign = False
         #: Guards the next three, and what is counted as sent; held for dictionary work only. A call is removed without it.
         self._lock = threading.RLock()
         self._pending: Dict[int, Pending] = {}

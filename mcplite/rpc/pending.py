@@ -75,8 +75,6 @@ class Pending:
     #: When the call ends whatever the progress, and when it ends unless there is some.
     limit: Optional[float] = None
     end: Optional[float] = None
-    #: The progress notifications that the callback has not been given, each with its size in bytes.
-    progress: Optional[Deque[Tuple[Dict[str, Any], int]]] = None
     #: Whether so many of them are kept that the callback is to run before more are read.
     crowded = False
     #: Whether the thread that runs the callback is the one that reads now.
@@ -93,19 +91,12 @@ class Pending:
     _room_waits = _MOST_ROOM_WAITS
     #: What goes beside the message, on a channel that carries it.
     beside: Any = None
-    #: Whether its caller leaves the reading to others.
-    lasting = False
     #: Whether the other side is told when it is given up.
     cancel_notice = True
-    #: The message or the exception that ended the call; None while it runs.
-    outcome: Any = None
-    #: Whether the waiting thread has to check for a cancel or a close.
-    interrupted = False
-    _event: Optional[WakeSignal] = None
 
     def __init__(self, id: int, method: str, clock: Clock, timeout: Optional[float],
                  max_timeout: Optional[float], on_progress: Optional[Callable[[Dict[str, Any]], object]]) -> None:
-        # What most calls never have is in the class only: setting it for each would take half of this method's time.
+        # What most calls never have, and do not look at, is in the class only.
         self.id = id
         self.method = method
         self.clock = clock
@@ -119,8 +110,15 @@ class Pending:
                 end = limit if end is None or limit < end else end
             self.end = end
         self.on_progress = on_progress
-        if on_progress is not None:
-            self.progress = deque()
+        #: The progress notifications that the callback has not been given, each with its size in bytes.
+        self.progress: Optional[Deque[Tuple[Dict[str, Any], int]]] = None if on_progress is None else deque()
+        #: Whether its caller leaves the reading to others.
+        self.lasting = False
+        #: The message or the exception that ended the call; None while it runs.
+        self.outcome: Any = None
+        #: Whether the waiting thread has to check for a cancel or a close.
+        self.interrupted = False
+        self._event: Optional[WakeSignal] = None
 
     def begin_before(self, spent: float) -> None:
         """Count seconds that were spent on the call before this message of it; to be called before it is sent.

@@ -71,22 +71,11 @@ class Incoming(QueuedJob):
     :param size: the bytes of memory that the message takes, if that is much; else 0.
     """
 
-    # What most requests never have is in the class only: setting it for each would take half of __init__'s time.
+    __slots__ = ("peer", "key", "id", "method", "params", "batch", "outlet", "facts", "handler", "successor", "original",
+                 "size", "queued_size", "_lock", "_order", "_token", "_done", "_cancelled", "_reason")
 
-    #: What :meth:`execute` runs, while this request waits for a slot.
-    handler: Optional[Callable[[], object]] = None
-    #: The latest request that the handler of this one answers, after it has answered this one.
-    successor: "Optional[Incoming]" = None
-    #: The request that the handler was started for. It alone knows the latest successor: those in between are
-    #: not kept, since a handler may be continued very often, with large params.
-    original: "Optional[Incoming]" = None
-    #: Keeps each notification of this request before its response (PROG-11): held while a notification is written,
-    #: which can block on a slow peer. Cancelling therefore never takes this lock. Made for the first notification.
-    _order: Optional[threading.Lock] = None
-    _token: Optional[CancelToken] = None
-    _done = False
-    _cancelled = False
-    _reason: Optional[str] = None
+    #: What :meth:`execute` runs; set before this request waits for a slot.
+    handler: Callable[[], object]
 
     def __init__(self, peer: MessageSink, request: jsonrpc.Request, batch: Optional[BatchResponses] = None,
                  outlet: Optional[Outlet] = None, facts: Any = None, size: int = 0) -> None:
@@ -102,8 +91,20 @@ class Incoming(QueuedJob):
         self.size = size
         #: Its estimated bytes of memory while it is queued; over HTTP small requests count as well.
         self.queued_size = size
-        #: Guards the token, the order and the three fields below them; held for assignments only.
+        #: The latest request that the handler of this one answers, after it has answered this one.
+        self.successor: Optional[Incoming] = None
+        #: The request that the handler was started for. It alone knows the latest successor: those in between are
+        #: not kept, since a handler may be continued very often, with large params.
+        self.original: Optional[Incoming] = None
+        #: Guards the five fields below; held for assignments only.
         self._lock = threading.Lock()
+        #: Keeps each notification of this request before its response (PROG-11): held while a notification is written,
+        #: which can block on a slow peer. Cancelling therefore never takes this lock. Made for the first notification.
+        self._order: Optional[threading.Lock] = None
+        self._token: Optional[CancelToken] = None
+        self._done = False
+        self._cancelled = False
+        self._reason: Optional[str] = None
 
     # --- among the jobs of a pool --------------------------------------------------------------------
 
@@ -123,12 +124,11 @@ class Incoming(QueuedJob):
         return self.method, named if type(named) is str else None
 
     def execute(self) -> None:
-        handler, self.handler = self.handler, None
-        assert handler is not None
+        handler = self.handler
+        del self.handler
         self.run(handler)
 
     def refuse(self) -> None:
-        self.handler = None
         self.fail(SERVER_BUSY, "Server busy: too many requests are waiting; try again later")
 
     # --- while it is in progress ----------------------------------------------------------------------

@@ -65,6 +65,8 @@ class Context:
     session: Session
     incoming: Incoming
     params: Dict[str, Any]
+    #: The runtime of the server whose handler runs: the session's, or that of a mounted server.
+    runtime: Runtime
     #: Guards the throttles, the last progress value and the progress held back; held for arithmetic only.
     _lock: threading.Lock
     #: Progress that was held back, to be sent before the result.
@@ -79,8 +81,6 @@ class Context:
     _questions = 0
     #: What is paused while the handler waits for an answer.
     _timeout: Optional[Timeout] = None
-    #: The runtime of the mounted server whose handler runs; None for the session's own.
-    _mounted: "Optional[Runtime]" = None
     #: How often the handler was called before, for this request.
     round = 0
     #: The answers to an ``InputRequired`` that this handler returned, by key.
@@ -151,7 +151,7 @@ class Context:
     @property
     def lifespan(self) -> Any:
         """The value of the server's ``lifespan`` context manager; None when it has none."""
-        return (self._mounted or self.session.runtime).lifespan_value
+        return self.runtime.lifespan_value
 
     @property
     def task_id(self) -> Optional[str]:
@@ -498,7 +498,6 @@ class RequestContext(Context):
     :param target: what the request is about; None for a task, whose handler is found already.
     """
 
-    held_progress: Optional[Dict[str, Any]] = None
     #: The answers that the request has brought, by key; each of them is used once.
     given: Dict[str, Any] = {}
     #: The record of the answers so far, if the handler is called again for that.
@@ -506,26 +505,23 @@ class RequestContext(Context):
 
     #: Whether the handler has asked by returning ``InputRequired``, and is called again for that.
     asked_by_return = False
-    #: The result that asks the client, if the handler was ended to ask (in a fleet).
-    question_result: Optional[Dict[str, Any]] = None
-
-    #: Whether a server that mounts another reads the result, or middleware of a mounted server, so that it must be an object.
-    result_is_read = False
-
-    #: The turn in which a large answer is made, until it is sent.
-    turn: Optional[Turn] = None
 
     def __init__(self, session: Session, incoming: Incoming, target: Optional[Target] = None) -> None:
         self.session = session
+        self.runtime = session.runtime
         self.incoming = incoming
         self.params = incoming.params
         self.target = target
+        # What each answer looks at; all else that most requests never have is in the class.
+        self.held_progress = None
+        #: The result that asks the client, if the handler was ended to ask (in a fleet).
+        self.question_result: Optional[Dict[str, Any]] = None
+        #: Whether a server that mounts another reads the result, or middleware of a mounted server, so that it must be an
+        #: object.
+        self.result_is_read = False
+        #: The turn in which a large answer is made, until it is sent.
+        self.turn: Optional[Turn] = None
         self._lock = threading.Lock()
-
-    @property
-    def runtime(self) -> Runtime:
-        """The runtime of the server whose handler runs: the session's, or that of a mounted server."""
-        return self._mounted or self.session.runtime
 
     @contextlib.contextmanager
     def within(self, runtime: Runtime, params: Dict[str, Any], reads: bool) -> Iterator[None]:
@@ -535,13 +531,13 @@ class RequestContext(Context):
         :param params: as its own clients would send them.
         :param reads: whether the caller reads the result, as middleware does.
         """
-        before = self._mounted, self.result_is_read, self.params
+        before = self.runtime, self.result_is_read, self.params
         self.result_is_read = self.result_is_read or reads or bool(runtime.catalog.middleware)
-        self._mounted, self.params = runtime, params
+        self.runtime, self.params = runtime, params
         try:
             yield
         finally:
-            self._mounted, self.result_is_read, self.params = before
+            self.runtime, self.result_is_read, self.params = before
 
     def bind(self, function: Function, arguments: Mapping[str, Any]) -> Dict[str, Any]:
         """Return the keyword arguments for a call, as :meth:`Function.bind` does; large ones are checked in a turn.
