@@ -3,7 +3,7 @@
 from typing import Any, Callable
 
 from ..errors import RegistrationError
-from ..tasks.task_run import QueueRunner
+from ..tasks.server_tasks import QueueRunner
 
 __all__ = ["CeleryTasks"]
 

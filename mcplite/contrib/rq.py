@@ -4,7 +4,7 @@ import importlib
 from typing import Any, Callable
 
 from ..errors import RegistrationError
-from ..tasks.task_run import QueueRunner
+from ..tasks.server_tasks import QueueRunner
 
 __all__ = ["RQTasks", "run_task"]
 

@@ -22,7 +22,7 @@ from ..protocol.http.routing_headers import marks
 from ..protocol.schema.rules import as_object, in_result
 from ..protocol.uris import normal_uri
 from ..protocol.uritemplate import Template
-from ..revisions import TASKS_EXTENSION, Revision
+from ..revisions import Revision
 from ..rpc.forks import renew
 from ..rpc.tracing import get_logger
 from ..server.app import Server
@@ -30,6 +30,7 @@ from ..server.catalog.provider import ProvidedEntry, Service
 from ..server.handling.context import RequestContext
 from ..server.runtime.runtime import OpenSession, Runtime
 from ..types import Tool
+from ..types.tasks import runs_tool_tasks
 from .client_connections import UpstreamPool, pass_call
 from .forwarded_calls import Upstream, adapted_result, error_for, unaskable
 from .mount import KINDS, Mounted, Names, ServerMount, tasks_of
@@ -338,11 +339,7 @@ class ClientMount(Mounted, Service):
 
 
 def _has_tasks(client: Client) -> bool:
-    capabilities = client.server_capabilities
-    if client.era == "modern":
-        return TASKS_EXTENSION in (capabilities.extensions or {})
-    requests = (capabilities.tasks or {}).get("requests") or {}
-    return bool(client.revision.task_requests) and (requests.get("tools") or {}).get("call") is not None
+    return runs_tool_tasks(client.server_capabilities, client.revision)
 
 
 def _wraps(tool: Optional[Tool]) -> bool:

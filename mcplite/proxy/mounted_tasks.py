@@ -17,8 +17,8 @@ from ..rpc.tracing import INFO, get_logger
 from ..server.catalog.provider import ProvidedEntry
 from ..server.handling.context import Context, RequestContext
 from ..tasks.client_tasks import tasks_of_client
-from ..tasks.task_context import RunControl, TaskContext
 from ..tasks.task_follower import TaskFollower
+from ..tasks.task_run import TaskContext, TaskRun
 from ..types import Progress
 from ..types.tasks import IMMEDIATE_RESPONSE
 from .client_connections import UpstreamPool, pass_call
@@ -67,7 +67,7 @@ class PassedTasks:
         """
         tasks = tasks_of(context.session.runtime)
         if isinstance(context, TaskContext):
-            return self._run(entry, context, context.control, params)
+            return self._run(entry, context, context.run, params)
         if tasks is None:
             return pass_call(self._pool, context, params)
         if entry.decides_tasks and not context.session.revision.modern:
@@ -132,7 +132,7 @@ class PassedTasks:
 
     # --- a task of the parent server --------------------------------------------------------------------------------
 
-    def _run(self, entry: ProvidedEntry, context: TaskContext, control: RunControl, params: Dict[str, Any]) -> Passed:
+    def _run(self, entry: ProvidedEntry, context: TaskContext, run: TaskRun, params: Dict[str, Any]) -> Passed:
         known, call = context.once_results, RelayedCall(context)
         task_id: Optional[str] = known.get(_THERE)
         if task_id is None:
@@ -147,39 +147,39 @@ class PassedTasks:
                 try:
                     context.once(_THERE, lambda: follower.id)
                 except Cancelled:
-                    if control.over:  # cancelled while the mounted server started its task
+                    if run.over:  # cancelled while the mounted server started its task
                         follower.abandon()
                     raise
                 try:
-                    return self._follow(upstream, call, follower, control), upstream.client.revision
+                    return self._follow(upstream, call, follower, run), upstream.client.revision
                 except (TransportError, RequestTimeout) as error:
                     self._note_failure(task_id, error)
-            return self._resume(task_id, call, control)
+            return self._resume(task_id, call, run)
         started = self._take(task_id)
         if started is not None:
             upstream, follower = started
             upstream.handlers.add(call)
             try:
-                return self._follow(upstream, call, follower, control), upstream.client.revision
+                return self._follow(upstream, call, follower, run), upstream.client.revision
             except (TransportError, RequestTimeout) as error:
                 self._note_failure(task_id, error)
             finally:
                 upstream.handlers.remove(call)
                 upstream.release()
-        return self._resume(task_id, call, control)
+        return self._resume(task_id, call, run)
 
-    def _resume(self, task_id: str, call: RelayedCall, control: RunControl) -> Passed:
+    def _resume(self, task_id: str, call: RelayedCall, run: TaskRun) -> Passed:
         """Follow a task that another process, or a connection that was lost, has started."""
         for pause in (*_PAUSES, None):
             try:
                 with self._pool.lease(call) as upstream:
                     follower = tasks_of_client(upstream.client).follow_task(task_id)
-                    return self._follow(upstream, call, follower, control), upstream.client.revision
+                    return self._follow(upstream, call, follower, run), upstream.client.revision
             except (TransportError, RequestTimeout) as error:
                 if pause is None:
                     raise
                 self._note_failure(task_id, error)
-            with control.suspended():
+            with run.suspended():
                 call.context.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
 
@@ -187,11 +187,11 @@ class PassedTasks:
         self._doubt()
         _log.log(INFO, "the task %.100r of a mounted server is followed again: %s", task_id, error)
 
-    def _follow(self, upstream: Upstream, call: RelayedCall, follower: TaskFollower, control: Optional[RunControl]
+    def _follow(self, upstream: Upstream, call: RelayedCall, follower: TaskFollower, run: Optional[TaskRun]
                 ) -> Dict[str, Any]:
         """Wait for a task there, and return its result; its questions go to the client.
 
-        :param control: of the task of the parent server; None for an ordinary call, which waits.
+        :param run: of the task of the parent server; None for an ordinary call, which waits.
         """
         context = call.context
         call.task = follower.id
@@ -205,23 +205,23 @@ class PassedTasks:
         try:
             while True:
                 try:
-                    self._wait_for(follower, context, control)
+                    self._wait_for(follower, context, run)
                     return follower.fetch(context.token)
                 except InputNeeded as needed:
                     follower.update(answers_to(context, needed.requests, upstream.client.revision))
         except Cancelled:
             if context.cancelled:
                 # A task that another process continues is left alone.
-                if control is None or control.over:
+                if run is None or run.over:
                     follower.abandon()
-            elif control is not None:
-                control.end_cancelled(follower.view.state.status_message)
+            elif run is not None:
+                run.end_cancelled(follower.view.state.status_message)
             raise
 
     @staticmethod
-    def _wait_for(follower: TaskFollower, context: RequestContext, control: Optional[RunControl]) -> None:
-        if control is None:
+    def _wait_for(follower: TaskFollower, context: RequestContext, run: Optional[TaskRun]) -> None:
+        if run is None:
             follower.follow(lambda state: state.finished, cancel=context.token)
             return
-        with control.suspended():
+        with run.suspended():
             follower.follow(lambda state: state.finished, cancel=context.token)

@@ -13,10 +13,9 @@ from ..client.calls import Features, ToolCall
 from ..client.sessions.base import ClientSession
 from ..errors import InputNeeded, NotSupported, ProtocolError, RemoteError, RequestTimeout, TransportError
 from ..revisions import TASKS_EXTENSION, Revision
-from ..rpc.cancel import CancelToken
 from ..rpc.extension import Extension
 from ..types import Tool
-from ..types.tasks import COMPLETED, IMMEDIATE_RESPONSE, CreateTaskResult, DetailedTask, ListTasksResult
+from ..types.tasks import COMPLETED, IMMEDIATE_RESPONSE, CreateTaskResult, DetailedTask, ListTasksResult, runs_tool_tasks
 from .task_follower import Task, TaskFollower, read_state
 from .task_view import TaskSupport, TaskView, started_tasks
 
@@ -32,11 +31,7 @@ def tasks_of_client(client: Features) -> "ClientTasks":
 
 def has_tasks(session: ClientSession) -> bool:
     """Whether the server runs tools as tasks."""
-    capabilities = session.capabilities
-    if session.revision.modern:
-        return TASKS_EXTENSION in (capabilities.extensions or {})
-    calls = ((capabilities.tasks or {}).get("requests") or {}).get("tools") or {}
-    return bool(session.revision.task_requests) and isinstance(calls, dict) and calls.get("call") is not None
+    return runs_tool_tasks(session.capabilities, session.revision)
 
 
 def asks_for_tasks(session: ClientSession) -> bool:
@@ -102,21 +97,21 @@ class ClientTasks(Extension):
         if asks_for_tasks(session):
             if self.support_of(name, options) == "forbidden":
                 raise NotSupported(f"{session.name}: the tool {name!r} does not run as a task; {instead}")
-            return self.handle(self.begin(session, params, options, ttl), name)
+            return Task(self.begin(session, params, options, ttl), name)
         answer = self._client._request(session, "tools/call", params, options)
-        return self.handle(self.follow_answer(answer, session, TaskView(), options), name)
+        return Task(self.follow_answer(answer, session, TaskView(), options), name)
 
     def find(self, id: str, timeout: Optional[float], on_progress: Optional[OnProgress]) -> Task:
         """Return the handle of a task by its id; see :meth:`Client.task`."""
         session, options = self.require(RequestOptions(timeout), "tasks/get")
         answer = self._client._request(session, "tasks/get", {"taskId": id}, options)
-        return self.handle(self.follower(TaskView(read_state(answer, session)), on_progress, True))
+        return Task(TaskFollower(TaskView(read_state(answer, session)), self._client, on_progress))
 
     def all(self, options: RequestOptions) -> List[Task]:
         """Return the handles of all tasks; see :meth:`Client.list_tasks`."""
         _, options = self.require(options, "tasks/list", "list")
         states = self._client._walk(self._one_page, "tasks", options)
-        return [self.handle(self.follower(TaskView(state), None, True)) for state in states]
+        return [Task(TaskFollower(TaskView(state), self._client)) for state in states]
 
     def _one_page(self, cursor: Optional[str], options: RequestOptions) -> Any:
         session, options = self._client._session_for(options)
@@ -147,7 +142,7 @@ class ClientTasks(Extension):
             return self.follow_answer(known, session, TaskView(), options)
         session, options = self.require(RequestOptions(), "tasks/get")
         answer = self._client._request(session, "tasks/get", {"taskId": known}, options)
-        return self.follower(TaskView(read_state(answer, session)), None, False)
+        return TaskFollower(TaskView(read_state(answer, session)), self._client, None, False)
 
     def send_as_task(self, call: Call) -> TaskFollower:
         """Send a call of a tool that was made elsewhere and asks for a task, and return the follower of that task.
@@ -182,24 +177,10 @@ class ClientTasks(Extension):
         if CreateTaskResult.describes(answer):
             created = self._client._read(CreateTaskResult, answer, session, "tools/call")
         view.put(DetailedTask("", COMPLETED, "", "", result=answer) if created is None else created.task)
-        follower = self.follower(view, options.on_progress, options.rounds)
+        follower = TaskFollower(view, self._client, options.on_progress, options.rounds)
         immediate = None if created is None else (created.meta or {}).get(IMMEDIATE_RESPONSE)
         follower.immediate_response = immediate if isinstance(immediate, str) else None
         return follower
-
-    def follower(self, view: TaskView, on_progress: Optional[OnProgress], rounds: bool) -> TaskFollower:
-        def send(session: ClientSession, method: str, params: Dict[str, Any], *, timeout: Optional[float] = DEFAULT,
-                 max_timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None) -> Dict[str, Any]:
-            return self._client._request(session, method, params, RequestOptions(timeout, max_timeout, cancel))
-
-        def current(within: Optional[float] = None, cancel: Optional[CancelToken] = None) -> ClientSession:
-            limits = RequestOptions(max_timeout=DEFAULT if within is None else max(within, 0.001), cancel=cancel)
-            return self._client._session_for(limits)[0]
-
-        return TaskFollower(view, send, current, on_progress, rounds)
-
-    def handle(self, follower: TaskFollower, name: Optional[str] = None) -> Task:
-        return Task(follower, follower.current, lambda answer, session: self._client._tool_result(answer, session, name))
 
     def result_of(self, answer: Dict[str, Any], session: ClientSession, options: RequestOptions) -> Dict[str, Any]:
         """Return the result of a call that the server may have answered with a task, which is then waited for."""

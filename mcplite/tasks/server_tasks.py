@@ -21,7 +21,7 @@ from ..revisions import NEWEST, REVISIONS, Revision
 from ..rpc.deadline import undo
 from ..rpc.extension import Extension, ListenKind
 from ..rpc.forks import renew
-from ..rpc.threads import Loop
+from ..rpc.threads import Loop, Workers
 from ..rpc.tracing import get_logger
 from ..server.catalog.provider import ProvidedEntry
 from ..server.functions.function import BadArguments
@@ -38,10 +38,10 @@ from . import Tasks
 from .task_methods import TaskMethods
 from .task_processes import TaskChanges, TaskRoster
 from .task_record import Entry, TaskCall, TaskRecord, call_of, lifetime
-from .task_run import QueueRunner, TaskPool, TaskRun, held_bytes
+from .task_run import TaskRun, held_bytes
 from .task_store import TaskStore
 
-__all__ = ["ServerTasks", "can_have_tasks", "requires_extension", "run_task", "start_tasks", "tasks_of"]
+__all__ = ["QueueRunner", "ServerTasks", "can_have_tasks", "requires_extension", "run_task", "start_tasks", "tasks_of"]
 
 _log = get_logger(__name__)
 #: Seconds between two looks at the clock and at the other processes.
@@ -111,7 +111,6 @@ class ServerTasks(Extension):
         self._runner = runner
         self.store = TaskStore(side.backend, side.name, limits, self._make_way)
         self.changes = TaskChanges(runtime.processes, self._changed_here, self._changed_elsewhere)
-        self._pool = TaskPool(limits)
         self._roster: Optional[TaskRoster] = None
         if side.shared:
             self._roster = TaskRoster(runtime.processes, side.name, self._recover)
@@ -124,7 +123,7 @@ class ServerTasks(Extension):
 
     def let_go(self, side: Any) -> None:
         renew(self)
-        for part in (self.store.budget, self.changes, self._pool, self._roster):
+        for part in (self.store.budget, self.changes, self._roster):
             if part is not None:
                 part.let_go()
         self._begin()
@@ -133,6 +132,9 @@ class ServerTasks(Extension):
         self._runs: Dict[str, TaskRun] = {}
         #: Set when the present keeping thread shall end; None without a thread.
         self._ended: Optional[threading.Event] = None
+        #: Run the tasks in this process, apart from the requests, which stay short. Created with the first task, and again
+        #: after :meth:`stop` and in a forked process.
+        self._workers: Optional[Workers] = None
 
     # --- what is declared, listed and listened to -----------------------------------------------------------
 
@@ -169,7 +171,7 @@ class ServerTasks(Extension):
     # --- creation ---------------------------------------------------------------------------------------
 
     def handle_tool(self, context: RequestContext, entry: Any, proceed: Callable[[], Any]) -> Any:
-        # A mount decides itself which of its calls become tasks, and the hub about the tools of a server that it mounts.
+        # A mount decides itself which of its calls become tasks, and a parent server about the tools of a mounted server.
         if type(entry) is ProvidedEntry or context.session.runtime is not self._runtime or not self.takes(context, entry):
             return proceed()
         arguments = object_of(context.params.get("arguments"))
@@ -290,9 +292,7 @@ class ServerTasks(Extension):
             self._roster.remove(task_id)
 
     def _run_of(self, entry: Entry, record: TaskRecord, call: TaskCall, origin: Optional[Session]) -> TaskRun:
-        run = TaskRun(self._runtime, self.store, self.changes, entry, record, call, origin)
-        run.ended = self._run_ended
-        return run
+        return TaskRun(self._runtime, self.store, self.changes, entry, record, call, origin, self._run_ended)
 
     def _hold(self, run: TaskRun) -> None:
         """Count a run: the lifespan stays entered, and cancellations reach it."""
@@ -319,8 +319,13 @@ class ServerTasks(Extension):
     def _submit(self, run: TaskRun, record: TaskRecord) -> None:
         with undo(lambda: self._give_up(run, record)):
             self._hold(run)
-            placed = self._pool.submit(run)
-        if not placed:
+            with self._lock:
+                if self._workers is None:
+                    self._workers = Workers(self.limits.running, self.limits.queued, "mcplite task")
+                workers = self._workers
+            run.release_slot = workers.suspended
+            accepted = workers.enqueue(run)
+        if not accepted:
             self._give_up(run, record)
             raise RemoteError("Server busy: too many tasks are waiting; try again later", code=SERVER_BUSY)
 
@@ -372,7 +377,7 @@ class ServerTasks(Extension):
 
     def _take(self, record: TaskRecord, number: int) -> bool:
         """Have a process begin to run a task; False if it must not."""
-        if record.finished or (record.process and record.process != number and self._is_alive(record.process)):
+        if record.finished or (record.process and record.process != number and self._runtime.processes.alive(record.process)):
             return False
         if record.run and (not record.restartable or record.run >= _MOST_RUNS):
             record.fail(INTERNAL_ERROR, _ENDED)
@@ -382,12 +387,9 @@ class ServerTasks(Extension):
             record.call_bytes = 0  # it is read now, and not kept
         return True
 
-    def _is_alive(self, number: int) -> bool:
-        return not self._side.shared or self._runtime.processes.alive(number)
-
     def look_after(self, record: TaskRecord) -> TaskRecord:
         """Return the record of a task, changed if the process that ran it has ended."""
-        if record.finished or not record.process or self._is_alive(record.process):
+        if record.finished or not record.process or self._runtime.processes.alive(record.process):
             return record
         self._recover(record.id, record.process)
         return self.store.get(record.id) or record
@@ -452,7 +454,8 @@ class ServerTasks(Extension):
             reason = "the server needed the room for another client's tasks"
             run.end_early(reason)
             run.cancel(reason)
-            if self._pool.discard(run):
+            workers = self._workers
+            if workers is not None and workers.discard(run):
                 self._run_ended(run)
 
     def _changed_here(self, task_id: str) -> None:
@@ -474,7 +477,7 @@ class ServerTasks(Extension):
             # The run finds it with its next change.
             _log.warning("the change of a task was not read: %s", error)
             return
-        if record is None or record.finished or record.run != run.run:
+        if record is None or record.finished or record.run != run.number:
             run.cancel("the task was cancelled, or another process runs it")
 
     # --- the clock, and the other processes ---------------------------------------------------------------------
@@ -505,6 +508,8 @@ class ServerTasks(Extension):
             for run in list(self._runs.values()):
                 if now >= run.expires:
                     run.cancel("its time is over")
+                else:
+                    run.store_text()
             if self._roster is None:
                 with self._lock:
                     if not self._runs and self._ended is ended:
@@ -519,9 +524,11 @@ class ServerTasks(Extension):
     def stop(self, side: Any) -> None:
         with self._lock:
             ended, self._ended = self._ended, None
+            workers, self._workers = self._workers, None
         if ended is not None:
             ended.set()
-        self._pool.stop()
+        if workers is not None:
+            workers.stop()  # the threads that are idle end, and the others after their tasks
 
     def close(self, side: Any) -> None:
         for run in list(self._runs.values()):
@@ -556,3 +563,17 @@ class ServerTasks(Extension):
             _log.debug("the change of a task was not sent: %s", error)
             return None
         return None if record is None else self._methods.describe(record, revision)
+
+
+class QueueRunner(TaskRunner):
+    """The base of the runners that are shipped: the server tells them what to run."""
+
+    def submit(self, name: str, payload: str) -> object:
+        raise NotImplementedError
+
+    def attach(self, run: Callable[[str], None], shared: bool) -> None:
+        """Called once by the server.
+
+        :param run: runs the task of a payload; it is :meth:`Server.run_task`.
+        :param shared: whether other processes can reach the server's backend.
+        """

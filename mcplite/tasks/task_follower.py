@@ -8,9 +8,11 @@ return it, in any process with a client of that server.
 import contextlib
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Protocol, Set
+from types import MappingProxyType
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set
 
-from ..client.call import DEFAULT, OnProgress
+from ..client.call import DEFAULT, OnProgress, RequestOptions
+from ..client.calls import Features
 from ..client.sessions.base import ClientSession
 from ..errors import (
     SERVER_BUSY,
@@ -32,9 +34,9 @@ from ..rpc.threads import start_thread
 from ..rpc.tracing import get_logger
 from ..types import CallToolResult, Progress, codec
 from ..types.tasks import CANCELLED, FAILED, INPUT_REQUIRED, DetailedTask
-from .task_view import TaskView, watch_task
+from .task_view import TaskStream, TaskView, started_tasks
 
-__all__ = ["Task", "TaskFollower", "TaskRequest", "about_task"]
+__all__ = ["Task", "TaskFollower", "read_state"]
 
 _log = get_logger(__name__)
 #: Seconds between two requests for the status of a task whose server does not say how often it may be asked: the first
@@ -56,30 +58,18 @@ _MOST_FAILURES = 4
 _CANCEL_SECONDS = 5.0
 
 
-class TaskRequest(Protocol):
-    """Sends one request about a task, with the client's middleware, and returns its result."""
-
-    def __call__(self, session: ClientSession, method: str, params: Dict[str, Any], *, timeout: Optional[float] = DEFAULT,
-                 max_timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None) -> Dict[str, Any]:
-        """Send the request; by default with the time limits of the client."""
-
-
 class TaskFollower:
     """Waits for one task, on any number of threads.
 
     :param view: of the task.
-    :param send: sends the requests about it.
-    :param current: returns the open session; takes the seconds and the token that limit the wait for it, or nothing.
+    :param client: sends the requests about it.
     :param on_progress: called on the waiting thread with each progress report and each new status message.
     :param rounds: whether the client's handlers answer its questions; else ``InputNeeded`` is raised.
     """
 
-    def __init__(self, view: TaskView, send: TaskRequest, current: Callable[..., ClientSession],
-                 on_progress: Optional[OnProgress] = None, rounds: bool = True) -> None:
+    def __init__(self, view: TaskView, client: Features, on_progress: Optional[OnProgress] = None, rounds: bool = True) -> None:
         self.view = view
-        self._send = send
-        #: Returns the open session, within so many seconds and until a token is cancelled.
-        self.current = current
+        self.client = client
         self._on_progress = on_progress
         self._on_status: Optional[Callable[[str], object]] = None
         #: Whether its changes are passed on to others, so that each should come at once.
@@ -102,6 +92,16 @@ class TaskFollower:
     def id(self) -> str:
         """The id of the task."""
         return self.view.state.task_id
+
+    def current(self, within: Optional[float] = None, cancel: Optional[CancelToken] = None) -> ClientSession:
+        """Return the open session; wait for it for so many seconds, and until a token is cancelled."""
+        limits = RequestOptions(max_timeout=DEFAULT if within is None else max(within, 0.001), cancel=cancel)
+        return self.client._session_for(limits)[0]
+
+    def _send(self, session: ClientSession, method: str, params: Mapping[str, Any] = MappingProxyType({}), **limits: Any
+              ) -> Dict[str, Any]:
+        """Send a request about the task, with the client's middleware; by default with the time limits of the client."""
+        return self.client._request(session, method, {"taskId": self.id, **params}, RequestOptions(**limits))
 
     def report_to(self, on_progress: Optional[OnProgress], on_status: Optional[Callable[[str], object]]) -> None:
         """Have progress reports and status messages given to one function each, from now on.
@@ -144,7 +144,7 @@ class TaskFollower:
              cancel: Optional[CancelToken] = None) -> None:
         """Ask the server for the state of the task."""
         try:
-            answer = self._send(session, "tasks/get", {"taskId": self.id}, max_timeout=max_timeout, cancel=cancel)
+            answer = self._send(session, "tasks/get", max_timeout=max_timeout, cancel=cancel)
             self.view.put(read_state(answer, session))
         except MCPError as error:
             raise about_task(error, self.id) from error
@@ -210,7 +210,7 @@ class TaskFollower:
 
     def update(self, answers: Dict[str, Any]) -> None:
         """Send the answers to questions of the task, by their keys."""
-        self._send(self.current(), "tasks/update", {"taskId": self.id, "inputResponses": answers})
+        self._send(self.current(), "tasks/update", {"inputResponses": answers})
         with self._lock:
             self._answered.update(answers)
 
@@ -236,7 +236,7 @@ class TaskFollower:
 
     def _fetch_on_thread(self, session: ClientSession) -> None:
         try:
-            self._fetched = self._send(session, "tasks/result", {"taskId": self.id}, timeout=None)
+            self._fetched = self._send(session, "tasks/result", timeout=None)
         except Exception as error:
             # A failed task is noticed by its status, and a lost connection by the requests for the status.
             _log.debug("tasks/result of the task %.100r failed: %s", self.id, error)
@@ -267,7 +267,7 @@ class TaskFollower:
             return self._fetched
         if "tasks/result" in session.revision.task_requests:
             try:
-                self._fetched = self._send(session, "tasks/result", {"taskId": self.id}, cancel=cancel)
+                self._fetched = self._send(session, "tasks/result", cancel=cancel)
                 return self._fetched
             except RemoteError as error:
                 error.task_id = self.id  # the error of the task itself, most often
@@ -284,7 +284,7 @@ class TaskFollower:
     def cancel(self, max_timeout: Optional[float] = DEFAULT) -> None:
         """Ask the server to cancel the task."""
         session = self.current()
-        answer = self._send(session, "tasks/cancel", {"taskId": self.id}, max_timeout=max_timeout)
+        answer = self._send(session, "tasks/cancel", max_timeout=max_timeout)
         if "taskId" in answer:
             self.view.put(read_state(answer, session))
 
@@ -315,14 +315,20 @@ class _Wait:
     def run(self, until: Callable[[DetailedTask], bool], stack: contextlib.ExitStack) -> bool:
         """Wait until the state passes a test; what is begun for the wait is ended by *stack*."""
         task, view = self._task, self._task.view
-        stack.callback(watch_task(self._session, task.id, view, False))
-        lasting, begun = task.passed_on, time.monotonic()
-        if lasting:
-            stack.callback(watch_task(self._session, task.id, view, True))
+        begun = time.monotonic()
+        #: Whether the changes come by themselves, if the server sends any.
+        heard = not self._session.change_streams
+        if heard:
+            stack.callback(started_tasks(self._session).watch(task.id, view))
         pushed = False
         due = begun + self._interval()
         last = view.state
         while True:
+            if not heard and not view.state.finished and (task.passed_on or time.monotonic() - begun >= _LASTING_SECONDS):
+                heard = True
+                stream = TaskStream(self._session, task.id, view)
+                stack.callback(stream.close)
+                stream.open()
             version = view.version
             if self._cancel is not None:
                 self._cancel.check()
@@ -345,9 +351,6 @@ class _Wait:
                     continue  # what has come meanwhile is looked at first; it may end the wait
                 self._poll(left)
                 due = time.monotonic() + self._interval()
-                if not lasting and not view.state.finished and time.monotonic() - begun >= _LASTING_SECONDS:
-                    lasting = True
-                    stack.callback(watch_task(self._session, task.id, view, True))
                 continue
             if pushed:
                 due = max(due, now + _PUSHED_SECONDS)
@@ -431,15 +434,12 @@ class Task:
     While one of them waits, the client's handlers answer the questions of the task. From any number of threads.
 
     :param follower: of the task.
-    :param current: returns the open session.
-    :param read: decodes the result of the tool.
+    :param tool: the name of the tool, as far as it is known here.
     """
 
-    def __init__(self, follower: TaskFollower, current: Callable[[], ClientSession],
-                 read: Callable[[Dict[str, Any], ClientSession], CallToolResult]) -> None:
+    def __init__(self, follower: TaskFollower, tool: Optional[str] = None) -> None:
         self._follower = follower
-        self._current = current
-        self._read = read
+        self._tool = tool
 
     def __repr__(self) -> str:
         message = f": {self.status_message}" if self.status_message else ""
@@ -485,7 +485,7 @@ class Task:
         :raises InvalidParams: the server does not know the task any more: tasks are kept for a limited time.
         """
         if not self.finished:
-            self._follower.poll(self._current())
+            self._follower.poll(self._follower.current())
         return self
 
     def wait(self, timeout: Optional[float] = None, *, cancel: Optional[CancelToken] = None) -> bool:
@@ -508,11 +508,11 @@ class Task:
         :raises RemoteError: the task failed; the error that the call would have got.
         """
         if not self.wait(timeout, cancel=cancel):
-            error = RequestTimeout(f"{self._current().name}: the task {self.id!r} did not end within {timeout:g} s; it goes on,"
-                                   f" and client.task({self.id!r}) continues with it")
+            error = RequestTimeout(f"{self._follower.current().name}: the task {self.id!r} did not end within {timeout:g} s; it"
+                                   f" goes on, and client.task({self.id!r}) continues with it")
             error.task_id = self.id
             raise error
-        return self._read(self._follower.fetch(cancel), self._current())
+        return self._follower.client._tool_result(self._follower.fetch(cancel), self._follower.current(), self._tool)
 
     def cancel(self) -> None:
         """Ask the server to cancel the task; it decides whether and when the work stops.

@@ -1,5 +1,6 @@
 """Answers the requests about tasks: ``tasks/get``, ``tasks/update``, ``tasks/cancel``, ``tasks/list`` and ``tasks/result``."""
 
+import functools
 from typing import Any, Callable, Dict, Optional
 
 from ..errors import (
@@ -188,15 +189,11 @@ class TaskMethods:
             if not self._store.claim(record, key):
                 continue
             sent = True
-            answer = self._send_claimed(context, record, key, question)
+            with undo(functools.partial(self._store.release, record, key)):
+                answer = self._send(context, record, key, question)
             if answer is not None:
                 self.take_answers(record.id, {key: answer})
         return sent
-
-    def _send_claimed(self, context: RequestContext, record: TaskRecord, key: str,
-                      question: Dict[str, Any]) -> Optional[Result]:
-        with undo(lambda: self._store.release(record, key)):
-            return self._send(context, record, key, question)
 
     def _send(self, context: RequestContext, record: TaskRecord, key: str, question: Dict[str, Any]) -> Optional[Result]:
         """Send a question, and return its answer or error; None if the task did not wait for it to the end."""

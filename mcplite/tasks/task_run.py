@@ -1,7 +1,17 @@
-"""One run of a task in this process: its handler on a thread, its status, and its end.
+"""One run of a task in this process: its handler on a thread, with a context of its own, its status, and its end.
 
-What runs the tasks of a server: a pool of threads in this process, or a queue of jobs that the user has already.
+    client             the record in the backend                        TaskRun, on a thread of the pool
+    tools/call  ---->  working                        ---------------->  the handler runs with a TaskContext
+    tasks/get   <----  working: its status message    <----------------  ctx.task_status(), ctx.report_progress()
+    tasks/get   <----  input_required: the questions  <----------------  ctx.elicit(): a TaskAsker puts them there, and waits
+    the answers ---->  working: the answers           ---------------->  the handler goes on
+    tasks/get   <----  completed, failed, cancelled   <----------------  its result, its error, or an answer to a cancellation
+
+The client may be gone, so that what concerns it goes into the record. So do the questions to the client: they lie in the record
+until a request of the client has brought the answers.
 """
+
+from __future__ import annotations
 
 import contextlib
 import contextvars
@@ -9,37 +19,52 @@ import json
 import os
 import threading
 import time
-from typing import Any, Callable, ContextManager, Dict, Iterator, Mapping, Optional, Union
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Set
 
-from ..errors import INTERNAL_ERROR, SERVER_BUSY, BackendError, Cancelled, RemoteError, text_of
+from ..errors import (
+    INTERNAL_ERROR,
+    SERVER_BUSY,
+    BackendError,
+    Cancelled,
+    MCPError,
+    MissingCapability,
+    ProtocolError,
+    RemoteError,
+    remote_error,
+    text_of,
+)
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import memory_size
-from ..revisions import find_revision
+from ..protocol.opaque import digest
+from ..revisions import Revision, find_revision
 from ..rpc.fair_queue import QueuedJob
-from ..rpc.forks import end_process, renew
-from ..rpc.threads import Workers
+from ..rpc.forks import end_process
+from ..rpc.interfaces import MessageSink
+from ..rpc.request import Incoming
 from ..rpc.tracing import get_logger
 from ..server.catalog.provider import ProvidedEntry
-from ..server.catalog.registry import ToolEntry
 from ..server.functions.forms import form_type
 from ..server.functions.function import BadArguments
-from ..server.handling.context import CURRENT
+from ..server.handling.client_questions import Asker, EncodedQuestion
+from ..server.handling.context import CURRENT, RequestContext, progress_number
 from ..server.handling.handler_calls import call_bound, tool_error
+from ..server.handling.questions import Question
 from ..server.handling.session import Session
 from ..server.handling.suspended_calls import CountedCall, suspended_calls_of
+from ..server.principals import principal_from
 from ..server.runtime.runtime import Runtime
-from ..server.server_options import TaskRunner
-from ..types.tasks import CANCELLED, COMPLETED, INPUT_REQUIRED, WORKING
-from . import Tasks
-from .task_context import QuestionBoard, RunControl, RunningRequest, TaskContext, TaskSession
+from ..types import ClientCapabilities, Implementation, codec
+from ..types.tasks import CANCELLED, COMPLETED, INPUT_REQUIRED, WORKING, related_task
 from .task_processes import TaskChanges
-from .task_record import TaskCall, TaskRecord
+from .task_record import Entry, TaskCall, TaskRecord
 from .task_store import TaskStore
 
-__all__ = ["QueueRunner", "TaskPool", "TaskRun", "held_bytes"]
+__all__ = ["TaskContext", "TaskRun", "held_bytes"]
 
 _log = get_logger(__name__)
-#: Seconds between two texts about the status that are stored; of those in between the last one counts.
+#: How often a question is asked whose answers do not fit.
+_ROUNDS = 10
+#: Seconds between two texts about the status that are stored at once; of those in between the last one is stored soon.
 _STATUS_SECONDS = 0.2
 #: Seconds after which a run that waits for answers looks at the record without being told.
 _LOOK_SECONDS = 2.0
@@ -54,24 +79,26 @@ def held_bytes(call: TaskCall, most: int) -> int:
     return _RUN_BYTES + memory_size(call, most)
 
 
-class TaskRun(QueuedJob, RunControl, QuestionBoard):
+class TaskRun(QueuedJob):
     """One run of a task.
 
     :param entry: of the tool.
     :param origin: the session of the client, while it is in this process.
+    :param on_end: called when the run is over.
     """
 
-    def __init__(self, runtime: Runtime, store: TaskStore, changes: TaskChanges,
-                 entry: Union[ToolEntry, ProvidedEntry], record: TaskRecord, call: TaskCall, origin: Optional[Session]) -> None:
+    def __init__(self, runtime: Runtime, store: TaskStore, changes: TaskChanges, entry: Entry, record: TaskRecord,
+                 call: TaskCall, origin: Optional[Session], on_end: Callable[[TaskRun], object]) -> None:
         self.task_id = record.id
+        #: Whether another run may follow this one, so that the results of ``ctx.once`` are stored.
         self.restartable = record.restartable
-        self.run = record.run
+        #: Which of the runs of its task it is.
+        self.number = record.run
         #: The arguments of the function; None if they are to be read from the call.
         self.kwargs: Optional[Dict[str, Any]] = None
-        #: Returns a block in which the thread gives its place to another run; outside of the pool it does nothing.
-        self.release_place: Callable[[], ContextManager[None]] = contextlib.nullcontext
-        #: Called when the run is over.
-        self.ended: Callable[[TaskRun], object] = _nothing
+        #: Returns a block in which the thread gives its slot to another run; outside of the pool it does nothing.
+        self.release_slot: Callable[[], ContextManager[None]] = contextlib.nullcontext
+        self._on_end = on_end
         self.size = 0
         self.expires = record.expires
         #: Whether the task is left to other processes, as this one is stopped.
@@ -82,13 +109,17 @@ class TaskRun(QueuedJob, RunControl, QuestionBoard):
         self._entry = entry
         self._call = call
         self._sender = record.sender or record.owner or ""
-        self._messages = _StatusWriter(self._store_message)
+        #: Guards the text about the status that is not stored yet; held for assignments only.
+        self._lock = threading.Lock()
+        self._held_text: Optional[str] = None
+        #: When the next text may be stored at once.
+        self._next_text = 0.0
         revision = find_revision(call.revision)
         assert revision is not None, "the record is of a revision that this server has served"
         session = TaskSession(runtime, revision, call, record, origin)
         self._params = {"name": call.tool, "arguments": call.arguments, "_meta": call.meta}
         self._request = RunningRequest(self, self._params, origin)
-        self.context = TaskContext(session, self._request, self, self, dict(record.once))
+        self.context = TaskContext(session, self._request, self, dict(record.once))
 
     # --- a task of the pool -----------------------------------------------------------------------------
 
@@ -98,7 +129,7 @@ class TaskRun(QueuedJob, RunControl, QuestionBoard):
 
     def refuse(self) -> None:
         self._finish(lambda record: record.fail(SERVER_BUSY, "Server busy: too many tasks are waiting; try again later"))
-        self.ended(self)
+        self._on_end(self)
 
     def execute(self) -> None:
         # In context variables of its own: the thread runs other tasks after this one.
@@ -126,8 +157,7 @@ class TaskRun(QueuedJob, RunControl, QuestionBoard):
         finally:
             if context.turn is not None:
                 context.turn.end()
-            self._messages.close()
-            self.ended(self)
+            self._on_end(self)
 
     def _result(self) -> Any:
         if isinstance(self._entry, ProvidedEntry):
@@ -172,7 +202,7 @@ class TaskRun(QueuedJob, RunControl, QuestionBoard):
         def change_mine(record: TaskRecord) -> bool:
             nonlocal before
             before = record.status
-            return not record.finished and record.run == self.run and change(record)
+            return self._is_mine(record) and change(record)
 
         changed = self._store.change(self.task_id, change_mine)
         if changed is not None:
@@ -181,13 +211,27 @@ class TaskRun(QueuedJob, RunControl, QuestionBoard):
                 self._request.tell_status(changed)
         return changed
 
-    def say(self, message: str) -> None:
-        self._messages.write(message)
+    def _is_mine(self, record: Optional[TaskRecord]) -> bool:
+        return record is not None and not record.finished and record.run == self.number
 
-    def _store_message(self, message: str) -> None:
+    def say(self, message: str) -> None:
+        """Store a text about the present status: at once, or, of several in quick succession, the last one soon."""
+        with self._lock:
+            self._held_text = message
+        if time.monotonic() >= self._next_text:
+            self.store_text()
+
+    def store_text(self) -> None:
+        """Store the text about the status that is held back, if there is one."""
+        with self._lock:
+            held, self._held_text = self._held_text, None
+        if held is None:
+            return
+        self._next_text = time.monotonic() + _STATUS_SECONDS
+
         def change(record: TaskRecord) -> bool:
             before = record.message
-            record.say(message)
+            record.say(held)
             return record.message != before
 
         try:
@@ -196,6 +240,7 @@ class TaskRun(QueuedJob, RunControl, QuestionBoard):
             _log.warning("the status of a task was not stored: %s", error)
 
     def remember(self, key: str, value: Any) -> None:
+        """Store a result of ``ctx.once``."""
         def change(record: TaskRecord) -> bool:
             record.once[key] = value
             return True
@@ -210,63 +255,66 @@ class TaskRun(QueuedJob, RunControl, QuestionBoard):
     # --- questions --------------------------------------------------------------------------------------------
 
     def record(self) -> TaskRecord:
+        """Return the record as it is now.
+
+        :raises Cancelled: the task was cancelled, or its time is over.
+        """
         record = self._store.get(self.task_id)
-        if record is None or record.finished or record.run != self.run:
+        if not self._is_mine(record):
             self._lost()
         assert record is not None
         return record
 
     def ask(self, questions: Mapping[str, Dict[str, Any]], digests: Mapping[str, str]) -> Dict[str, Any]:
+        """Put questions into the record, wait, and return what came for each: ``{"result": ...}`` or ``{"error": ...}``.
+
+        :raises Cancelled: the task was cancelled meanwhile.
+        """
         def put(record: TaskRecord) -> bool:
             record.asked.update(digests)
             record.inputs = {key: question for key, question in questions.items() if key not in record.answers}
             record.status = INPUT_REQUIRED if record.inputs else WORKING
             return True
 
-        self._messages.flush()
-        with self._changes.watch(self.task_id) as changed, self._waiting():
+        self.store_text()
+        with self._changes.watch(self.task_id) as changed, self._counted():
             uncancel = self.context.token.add_callback(changed.set)
             try:
-                record = self._change(put)
-                if record is None:
+                if self._change(put) is None:
                     self._lost()
                 while True:
                     changed.clear()
-                    record = self.record()
-                    if all(key in record.answers for key in questions):
-                        return {key: record.answers[key] for key in questions}
+                    answers = self.record().answers
+                    if all(key in answers for key in questions):
+                        return {key: answers[key] for key in questions}
                     self.context.check_cancelled()
-                    self._wait(changed)
+                    with self.release_slot():
+                        changed.wait(_LOOK_SECONDS)
                     self.context.check_cancelled()
             finally:
                 uncancel()
 
-    def _wait(self, changed: threading.Event) -> None:
-        with self.release_place():
-            changed.wait(_LOOK_SECONDS)
-
-    @contextlib.contextmanager
-    def _waiting(self) -> Iterator[None]:
+    def _counted(self) -> ContextManager[object]:
         """Return a block that counts as a waiting call: its thread waits for the client, or for another server."""
         # Its arguments count to the bytes of the tasks.
-        with suspended_calls_of(self._runtime).counted(CountedCall(self._sender, 0, self, self.cancel)):
-            yield
+        return suspended_calls_of(self._runtime).counted(CountedCall(self._sender, 0, self, self.cancel))
 
     @contextlib.contextmanager
     def suspended(self) -> Iterator[None]:
-        with self._waiting(), self.release_place():
+        """Return a block in which the thread waits, and gives its slot to another run."""
+        with self._counted(), self.release_slot():
             yield
 
     # --- the end ------------------------------------------------------------------------------------------------
 
     def complete(self, result: Any) -> None:
+        """End the task with a result; the handler may not have returned yet."""
         if type(result) is jsonrpc.Encoded:
             result = json.loads(result.text)
         is_error = bool(result.get("isError"))
         message = _first_text(result) if is_error else None
-        self._messages.close()
         record = self._store.get(self.task_id)
-        if record is None or record.finished or record.run != self.run:
+        if record is None or not self._is_mine(record):
             return
         if self._persist(lambda: self._store.put_result(record, result)) is False:
             self._fail(INTERNAL_ERROR, "the task was ended: its result takes more bytes than the server keeps for tasks"
@@ -285,6 +333,7 @@ class TaskRun(QueuedJob, RunControl, QuestionBoard):
 
     @property
     def over(self) -> bool:
+        """Whether the task was cancelled, has ended or its time is over, so that no run continues it."""
         try:
             record = self._store.get(self.task_id)
         except BackendError:
@@ -292,6 +341,7 @@ class TaskRun(QueuedJob, RunControl, QuestionBoard):
         return record is None or record.finished
 
     def end_cancelled(self, message: Optional[str]) -> None:
+        """End the task as cancelled by the server that it was passed on to."""
         self._finish(lambda record: record.end(CANCELLED, message))
 
     def _fail(self, code: int, message: str, data: Any = None) -> None:
@@ -299,8 +349,6 @@ class TaskRun(QueuedJob, RunControl, QuestionBoard):
             self._finish(lambda record: record.fail(code, text_of(message), data))
 
     def _finish(self, end: Callable[[TaskRecord], object]) -> None:
-        self._messages.close()
-
         def change(record: TaskRecord) -> bool:
             end(record)
             return True
@@ -322,54 +370,193 @@ class TaskRun(QueuedJob, RunControl, QuestionBoard):
         return None
 
 
-class _StatusWriter:
-    """Stores texts about the status at a bounded rate: the first at once, of the others the last after a pause.
+class _NoPeer(MessageSink):
+    """In the place of the client's connection, which a task does not depend on."""
 
-    :param store: stores one.
+    last_error = None
+    closed = False
+
+
+class RunningRequest(Incoming):
+    """The request that became a task: answered already, and in progress until the task is finished.
+
+    :param origin: the session of the client, while it is in this process; notifications go there.
     """
 
-    def __init__(self, store: Callable[[str], None]) -> None:
-        self._store = store
-        #: Guards the fields below; held for assignments only.
-        self._lock = threading.Lock()
-        self._next = 0.0
-        self._held: Optional[str] = None
-        self._closed = False
-        #: Its thread ends when it has stored the held text, and blocks on the store alone.
-        self._timer: Optional[threading.Timer] = None
+    def __init__(self, run: TaskRun, params: Dict[str, Any], origin: Optional[Session]) -> None:
+        super().__init__(_NoPeer(), jsonrpc.Request(run.task_id, "tools/call", params))
+        self._run = run
+        self._origin = origin
 
-    def write(self, message: str) -> None:
-        """Store a text, now or soon."""
-        with self._lock:
-            now = time.monotonic()
-            if self._closed:
-                return
-            if now < self._next:
-                self._held = message
-                if self._timer is None:
-                    timer = threading.Timer(self._next - now, self.flush)
-                    timer.daemon = True
-                    timer.start()
-                    self._timer = timer  # if the system has no thread for it, the next text tries again
-                return
-            self._next = now + _STATUS_SECONDS
-        self._store(message)
+    def emit(self, method: str, params: Dict[str, Any]) -> bool:
+        origin = self._origin
+        if origin is None or not origin.persistent or self.over:
+            return False
+        meta = {**params.get("_meta", {}), **related_task(self._run.task_id)}
+        try:
+            origin.peer.notify(method, {**params, "_meta": meta})
+        except MCPError:
+            return False  # the client has left, and the task goes on
+        return True
 
-    def flush(self) -> None:
-        """Store the text that is held back."""
-        with self._lock:
-            held, self._held, self._timer = self._held, None, None
-            self._next = time.monotonic() + _STATUS_SECONDS
-        if held is not None:
-            self._store(held)
+    def tell_status(self, record: TaskRecord) -> None:
+        """Tell the client of a new status, if its session is here and it can be told so (TSK-32)."""
+        origin = self._origin
+        if origin is None or not origin.persistent or not origin.revision.task_notification:
+            return
+        with contextlib.suppress(MCPError):  # the client has left
+            origin.peer.notify(origin.revision.task_notification, codec.encode(record.view(origin.revision), origin.revision))
 
-    def close(self) -> None:
-        """Forget what is held back: the task has ended, or is about to."""
-        with self._lock:
-            self._closed, self._held = True, None
-            timer, self._timer = self._timer, None
-        if timer is not None:
-            timer.cancel()
+    def respond(self, result: Any) -> None:
+        self._run.complete(result)
+
+
+class TaskSession(Session):
+    """The client of a task, as the request described it.
+
+    :param origin: its session, while it is in this process; None in another one.
+    """
+
+    def __init__(self, runtime: Runtime, revision: Revision, call: TaskCall, record: TaskRecord,
+                 origin: Optional[Session]) -> None:
+        self.runtime = runtime
+        self.revision = revision
+        self.peer = _NoPeer()  # type: ignore[assignment]
+        self.client_capabilities = codec.decode(ClientCapabilities, call.capabilities)
+        self.client_info = None if call.info is None else codec.decode(Implementation, call.info)
+        self.principal = principal_from(call.principal)
+        self.sender = record.sender
+        self._askable = record.askable
+        self._origin = origin
+
+    @property
+    def askable(self) -> bool:
+        return self._askable
+
+    @property
+    def log_level(self) -> Optional[str]:
+        return None if self._origin is None or not self._origin.persistent else self._origin.log_level
+
+    def wants_log(self, level: str) -> bool:
+        return self._origin is not None and self._origin.persistent and self._origin.wants_log(level)
+
+
+class TaskContext(RequestContext):
+    """The context of a handler that runs as a task."""
+
+    def __init__(self, session: TaskSession, incoming: RunningRequest, run: TaskRun, once_results: Dict[str, Any]) -> None:
+        super().__init__(session, incoming)
+        #: The run of the task, for code that passes the task on.
+        self.run = run
+        self._asker = TaskAsker(session, run)
+        #: The results of :meth:`once`, by key.
+        self.once_results = once_results
+
+    @property
+    def task_id(self) -> Optional[str]:
+        return self.run.task_id
+
+    def task_status(self, message: str) -> None:
+        self.check_cancelled()
+        self.run.say(message)
+
+    def report_progress(self, progress: float, total: Optional[float] = None, message: Optional[str] = None) -> None:
+        super().report_progress(progress, total, message)
+        done, whole = progress_number(progress, "progress"), None if total is None else progress_number(total, "total")
+        if message or done is not None:
+            self.run.say(str(message) if message else f"{done:g}" if whole is None else f"{done:g} of {whole:g}")
+
+    def once(self, key: str, action: Callable[[], Any]) -> Any:
+        if key in self.once_results:
+            return self.once_results[key]
+        value = action()
+        if self.run.restartable:
+            try:
+                # Through JSON, as another run gets it, so that the handler gets the same value each time.
+                value = json.loads(json.dumps(value, allow_nan=False))
+            except (TypeError, ValueError) as error:
+                raise TypeError(f"the result of ctx.once(), {type(value).__name__}, cannot be stored as JSON ({error}); return"
+                                " plain data from the action") from error
+            self.run.remember(key, value)
+        self.once_results[key] = value
+        return value
+
+
+class TaskAsker(Asker):
+    """Asks the client of a task.
+
+    :param session: of the client, as the task has it.
+    :param run: takes the questions.
+    """
+
+    def __init__(self, session: TaskSession, run: TaskRun) -> None:
+        super().__init__(session)
+        self._run = run
+        self._askable = session.askable
+        #: The keys of this run; each stands for one question in the life of a task.
+        self._used: Set[str] = set()
+
+    @property
+    def reachable(self) -> bool:
+        return self._askable
+
+    def _require(self, method: str, capability: Dict[str, Any], mode: str = "") -> None:
+        if not self.reachable:
+            raise MissingCapability(
+                f"a task can ask a client of revision {self._revision} only in a session, and this server keeps none, as it is"
+                " stateless or a fleet; serve it from one process for that", data={"requiredCapabilities": capability})
+        super()._require(method, capability, mode)
+
+    def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
+        missing = {key: self.prepare(question) for key, question in questions.items()}
+        answers: Dict[str, Any] = {}
+        problem: Exception = ProtocolError("there was no answer")
+        for _ in range(_ROUNDS):
+            if not missing:
+                return {key: answers[key] for key in questions}
+            known = self._run.record().asked
+            keys = {key: self._unique(key, question, known) for key, question in missing.items()}
+            given = self._run.ask({keys[key]: _members(question) for key, question in missing.items()},
+                                    {keys[key]: _digest(question) for key, question in missing.items()})
+            failed: List[RemoteError] = []
+            for key in list(missing):
+                answer = given[keys[key]]
+                if "error" in answer:
+                    error = answer["error"]
+                    failed.append(remote_error(error.get("code"), error.get("message"), error.get("data")))
+                    continue
+                try:
+                    answers[key] = missing[key].read(answer["result"])
+                    del missing[key]
+                except ProtocolError as error:
+                    # It is asked again, under another key: clients that answer each key once would not answer this one.
+                    problem = error
+                    _log.warning("the client's answer to %.100r is asked for again: %s", key, error)
+            if failed:
+                raise failed[0]
+        raise problem
+
+    def _unique(self, key: str, question: EncodedQuestion, known: Mapping[str, str]) -> str:
+        """Return a key that stands for this question alone, also in an earlier run of the task."""
+        asked, number, chosen = _digest(question), 1, key
+        while chosen in self._used or known.get(chosen, asked) != asked:
+            number += 1
+            chosen = f"{key}-{number}"
+        self._used.add(chosen)
+        return chosen
+
+
+def _members(question: EncodedQuestion) -> Dict[str, Any]:
+    members: Dict[str, Any] = {"method": question.method}
+    if question.params is not None:
+        members["params"] = question.params
+    if question.as_task:
+        members["task"] = True  # for this server alone: clients that see these members have no such tasks
+    return members
+
+
+def _digest(question: EncodedQuestion) -> str:
+    return digest([question.method, question.params])
 
 
 def _first_text(result: Mapping[str, Any]) -> Optional[str]:
@@ -377,60 +564,3 @@ def _first_text(result: Mapping[str, Any]) -> Optional[str]:
         if isinstance(block, dict) and block.get("type") == "text":
             return str(block["text"])
     return None
-
-
-def _nothing(run: TaskRun) -> None:
-    """What is called at the end of a run that nothing follows."""
-
-
-class QueueRunner(TaskRunner):
-    """The base of the runners that are shipped: the server tells them what to run."""
-
-    def submit(self, name: str, payload: str) -> object:
-        raise NotImplementedError
-
-    def attach(self, run: Callable[[str], None], shared: bool) -> None:
-        """Called once by the server.
-
-        :param run: runs the task of a payload; it is :meth:`Server.run_task`.
-        :param shared: whether other processes can reach the server's backend.
-        """
-
-
-class TaskPool:
-    """The threads that run tasks in this process; apart from those of the requests, which stay short.
-
-    :param settings: how many tasks run and are queued at once.
-    """
-
-    def __init__(self, settings: Tasks) -> None:
-        self._settings = settings
-        #: Guards the field below; held while a task is queued.
-        self._lock = threading.Lock()
-        #: Created with the first task, and again after :meth:`stop` and in a forked process.
-        self._workers: Optional[Workers] = None
-
-    def let_go(self) -> None:
-        """Forget the threads in a forked process; they belong to the other one."""
-        renew(self)
-        self._workers = None
-
-    def submit(self, run: TaskRun) -> bool:
-        """Run a task as soon as there is a place; False if too many wait for one."""
-        with self._lock:
-            if self._workers is None:
-                self._workers = Workers(self._settings.running, self._settings.queued, "mcplite task")
-            run.release_place = self._workers.suspended
-            return self._workers.enqueue(run)
-
-    def discard(self, run: TaskRun) -> bool:
-        """Remove a run that waits for a place; False if it does not."""
-        with self._lock:
-            return self._workers is not None and self._workers.discard(run)
-
-    def stop(self) -> None:
-        """End the threads that are idle, and the others after their tasks."""
-        with self._lock:
-            workers, self._workers = self._workers, None
-        if workers is not None:
-            workers.stop()

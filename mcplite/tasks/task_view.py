@@ -23,7 +23,7 @@ from ..rpc.tracing import get_logger
 from ..types import Tool, codec
 from ..types.tasks import TASK_IDS, DetailedTask
 
-__all__ = ["StartedTasks", "TaskStream", "TaskSupport", "TaskView", "started_tasks", "watch_task"]
+__all__ = ["StartedTasks", "TaskStream", "TaskSupport", "TaskView", "started_tasks"]
 
 #: Progress notifications, and their bytes, that are kept until a thread waits for the task; beyond it the newest takes the
 #: place of the one before it.
@@ -298,21 +298,3 @@ def started_tasks(session: Any) -> StartedTasks:
     part = session.parts.setdefault("started tasks", StartedTasks())
     assert isinstance(part, StartedTasks), "the name is of this module"
     return part
-
-
-def watch_task(session: Any, id: str, view: TaskView, lasting: bool) -> Callable[[], None]:
-    """Give *view* what the server says of a task besides its responses; return a function that ends this.
-
-    :param lasting: whether the task has lasted for a while, so that a stream of its own is worth its price.
-    """
-    if not session.change_streams:
-        return _nothing if lasting else started_tasks(session).watch(id, view)
-    if not lasting:
-        return _nothing
-    stream = TaskStream(session, id, view)
-    stream.open()
-    return stream.close
-
-
-def _nothing() -> None:
-    """End nothing."""

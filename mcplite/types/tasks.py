@@ -11,10 +11,12 @@ from typing import Any, Dict, List, Mapping, Optional
 from ..revisions import JULY_2026, TASKS_EXTENSION, Revision
 from .base import Model
 from .lazy_dataclass import record, wire
+from .lifecycle import ServerCapabilities
 
 __all__ = [
     "CANCELLED", "COMPLETED", "CreateTaskResult", "DetailedTask", "FAILED", "IMMEDIATE_RESPONSE", "INPUT_REQUIRED",
     "ListTasksResult", "RELATED_TASK", "TASK_IDS", "TASKS_EXTENSION", "TERMINAL", "TaskParams", "WORKING", "related_task",
+    "runs_tool_tasks",
 ]
 
 #: The key in ``_meta`` of a message that belongs to a task, in November 2025.
@@ -36,6 +38,15 @@ _RENAMED = {"ttl": "ttlMs", "pollInterval": "pollIntervalMs"}
 def related_task(task_id: str) -> Dict[str, Any]:
     """Return the members of ``_meta`` that say which task a message belongs to (TSK-24)."""
     return {RELATED_TASK: {"taskId": task_id}}
+
+
+def runs_tool_tasks(capabilities: ServerCapabilities, revision: Revision) -> bool:
+    """Whether a server of these capabilities runs tools as tasks."""
+    if revision.modern:
+        return TASKS_EXTENSION in (capabilities.extensions or {})
+    requests = (capabilities.tasks or {}).get("requests") or {}
+    tools = requests.get("tools") if isinstance(requests, dict) else None
+    return bool(revision.task_requests) and isinstance(tools, dict) and tools.get("call") is not None
 
 
 def _finish_task(revision: Revision, state: Mapping[str, Any], out: Dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from mcplite.client.call import DEFAULT
 from mcplite.errors import Cancelled, RequestTimeout
 from mcplite.rpc.cancel import CancelToken
 from mcplite.tasks.task_follower import TaskFollower
@@ -36,17 +37,33 @@ class Session:
         self.parts = {}
 
 
-def test_the_server_is_asked_when_a_stream_of_changes_begins_and_when_it_ends():
-    asked, view = queue.Queue(), TaskView(codec.decode(DetailedTask, wire("working")))
+class Client:
+    """What a wait needs of a client.
 
-    def send(session, method, params, **limits):
-        asked.put(method)
+    :param opened: returns the open session.
+    """
+
+    def __init__(self, opened=lambda limits: Session()):
+        self.opened, self.asked = opened, queue.Queue()
+
+    def _session_for(self, options):
+        return self.opened(options), options
+
+    def _request(self, session, method, params, options):
+        self.asked.put(method)
         return wire("working")
 
-    thread, outcome = start(TaskFollower(view, send, lambda *limits: Session()).follow, lambda state: state.finished)
+
+def working():
+    return TaskView(codec.decode(DetailedTask, wire("working")))
+
+
+def test_the_server_is_asked_when_a_stream_of_changes_begins_and_when_it_ends():
+    client, view = Client(), working()
+    thread, outcome = start(TaskFollower(view, client).follow, lambda state: state.finished)
     for pushed in (True, False):
         view.set_pushed("stream", pushed)
-        assert asked.get(timeout=LIMIT) == "tasks/get", "the hour of the server's interval has not passed"
+        assert client.asked.get(timeout=LIMIT) == "tasks/get", "the hour of the server's interval has not passed"
     view.put(codec.decode(DetailedTask, wire("completed")))
     thread.join(LIMIT)
     assert outcome == [True]
@@ -56,18 +73,18 @@ def test_the_server_is_asked_when_a_stream_of_changes_begins_and_when_it_ends():
 def test_the_limits_of_a_wait_hold_while_a_session_is_opened(limit):
     given, token = [], CancelToken()
 
-    def current(within, cancel):
-        given.append((within, cancel))
-        if cancel is not None:
+    def opened(options):
+        given.append((options.max_timeout, options.cancel))
+        if options.cancel is not None:
             raise Cancelled("enough")
-        time.sleep(within)
+        time.sleep(options.max_timeout)
         raise RequestTimeout("no session")
 
-    follower = TaskFollower(TaskView(codec.decode(DetailedTask, wire("working"))), lambda *args: None, current)
+    follower = TaskFollower(working(), Client(opened))
     if limit == "cancel":
         with pytest.raises(Cancelled):
             follower.follow(lambda state: state.finished, cancel=token)
-        assert given == [(None, token)]
+        assert given == [(DEFAULT, token)]
     else:
         assert follower.follow(lambda state: state.finished, within=0.05) is False
         assert given == [(0.05, None)]
@@ -75,12 +92,11 @@ def test_the_limits_of_a_wait_hold_while_a_session_is_opened(limit):
 
 @pytest.mark.slow
 def test_the_time_of_opening_a_session_is_part_of_the_wait():
-    def current(within, cancel):
+    def opened(options):
         time.sleep(1)
         return Session()
 
-    view = TaskView(codec.decode(DetailedTask, wire("working")))
-    follower = TaskFollower(view, lambda *args, **limits: wire("working"), current)
+    follower = TaskFollower(working(), Client(opened))
     begun = time.monotonic()
     assert follower.follow(lambda state: state.finished, within=1.5) is False
     assert time.monotonic() - begun < 2.4

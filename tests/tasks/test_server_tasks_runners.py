@@ -8,7 +8,7 @@ import mcplite
 from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import RemoteError
 from mcplite.revisions import JULY_2026
-from mcplite.tasks.task_run import QueueRunner
+from mcplite.tasks.server_tasks import QueueRunner
 from tests.support.taskclients import LIMIT, REVISIONS, task_client
 
 KEY = "a secret of at least 16 bytes"
