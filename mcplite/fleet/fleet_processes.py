@@ -3,8 +3,8 @@
     a process                   the backend that they share             another process
     Leases          --renew-->  a lease for each process     <--look--  Leases
     ProcessMessages --append->  a log for each, and for all  --wait-->  ProcessMessages --> what the kind names
-    ChangeBroadcast --append->  the log of changes           --wait-->  ProcessMessages --> ChangeBroadcast --> clients
-                                                             --wait-->  GET streams of sessions
+    publish()       --append->  the log of changes           --wait-->  ProcessMessages --> clients of subscriptions/listen
+                                                             --wait-->  Changes --> GET streams of sessions
     Outage          is told by all of them whether the backend works
 
 A message has a kind, which names the module that handles it, and a body of JSON. The backend is sealed, so a message was
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ..server.runtime.runtime import Runtime
 
 __all__ = [
-    "ChangeBroadcast", "Changes", "EVERYTHING", "FleetProcesses", "LOG", "ProcessMessages", "Publisher", "ToldChange",
+    "Changes", "EVERYTHING", "FleetProcesses", "LOG", "ProcessMessages", "Publisher", "ToldChange",
     "append_change", "publisher",
 ]
 
@@ -89,8 +89,8 @@ class ProcessMessages:
         self._ended: Optional[threading.Event] = None
         #: When the own log was read without a notification.
         self._looked = 0.0
-        #: Tells this process's messages to all from others'.
-        self._sender = secrets.token_hex(8)
+        #: Tells this process's changes and messages to all from others'.
+        self.sender = secrets.token_hex(8)
 
     def let_go(self) -> None:
         """Be another process than the one that this was forked from."""
@@ -113,7 +113,7 @@ class ProcessMessages:
 
         :raises BackendError: the store failed.
         """
-        self._append(_ALL, {"kind": kind, "body": body, "server": self._server, "sender": self._sender})
+        self._append(_ALL, {"kind": kind, "body": body, "server": self._server, "sender": self.sender})
 
     def _append(self, log: str, message: Any) -> None:
         self._backend.append(log, json.dumps(message, separators=(",", ":")).encode("ascii"), _SECONDS, _KEEP)
@@ -223,7 +223,7 @@ class ProcessMessages:
     def _receive(self, entry: bytes) -> None:
         message = json.loads(entry)
         receive = self._kinds.get(message["kind"])
-        ours = message.get("server", self._server) == self._server and message.get("sender") != self._sender
+        ours = message.get("server", self._server) == self._server and message.get("sender") != self.sender
         if ours and receive is not None:  # another kind is of a newer version of the package, during an update
             receive(message["body"])
 
@@ -258,64 +258,6 @@ def append_change(backend: Backend, server: Optional[str], method: str, uri: Opt
     """
     change = {"server": server, "method": method, "uri": uri, "sender": sender}
     backend.append(LOG, json.dumps(change, separators=(",", ":")).encode("ascii"), _CHANGE_SECONDS, _KEEP)
-
-
-class ChangeBroadcast:
-    """The change notifications of one process of a fleet; they are read on the thread of :class:`ProcessMessages`.
-
-    :param backend: sealed, so that what it holds was written by a process with the keys.
-    :param messages: reads the log.
-    :param server: the name of the server.
-    :param deliver: called on the reading thread with the method and the URI of each change elsewhere.
-    :param missed: called on the reading thread when changes were missed.
-    """
-
-    def __init__(self, backend: Backend, messages: ProcessMessages, server: str,
-                 deliver: Callable[[str, Optional[str]], object], missed: Callable[[], object]) -> None:
-        self._backend = backend
-        self._server = server
-        self._deliver = deliver
-        self._missed = missed
-        #: The changes that the store did not take, each once.
-        self._later = Retries("sender of changes", "the clients of other processes were not told of a change", _CHANGE_SECONDS,
-                              _MOST_UNTOLD)
-        self._begin()
-        messages.read(LOG, self._receive, missed)
-
-    def _begin(self) -> None:
-        self._sender = secrets.token_hex(8)
-
-    def publish(self, method: str, uri: Optional[str] = None) -> None:
-        """Tell the other processes of a change; what the store does not take is told once, when the store is back."""
-        later = self._later
-        if not later.running:
-            try:
-                append_change(self._backend, self._server, method, uri, self._sender)
-                return
-            except BackendError as error:
-                _log.warning("the clients of other processes are told of a change when the store is back: %s", error)
-        if len(later) >= _MOST_UNTOLD:
-            later.clear()
-            method, uri = EVERYTHING, None
-        later.add((method, uri), lambda: append_change(self._backend, self._server, method, uri, self._sender))
-
-    def stop(self) -> None:
-        """Wait for the store no more, but for one last attempt."""
-        self._later.stop()
-
-    def let_go(self) -> None:
-        """Be another sender than the process that this one was forked from."""
-        self._begin()
-        self._later.let_go()
-
-    def _receive(self, entry: bytes) -> None:
-        change = json.loads(entry)
-        if change["sender"] == self._sender or change["server"] not in (None, self._server):
-            return
-        if change["method"] == EVERYTHING:
-            self._missed()
-        else:
-            self._deliver(change["method"], change["uri"])
 
 
 #: Changes that are remembered for streams that have not read them yet.
@@ -463,7 +405,10 @@ class FleetProcesses(Processes):
         self.outage = Outage()
         self.leases = Leases(backend, self.outage)
         self.messages = ProcessMessages(backend, self.leases, name, self.outage)
-        self._change_broadcast = ChangeBroadcast(backend, self.messages, name, runtime.deliver, runtime.everything_changed)
+        self.messages.read(LOG, self._receive_change, runtime.everything_changed)
+        #: The changes that the store did not take, each once.
+        self._later = Retries("sender of changes", "the clients of other processes were not told of a change", _CHANGE_SECONDS,
+                              _MOST_UNTOLD)
         #: The changes that all processes tell, as GET streams of this one read them.
         self.changes = Changes(backend, name)
         self.leases.on_doubt = lambda number: self.messages.broadcast("ended?", number)
@@ -495,7 +440,31 @@ class FleetProcesses(Processes):
         self.messages.on(kind, receive)
 
     def publish(self, method: str, uri: Optional[str] = None) -> None:
-        self._change_broadcast.publish(method, uri)
+        """Tell the other processes of a change; one that the store does not take is told once, when the store is back."""
+        def append() -> None:
+            append_change(self.backend, self._runtime.catalog.name, method, uri, self.messages.sender)
+
+        later = self._later
+        if not later.running:
+            try:
+                append()
+                return
+            except BackendError as error:
+                _log.warning("the clients of other processes are told of a change when the store is back: %s", error)
+        if len(later) >= _MOST_UNTOLD:
+            later.clear()
+            method, uri = EVERYTHING, None
+        later.add((method, uri), append)
+
+    def _receive_change(self, entry: bytes) -> None:
+        """Tell the clients of this process of a change elsewhere; on the thread that reads messages."""
+        change = json.loads(entry)
+        if change["sender"] == self.messages.sender or change["server"] not in (None, self._runtime.catalog.name):
+            return
+        if change["method"] == EVERYTHING:
+            self._runtime.everything_changed()
+        else:
+            self._runtime.deliver(change["method"], change["uri"])
 
     def failed(self, error: BackendError) -> None:
         self.outage.found(error)
@@ -509,9 +478,9 @@ class FleetProcesses(Processes):
     def stop(self) -> None:
         self.messages.stop()
         self.leases.stop()
-        self._change_broadcast.stop()
+        self._later.stop()
 
     def let_go(self) -> None:
         renew(self.outage, self.changes)
-        for part in (self.leases, self.messages, self._change_broadcast):
+        for part in (self.leases, self.messages, self._later):
             part.let_go()

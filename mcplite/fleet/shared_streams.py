@@ -1,7 +1,7 @@
 """Event streams that any process of a server may write or read: their logs are in the shared backend.
 
 Messages to a client without a stream for them go into the log of its session from any process, and the changes that all
-processes tell are in a log of their own (:class:`ChangeBroadcast`). The process with the GET response of the client reads
+processes tell are in a log of their own (:class:`Changes`). The process with the GET response of the client reads
 both; the id of an event has the number in each, so that a client can resume on any process. The log of a session also has
 what readers tell each other, so that there is one of them: a new one asks whether the last is still connected.
 """

@@ -11,7 +11,6 @@ The mounted server is told of a client what it can be asked, its name, and the l
 import contextlib
 import json
 import threading
-from functools import partial
 from typing import Any, ContextManager, Dict, Iterator, List, Optional, Tuple
 
 from ..client.call import OpeningLock, Waiting
@@ -92,35 +91,6 @@ class UpstreamPool:
             uncancel()
         call.context.token.check()
 
-    def _hold_plain(self, owner: Optional[str], call: RelayedCall) -> Upstream:
-        """Return the connection for the calls of clients without a session that cannot be asked, held for one of them."""
-        with self._lock:
-            opening = self._opening.setdefault(owner, OpeningLock())
-        with opening.hold(Waiting(cancel=call.context.token), self._name) as failure:
-            with self._lock:
-                upstream = self._plain.pop(owner, None)
-                if upstream is not None and upstream.usable:
-                    self._plain[owner] = upstream  # at the end, behind those that were used longer ago
-                    upstream.hold()
-                    return upstream
-            if failure is not None:
-                raise failure
-            upstream = self.create(ClientCapabilities())
-            upstream.hold()
-            with undo(lambda: self._opening.pop(owner, None)):
-                self._open(upstream, call)
-            with self._lock:
-                # The owner has one already, if it lost its place while this one was opened.
-                surplus = [self._plain.pop(owner, None)]
-                self._plain[owner] = upstream
-                for other in list(self._plain)[:-_PLAIN]:
-                    surplus.append(self._plain.pop(other))
-                    self._opening.pop(other, None)
-        for left in surplus:
-            if left is not None:
-                left.close()
-        return upstream
-
     def lease(self, call: RelayedCall) -> ContextManager[Upstream]:
         """Return a block with the connection for a call.
 
@@ -133,51 +103,59 @@ class UpstreamPool:
         if self.shared or main.client.revision.modern:
             return _Noted(main, call)
         if session.persistent and isinstance(session, LegacySession):
-            return self._own_upstream(session, call)
-        return self._upstream_without_session(call)
-
-    @contextlib.contextmanager
-    def _upstream_without_session(self, call: RelayedCall) -> Iterator[Upstream]:
-        context = call.context
-        declared, info = declared_by(context), context.client_info
+            return self._kept(call, session)
+        declared, info = declared_by(call.context), call.context.client_info
         text = json.dumps(codec.encode(declared, NEWEST), sort_keys=True)
         if text == "{}":
-            upstream = self._hold_plain(context.session.owner, call)
-            try:
-                with _Noted(upstream, call):
-                    yield upstream
-            finally:
-                upstream.release()
-            return
+            return self._kept(call, None)
         if info is not None:
             text += json.dumps(codec.encode(info, NEWEST), sort_keys=True)
-        with self._exclusive((context.session.owner, text), declared, info, call) as upstream:
-            yield upstream
+        return self._exclusive((session.owner, text), declared, info, call)
 
     @contextlib.contextmanager
-    def _own_upstream(self, session: LegacySession, call: RelayedCall) -> Iterator[Upstream]:
-        with self._lock:
-            opening = self._opening.setdefault(session, OpeningLock())
-        with opening.hold(Waiting(cancel=call.context.token), self._name) as failure:
-            upstream = self._own.get(session)
-            fresh = upstream is None or not upstream.usable
-            if upstream is None or not upstream.usable:
-                if failure is not None:
-                    raise failure
-                upstream = self.create(declared_by(call.context), session, session.client_info)
-                upstream.handlers.add(call)  # a server may ask as soon as the connection is open
-                with undo(partial(upstream.handlers.remove, call)):
-                    self._open(upstream, call)
+    def _kept(self, call: RelayedCall, session: Optional[LegacySession]) -> Iterator[Upstream]:
+        """Lend the connection that is kept for a session, or for the clients of a principal that cannot be asked."""
+        token, owner = call.context.token, call.context.session.owner
+        key: Any = owner if session is None else session
+        kept: Dict[Any, Upstream] = self._plain if session is None else self._own
+        with contextlib.ExitStack() as stack:
+            with self._lock:
+                opening = self._opening.setdefault(key, OpeningLock())
+            with opening.hold(Waiting(cancel=token), self._name) as failure:
                 with self._lock:
-                    self._own[session] = upstream
-        if session.peer.closed:
-            self.forget(session)
-        if not fresh:
-            upstream.handlers.add(call)
-        try:
+                    upstream = kept.pop(key, None)
+                    if upstream is not None and upstream.usable:
+                        kept[key] = upstream  # at the end, behind those that were used longer ago
+                        upstream.hold()
+                        stack.callback(upstream.release)
+                if upstream is None or not upstream.usable:
+                    if failure is not None:
+                        raise failure
+                    upstream = (self.create(ClientCapabilities()) if session is None
+                                else self.create(declared_by(call.context), session, session.client_info))
+                    upstream.hold()
+                    stack.callback(upstream.release)
+                    stack.enter_context(_Noted(upstream, call))  # a server may ask as soon as the connection is open
+                    with undo(lambda: self._opening.pop(key, None)):
+                        self._open(upstream, call)
+                    self._keep(kept, key, upstream)
+                else:
+                    stack.enter_context(_Noted(upstream, call))
+            if session is not None and session.peer.closed:
+                self.forget(session)
             yield upstream
-        finally:
-            upstream.handlers.remove(call)
+
+    def _keep(self, kept: Dict[Any, Upstream], key: Any, upstream: Upstream) -> None:
+        with self._lock:
+            # There is one already, if its lock was dropped with an eviction while this one was opened.
+            surplus = [kept.pop(key, None)]
+            kept[key] = upstream
+            for other in list(self._plain)[:-_PLAIN]:
+                surplus.append(self._plain.pop(other))
+                self._opening.pop(other, None)
+        for left in surplus:
+            if left is not None:
+                left.close()
 
     @contextlib.contextmanager
     def _exclusive(self, key: Key, declared: ClientCapabilities, info: Optional[Implementation], call: RelayedCall

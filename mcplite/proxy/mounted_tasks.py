@@ -5,14 +5,12 @@ questions, result and cancellation pass in any pair of revisions. The lifetime a
 and another process of it continues to follow the task.
 """
 
-import threading
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from ..client.call import Call
 from ..errors import Cancelled, InputNeeded, InternalError, MCPError, MissingCapability, RequestTimeout, TransportError
 from ..revisions import TASKS_EXTENSION, Revision
 from ..rpc.deadline import undo
-from ..rpc.forks import renew
 from ..rpc.tracing import INFO, get_logger
 from ..server.catalog.provider import ProvidedEntry
 from ..server.handling.context import Context, RequestContext
@@ -45,18 +43,13 @@ class PassedTasks:
     def __init__(self, pool: UpstreamPool, doubt: Callable[[], object]) -> None:
         self._pool = pool
         self._doubt = doubt
-        #: Guards the field below; held for dictionary work only.
-        self._lock = threading.Lock()
-        self._begin()
+        #: By the ids that the mounted server gave: the tasks that a request has started, until their runs follow them. Without
+        #: a lock: each change is one step in C.
+        self._started: Dict[str, Tuple[Upstream, TaskFollower]] = {}
 
     def let_go(self) -> None:
         """Forget, in a forked process, the tasks that the other one follows."""
-        renew(self)
-        self._begin()
-
-    def _begin(self) -> None:
-        #: By the ids that the mounted server gave: the tasks that a request has started, until their runs follow them.
-        self._started: Dict[str, Tuple[Upstream, TaskFollower]] = {}
+        self._started = {}
 
     def call(self, entry: ProvidedEntry, context: RequestContext, params: Dict[str, Any],
              create: Callable[[ProvidedEntry, RequestContext], Any]) -> Passed:
@@ -104,20 +97,15 @@ class PassedTasks:
             if not follower.id:
                 return follower.fetch(), upstream.client.revision
             upstream.hold()
-            with self._lock:
-                self._started[follower.id] = upstream, follower
+            self._started[follower.id] = upstream, follower
             said = follower.immediate_response
             with undo(lambda: self._abandon(follower, upstream)):
                 return tasks.adopt(context, {_THERE: follower.id}, None if said is None else {IMMEDIATE_RESPONSE: said}), None
 
     def _abandon(self, follower: TaskFollower, upstream: Upstream) -> None:
-        if self._take(follower.id) is not None:
+        if self._started.pop(follower.id, None) is not None:
             follower.abandon()
             upstream.release()
-
-    def _take(self, task_id: str) -> Optional[Tuple[Upstream, TaskFollower]]:
-        with self._lock:
-            return self._started.pop(task_id, None)
 
     def _start(self, upstream: Upstream, call: RelayedCall, params: Dict[str, Any], entry: ProvidedEntry) -> TaskFollower:
         """Call a tool so that it becomes a task there; the follower has no id if it did not."""
@@ -155,7 +143,7 @@ class PassedTasks:
                 except (TransportError, RequestTimeout) as error:
                     self._note_failure(task_id, error)
             return self._resume(task_id, call, run)
-        started = self._take(task_id)
+        started = self._started.pop(task_id, None)
         if started is not None:
             upstream, follower = started
             upstream.handlers.add(call)

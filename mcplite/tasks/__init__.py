@@ -16,7 +16,7 @@ class Tasks(Record):
         whose job calls :meth:`Server.run_task`. By default they run on threads of this process.
     :param running: tasks that run at once in one process, each on a thread, apart from ``Limits.running``; further ones are
         queued. Default 32.
-    :param queued: tasks that wait for such a place; one more is refused. Default 4096.
+    :param queued: tasks that wait for such a thread; one more is refused. Default 4096.
     :param kept: tasks that are kept for one principal, or one remote address without authentication; for one more the oldest
         finished one goes, and it is refused if none is finished. Default 1000.
     :param keep: seconds for which a task is kept after its creation; a client may ask for less. Default 3600.
