@@ -4,7 +4,7 @@ They are an extension of that server, registered with the first tool that may be
 """
 
 import threading
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..errors import (
     INTERNAL_ERROR,
@@ -123,9 +123,10 @@ class ServerTasks(Extension):
 
     def let_go(self, side: Any) -> None:
         renew(self)
-        for part in (self.store.budget, self.changes, self._roster):
-            if part is not None:
-                part.let_go()
+        self.store.budget.begin()
+        self.changes.let_go()
+        if self._roster is not None:
+            self._roster.let_go()
         self._begin()
 
     def _begin(self) -> None:
@@ -356,32 +357,42 @@ class ServerTasks(Extension):
             self._runtime.leave()
 
     def _run_here(self, payload: str) -> None:
-        number = self._note(payload)
-        record = self.store.change(payload, lambda record: self._take(record, number))
-        call = None if record is None else self.store.call(payload, last=not record.restartable)
-        if record is None or call is None:
-            self._unnote(payload)
+        run, _ = self._take_up(payload, self._take)
+        if run is None:
             _log.info("task %s is finished, cancelled, over or run elsewhere", payload)
             return
-        self.changes.tell(payload)
-        entry = self._entry(call.tool)
-        if record.finished or entry is None:
-            self._unnote(payload)
-            if entry is None:
-                self._end(record, f"this process has no tool {call.tool!r}")
-            return
-        run = self._run_of(entry, record, call, None)
         with undo(lambda: self._run_ended(run)):
             self._hold(run)
         run.execute()
+
+    def _take_up(self, task_id: str, take: Callable[[TaskRecord, int], bool]
+                 ) -> Tuple[Optional[TaskRun], Optional[TaskRecord]]:
+        """Have this process run a stored task, and return the run, None if it must not, and the record if that was changed.
+
+        :param take: notes in the record that this process runs it, or has it fail; False if neither is to be done.
+        """
+        number = self._note(task_id)
+        record = self.store.change(task_id, lambda record: take(record, number))
+        call = None if record is None or record.finished else self.store.call(task_id, last=not record.restartable)
+        entry = None if call is None else self._entry(call.tool)
+        if record is not None:
+            self.changes.tell(task_id)
+        if record is not None and call is not None and entry is not None:
+            return self._run_of(entry, record, call, None), record
+        if task_id not in self._runs:
+            self._unnote(task_id)
+        if record is not None and call is not None:
+            self._end(record, f"this process has no tool {call.tool!r}")
+        return None, record
 
     def _take(self, record: TaskRecord, number: int) -> bool:
         """Have a process begin to run a task; False if it must not."""
         if record.finished or (record.process and record.process != number and self._runtime.processes.alive(record.process)):
             return False
-        if record.run and (not record.restartable or record.run >= _MOST_RUNS):
-            record.fail(INTERNAL_ERROR, _ENDED)
-            return True
+        if record.run:
+            self._release(record)
+            if record.finished:
+                return True
         record.run, record.process, record.status, record.inputs = record.run + 1, number, WORKING, {}
         if not record.restartable:
             record.call_bytes = 0  # it is read now, and not kept
@@ -396,38 +407,32 @@ class ServerTasks(Extension):
 
     def _recover(self, task_id: str, number: int) -> None:
         """Begin a task again whose process has ended, or mark it as failed."""
-        again = self._runner is None
-        entry: Optional[Entry] = None
-
-        def change(record: TaskRecord) -> bool:
-            nonlocal entry
-            if record.finished or record.process != number:
-                return False
-            entry = self._entry(record.tool)
-            if not record.restartable or record.run >= _MOST_RUNS or entry is None:
-                record.fail(INTERNAL_ERROR, _ENDED)
-                return True
-            record.process = 0
-            if again:
-                return self._take(record, mine)
-            record.status, record.inputs = WORKING, {}
-            return True
-
-        mine = self._note(task_id) if again else 0
-        record = self.store.change(task_id, change)
-        call = None if record is None or record.finished else self.store.call(task_id)
-        if record is not None:
+        run: Optional[TaskRun] = None
+        if self._runner is None:
+            run, record = self._take_up(task_id, lambda record, mine: record.process == number and self._take(record, mine))
+        else:
+            record = self.store.change(task_id, lambda record: record.process == number and self._release(record))
+        if record is None:
+            return
+        _log.warning("%s: task %s of tool %r is %s", _ENDED, task_id, record.tool, "begun again" if run else record.status)
+        if run is not None:
+            self.store.budget.add(record, held_bytes(run.call, self.store.most_bytes), 0)  # whether or not there is room
+            self._submit(run, record)
+        elif self._runner is not None:
             self.changes.tell(task_id)
-            _log.warning("%s: task %s of tool %r is %s", _ENDED, task_id, record.tool,
-                         "begun again" if call is not None else record.status)
-        if call is None or record is None:
-            if again and task_id not in self._runs:
-                self._unnote(task_id)
-        elif not again:
-            self._hand_over(record)
-        elif entry is not None:
-            self.store.budget.add(record, held_bytes(call, self.store.most_bytes), 0)  # whether or not there is room
-            self._submit(self._run_of(entry, record, call, None), record)
+            if not record.finished:
+                self._hand_over(record)
+
+    def _release(self, record: TaskRecord) -> bool:
+        """Have no process run a task whose process has ended; it fails if it must not be begun again."""
+        if record.finished:
+            return False
+        record.process = 0
+        if record.restartable and record.run < _MOST_RUNS:
+            record.status, record.inputs = WORKING, {}
+        else:
+            record.fail(INTERNAL_ERROR, _ENDED)
+        return True
 
     def _end(self, record: TaskRecord, why: str) -> None:
         def fail(found: TaskRecord) -> bool:

@@ -107,7 +107,7 @@ class TaskRun(QueuedJob):
         self._store = store
         self._changes = changes
         self._entry = entry
-        self._call = call
+        self.call = call
         self._sender = record.sender or record.owner or ""
         #: Guards the text about the status that is not stored yet; held for assignments only.
         self._lock = threading.Lock()
@@ -152,7 +152,7 @@ class TaskRun(QueuedJob):
             # SystemExit and KeyboardInterrupt too: a handler must not end the thread or the server.
             if os.getpid() != process:
                 end_process(f"the task {self.task_id}", error)  # the handler has forked: the task is the other process's
-            _log.exception("the task of tool %r failed", self._call.tool)
+            _log.exception("the task of tool %r failed", self.call.tool)
             self._fail(INTERNAL_ERROR, "Internal error")
         finally:
             if context.turn is not None:
@@ -167,13 +167,13 @@ class TaskRun(QueuedJob):
             try:
                 kwargs = self._read_arguments()
             except BadArguments as error:
-                return tool_error(self.context, f"Invalid arguments for tool {self._call.tool}: {'; '.join(error.problems)}")
+                return tool_error(self.context, f"Invalid arguments for tool {self.call.tool}: {'; '.join(error.problems)}")
         return call_bound(self.context, self._entry, kwargs)
 
     def _read_arguments(self) -> Dict[str, Any]:
         function = self._entry.function
-        kwargs = function.bind(self._call.arguments)
-        for name, content in self._call.declared.items():
+        kwargs = function.bind(self.call.arguments)
+        for name, content in self.call.declared.items():
             answer_type, question = function.questions[name]
             kwargs[name] = form_type(answer_type if question.schema is None else question.schema).convert(content)
         return kwargs
@@ -185,7 +185,7 @@ class TaskRun(QueuedJob):
     def forget(self) -> None:
         """Let go of what the call has brought, once the run is over: it and its context hold each other."""
         self.kwargs = None
-        self._call.arguments, self._call.declared, self._call.meta = {}, {}, {}
+        self.call.arguments, self.call.declared, self.call.meta = {}, {}, {}
         self._params.clear()
 
     def leave(self, reason: str) -> None:
@@ -355,7 +355,7 @@ class TaskRun(QueuedJob):
 
         changed = self._persist(lambda: self._change(change))
         if changed is not None:
-            _log.info("task %s of tool %r is %s", self.task_id, self._call.tool, changed.status)
+            _log.info("task %s of tool %r is %s", self.task_id, self.call.tool, changed.status)
 
     def _persist(self, operation: Callable[[], Any]) -> Any:
         """Run an operation of the store, again while the store is away: what a task has done must not be lost for that."""

@@ -13,15 +13,14 @@ import json
 import re
 import secrets
 import sys
-import threading
 import time
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from ..backend.interface import Backend
 from ..errors import INTERNAL_ERROR, SERVER_BUSY, RemoteError
 from ..protocol.opaque import digest
 from ..rpc.deadline import undo
-from ..rpc.forks import renew
 from ..server.eviction import Shares
 from . import Tasks
 from .task_record import TaskCall, TaskRecord, dump_json
@@ -83,14 +82,12 @@ _ENTRY_BYTES = 1024
 _SWEEP_SECONDS = 1.0
 
 
+@dataclass
 class _CountedTask:
-    __slots__ = ("expires", "finished", "held", "stored")
-
-    def __init__(self, held: int, stored: int, finished: bool, expires: float) -> None:
-        self.held = held
-        self.stored = stored
-        self.finished = finished
-        self.expires = expires
+    held: int
+    stored: int
+    finished: bool
+    expires: float
 
     @property
     def size(self) -> int:
@@ -115,16 +112,11 @@ class TaskBudget:
         self._in_memory = in_memory
         self._evict = evict
         self._clock = clock
-        #: Guards ``_counted``; held for dictionary operations only.
-        self._lock = threading.Lock()
-        self._begin()
+        self.begin()
 
-    def let_go(self) -> None:
-        """Count, in a forked process, only its own tasks."""
-        renew(self)
-        self._begin()
-
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Count no tasks yet, as in a forked process, which has its own."""
+        #: Without a lock: each change is one step in C.
         self._counted: Dict[str, _CountedTask] = {}
         self._shares: "Shares[str]" = Shares(sys.maxsize, self._most, busy=self._unfinished)
         self._swept = self._clock()
@@ -143,13 +135,12 @@ class TaskBudget:
         self._sweep()
         self.remove(task.id)
         counted = _CountedTask(held, stored if self._in_memory else 0, task.finished, task.expires)
-        with self._lock:
-            self._counted[task.id] = counted
+        self._counted[task.id] = counted
         going = self._shares.add(task.id, task.client, counted.size)
         if going is None:
-            self._forget(task.id)
+            del self._counted[task.id]
             return False
-        self._let_go(going)
+        self._evict_all(going)
         return True
 
     def count(self, task: TaskRecord, stored: int) -> bool:
@@ -161,7 +152,7 @@ class TaskBudget:
             return self.add(task, 0, stored)
         counted.stored, counted.finished = stored, task.finished
         going = [task.id] if counted.size > self._most else self._shares.resize(task.id, counted.size)
-        self._let_go([other for other in going if other != task.id])
+        self._evict_all([other for other in going if other != task.id])
         if task.id in going:
             self.remove(task.id)
         return task.id not in going
@@ -180,19 +171,15 @@ class TaskBudget:
     def remove(self, task_id: str) -> None:
         """Note that a task is gone."""
         self._shares.remove(task_id)
-        self._forget(task_id)
+        self._counted.pop(task_id, None)
 
     def _unfinished(self, task_id: str) -> bool:
         counted = self._counted.get(task_id)
         return counted is not None and not counted.finished
 
-    def _forget(self, task_id: str) -> None:
-        with self._lock:
-            self._counted.pop(task_id, None)
-
-    def _let_go(self, going: List[str]) -> None:
+    def _evict_all(self, going: List[str]) -> None:
         for task_id in going:
-            self._forget(task_id)
+            self._counted.pop(task_id, None)
             self._evict(task_id)
 
     def _sweep(self) -> None:
@@ -200,10 +187,9 @@ class TaskBudget:
         if now - self._swept < _SWEEP_SECONDS:
             return
         self._swept = now
-        with self._lock:
-            over = [task_id for task_id, counted in self._counted.items() if counted.expires <= now and not counted.held]
-        for task_id in over:
-            self.remove(task_id)
+        for task_id, counted in list(self._counted.items()):
+            if counted.expires <= now and not counted.held:
+                self.remove(task_id)
 
 
 #: What :func:`secrets.token_urlsafe` makes of 24 bytes. Anything else is not looked up.
