@@ -1,7 +1,8 @@
 """The table of revisions: every fact that differs between them; the only module with dates.
 
-A difference between revisions is a column of this table, or a mark of a field, ``wire(since=...)``, that names one
-of its rows. Code asks for a fact by name, and never compares revisions.
+A difference between revisions is a column of this table, or a mark of a field, ``wire(since=...)``, that names one of its
+rows. Each row but the first states what differs from the one before. Code asks for a fact by name and never compares
+revisions.
 """
 
 from __future__ import annotations
@@ -26,14 +27,6 @@ _CLIENT_REQUESTS = frozenset({
     "tools/list", "tools/call", "prompts/list", "prompts/get", "resources/list", "resources/read",
     "resources/templates/list", "completion/complete",
 })
-_LEGACY_CLIENT_REQUESTS = _CLIENT_REQUESTS | {
-    "initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe",
-}
-_LEGACY_CLIENT_NOTIFICATIONS = frozenset({
-    "notifications/initialized", "notifications/cancelled", "notifications/progress",
-    "notifications/roots/list_changed",
-})
-_SERVER_REQUESTS = frozenset({"ping", "roots/list", "sampling/createMessage"})
 _SERVER_NOTIFICATIONS = frozenset({
     "notifications/cancelled", "notifications/progress", "notifications/message",
     "notifications/tools/list_changed", "notifications/prompts/list_changed",
@@ -108,6 +101,10 @@ class Revision:
             raise TypeError(f"a revision states all facts and no others; missing: {', '.join(unstated) or 'none'}")
         vars(self).update(facts)
 
+    def amended(self, **changes: Any) -> "Revision":
+        """Return the row that follows this one, and differs from it in these facts alone."""
+        return Revision(**{**vars(self), "rank": self.rank + 1, **changes})
+
     def __setattr__(self, name: str, value: Any) -> None:
         from dataclasses import FrozenInstanceError
 
@@ -131,56 +128,36 @@ NOVEMBER_2024 = Revision(
     content_kinds=frozenset({"text", "image", "resource"}),
     elicitation_modes=False, elicitation_ids=False, elicitation_enums="none",
     completions_capability=False, completion_context=False, error_id_optional=False,
-    client_requests=_LEGACY_CLIENT_REQUESTS,
-    client_notifications=_LEGACY_CLIENT_NOTIFICATIONS,
-    server_requests=_SERVER_REQUESTS,
+    client_requests=_CLIENT_REQUESTS | {
+        "initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe",
+    },
+    client_notifications=frozenset({
+        "notifications/initialized", "notifications/cancelled", "notifications/progress",
+        "notifications/roots/list_changed",
+    }),
+    server_requests=frozenset({"ping", "roots/list", "sampling/createMessage"}),
     server_notifications=_SERVER_NOTIFICATIONS,
 )
-MARCH_2025 = Revision(
-    name="2025-03-26", rank=1, modern=False, batches=True,
-    priming_event=False, version_header="unknown", not_found=RESOURCE_NOT_FOUND, bad_arguments="error",
-    structured_output=False, object_output_only=True, progress_message=True, sampling_tools=False,
-    content_kinds=frozenset({"text", "image", "audio", "resource"}),
-    elicitation_modes=False, elicitation_ids=False, elicitation_enums="none",
-    completions_capability=True, completion_context=False, error_id_optional=False,
-    client_requests=_LEGACY_CLIENT_REQUESTS,
-    client_notifications=_LEGACY_CLIENT_NOTIFICATIONS,
-    server_requests=_SERVER_REQUESTS,
-    server_notifications=_SERVER_NOTIFICATIONS,
+MARCH_2025 = NOVEMBER_2024.amended(
+    name="2025-03-26", batches=True, progress_message=True, completions_capability=True,
+    content_kinds=NOVEMBER_2024.content_kinds | {"audio"},
 )
-JUNE_2025 = Revision(
-    name="2025-06-18", rank=2, modern=False, batches=False,
-    priming_event=False, version_header="checked", not_found=RESOURCE_NOT_FOUND, bad_arguments="error",
-    structured_output=True, object_output_only=True, progress_message=True, sampling_tools=False,
-    content_kinds=frozenset({"text", "image", "audio", "resource", "resource_link"}),
-    elicitation_modes=False, elicitation_ids=False, elicitation_enums="names",
-    completions_capability=True, completion_context=True, error_id_optional=False,
-    client_requests=_LEGACY_CLIENT_REQUESTS,
-    client_notifications=_LEGACY_CLIENT_NOTIFICATIONS,
-    server_requests=_SERVER_REQUESTS | {"elicitation/create"},
-    server_notifications=_SERVER_NOTIFICATIONS,
+JUNE_2025 = MARCH_2025.amended(
+    name="2025-06-18", batches=False, version_header="checked", structured_output=True,
+    content_kinds=MARCH_2025.content_kinds | {"resource_link"},
+    elicitation_enums="names", completion_context=True,
+    server_requests=MARCH_2025.server_requests | {"elicitation/create"},
 )
-NOVEMBER_2025 = Revision(
-    name="2025-11-25", rank=3, modern=False, batches=False,
-    priming_event=True, version_header="checked", not_found=RESOURCE_NOT_FOUND, bad_arguments="result",
-    structured_output=True, object_output_only=True, progress_message=True, sampling_tools=True,
-    content_kinds=frozenset({"text", "image", "audio", "resource", "resource_link"}),
-    elicitation_modes=True, elicitation_ids=True, elicitation_enums="titled",
-    completions_capability=True, completion_context=True, error_id_optional=True,
-    client_requests=_LEGACY_CLIENT_REQUESTS,
-    client_notifications=_LEGACY_CLIENT_NOTIFICATIONS,
-    server_requests=_SERVER_REQUESTS | {"elicitation/create"},
+NOVEMBER_2025 = JUNE_2025.amended(
+    name="2025-11-25", priming_event=True, bad_arguments="result", sampling_tools=True,
+    elicitation_modes=True, elicitation_ids=True, elicitation_enums="titled", error_id_optional=True,
     server_notifications=_SERVER_NOTIFICATIONS | {"notifications/elicitation/complete"},
     task_requests=frozenset({"tasks/get", "tasks/result", "tasks/list", "tasks/cancel"}),
     task_notification="notifications/tasks/status",
 )
-JULY_2026 = Revision(
-    name="2026-07-28", rank=4, modern=True, batches=False,
-    priming_event=False, version_header="must-match-body", not_found=INVALID_PARAMS, bad_arguments="result",
-    structured_output=True, object_output_only=False, progress_message=True, sampling_tools=True,
-    content_kinds=frozenset({"text", "image", "audio", "resource", "resource_link"}),
-    elicitation_modes=True, elicitation_ids=False, elicitation_enums="titled",
-    completions_capability=True, completion_context=True, error_id_optional=True,
+JULY_2026 = NOVEMBER_2025.amended(
+    name="2026-07-28", modern=True, priming_event=False, version_header="must-match-body", not_found=INVALID_PARAMS,
+    object_output_only=False, elicitation_ids=False,
     client_requests=_CLIENT_REQUESTS | {"server/discover", "subscriptions/listen"},
     client_notifications=frozenset({"notifications/cancelled"}),
     server_requests=frozenset(),

@@ -12,11 +12,6 @@ from ..revisions import Revision
 from ..types import ModelPreferences
 from .error_text import quoted
 
-__all__ = [
-    "MAX_URL", "adapt_form", "check_answer", "check_form", "check_messages", "fill_defaults", "options", "pick_model",
-    "sensitive_names",
-]
-
 #: Characters that the URL of a URL question may have.
 MAX_URL = 8192
 _PRIMITIVES = ("string", "number", "integer", "boolean")

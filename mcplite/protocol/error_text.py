@@ -9,9 +9,6 @@ import re
 import reprlib
 from typing import Any, List, Mapping, Optional, Tuple
 
-__all__ = ["Option", "OptionText", "abridged", "json_words", "one_line", "printable", "quoted", "shown", "well_formed",
-           "worded"]
-
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 #: A string in a repr, which may be cut off, or a whole word.
 _QUOTED_OR_WORD = r"""'(?:[^'\\]|\\.)*(?:'|\Z)|"(?:[^"\\]|\\.)*(?:"|\Z)|\w+"""

@@ -18,8 +18,6 @@ from typing import Any, Deque, Dict, Iterable, List, Optional, Tuple, Union
 from ..errors import INVALID_REQUEST
 from .jsonrpc import DEFAULT_LIMITS, Batch, Id, Invalid, JSONLimits, Message, Request, encode_json, parse, refuse_constant
 
-__all__ = ["CutLine", "KEPT_BYTES", "LineBuffer", "refuse_unread"]
-
 #: Bytes of a line over the limit that are kept from its beginning, and from its end.
 KEPT_BYTES = 65_536
 #: A line of so many times the limit, and of so many bytes, counts as one without an end.

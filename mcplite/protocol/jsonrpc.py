@@ -19,13 +19,6 @@ from ..errors import INVALID_REQUEST, PARSE_ERROR
 from ..types.lazy_dataclass import Record, changed, record
 from .error_text import quoted
 
-__all__ = [
-    "Batch", "DEFAULT_LIMITS", "DuplicateKey", "Encoded", "Failure", "Id", "Invalid", "JSONLimits", "LONG", "Message",
-    "Notification", "Request", "Response", "TooLarge", "TooMany", "count_elements", "describe", "dump", "dump_notification",
-    "dump_request", "dump_result", "encode_json", "encode_string", "estimate_memory", "first_members", "load", "memory_size",
-    "object_of", "own_id", "parse", "refuse_constant", "whole", "write_long",
-]
-
 
 @record
 class JSONLimits(Record):

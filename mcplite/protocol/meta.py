@@ -17,13 +17,6 @@ from ..types import ClientCapabilities, Implementation, codec
 from ..types.lazy_dataclass import Record, fields_of, record
 from .jsonrpc import Encoded, encode_json, first_members, memory_size
 
-__all__ = [
-    "AcceptedSenders", "CAPABILITIES", "Change", "Envelope", "LIST_CHANGES", "LOG_LEVEL", "REPEATABLE",
-    "RESOURCE_SUBSCRIPTIONS", "RESOURCE_UPDATED", "SERVER_INFO", "SUBSCRIPTION", "Stamped", "VERSION", "bounded_capabilities",
-    "bounded_info", "check_extension", "check_meta", "checked_trace", "claims", "members", "read", "revision_of", "stamp",
-    "unsupported",
-]
-
 # Text, which `re` compiles with the first use: most servers use none of these, and all would wait for them when imported.
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"

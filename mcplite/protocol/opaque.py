@@ -14,11 +14,6 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..errors import InvalidParams
 
-__all__ = [
-    "ReplayLog", "base64url_decode", "base64url_encode", "bound_to", "digest", "open_bytes", "open_sealed", "page",
-    "request_params", "seal", "seal_bytes",
-]
-
 
 def base64url_encode(data: bytes) -> str:
     """Return bytes as base64url without padding."""

@@ -10,11 +10,6 @@ import os
 import re
 from typing import AbstractSet, Iterable, List, Optional, Tuple
 
-__all__ = [
-    "candidates", "check_relative", "check_root_uri", "decoded_path", "file_uri", "is_within", "normal_uri", "path_of",
-    "safe_join", "uri_problem", "url_path", "with_escapes", "without_dots",
-]
-
 #: The default ports of the schemes whose host is a name of the network (section 6.2.3).
 _PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
 #: Characters that stay as they are, for sets of patterns, and those whose escapes are removed from the paths of files.

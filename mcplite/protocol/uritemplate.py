@@ -12,8 +12,6 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from .uris import candidates, normal_uri
 
-__all__ = ["Template", "normal_template"]
-
 Value = Union[str, List[str]]
 _MAX_TEMPLATE = 8192
 _MAX_VARIABLES = 256

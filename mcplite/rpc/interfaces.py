@@ -4,6 +4,8 @@ A transport implements :class:`Channel`, and :class:`Reading` if callers read th
 server implements :class:`Outlet`. :class:`MessageSink` is what an incoming request sees of the peer.
 """
 
+from __future__ import annotations
+
 import contextlib
 import sys
 from typing import Any, Callable, Collection, ContextManager, Optional

@@ -7,8 +7,6 @@ from ..revisions import NEWEST, Revision, find_revision
 from .codec import decode, encode
 from .lazy_dataclass import Marked, fields_of, record
 
-__all__ = ["Icon", "Model", "Titled", "short"]
-
 #: Characters of one string, and of any other value, in a repr.
 _MOST = 100
 #: Items of one list in a repr.

@@ -4,6 +4,8 @@ Encoders and decoders are compiled once for each class and revision. Their cache
 state: an entry depends on its class and revision alone.
 """
 
+from __future__ import annotations
+
 import functools
 import operator
 import reprlib
@@ -12,8 +14,6 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar, Un
 from ..errors import ProtocolError
 from ..revisions import Revision
 from .lazy_dataclass import MISSING, NULL, Marked, fields_of, wire_name
-
-__all__ = ["decode", "decode_own", "decoder", "encode", "missing", "own_decoder", "wrong"]
 
 M = TypeVar("M", bound=Marked)
 Convert = Callable[[Any], Any]

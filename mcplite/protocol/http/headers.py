@@ -9,9 +9,6 @@ import functools
 import re
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, TypeVar
 
-__all__ = ["DEFAULT_PORTS", "POST_HEADERS", "TOKEN", "Headers", "accepts", "check_header", "media_type", "parse_host",
-           "parse_origin"]
-
 #: A token, such as the name of a field or of a parameter, as a pattern (RFC 9110, section 5.6.2).
 TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 #: The ports of URLs without one, by scheme.

@@ -10,11 +10,6 @@ from urllib.parse import unquote_to_bytes
 
 from .headers import Headers
 
-__all__ = [
-    "BadRequest", "BadResponse", "ChunkedDecoder", "HeadLimits", "RequestHead", "ResponseHead", "body_plan", "find_head",
-    "find_response_head", "keeps_alive", "parse_fields", "parse_head", "parse_response_head",
-]
-
 _REQUEST_LINE = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) ([\x21-\x7e]+) HTTP/([0-9])\.([0-9])")
 # Values may have bytes above 0x7f (obs-text), but no control characters. A folded line, and a blank before the
 # colon, do not match.

@@ -17,11 +17,6 @@ from ..error_text import quoted
 from ..uris import with_escapes, without_dots
 from .headers import DEFAULT_PORTS, TOKEN
 
-__all__ = [
-    "Challenge", "PROTECTED_RESOURCE", "base_of", "canonical", "check_url", "covers", "find_challenge", "is_loopback",
-    "issuer_metadata_urls", "origin_of", "parse_challenges", "path_of", "resource_metadata_urls", "write_challenge",
-]
-
 PROTECTED_RESOURCE = "/.well-known/oauth-protected-resource"
 _AUTHORIZATION_SERVER = "/.well-known/oauth-authorization-server"
 _OPENID = "/.well-known/openid-configuration"

@@ -12,9 +12,6 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set
 from ...errors import HeaderMismatch
 from .headers import TOKEN, Headers
 
-__all__ = ["MARK", "Mark", "check_name", "check_parameters", "check_standard", "decode_value", "encode_value", "is_field_name",
-           "marks", "parameters", "standard"]
-
 #: The annotation of a parameter in a tool's input schema.
 MARK = "x-mcp-header"
 _PARAM = "Mcp-Param-"

@@ -8,8 +8,6 @@ from typing import List, Optional
 
 from ...errors import ProtocolError
 
-__all__ = ["EventParser", "StreamEvent", "encode_event"]
-
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
 #: Bytes of a value that is cut out of the buffer with one copy; for a small one, two are faster.

@@ -11,8 +11,6 @@ import functools
 import re
 from typing import Any, Dict, List, Optional, Tuple
 
-__all__ = ["problem_of", "python_pattern", "translated"]
-
 Ranges = List[Tuple[int, int]]
 _LAST = 0x10FFFF
 _SETS: Dict[str, Ranges] = {

@@ -16,8 +16,6 @@ from typing import Any, Callable, Dict, List
 
 from .ecma import python_pattern
 
-__all__ = ["MAX_PATTERN", "MAX_SUBJECT", "UNSAFE_SUBJECT", "longest_own_subject", "longest_subject", "unsafe_repeat"]
-
 #: Bytes of an untrusted pattern.
 MAX_PATTERN = 512
 #: Characters of a text that is matched against any pattern.

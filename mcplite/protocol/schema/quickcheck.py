@@ -12,8 +12,6 @@ from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Tupl
 
 from .ecma import python_pattern
 
-__all__ = ["Check", "compile_check", "is_multiple"]
-
 #: The check of a part of a schema. The list's only item is how many steps may still be taken; below zero nothing is certain.
 Part = Callable[[Any, List[int]], bool]
 #: Longer texts are not matched here: jsonschema's side counts what that costs (SEC-78).

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
-__all__ = ["MAPS", "BadURI", "Extent", "LenientReferences", "Outside", "References", "below", "rebuilt"]
-
 #: Keywords with subschemas: as their value, in a list, or in an object.
 _ONE = frozenset({"additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",
                   "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"})

@@ -15,8 +15,6 @@ from .ecma import problem_of, python_pattern
 from .patterns import MAX_PATTERN, longest_subject
 from .references import MAPS, BadURI, Outside, References, below, rebuilt
 
-__all__ = ["as_object", "check_rules", "in_result", "is_draft7", "patterns_in", "target_of", "with_names"]
-
 _MAX_BYTES = 256 << 10
 _MAX_DEPTH = 64
 _MAX_PARTS = 10_000

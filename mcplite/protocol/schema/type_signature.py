@@ -6,8 +6,6 @@ For people who read and complete; the schema itself says more, and is not checke
 import json
 from typing import Any, Dict, List, Mapping, NamedTuple
 
-__all__ = ["Argument", "arguments_of", "result_of", "words_of"]
-
 _TYPES = {"integer": "int", "number": "float", "string": "str", "boolean": "bool", "null": "None", "array": "list",
           "object": "dict"}
 #: Levels that are described, alternatives of a union, and characters of the whole.

@@ -21,8 +21,6 @@ from .patterns import MAX_SUBJECT, longest_own_subject, longest_subject, unsafe_
 from .quickcheck import Check, compile_check, is_multiple
 from .rules import check_rules, is_draft7, patterns_in, with_names
 
-__all__ = ["Budget", "BudgetExceeded", "Validator", "check_names", "check_schema", "counted", "is_wellformed", "name_patterns"]
-
 _TYPES = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
 
 

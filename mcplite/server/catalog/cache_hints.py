@@ -5,8 +5,6 @@ from typing import Any, Dict
 from ...errors import RegistrationError
 from ...types.lazy_dataclass import Record, record
 
-__all__ = ["CacheHint", "Header"]
-
 
 @record(frozen=True)
 class CacheHint(Record):

@@ -3,6 +3,8 @@
 Sessions, the HTTP endpoint and the dispatcher use it; :class:`mcplite.Server` fills the registry.
 """
 
+from __future__ import annotations
+
 import copy
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple

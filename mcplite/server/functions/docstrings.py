@@ -3,6 +3,8 @@
 What is not understood stays in the description: an author's text is for the model, wherever it stands.
 """
 
+from __future__ import annotations
+
 import re
 from typing import Any, Collection, Dict, List, Optional, Sequence, Tuple
 
@@ -58,7 +60,7 @@ def parse(docstring: Any, names: Optional[Collection[str]] = None) -> Documentat
         elif line.rstrip(": ").lower() in _SECTIONS and (line.endswith(":") or underlined):
             first = at
             body, at = _section(lines, at + (2 if underlined else 1), underlined)
-            found, kept = (_numpy if underlined else _google)(body, names)
+            found, kept = _items(body, names, underlined)
             parameters.update(found)
             if kept and any(kept):
                 text.extend([*lines[first:at - len(body)], *kept])
@@ -110,10 +112,14 @@ def _named(text: str, names: Optional[Collection[str]]) -> Sequence[str]:
     return found if names is None or all(name in names for name in found) else []
 
 
-def _google(body: List[str], names: Optional[Collection[str]]) -> "Tuple[Dict[str, str], List[str]]":
-    margin = min((len(line) - len(line.lstrip()) for line in body if line.strip()), default=0)
-    item = re.compile(_GOOGLE_ITEM).match
-    found: Dict[str, List[str]] = {}
+def _items(body: List[str], names: Optional[Collection[str]], numpy: bool) -> "Tuple[Dict[str, str], List[str]]":
+    """Return the descriptions of the parameters in a section, and the lines that are none of them.
+
+    :param numpy: whether the items are those of NumPy style, whose texts stand below their names; of Google style otherwise.
+    """
+    margin = 0 if numpy else min((len(line) - len(line.lstrip()) for line in body if line.strip()), default=0)
+    item = re.compile(_NUMPY_ITEM if numpy else _GOOGLE_ITEM).match
+    found: Dict[str, Tuple[List[str], str]] = {}
     kept: List[str] = []
     #: The lines of the present parameter; None if what is read is none.
     current: Optional[List[str]] = None
@@ -121,46 +127,20 @@ def _google(body: List[str], names: Optional[Collection[str]]) -> "Tuple[Dict[st
     for line in body:
         text = line[margin:]
         match = item(text)
-        if match is not None:
-            name, said = match.groups()
-            named = (name,) if names is not None and name in names else _named(name, names)
-            if named:
-                current = [said.strip()] if said else []
-                for name in named:
-                    found[name] = current
-                continue
-        if not text:
-            blank = True
-            if current is None:
-                kept.append(line)
-            continue
-        if current is None or text[0] != " " and (blank or re.match(_LIKE_AN_ITEM, text)):
-            current = None
-            kept.append(line)
-        else:
-            current.append(text.strip())
-        blank = False
-    return {name: " ".join(parts).strip() for name, parts in found.items()}, kept
-
-
-def _numpy(body: List[str], names: Optional[Collection[str]]) -> "Tuple[Dict[str, str], List[str]]":
-    item = re.compile(_NUMPY_ITEM).match
-    found: Dict[str, Tuple[str, List[str]]] = {}
-    kept: List[str] = []
-    current: Optional[List[str]] = None
-    for line in body:
-        match = item(line) if line and not line[0].isspace() else None
-        named = _named(match.group(1), names) if match else []
+        named = _named(match.group(1), names) if match else ()
         if match and named:
-            current = []
-            found.update(dict.fromkeys(named, (match.group(2) or "", current)))
-        elif current is None or line and not line[0].isspace():
+            said = (match.group(2) or "").strip()
+            current = [said] if said and not numpy else []
+            # Behind the colon NumPy style has the type, which the schema has too, unless it is all that is said.
+            found.update(dict.fromkeys(named, (current, said)))
+            continue
+        if current is None or text and text[0] != " " and (numpy or blank or re.match(_LIKE_AN_ITEM, text)):
             current = None
             kept.append(line)
-        elif line:
-            current.append(line.strip())
-    # The text behind the colon is the type, which the schema has, unless it is all that is said.
-    return {name: " ".join(parts) or said for name, (said, parts) in found.items()}, kept
+        elif text:
+            current.append(text.strip())
+        blank = not text
+    return {name: " ".join(parts).strip() or said for name, (parts, said) in found.items()}, kept
 
 
 def _field(lines: List[str], at: int) -> "Tuple[str, int]":

@@ -1,11 +1,11 @@
 """Forms for ``ctx.elicit``: a Python type becomes the form's JSON Schema, and the answer becomes a value of the type."""
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 from ...errors import RegistrationError
 from ...protocol.elicitation_forms import options
 from ...protocol.jsonrpc import encode_json
-from .converters import Convert
+from .converters import Convert, Node
 from .schemas import Schemas, unwrap_annotated
 
 #: The string formats that the specification allows in a form. Other formats are checked when the answer is converted.
@@ -14,15 +14,8 @@ _FORMATS = ("email", "uri", "date", "date-time")
 _OF_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 
 
-class Form(NamedTuple):
-    """The JSON Schema of a form, and the converter from its answer to the Python value."""
-
-    schema: Dict[str, Any]
-    convert: Convert
-
-
-def form_type(wanted: Any) -> Form:
-    """Return the form for a dataclass, TypedDict, NamedTuple, plain type or JSON Schema.
+def form_type(wanted: Any) -> Node:
+    """Return the form for a dataclass, TypedDict, NamedTuple, plain type or JSON Schema, and the converter of its answer.
 
     A plain type becomes one field named ``value``. None becomes a form without fields. Choices that are numbers or booleans are
     sent as texts, since forms have no others, and converted back. The converter raises :class:`Mismatch` for an answer that
@@ -31,13 +24,13 @@ def form_type(wanted: Any) -> Form:
     :raises RegistrationError: the type has no form in JSON, contains itself, or has two choices that read alike.
     """
     if wanted is None:
-        return Form({"type": "object", "properties": {}}, lambda content: None)
+        return Node({"type": "object", "properties": {}}, lambda content: None)
     return _with_text_choices(_form(wanted))
 
 
-def _form(wanted: Any) -> Form:
+def _form(wanted: Any) -> Node:
     if isinstance(wanted, Mapping):
-        return Form(dict(wanted), lambda content: content)
+        return Node(dict(wanted), lambda content: content)
     schemas = Schemas("elicitation")
     node = schemas.compile(unwrap_annotated(wanted)[0], "value")
     if schemas.definitions:
@@ -49,12 +42,12 @@ def _form(wanted: Any) -> Form:
         if required:
             schema["required"] = required
         nullable = [name for name in node.schema.get("required", ()) if name not in required]
-        return Form(schema, _known(node.convert, list(fields), nullable))
+        return Node(schema, _known(node.convert, list(fields), nullable))
     node = schemas.compile(wanted, "value")
     value: Dict[str, Any] = {"type": "object", "properties": {"value": _field(node.schema)}}
     if not _is_optional(node.schema):
         value["required"] = ["value"]
-    return Form(value, lambda content: node.convert(content.get("value")))
+    return Node(value, lambda content: node.convert(content.get("value")))
 
 
 def _known(convert: Convert, names: List[str], nullable: List[str]) -> Convert:
@@ -86,7 +79,7 @@ def _field(field: Dict[str, Any]) -> Dict[str, Any]:
     return field
 
 
-def _with_text_choices(form: Form) -> Form:
+def _with_text_choices(form: Node) -> Node:
     """Return a form whose choices are all texts, and whose converter takes these."""
     fields = form.schema.get("properties")
     if not isinstance(fields, Mapping):
@@ -101,7 +94,7 @@ def _with_text_choices(form: Form) -> Form:
             found[name] = [values.get(item, item) for item in value] if isinstance(value, list) else values.get(value, value)
         return form.convert(found)
 
-    return Form({**form.schema, "properties": made}, convert) if meant else form
+    return Node({**form.schema, "properties": made}, convert) if meant else form
 
 
 def _text_choices(name: str, field: Any, meant: Dict[str, Dict[str, Any]]) -> Any:

@@ -4,6 +4,8 @@ Registering a tool, prompt, resource or completion compiles its function once, w
 request then uses :meth:`Function.bind` and calls ``Function.function``.
 """
 
+from __future__ import annotations
+
 import collections.abc
 import typing
 from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, FrozenSet, List, Mapping, Optional, Tuple

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Callable, Dict, List, Mapping
 
 from ...errors import RegistrationError
 from ...protocol.jsonrpc import encode_json
 from ...protocol.schema.ecma import problem_of
-from ...protocol.schema.validation import Validator, check_schema
+from ...protocol.schema.validation import Validator, check_schema, is_wellformed
 from .converters import Mismatch, Node
 from .jsonable import definition_json
 
@@ -19,25 +18,14 @@ _NOTES = frozenset({"title", "description", "default", "examples", "deprecated",
 _ANCHORED = ("$ref", "$dynamicRef", "$id", "$anchor", "$dynamicAnchor", "$defs", "$schema", "$vocabulary")
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) is int or type(value) is float and math.isfinite(value)
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
-
-
-#: The check of each common keyword's value, and its description. These keywords are independent of each other, so
-#: they can be merged with any others.
-_COMMON: Dict[str, "tuple[Callable[[Any], bool], str]"] = {
-    **{name: (_is_number, "a number") for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")},
-    **{name: (_is_count, "a count (0, 1, ...)") for name in (
-        "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")},
-    "multipleOf": (lambda value: _is_number(value) and value > 0, "a number above 0"),
-    "pattern": (lambda value: not problem_of(value), "a regular expression of JSON Schema (ECMA-262)"),
-    "enum": (lambda value: isinstance(value, list) and bool(value), "a list of values"),
-    "const": (lambda value: True, "a value"),
-    "uniqueItems": (lambda value: isinstance(value, bool), "true or false"),
+#: What the value of each common keyword is. These keywords are independent of each other, so that they can be merged with any
+#: others.
+_COMMON = {
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), "a number"),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"),
+                    "a count (0, 1, ...)"),
+    "multipleOf": "a number above 0", "pattern": "a regular expression of JSON Schema (ECMA-262)", "enum": "a list of values",
+    "const": "a value", "uniqueItems": "true or false",
 }
 
 
@@ -69,11 +57,10 @@ def add_keywords(node: Node, given: Mapping[str, Any], what: str, validators: Li
 
 def _check(limits: Dict[str, Any], what: str) -> None:
     for keyword, value in limits.items():
-        check, wanted = _COMMON.get(keyword, (None, ""))
-        if check is not None and not check(value):
-            reason = problem_of(value) if keyword == "pattern" else ""
-            raise RegistrationError(f"{what} has {keyword!r} in Annotated with {value!r}, which is not {wanted}; correct it"
-                                    + (f": {reason}" if reason else ""))
+        reason = problem_of(value) if keyword == "pattern" else ""
+        if keyword in _COMMON and (reason or not is_wellformed({keyword: value}) or keyword == "enum" and not value):
+            raise RegistrationError(f"{what} has {keyword!r} in Annotated with {value!r}, which is not {_COMMON[keyword]};"
+                                    " correct it" + (f": {reason}" if reason else ""))
     if not limits.keys() <= _COMMON.keys():
         check_schema(limits, what=f"{what}: its keywords in Annotated")
 

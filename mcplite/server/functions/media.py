@@ -8,8 +8,6 @@ from typing import Optional, Union
 
 from ...types import AudioContent, ImageContent
 
-__all__ = ["Audio", "Image"]
-
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"),
     (b"BM", "image/bmp"), (b"ID3", "audio/mpeg"), (b"\xff\xfb", "audio/mpeg"), (b"\xff\xf3", "audio/mpeg"),

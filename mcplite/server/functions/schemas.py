@@ -17,18 +17,7 @@ from ...errors import RegistrationError
 from ...protocol.error_text import json_words
 from ...protocol.jsonrpc import load
 from ...types.lazy_dataclass import changed
-from .class_fields import (
-    NOTHING,
-    Field,
-    Unresolved,
-    attrs_members,
-    is_named,
-    is_typed_dict,
-    members,
-    resolve,
-    type_arguments,
-    with_arguments,
-)
+from .class_fields import NOTHING, Field, Unresolved, is_named, is_typed_dict, members, resolve, type_arguments, with_arguments
 from .converters import OTHERS, SIMPLE, Compiler, Convert, Mismatch, Node, expect, from_text, kinds_of, reason_of, summary
 from .docstrings import parse
 
@@ -491,7 +480,9 @@ class Schemas(Compiler):
 
     def _members(self, annotation: Any, cls: Any) -> Optional[List[Field]]:
         fields = members(cls, returned=self.returned)
-        if fields is None:
+        if fields is None and hasattr(cls, "__attrs_attrs__"):
+            from .foreign.models import attrs_members  # for those that have classes of attrs
+
             fields = attrs_members(cls, returned=self.returned)
         if fields is not None and (annotation is not cls or hasattr(cls, "__orig_bases__")):
             chosen = type_arguments(annotation)

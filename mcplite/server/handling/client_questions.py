@@ -24,8 +24,8 @@ from ...types import (
     SamplingMessage,
     codec,
 )
-from ..functions.converters import Mismatch
-from ..functions.forms import Form, form_type
+from ..functions.converters import Mismatch, Node
+from ..functions.forms import form_type
 from ..functions.results import content_items
 from .questions import Elicit, Elicited, ListRoots, Question, Relayed, Sample
 from .session import Session
@@ -304,7 +304,7 @@ class NoAsker(Asker):
         raise InternalError(f"the client cannot be asked: {self._why}")
 
 
-def _checked_form(wanted: Any) -> Form:
+def _checked_form(wanted: Any) -> Node:
     form = form_type(wanted)
     elicitation_forms.check_form(form.schema)
     return form

@@ -1,17 +1,19 @@
 """Types of other libraries, used by ``Schemas`` and ``jsonable`` where no rule of their own matches.
 
-Here are those of pydantic (models, dataclasses, and what ``TypeAdapter`` makes of annotations; models of pydantic 1) and the
-structs of msgspec; those of numpy and pandas stand in :mod:`.arrays`.
+Here are those of pydantic (models, dataclasses, and what ``TypeAdapter`` makes of annotations; models of pydantic 1), the
+structs of msgspec, and the classes of attrs, whose validators become keywords of JSON Schema; those of numpy and pandas stand
+in :mod:`.arrays`.
 """
 
 import json
 import re
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union, get_origin
+from typing import Annotated, Any, Callable, Dict, Iterator, List, Optional, Tuple, Union, get_origin
 
 from ....errors import RegistrationError
 from ....protocol.jsonrpc import encode_json
+from ....protocol.schema.ecma import problem_of
 from ....protocol.schema.references import rebuilt
-from ..class_fields import attrs_value
+from ..class_fields import NOTHING, Field, hints_of
 from ..converters import Compiler, Mismatch, Node, reason_of
 from .adapters import adapted, cut, libraries_of, loaded, no_schema
 from .arrays import array_node, array_value, frame_node, frame_value
@@ -182,6 +184,98 @@ def _struct_mismatch(error: Exception) -> Mismatch:
         return Mismatch(cut(text))
     return Mismatch(cut(text[:place.start()]), tuple(int(found.group(2)) if found.group(2) else found.group(1) or "..."
                                                      for found in _STEP.finditer(place.group(1))))
+
+
+#: The class of attrs' "no default", in one version and the other.
+_NOTHINGS = ("_Nothing", "NothingType")
+_COMPARISONS = {">=": "minimum", ">": "exclusiveMinimum", "<=": "maximum", "<": "exclusiveMaximum"}
+
+
+def attrs_members(cls: Any, *, returned: bool) -> List[Field]:
+    """Return the members of a class of attrs, by the names that its constructor takes.
+
+    A member has the type of what its converter takes, where the converter says so.
+
+    :param returned: whether the members are read from an object; otherwise they are passed to the constructor.
+    :raises Unresolved: an annotation cannot be evaluated.
+    """
+    hints = hints_of(cls)
+    found = []
+    for attribute in cls.__attrs_attrs__:
+        if not (attribute.init or returned):
+            continue
+        annotation = hints.get(attribute.name, Any if attribute.type is None else attribute.type)
+        if not returned:
+            annotation = _taken(attribute.converter, annotation)
+        # What a converter changes is validated after it.
+        keywords = dict(_attrs_keywords(attribute.validator, annotation)) if returned or attribute.converter is None else {}
+        found.append(Field(_attrs_name(attribute), Annotated[annotation, keywords] if keywords else annotation,
+                           type(attribute.default).__name__ in _NOTHINGS, _attrs_default(attribute.default)))
+    return found
+
+
+def _attrs_name(attribute: Any) -> str:
+    return getattr(attribute, "alias", None) or str(attribute.name).lstrip("_")
+
+
+def _taken(converter: Any, annotation: Any) -> Any:
+    """Return the annotation of what a converter takes; that of the attribute if the converter does not say."""
+    converter = getattr(converter, "converter", converter)  # attrs.Converter
+    if converter is None or isinstance(converter, type):
+        return annotation
+    import inspect  # as attrs does
+
+    try:
+        taken = next(iter(inspect.signature(converter).parameters.values())).annotation
+    except (TypeError, ValueError, StopIteration):
+        return annotation
+    return annotation if taken in (None, inspect.Parameter.empty) or isinstance(taken, str) else taken
+
+
+def _attrs_default(default: Any) -> Any:
+    kind = type(default).__name__
+    if kind == "Factory":
+        return default.factory() if default.factory in (list, dict) else NOTHING
+    return NOTHING if kind in _NOTHINGS else default
+
+
+def _attrs_keywords(validator: Any, annotation: Any) -> "Iterator[tuple[str, Any]]":
+    """Yield the JSON Schema keywords of attrs' own validators; the others check in the constructor alone."""
+    kind = type(validator).__name__
+    if type(validator).__module__ not in ("attr.validators", "attr._make"):
+        return
+    if kind == "_AndValidator":
+        for each in validator._validators:
+            yield from _attrs_keywords(each, annotation)
+    elif kind == "_OptionalValidator":
+        yield from _attrs_keywords(validator.validator, annotation)
+    elif kind == "_NumberValidator" and validator.compare_op in _COMPARISONS and type(validator.bound) in (int, float):
+        yield _COMPARISONS[validator.compare_op], validator.bound
+    elif kind in ("_MinLengthValidator", "_MaxLengthValidator") and _unit(annotation):
+        least = kind == "_MinLengthValidator"
+        yield ("min" if least else "max") + _unit(annotation), validator.min_length if least else validator.max_length
+    elif kind == "_InValidator" and all(type(option) in (str, int) for option in validator.options):
+        yield "enum", list(validator.options)
+    elif kind == "_MatchesReValidator" and getattr(validator.match_func, "__name__", "") in ("fullmatch", "match", "search"):
+        pattern = _anchored(validator.pattern.pattern, validator.match_func.__name__)
+        if not problem_of(pattern):  # else only Python understands it, and the constructor checks it alone
+            yield "pattern", pattern
+
+
+def _unit(annotation: Any) -> str:
+    """Return what the length of a value counts, as in "minItems"; an empty text if it has another form in JSON."""
+    if annotation in (str, Optional[str]):
+        return "Length"
+    return "Items" if get_origin(annotation) in (list, tuple) or annotation in (list, tuple) else ""
+
+
+def _anchored(pattern: str, how: str) -> str:
+    return {"fullmatch": f"^(?:{pattern})$", "match": f"^(?:{pattern})"}.get(how, pattern)
+
+
+def attrs_value(value: Any) -> Dict[str, Any]:
+    """Return the attributes of an object, by the names that its constructor takes."""
+    return {_attrs_name(attribute): getattr(value, attribute.name) for attribute in type(value).__attrs_attrs__}
 
 
 _NODES: Dict[str, Callable[[Any, str, Compiler], Optional[Node]]] = {
