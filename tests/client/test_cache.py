@@ -174,15 +174,6 @@ def test_a_result_overtaken_by_a_change_is_not_cached(cache):
     assert cache.find("tools/list", None) is not None
 
 
-def test_the_cache_can_be_cleared(cache):
-    for method, params in EVERYTHING:
-        keep(cache, method, params)
-    epoch = cache.epoch
-    cache.clear()
-    cache.keep("tools/list", None, result(), epoch)
-    assert kept(cache, *EVERYTHING) == []
-
-
 # --- through a client --------------------------------------------------------------------------------------------
 
 
@@ -287,9 +278,7 @@ def test_pages_of_a_changed_list_are_requested_again():
         return result(ttl=60_000, tools=[{"name": "a", "inputSchema": {"type": "object"}}],
                       **({} if changed.is_set() else {"nextCursor": "old"}))
 
-    discovered = {"resultType": "complete", "supportedVersions": [revisions.NEWEST.name], "ttlMs": 0, "cacheScope": "private",
-                  "capabilities": {"tools": {}}}
-    with Fake({"server/discover": discovered, "tools/list": page}) as fake, fake.connect(era="modern") as client:
+    with fake(tools_list=page) as script, script.connect(era="modern") as client:
         assert len(client.list_tools()) == 1 and asked == [None, "old"]
         changed.set()
         assert len(client.list_tools()) == 1 and asked == [None, "old", "old", None]

@@ -136,27 +136,15 @@ def test_an_empty_cursor_that_leads_to_other_pages_for_ever_is_an_error():
         walk(pages((["a"], ""), (["b"], "")), "prompts", "it")
 
 
-def test_pages_are_bounded():
+@pytest.mark.parametrize("items, text, pages", [(0, "1000 pages.*list_prompts_page", 1000), (3000, "10000 prompts", 4)])
+def test_pages_and_items_are_bounded(items, text, pages):
     count = 0
 
     def page(cursor):
         nonlocal count
         count += 1
-        return ListPromptsResult([], str(count))
+        return ListPromptsResult([Prompt("x")] * items, str(count))
 
-    with pytest.raises(ProtocolError, match="1000 pages.*list_prompts_page"):
+    with pytest.raises(ProtocolError, match=text):
         walk(page, "prompts", "it")
-    assert count == 1000
-
-
-def test_items_are_bounded():
-    count = 0
-
-    def page(cursor):
-        nonlocal count
-        count += 1
-        return ListPromptsResult([Prompt("x")] * 3000, str(count))
-
-    with pytest.raises(ProtocolError, match="10000 prompts"):
-        walk(page, "prompts", "it")
-    assert count == 4
+    assert count == pages

@@ -232,28 +232,19 @@ def adder():
     server.close()
 
 
-def test_a_socket_pair_is_a_transport(adder):
+@pytest.mark.parametrize("kind", ["channel", "streams"])
+def test_a_socket_pair_and_a_pair_of_streams_are_transports(adder, kind):
     here, there = socket.socketpair()
     conversation = adder.serve_channel(StreamChannel(there, there, name="the client"))
     try:
-        with mcplite.connect(StreamChannel(here, here, name="the socket"), timeout=LIMIT) as client:  # CUST-01
-            assert client.call_tool("add", {"a": 1, "b": 2}).text == "3"
+        with here, here.makefile("rb") as reader, here.makefile("wb") as writer, mcplite.connect(
+                StreamChannel(here, here) if kind == "channel" else (reader, writer), timeout=LIMIT) as client:
+            assert client.call_tool("add", {"a": 1, "b": 2}).text == "3"  # CUST-01, NS-54
             calls = [start(client.call_tool, "add", {"a": n, "b": n}) for n in range(10)]
             for number, (thread, outcome) in enumerate(calls):
                 thread.join(LIMIT)
                 assert outcome[0].text == str(2 * number)
         assert conversation.wait_closed(LIMIT)
-    finally:
-        conversation.close()
-
-
-def test_a_pair_of_streams_is_a_transport(adder):
-    here, there = socket.socketpair()
-    conversation = adder.serve_channel(StreamChannel(there, there, name="the client"))
-    try:
-        with here, here.makefile("rb") as reader, here.makefile("wb") as writer:
-            with mcplite.connect((reader, writer), timeout=LIMIT) as client:  # NS-54
-                assert client.call_tool("add", {"a": 20, "b": 2}).text == "22"
     finally:
         conversation.close()
 

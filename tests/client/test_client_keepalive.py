@@ -8,16 +8,10 @@ from mcplite.errors import ConnectionClosed
 from tests.support.fakes import LIMIT, SILENCE, Fake, Refusal
 
 
-def test_an_idle_server_is_pinged_again_and_again():
-    with Fake() as fake, fake.connect(ping_interval=0.02) as client:
-        fake.got("ping", count=3)  # PING-04
-        assert client.state == "open"
-
-
-@pytest.mark.parametrize("answer", [Refusal(-32601, "Method not found"), Refusal(-32603, "broken")])
-def test_an_error_shows_that_the_server_is_alive(answer):
+@pytest.mark.parametrize("answer", [{}, Refusal(-32601, "Method not found"), Refusal(-32603, "broken")])
+def test_an_idle_server_is_pinged_again_and_again_and_an_error_shows_that_it_is_alive(answer):
     with Fake({"ping": answer}) as fake, fake.connect(ping_interval=0.02) as client:
-        fake.got("ping", count=3)
+        fake.got("ping", count=3)  # PING-04
         assert client.state == "open"
 
 

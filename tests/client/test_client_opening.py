@@ -6,7 +6,7 @@ import time
 import pytest
 
 import mcplite
-from tests.support.fakes import LIMIT, SILENCE, Fake, start
+from tests.support.fakes import LIMIT, SILENCE, Fake, limited, start
 from tests.support.forks import POSIX_ONLY, in_fork
 from tests.support.webscript import WebScript
 
@@ -31,15 +31,6 @@ TIMED = {
 }
 
 
-def limits_of(limit):
-    """Return the keywords of a call, its error, and the token that ends it."""
-    if limit == "cancel":
-        token = mcplite.CancelToken()
-        return {"cancel": token}, mcplite.Cancelled, "enough", token
-    text = r"within 0\.3 s \(timeout\)" if limit == "timeout" else r"within 0\.3 s in all \(max_timeout\)"
-    return {limit: 0.3}, mcplite.RequestTimeout, text, None
-
-
 @pytest.fixture
 def opening():
     """Return a client that another thread opens, for as long as the test lasts."""
@@ -56,7 +47,7 @@ def opening():
                          + [(name, "timeout") for name in TIMED])
 @pytest.mark.slow
 def test_the_limits_of_a_call_hold_while_another_thread_opens_the_client(opening, name, limit):
-    options, kind, text, token = limits_of(limit)
+    options, kind, text, token = limited(limit)
     begun = time.monotonic()
     caller, outcome = start({**CALLS, **TIMED}[name], opening, **options)
     if token is not None:
@@ -133,7 +124,7 @@ class Reopened(WebScript):
 @pytest.mark.slow
 def test_the_limits_of_a_call_hold_while_a_forked_process_opens_its_session(limit, another):
     def forked():
-        options, kind, text, token = limits_of(limit)
+        options, kind, text, token = limited(limit)
         given_up, begun = mcplite.CancelToken(), time.monotonic()
         if another:
             other, _ = start(client.call_tool, "t", cancel=given_up)

@@ -1,7 +1,4 @@
-"""
-
-Files of variables.
-"""
+"""Files of configurations, and files of variables."""
 
 import json
 import os
@@ -242,17 +239,13 @@ def test_the_home_directory_may_be_abbreviated(tmp_path, monkeypatch):
     assert load_config("~/mcp.json").path == str(tmp_path / "mcp.json")
 
 
-def test_text_that_is_not_utf8(tmp_path):
-    path = tmp_path / "mcp.json"
-    path.write_bytes(b'{"mcpServers"\xff')
-    with pytest.raises(TransportError, match="not UTF-8"):
-        load_config(path)
-
-
-def test_a_byte_order_mark_is_skipped(tmp_path):
+def test_a_file_is_utf8_and_may_have_a_byte_order_mark(tmp_path):
     path = tmp_path / "mcp.json"
     path.write_bytes(b'\xef\xbb\xbf{"mcpServers": {}}')
     assert load_config(path).servers == {}
+    path.write_bytes(b'{"mcpServers"\xff')
+    with pytest.raises(TransportError, match="not UTF-8"):
+        load_config(path)
 
 
 @pytest.mark.parametrize("text, message", [

@@ -1,7 +1,4 @@
-"""
-
-Inputs of a configuration: what the user is asked.
-"""
+"""Placeholders, and inputs of a configuration: what the user is asked."""
 
 import os
 

@@ -1,5 +1,6 @@
 import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 import mcplite
 from mcplite.client.client_options import ClientSettings
 from mcplite.client.config import ServerConfig
-from mcplite.client.connect import command, connect, transport
+from mcplite.client.connect import command, connect, memory_channel, transport
 from mcplite.errors import TransportError
 
 LIMIT = 30
@@ -122,3 +123,45 @@ def test_a_module_is_served_by_our_own_command_line(folder):
         assert client.call_tool("double", {"n": 4}).text == "8"
     with connect(str(folder / "plain.py"), timeout=LIMIT) as client:
         assert client.call_tool("add", {"a": 1, "b": 2}).text == "3"
+
+
+def test_a_server_in_this_process():
+    server = mcplite.Server("here")
+
+    @server.tool()
+    def where() -> int:
+        return threading.get_ident()
+
+    with mcplite.connect(server, timeout=LIMIT) as client:
+        assert client.server_info.name == "here" and "'here'" in repr(client)
+        assert client.call_tool("where").structured_content != {"result": threading.get_ident()}
+        assert len(server.sessions) == 1
+    server.close()
+    assert server.sessions == []
+
+
+def test_any_object_that_serves_a_channel_is_a_server():
+    class Wall:
+        name = "wall"
+
+        def serve_channel(self, channel):
+            self.channel = channel
+
+    wall = Wall()
+    ours = memory_channel(wall)
+    ours.write(b"hello")
+    assert wall.channel.read(LIMIT) == b"hello" and "'wall'" in ours.name and wall.channel.name == "the client"
+    ours.close()
+    with pytest.raises(mcplite.errors.ConnectionClosed):
+        wall.channel.read(LIMIT)
+
+
+def test_the_error_of_a_server_that_cannot_serve_is_raised():
+    class Broken:
+        def serve_channel(self, channel):
+            raise RuntimeError("no database")
+
+    client = mcplite.connect(Broken())
+    with pytest.raises(RuntimeError, match="no database"):
+        client.open()
+    assert client.state == "closed" and str(client.last_error) == "no database"

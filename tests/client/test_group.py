@@ -1,8 +1,8 @@
-import inspect
 import json
 import sys
 import threading
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -13,11 +13,13 @@ from mcplite.client.call import RequestOptions
 from mcplite.client.config import Config, ServerConfig, load_config
 from mcplite.client.group import Group, connect_all
 from mcplite.errors import ConnectionClosed, InvalidParams, MCPError, ResourceNotFound, TransportError
+from tests.client.test_connect import defaults
 from tests.support import connecting
 from tests.support.fakes import start
 from tests.support.webscript import WebScript
 
 LIMIT = 30
+ROOT = str(Path(mcplite.__file__).parent.parent)
 
 
 def weather():
@@ -351,8 +353,7 @@ mcp.run()
 def test_a_file_with_real_servers(tmp_path):
     script = tmp_path / "server.py"
     script.write_text(SERVER)
-    root = str(load_root())
-    entries = {name: {"command": sys.executable, "args": [str(script), name], "env": {"PYTHONPATH": root}}
+    entries = {name: {"command": sys.executable, "args": [str(script), name], "env": {"PYTHONPATH": ROOT}}
                for name in ("one", "two")}
     entries["crashes"] = {"command": sys.executable, "args": ["-c", "raise SystemExit('out of order')"]}
     entries["missing"] = {"command": str(tmp_path / "missing")}
@@ -375,11 +376,6 @@ def test_a_file_with_real_servers(tmp_path):
     assert {child.pid for child in psutil.Process().children()} == before
 
 
-def load_root():
-    import pathlib
-    return pathlib.Path(mcplite.__file__).parent.parent
-
-
 def test_relative_commands_are_warned_about(caplog):
     connect_all({"mcpServers": {"git": {"command": "./git"}}})
     assert "server 'git': command './git' is a relative path" in caplog.text
@@ -396,12 +392,6 @@ def test_a_group_logs_in_to_servers_behind_urls_only():
     auth = mcplite.OAuth(ask=lambda url: url, redirect_uri="http://127.0.0.1:8765/callback")
     group = mcplite.connect_all({"mcpServers": {"a": {"command": "python"}, "b": {"url": "http://127.0.0.1:9/mcp"}}}, auth=auth)
     assert group.status == {"a": "new", "b": "new"}
-
-
-def defaults(function):
-    """Return the defaults of the parameters that have one, by name."""
-    return {name: parameter.default for name, parameter in inspect.signature(function).parameters.items()
-            if parameter.default is not parameter.empty}
 
 
 def test_the_options_of_connect_all_reach_connect(monkeypatch):

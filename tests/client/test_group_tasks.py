@@ -5,7 +5,7 @@ import pytest
 import mcplite
 from mcplite.client.config import load_config
 from mcplite.client.group import Group
-from tests.client.test_group import defaults
+from tests.client.test_connect import defaults
 from tests.support.fakes import LIMIT
 from tests.support.tasks import LEGACY, MODERN, TaskServer
 

@@ -1,7 +1,4 @@
-"""
-
-What is remembered of listed tools is bounded, whatever names the server invents.
-"""
+"""Schemas of results; what is remembered of listed tools is bounded, whatever names the server invents."""
 
 import builtins
 import logging

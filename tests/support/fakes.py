@@ -33,6 +33,15 @@ def start(target, *arguments, **options):
     return thread, outcome
 
 
+def limited(limit):
+    """Return the keywords of a call with this limit, its error, what that says, and the token that ends the call."""
+    if limit == "cancel":
+        token = mcplite.CancelToken()
+        return {"cancel": token}, mcplite.Cancelled, "enough", token
+    end = " in all" if limit == "max_timeout" else ""
+    return {limit: 0.3}, mcplite.RequestTimeout, rf"within 0\.3 s{end} \({limit}\)", None
+
+
 class Refusal(Exception):
     """An answer that is an error."""
 

@@ -12,8 +12,11 @@ import requests
 from requests.auth import AuthBase
 
 import mcplite
+from mcplite.client.http import sse_channel
+from mcplite.client.http.http_endpoint import ResumableStream
 from tests.support import connecting
 from tests.support.authserver import REDIRECT, AuthServer, Checks, Protected, User
+from tests.support.oldserver import OldServer
 from tests.support.webscript import WebScript
 
 LIMIT = 30
@@ -23,29 +26,12 @@ SHORT, LONG = 2, 2.5
 ROADS = [("script", {"era": "legacy"}), ("real", {"era": "modern"}), ("old", {"type": "sse"})]
 
 
-class Old(Checks, WebScript):
-    """A server of 2024 that wants tokens: one stream, and a place to post to."""
-
-    version = "2024-11-05"
+class Old(Checks, OldServer):
+    """A server of 2024 that wants tokens."""
 
     def __init__(self, auth):
-        super().__init__(path="/sse")
+        super().__init__()
         self.guard(auth)
-        self._streams = []
-
-    def play(self, request, answer):
-        if request.method == "GET":
-            answer.events("event: endpoint\ndata: /post\n\n")
-            self._streams.append(answer)
-            return answer.hold()
-        if request.path != "/post":
-            return answer.status(405)
-        answer.status(202, "Accepted")
-        if "id" in request.message:
-            result = {"protocolVersion": self.version, "capabilities": self.capabilities,
-                      "serverInfo": {"name": "old", "version": "1"}} if request.does == "initialize" else {}
-            self._streams[-1].more(self.result(request, result))
-        return None
 
 
 @pytest.fixture
@@ -100,6 +86,12 @@ class Work:
         return self._outcome
 
 
+def log_out(auth):
+    """End all tokens, also those to refresh with."""
+    auth.end()
+    auth.refreshable.clear()
+
+
 def take_long(user):
     """Have the user take longer than calls may."""
     follow = user.does
@@ -146,8 +138,7 @@ def test_the_revision_is_sent_to_servers_of_early_2025(auth, real, grant):
 def test_the_time_of_a_login_does_not_count_for_the_call(real, user, grant, auth, era):
     # AUC-52
     with connect(real, grant, era=era) as client:
-        auth.end()
-        auth.refreshable.clear()
+        log_out(auth)
         take_long(user)
         assert client.call_tool("add", {"a": 1, "b": 2}, timeout=SHORT, max_timeout=SHORT).text == "3"
     assert len(user.visits) == 2
@@ -157,8 +148,7 @@ def test_the_time_of_a_login_does_not_count_for_the_call(real, user, grant, auth
 def test_the_clock_of_other_calls_is_paused_as_well(auth, script, user, grant):
     # They wait for the same token.
     with legacy(script, grant) as client:
-        auth.end()
-        auth.refreshable.clear()
+        log_out(auth)
         take_long(user)
         works = [Work(lambda: client.request("ping", timeout=SHORT)) for _ in range(3)]
         assert [work.end() for work in works] == [{}] * 3
@@ -172,8 +162,7 @@ def test_the_time_of_a_login_does_not_count_while_a_session_is_renewed(auth, scr
             return NotImplemented
         if script.session == "s1":
             script.session = "s2"
-            auth.end()
-            auth.refreshable.clear()
+            log_out(auth)
         return answer.status(404)
 
     with legacy(script, grant) as client:
@@ -219,8 +208,7 @@ def test_the_time_of_a_login_does_not_count_for_connecting_nor_for_calls_that_wa
 @pytest.mark.slow
 def test_a_notification_waits_for_a_login(auth, script, user, grant):
     with legacy(script, grant, timeout=SHORT) as client:
-        auth.end()
-        auth.refreshable.clear()
+        log_out(auth)
         take_long(user)
         client.notify("notifications/roots/list_changed")
     assert len(user.visits) == 2
@@ -229,13 +217,10 @@ def test_a_notification_waits_for_a_login(auth, script, user, grant):
 
 @pytest.mark.slow
 def test_the_stream_and_the_messages_of_2024_wait_for_a_login(auth, old, user, grant, monkeypatch):
-    from mcplite.client.http import sse_channel
-
     monkeypatch.setattr(sse_channel, "_ENDPOINT_SECONDS", SHORT)
     take_long(user)
     with connect(old, grant, type="sse") as client:
-        auth.end()
-        auth.refreshable.clear()
+        log_out(auth)
         assert client.request("ping", timeout=SHORT) == {}
     assert len(user.visits) == 2
 
@@ -253,8 +238,7 @@ def test_input_rounds_do_not_lose_the_time_of_a_login(auth, user, grant):
 
     with Protected(auth, app.wsgi()) as real, connect(
             real, grant, era="modern", elicitation_handler=lambda request: {"value": "you"}) as client:
-        auth.end()
-        auth.refreshable.clear()
+        log_out(auth)
         take_long(user)
         assert client.call_tool("greet", max_timeout=SHORT * 2).text == "hello you"
 
@@ -263,8 +247,7 @@ def test_input_rounds_do_not_lose_the_time_of_a_login(auth, user, grant):
 @pytest.mark.slow
 def test_a_call_is_cancelled_during_a_login(request, auth, user, grant, server, options):
     with connect(request.getfixturevalue(server), grant, **options) as client:
-        auth.end()
-        auth.refreshable.clear()
+        log_out(auth)
         user.may.clear()
         token = mcplite.CancelToken()
         work = Work(lambda: client.request("tools/list", cancel=token))
@@ -285,8 +268,7 @@ def test_a_client_is_closed_during_a_login(request, auth, user, grant, server, o
     client = connect(script, grant, **options)
     if not first:
         client.open()
-        auth.end()
-        auth.refreshable.clear()
+        log_out(auth)
     user.may.clear()
     work = Work(client.open if first else lambda: client.request("tools/list"))
     user.wait_for(1 if first else 2)
@@ -368,8 +350,7 @@ def test_notifications_and_the_end_of_a_session_get_a_new_token(auth, script, us
 
 def test_no_user_is_asked_to_log_in_for_the_end_of_a_session(auth, script, user, grant):
     client = legacy(script, grant).open()
-    auth.end()
-    auth.refreshable.clear()
+    log_out(auth)
     client.close()
     assert len(user.visits) == 1
 
@@ -378,8 +359,7 @@ def test_the_end_of_a_session_without_a_token_fails_no_other_request(auth, scrip
     # Another client asks the user at the same time, who has not been heard yet.
     with legacy(script, grant) as other:
         client = legacy(script, grant).open()
-        auth.end()
-        auth.refreshable.clear()
+        log_out(auth)
         asked, goes = threading.Event(), threading.Event()
 
         def hold(request, answer):
@@ -457,8 +437,6 @@ def test_a_refused_resumption_costs_one_login(auth, script, user, grant):
 
 
 def test_a_refused_get_stream_costs_one_login(auth, script, user, grant, monkeypatch):
-    from mcplite.client.http.http_endpoint import ResumableStream
-
     monkeypatch.setattr(ResumableStream, "delay", lambda stream: 0.0)
     script.on_request = lambda request, token: (401, script.challenge()) if request.method == "GET" else None
     with legacy(script, grant, listen=True) as client:
@@ -472,8 +450,6 @@ def test_a_refused_get_stream_costs_one_login(auth, script, user, grant, monkeyp
 
 @pytest.mark.slow
 def test_a_user_who_refuses_is_not_asked_again_by_the_get_stream(auth, script, user, grant, monkeypatch):
-    from mcplite.client.http.http_endpoint import ResumableStream
-
     monkeypatch.setattr(ResumableStream, "delay", lambda stream: 0.02)
     grant.login(script.url)
     auth.denies = True
@@ -488,8 +464,7 @@ def test_a_user_who_refuses_is_not_asked_again_by_a_subscription(auth, real, use
     with connect(real, grant, era="modern") as client:
         with client.listen(resources=["memo://x"]) as events:
             auth.denies = True
-            auth.end()
-            auth.refreshable.clear()
+            log_out(auth)
             cut(real)
             with pytest.raises(mcplite.errors.AuthError, match="access_denied"):
                 events.get(LIMIT)
@@ -498,8 +473,6 @@ def test_a_user_who_refuses_is_not_asked_again_by_a_subscription(auth, real, use
 
 def test_the_get_stream_resumes_when_the_network_is_back(auth, script, user, grant, monkeypatch):
     # Without a network a token cannot be refreshed; that is no reason to give up.
-    from mcplite.client.http.http_endpoint import ResumableStream
-
     monkeypatch.setattr(ResumableStream, "delay", lambda stream: 0.05)
     opened, cuts = threading.Event(), []
 

@@ -9,46 +9,20 @@ import requests
 import mcplite
 from mcplite.client.http import sse_channel
 from tests.support import connecting
+from tests.support.oldserver import OldServer
 from tests.support.webscript import WebScript
 
 LIMIT = 30
-
-
-class OldServer(WebScript):
-    """A server of 2024: one stream, and a place to post to."""
-
-    version = "2024-11-05"
-    endpoint = "/post?id=1"
-
-    def __init__(self):
-        super().__init__(path="/sse")
-        self._streams = []
-        self._ready = threading.Event()
-
-    def play(self, request, answer):
-        if request.method == "GET":
-            answer.events(f"event: endpoint\ndata: {self.endpoint}\n\n")
-            self._streams.append(answer)
-            self._ready.set()
-            return answer.hold()
-        if not request.path.startswith("/post"):
-            return answer.status(405)
-        answer.status(202, "Accepted")
-        if "id" in request.message and "method" in request.message:
-            self._ready.wait(LIMIT)
-            self.answer(request)
-        return None
-
-    def answer(self, request):
-        result = {"protocolVersion": self.version, "capabilities": self.capabilities,
-                  "serverInfo": {"name": "old", "version": "1"}} if request.does == "initialize" else {}
-        self._streams[-1].more(self.result(request, result))
 
 
 @pytest.fixture
 def script():
     with OldServer() as script:
         yield script
+
+
+def connect(script, **options):
+    return connecting.connect(script.url, **{"type": "sse", "timeout": LIMIT, **options})
 
 
 @pytest.fixture(params=["direct", "session"])
@@ -63,7 +37,7 @@ def way(request):
 
 def test_a_server_of_http_sse_is_detected(script, way):
     # LSSE-12, LSSE-13: a POST first, without a handshake and with one, then the stream.
-    with connecting.connect(script.url, timeout=LIMIT, **way) as client:
+    with connect(script, type=None, **way) as client:
         assert client.protocol_version == "2024-11-05"
         client.ping()
     assert [(request.method, request.path) for request in script.requests][:4] == [
@@ -71,9 +45,10 @@ def test_a_server_of_http_sse_is_detected(script, way):
     assert all("mcp-session-id" not in request.headers for request in script.requests)
 
 
-def test_type_sse_skips_detection(script):
-    with mcplite.connect(script.url, options=mcplite.ClientOptions(type="sse"), headers={"X-Mine": "yes"},
-                         timeout=LIMIT) as client:
+@pytest.mark.parametrize("endpoint", ["/post?id=1", "{}/post?id=2"])
+def test_type_sse_skips_detection(script, endpoint):
+    script.endpoint = endpoint.format(script.origin)
+    with connect(script, headers={"X-Mine": "yes"}) as client:
         client.ping()
     assert script.requests[0].method == "GET" and all(r.headers["x-mine"] == "yes" for r in script.requests)
 
@@ -84,7 +59,7 @@ def test_statuses_that_lead_to_http_sse(script, status):
         return answer.status(status) if request.path == "/sse" else NotImplemented
 
     script.on_initialize = refuse
-    with mcplite.connect(script.url, timeout=LIMIT) as client:
+    with connect(script, type=None) as client:
         client.ping()
 
 
@@ -94,34 +69,27 @@ def test_statuses_that_lead_to_http_sse(script, status):
 def test_failures_that_do_not_lead_to_http_sse(script, status, error):
     script.on_initialize = lambda request, answer: answer.status(status)
     with pytest.raises(error):
-        mcplite.connect(script.url, timeout=LIMIT).open()
+        connect(script, type=None).open()
     assert [request.does for request in script.requests] == ["server/discover", "initialize"]
 
 
 def test_a_server_with_neither_transport():
     with WebScript(lambda request, answer: answer.status(404, "nothing here")) as script:
         with pytest.raises(mcplite.errors.HTTPStatusError, match="'initialize' with 404: nothing here"):
-            mcplite.connect(script.url, timeout=LIMIT).open()
+            connect(script, type=None).open()
 
 
 @pytest.mark.parametrize("endpoint", ["http://localhost:1/post", "//evil.example/post", "ftp://x/"])
 def test_an_endpoint_elsewhere_is_refused(script, endpoint):
     script.endpoint = endpoint  # SEC-20
     with pytest.raises(mcplite.errors.ProtocolError, match="another origin"):
-        mcplite.connect(script.url, options=mcplite.ClientOptions(type="sse"), timeout=LIMIT).open()
-
-
-def test_an_endpoint_as_a_whole_url(script):
-    script.endpoint = script.origin + "/post?id=2"
-    with mcplite.connect(script.url, options=mcplite.ClientOptions(type="sse"), timeout=LIMIT) as client:
-        client.ping()
+        connect(script).open()
 
 
 def test_the_end_of_the_stream_ends_the_connection(script):
     # LSSE-10
     gone = threading.Event()
-    with mcplite.connect(script.url, options=mcplite.ClientOptions(type="sse", on_disconnect=lambda error: gone.set()),
-                         timeout=LIMIT) as client:
+    with connect(script, on_disconnect=lambda error: gone.set()) as client:
         script.on_ping = lambda request, answer: (answer.status(202), script._streams[-1].end())
         with pytest.raises(mcplite.errors.ConnectionClosed, match="ended its event stream"):
             client.ping()
@@ -129,7 +97,7 @@ def test_the_end_of_the_stream_ends_the_connection(script):
 
 
 def test_a_message_that_is_refused(script):
-    with mcplite.connect(script.url, options=mcplite.ClientOptions(type="sse"), timeout=LIMIT) as client:
+    with connect(script) as client:
         script.on_ping = lambda request, answer: answer.status(404, "no such session")
         with pytest.raises(mcplite.errors.HTTPStatusError, match="404: no such session"):
             client.ping()
@@ -137,8 +105,7 @@ def test_a_message_that_is_refused(script):
 
 def test_close_ends_a_waiting_call(script):
     script.on_ping = lambda request, answer: answer.status(202)
-    with mcplite.connect(script.url, options=mcplite.ClientOptions(type="sse"),
-                         timeout=LIMIT) as client, ThreadPoolExecutor(1) as pool:
+    with connect(script) as client, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(client.ping)
         script.wait_for("ping")
         client.close()
@@ -148,24 +115,20 @@ def test_close_ends_a_waiting_call(script):
 
 def test_a_post_that_is_never_answered(script):
     script.on_ping = lambda request, answer: answer.hold()
-    with mcplite.connect(script.url, options=mcplite.ClientOptions(type="sse"), timeout=LIMIT) as client:
+    with connect(script) as client:
         with pytest.raises(mcplite.RequestTimeout):
             client.ping(timeout=0.2)
 
 
-def test_no_stream_at_all():
-    with WebScript(lambda request, answer: answer.status(200, "hello", Content_Type="text/plain")) as script:
-        with pytest.raises(mcplite.errors.HTTPStatusError, match="instead of an event stream"):
-            mcplite.connect(script.url, options=mcplite.ClientOptions(type="sse"), timeout=LIMIT).open()
-
-
-def test_a_compressed_stream():
-    def play(request, answer):
-        answer.events("event: endpoint\ndata: /x\n\n", Content_Encoding="gzip")
-        answer.hold()
-
-    with WebScript(play) as script, pytest.raises(mcplite.errors.ProtocolError, match="compressed"):
-        mcplite.connect(script.url, options=mcplite.ClientOptions(type="sse"), timeout=LIMIT).open()
+@pytest.mark.parametrize("play, error, said", [
+    (lambda request, answer: answer.status(200, "hello", Content_Type="text/plain"), mcplite.errors.HTTPStatusError,
+     "instead of an event stream"),
+    (lambda request, answer: answer.events("event: endpoint\ndata: /x\n\n", Content_Encoding="gzip") or answer.hold(),
+     mcplite.errors.ProtocolError, "compressed"),
+], ids=["none", "compressed"])
+def test_no_stream_that_can_be_read(play, error, said):
+    with WebScript(play) as script, pytest.raises(error, match=said):
+        connect(script).open()
 
 
 def test_a_stream_without_an_endpoint_fails_within_the_time_for_opening():
@@ -174,7 +137,7 @@ def test_a_stream_without_an_endpoint_fails_within_the_time_for_opening():
             return answer.hold()
 
     with Silent() as server, pytest.raises(mcplite.MCPError, match=r"within 0\.3 s"):
-        mcplite.connect(server.url, options=mcplite.ClientOptions(type="sse"), open_timeout=0.3).open()
+        connect(server, open_timeout=0.3).open()
 
 
 def test_a_cancel_notice_that_is_not_taken_holds_up_no_call(script, monkeypatch):
@@ -187,7 +150,7 @@ def test_a_cancel_notice_that_is_not_taken_holds_up_no_call(script, monkeypatch)
         answer.cut()
 
     script.on_tools_call, script.on_notifications_cancelled = lambda request, answer: answer.status(202), hold
-    with mcplite.connect(script.url, options=mcplite.ClientOptions(type="sse"), timeout=LIMIT) as client:
+    with connect(script) as client:
         with pytest.raises(mcplite.RequestTimeout):
             client.call_tool("t", timeout=0.1)
         script.wait_for("notifications/cancelled")

@@ -12,7 +12,7 @@ import mcplite
 from mcplite.client.sessions import connecting
 from mcplite.errors import ConnectionClosed, TransportError
 from mcplite.rpc.interfaces import Channel
-from tests.support.fakes import LIMIT, Fake, start
+from tests.support.fakes import LIMIT, Fake, limited, start
 
 # --- another way to the same server -------------------------------------------------------------------------
 
@@ -194,18 +194,14 @@ def test_the_limits_of_a_call_hold_before_a_server_is_started_again(mortal, limi
         die(client), die(client)
         monkeypatch.setattr(connecting, "_BACK_OFF", 60)
         for _ in range(4):
-            token = mcplite.CancelToken()
-            options = {"cancel": token} if limit == "cancel" else {limit: 0.3}
+            options, kind, text, token = limited(limit)
             begun = time.monotonic()
             caller, outcome = start(client.call_tool, "pid", **options)
-            if limit == "cancel":
+            if token is not None:
                 time.sleep(0.2)
                 token.cancel("enough")
             caller.join(LIMIT)
             assert time.monotonic() - begun < 20
-            kind, text = {"timeout": (mcplite.RequestTimeout, r"within 0\.3 s \(timeout\)"),
-                          "max_timeout": (mcplite.RequestTimeout, r"within 0\.3 s in all \(max_timeout\)"),
-                          "cancel": (mcplite.Cancelled, "enough")}[limit]
             with pytest.raises(kind, match=text):
                 raise outcome[0]
         monkeypatch.setattr(connecting, "_BACK_OFF", 0.01)

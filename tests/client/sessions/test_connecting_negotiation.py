@@ -23,6 +23,7 @@ from mcplite.errors import (
 )
 from tests.support import children, connecting
 from tests.support.fakes import Fake, Refusal
+from tests.support.oldserver import OldServer
 from tests.support.webscript import WebScript
 
 LIMIT = 30
@@ -640,45 +641,9 @@ def test_a_broken_connection_and_silence_do_not_decide_the_era(probe, request):
         assert set(site.saw) == {"server/discover"}  # ERA-14
 
 
-class OldSite(WebScript):
-    """A server of 2024: it refuses every POST to the URL of its stream."""
-
-    def __init__(self):
-        super().__init__()
-        self._stream = None
-        self._there = threading.Event()
-
-    def play(self, request, answer):
-        if request.method == "GET":
-            answer.events("event: endpoint\ndata: /post\n\n")
-            self._stream = answer
-            self._there.set()
-            answer.hold()
-        elif request.path != "/post":
-            answer.status(405)
-        else:
-            answer.status(202)
-            if "id" in request.message and self._there.wait(LIMIT):
-                self._stream.more(self._result(request))
-
-    def _result(self, request):
-        if request.does != "initialize":
-            return self.text(request, "done")
-        return self.result(request, {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}},
-                                     "serverInfo": {"name": "old", "version": "1"}})
-
-
-def test_the_fallback_to_a_server_of_2024():
-    with OldSite() as site, mcplite.connect(site.url, timeout=LIMIT) as client:
-        assert works(client) and client.protocol_version == "2024-11-05"
-        assert [(request.does, request.path) for request in site.requests] == [  # ERA-13
-            ("server/discover", "/mcp"), ("initialize", "/mcp"), ("GET", "/mcp"), ("initialize", "/post"),
-            ("notifications/initialized", "/post"), ("tools/call", "/post")]
-
-
 @pytest.mark.parametrize("options", [{"era": "modern"}, {"revision": MODERN}])
 def test_a_modern_client_does_not_fall_back_to_2024(options):
-    with OldSite() as site:
+    with OldServer() as site:
         with pytest.raises(HTTPStatusError) as caught:
             connecting.connect(site.url, timeout=LIMIT, **options).open()
         assert caught.value.status == 405

@@ -9,7 +9,7 @@ import pytest
 
 import mcplite
 from tests.support import connecting
-from tests.support.fakes import start
+from tests.support.fakes import limited, start
 from tests.support.webscript import WebScript
 
 LIMIT = 30
@@ -57,15 +57,6 @@ class Once:
             self._left.pop()
             return self._act(request, answer)
         return NotImplemented
-
-
-def limited(limit):
-    """Return the keywords of a call with a limit, and what its error says."""
-    if limit == "cancel":
-        token = mcplite.CancelToken()
-        return {"cancel": token}, mcplite.Cancelled, "enough", token
-    end = " in all" if limit == "max_timeout" else ""
-    return {limit: 0.3}, mcplite.RequestTimeout, rf"did not answer 'tools/call' within 0\.3 s{end} \({limit}\)", None
 
 
 @pytest.mark.parametrize("limit", ["timeout", "max_timeout", "cancel"])

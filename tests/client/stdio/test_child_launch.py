@@ -49,8 +49,14 @@ def test_a_missing_python_points_to_this_one():
     assert sys.executable in refusal(["python9.99", "server.py"])
 
 
-def test_a_path_that_does_not_exist(tmp_path):
-    assert f"there is no file {tmp_path / 'server'}" in refusal([str(tmp_path / "server")])
+def test_a_path_of_something_else_is_named(tmp_path):
+    file, gone, log = tmp_path / "file", tmp_path / "gone", tmp_path / "no" / "log"
+    file.write_text("")
+    for command, options, text in ((gone, {}, f"there is no file {gone}"), (tmp_path, {}, f"{tmp_path} is a directory"),
+                                   (sys.executable, {"cwd": str(gone)}, f"the working directory {gone} does not exist"),
+                                   (sys.executable, {"cwd": file}, f"{file} is not a directory"),
+                                   (sys.executable, {"stderr": log}, f"cannot write to {log}")):
+        assert text in refusal([str(command)], **options)
 
 
 def test_a_relative_path_is_named_absolutely(tmp_path):
@@ -74,10 +80,6 @@ def test_a_file_of_that_name_on_the_path_that_is_not_executable(tmp_path):
     assert "make 'server' executable" in text and str(tmp_path) in text
 
 
-def test_a_directory(tmp_path):
-    assert f"{tmp_path} is a directory" in refusal([str(tmp_path)])
-
-
 @posix_only
 def test_a_script_without_its_interpreter(tmp_path):
     path = tmp_path / "server"
@@ -91,17 +93,6 @@ def test_a_program_of_another_machine(tmp_path):
     path.write_bytes(b"\x7fELF\x02\x01\x01" + b"\0" * 57)
     path.chmod(0o755)
     assert f"{path} is not a program for this machine" in refusal([str(path)])
-
-
-def test_a_working_directory_that_does_not_exist(tmp_path):
-    text = refusal([sys.executable], cwd=str(tmp_path / "gone"))
-    assert f"the working directory {tmp_path / 'gone'} does not exist" in text
-
-
-def test_a_working_directory_that_is_a_file(tmp_path):
-    path = tmp_path / "file"
-    path.write_text("")
-    assert f"{path} is not a directory" in refusal([sys.executable], cwd=path)
 
 
 def test_nul_in_the_arguments():
@@ -137,7 +128,3 @@ def test_no_descriptors_left(monkeypatch):
 
     monkeypatch.setattr(child, "make_pipe", fail)
     assert "Too many open files" in refusal([sys.executable])
-
-
-def test_a_bad_stderr_file_is_named_before_anything_starts(tmp_path):
-    assert f"cannot write to {tmp_path / 'no' / 'log'}" in refusal([sys.executable], stderr=tmp_path / "no" / "log")
