@@ -85,7 +85,6 @@ class Endpoint:
         if path and not path.startswith("/"):
             raise ValueError(f"the path {path!r} must begin with a slash")
         self.runtime = runtime
-        self._catalog = catalog = runtime.catalog
         #: As it stands in URLs.
         self.path = url_path(path.rstrip("/"))
         self.origins = OriginPolicy(allowed_hosts, allowed_origins)
@@ -100,10 +99,8 @@ class Endpoint:
         self._held = held
         #: Whether a client has named a session that is not known, which is logged once.
         self._missed = held is None or stateless or runtime.processes.shared
-        self._rules = Rules(self.origins, limits.message_bytes, runtime.json_limits,
-                            self.sessions.find if held is None else self._find, stateless,
-                            catalog.revisions, catalog.resolve, catalog.modern_methods, runtime.turns,
-                            None if held is None else lambda: runtime.pushes)
+        self._rules = Rules(runtime, self.origins, self.sessions.find if held is None else self._find, stateless,
+                            few_threads=held is not None)
         #: Public handlers, by path: the protected resource metadata, and the user's routes.
         self._public: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {
             **self.authorization.routes,

@@ -94,7 +94,7 @@ class LegacySSE:
             data = request.read(endpoint.limits.message_bytes)
         except UnreadableBody as error:
             return endpoint.error_response(unread(error))
-        message = parse_body(request, data, endpoint.runtime.json_limits, endpoint.runtime.turns)
+        message = parse_body(request, data, endpoint.runtime)
         if isinstance(message, jsonrpc.Invalid):
             return endpoint.error_response(unreadable(message))
         target = None

@@ -5,7 +5,7 @@ below, which the endpoint carries out. The first check that fails decides the re
 the body come before it is read.
 """
 
-from typing import Any, Callable, Dict, FrozenSet, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 from ...errors import INVALID_REQUEST, UNSUPPORTED_VERSION, RemoteError
 from ...protocol import jsonrpc, meta as envelopes
@@ -13,9 +13,10 @@ from ...protocol.http.headers import Headers, accepts, media_type
 from ...protocol.http.routing_headers import check_name, check_parameters, check_standard
 from ...protocol.meta import Envelope
 from ...revisions import DEFAULT_HTTP, Revision, find_revision
-from ...rpc.fair_queue import COSTLY, Turns
+from ...rpc.fair_queue import COSTLY
 from ..catalog.catalog import Target
 from ..handling.http_request import HTTPRequest, no_body
+from ..runtime.runtime import Runtime
 from ..state.sessions import HTTPSession
 from .access import OriginPolicy
 from .messages import SESSION, VERSION, HTTPResponse, Rejection, UnreadableBody
@@ -99,34 +100,24 @@ _NO_SESSION = "there is no such session, or it has ended; send 'initialize' with
 class Rules:
     """The rules of one endpoint.
 
+    :param runtime: of the server.
     :param origins: answers preflight requests.
-    :param body_bytes: the limit of a request body.
-    :param json: the limits of the JSON in it.
     :param find: returns the session with an id, if it belongs to an owner.
     :param stateless: whether clients that begin with a handshake get no session id, and each of their messages stands for
         itself.
-    :param revisions: the supported revisions, oldest first.
-    :param resolve: returns what a request is about, by its method and params.
-    :param modern_methods: methods that only clients without a handshake use.
-    :param turns: of large messages.
-    :param pushes: on a host that has few threads: returns whether clients may be sent what belongs to none of their requests.
+    :param few_threads: whether the host has few threads: then clients whose stream would bring nothing get none.
     """
 
-    def __init__(self, origins: OriginPolicy, body_bytes: int, json: jsonrpc.JSONLimits,
-                 find: Callable[[str, Optional[str]], Optional[HTTPSession]], stateless: bool, revisions: Sequence[Revision],
-                 resolve: Callable[[str, Optional[Dict[str, Any]]], Target], modern_methods: FrozenSet[str] = frozenset(),
-                 turns: Optional[Turns] = None, pushes: Optional[Callable[[], bool]] = None) -> None:
+    def __init__(self, runtime: Runtime, origins: OriginPolicy, find: Callable[[str, Optional[str]], Optional[HTTPSession]],
+                 stateless: bool = False, few_threads: bool = False) -> None:
+        self.runtime = runtime
+        self.catalog = runtime.catalog
         self.origins = origins
-        self.body_bytes = body_bytes
-        self.json = json
         self.find = find
-        self.stateless = stateless
-        self.revisions = revisions
-        self.resolve = resolve
-        self.modern_methods = modern_methods
-        self.turns = turns or Turns()
-        self.pushes = pushes
+        self.few_threads = few_threads
         self.senders = envelopes.AcceptedSenders()
+        #: The supported revisions, oldest first.
+        self.revisions = revisions = runtime.catalog.revisions
         #: Whether clients that begin with a handshake are served.
         self.legacy = not revisions[0].modern
         #: Whether sessionless clients are served.
@@ -196,7 +187,7 @@ def decide(request: HTTPRequest, rules: Rules) -> Decision:
     if request.method not in ("GET", "DELETE") or not rules.sessions:
         return method_not_allowed(request, rules.methods)
     last = request.headers.get("last-event-id")
-    if request.method == "GET" and last is None and rules.pushes is not None and not rules.pushes():
+    if request.method == "GET" and last is None and rules.few_threads and not rules.runtime.pushes:
         return method_not_allowed(request, "POST, DELETE")  # HTTP-24: such a stream would bring nothing
     if request.method == "GET" and not accepts(request.headers.get("accept"), "text/event-stream"):
         return Rejection(406, "a GET needs 'Accept: text/event-stream'")
@@ -224,18 +215,18 @@ def _decide_post(request: HTTPRequest, rules: Rules) -> Decision:
         return posted.refused
     named = posted.named
     try:
-        data = request.read(rules.body_bytes)
+        data = request.read(rules.runtime.limits.message_bytes)
     except UnreadableBody as error:
         return unread(error)
     request.read = no_body  # handlers may keep the request for long, and need not keep its connection
-    message: Any = parse_body(request, data, rules.json, rules.turns)
+    message: Any = parse_body(request, data, rules.runtime)
     kind = type(message)
     if kind is jsonrpc.Invalid:
         return unreadable(message)
     id = message.id if kind is jsonrpc.Request else None
     # A message is sessionless if it names such a revision in its body or header, or only sessionless clients ask so (ERA-18).
     if rules.modern and (not rules.legacy or named.modern or kind is jsonrpc.Request and (
-            envelopes.claims(message.params) or named.session is None and message.method in rules.modern_methods)):
+            envelopes.claims(message.params) or named.session is None and message.method in rules.catalog.modern_methods)):
         return _decide_sessionless(request, data, message, rules, posted.plain)
     initializes = kind is jsonrpc.Request and message.method == "initialize"
     if initializes and named.session is None:
@@ -257,22 +248,22 @@ def _decide_post(request: HTTPRequest, rules: Rules) -> Decision:
     if initializes:
         return StartSession(data, message, session)
     if kind is jsonrpc.Request:
-        return ServeInSession(data, message, session, revision, rules.resolve(message.method, message.params),
+        return ServeInSession(data, message, session, revision, rules.catalog.resolve(message.method, message.params),
                               plain=posted.plain)
     if kind is not jsonrpc.Batch:
         return AcceptMessage(data, message, session, revision)
     return _decide_batch(data, message, session, revision, posted.plain)
 
 
-def parse_body(request: HTTPRequest, data: bytes, limits: jsonrpc.JSONLimits, turns: Turns) -> jsonrpc.Message:
+def parse_body(request: HTTPRequest, data: bytes, runtime: Runtime) -> jsonrpc.Message:
     """Return the message in a body; a large one is decoded in a turn of its sender.
 
     :raises RemoteError: the client has left, or the turn has not come in time.
     """
     if len(data) < COSTLY:
-        return jsonrpc.parse(data, limits)
-    with turns.turn(request.sender, request.disconnected):
-        return jsonrpc.parse(data, limits)
+        return jsonrpc.parse(data, runtime.json_limits)
+    with runtime.turns.turn(request.sender, request.disconnected):
+        return jsonrpc.parse(data, runtime.json_limits)
 
 
 def _decide_sessionless(request: HTTPRequest, data: bytes, message: Any, rules: Rules, plain: bool) -> Decision:
@@ -297,7 +288,7 @@ def _decide_sessionless(request: HTTPRequest, data: bytes, message: Any, rules: 
         if message.method == "subscriptions/listen" and plain:
             return Rejection(406, "send 'Accept: application/json, text/event-stream': the answer to 'subscriptions/listen' is"
                                   " an event stream", id=message.id)
-        target = rules.resolve(message.method, params)
+        target = rules.catalog.resolve(message.method, params)
         if target.named is not None:
             check_name(request.headers, params.get(target.named))
         if target.marks:

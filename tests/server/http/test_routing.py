@@ -1,6 +1,7 @@
 """The decision about an HTTP request, as tables: method, headers and body give the decision; nothing is served."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,6 +9,7 @@ from mcplite.protocol import jsonrpc
 from mcplite.protocol.http.headers import Headers
 from mcplite.protocol.http.routing_headers import Mark
 from mcplite.revisions import LEGACY, NEWEST, NEWEST_LEGACY, REVISIONS
+from mcplite.rpc.fair_queue import Turns
 from mcplite.server.catalog.catalog import Target
 from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import routing
@@ -56,12 +58,12 @@ def resolve(method, params):
 def rules(mode="sessions", revisions=REVISIONS, session=NEWEST_LEGACY):
     """Return the rules of an endpoint that knows two session ids: "known" of no principal, and "of ann" of ANN."""
     known = {("known", None), ("of ann", ANN.key)}
+    runtime = SimpleNamespace(
+        limits=SimpleNamespace(message_bytes=BODY_BYTES), json_limits=jsonrpc.JSONLimits(nesting=10, elements=100), turns=Turns(),
+        catalog=SimpleNamespace(revisions=revisions, resolve=resolve, modern_methods=frozenset({"server/discover"})))
     return routing.Rules(
-        OriginPolicy(origins=[ORIGIN]), BODY_BYTES, jsonrpc.JSONLimits(nesting=10, elements=100),
-        find=lambda id, owner: Session(id, session) if (id, owner) in known else None,
-        stateless=mode == "stateless", revisions=revisions,
-        resolve=resolve,
-        modern_methods=frozenset({"server/discover"}))
+        runtime, OriginPolicy(origins=[ORIGIN]),
+        find=lambda id, owner: Session(id, session) if (id, owner) in known else None, stateless=mode == "stateless")
 
 
 def decide(method, given=None, body=b"", principal=None, **options):
