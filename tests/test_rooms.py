@@ -94,7 +94,7 @@ LAYERS = {
     "backend": "errors protocol rpc",
     "auth": "auth.login auth.verify server.principals",
     "auth.login": GROUND + " net",
-    "auth.verify": GROUND + " net server.principals server.handling.http_request server.http.authorizer server.http.messages",
+    "auth.verify": GROUND + " net server.principals server.handling.http_request server.http.access server.http.messages",
     **half("server", SERVER),
     "server.program": "errors version rooms protocol rpc server",
     "server.__main__": "rpc server.program",

@@ -19,9 +19,8 @@ from ..server.principals import Principal
 from ..server.runtime.processes import NUMBERS, away_error
 from ..server.runtime.runtime import Runtime
 from ..server.sessions.legacy import LegacySession
-from ..server.state.get_stream import CommonLogChannel, CommonStream
 from ..server.state.logs import RequestLogBody, StreamLog
-from ..server.state.sessions import HTTPSession, Sessions
+from ..server.state.sessions import CommonLogChannel, CommonStream, HTTPSession, Sessions
 from ..server.state.streams import RequestStreams
 from ..types import ClientCapabilities
 from .fleet_processes import FleetProcesses

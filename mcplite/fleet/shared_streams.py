@@ -16,8 +16,8 @@ from ..protocol import jsonrpc
 from ..protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
 from ..rpc.tracing import get_logger
 from ..server.limits import Limits
-from ..server.state.get_stream import CommonLogChannel, CommonStream
 from ..server.state.logs import FINAL, OPENED, RequestLog, RequestLogBody, StreamLog, StreamLogs
+from ..server.state.sessions import CommonLogChannel, CommonStream
 from ..server.state.streams import failures
 from .backend_health import Retries
 from .fleet_processes import FleetProcesses, ToldChange

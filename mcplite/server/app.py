@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from ..backend.interface import Backend
     from ..rpc.extension import Extension
     from .catalog.cache_hints import CacheHint
-    from .http.authorizer import Authorizer
+    from .http.access import Authorizer
     from .http.endpoint import Route
     from .principals import Principal, Verifier
     from .runtime.observer import ServerObserver
@@ -98,7 +98,7 @@ def _authorizer(given: "Union[None, Authorizer, Verifier]") -> "Optional[Authori
     """
     if given is None:
         return None
-    from .http.authorizer import Authorizer
+    from .http.access import Authorizer
 
     if isinstance(given, Authorizer):
         return given

@@ -19,7 +19,7 @@ from ...protocol.http.oauth import PROTECTED_RESOURCE, base_of, canonical, check
 from ...protocol.uris import decoded_path, url_path
 from ...rpc.tracing import get_logger
 from ...server.handling.http_request import HTTPRequest
-from ...server.http.authorizer import Authorization, Authorizer, Refused
+from ...server.http.access import Authorization, Authorizer, Refused
 from ...server.http.messages import HTTPResponse
 from ...server.principals import ISSUED_HERE, Principal, Verifier, all_scopes, checked_scopes
 

@@ -1,7 +1,7 @@
 """The HTTP endpoint without a socket: from requests to responses and event streams.
 
-A request passes :mod:`.access` (its host and origin), :mod:`.authorizer` (who asks), :mod:`.routing` (what to do) and
-:mod:`.authorizer` again (the scopes); :mod:`.endpoint` goes through these steps and carries out the decision.
+A request passes :mod:`.access` (its host and origin, and who asks), :mod:`.routing` (what to do) and
+:mod:`.access` again (the scopes); :mod:`.endpoint` goes through these steps and carries out the decision.
 """
 
 from typing import Mapping, Optional, Sequence

@@ -23,12 +23,10 @@ from ..handling.session import RequestFacts
 from ..runtime.runtime import Runtime
 from ..sessions.modern import SessionlessClient
 from ..sessions.opening import create_sessionless_peer
-from ..state.get_stream import CommonStream
 from ..state.response_bodies import OpenStreams, StreamingBody, do_nothing
-from ..state.sessions import HTTPSession, Sessions, create_session_for_one_message
+from ..state.sessions import CommonStream, HTTPSession, Sessions, create_session_for_one_message
 from ..state.streams import EventStream, RequestStreams, StreamsChannel
-from .access import OriginPolicy
-from .authorizer import Authorization
+from .access import Authorization, OriginPolicy
 from .messages import EVENTS, HTTPResponse, Rejection, UnreadableBody, names_modern
 from .routing import (
     AcceptMessage,
@@ -271,7 +269,7 @@ class Endpoint:
         stream = EventStream(session.streams, message, decision.plain)
         stream.disconnected = request.disconnected
         inline = request.inline and target is not None and target.may_run_inline
-        peer.receive(decision.data, message, stream, inline, facts=RequestFacts(request, target, _sender_of(request)))
+        peer.receive(decision.data, message, stream, inline, facts=RequestFacts(request, target, request.sender))
         if not (stream.finished or stream.streaming):
             def refuse() -> None:
                 # On a stream, with status 200: for 503 the official Python client 1 gives up the session and all its calls.
@@ -294,7 +292,7 @@ class Endpoint:
         message, peer, target = decision.message, self._peer(), decision.target
         assert decision.envelope is not None and target is not None
         id = message.id  # what refers to the message keeps its params for as long as the stream
-        client = SessionlessClient(decision.envelope, decision.revision, target, request, _sender_of(request))
+        client = SessionlessClient(decision.envelope, decision.revision, target, request, request.sender)
         stream = EventStream(self._sessionless_streams, plain=decision.plain)
         stream.disconnected = request.disconnected
         # H26-10: closing the response stream cancels the call.
@@ -458,11 +456,6 @@ def _end_at_expiry(body: StreamingBody, request: HTTPRequest, end: Callable[[], 
     """End a long-lived stream when the token of its request expires (AUS-31)."""
     if request.principal is not None and request.principal.expires_at is not None:
         body.end_after(request.principal.expires_at - time.time(), end)
-
-
-def _sender_of(request: HTTPRequest) -> str:
-    # The property of the request, without a call into its module: each call passes here.
-    return request.network if request.principal is None else request.principal.key
 
 
 def _busy(message: Any, why: str) -> Rejection:

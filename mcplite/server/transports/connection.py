@@ -425,14 +425,16 @@ class Connection(BaseHTTPRequestHandler):
             self._head, self.command, self.path = None, "", ""
             self.send_error(error.status, explain=str(error))
             return
-        self._wait_for_body(head)
-        server, client = self.server, self._socket
+        server, client, plan = self.server, self._socket, self._plan
+        awaited, self._awaited = self._awaited, None
+        if not client.may_block and plan and len(client.buffer) < plan <= SMALL_BODY and "expect" not in head.headers:
+            self._receive_body(head, plan, again=awaited is None)
         client.enter(State.SERVING)
         self._began = started = client.since
         sender = self.sender
         if server.proxies is not None:
             sender = self._find_client(server.proxies, head)
-        body = self._body = RequestBody(client, head, self._plan, server.limits, server.budget, sender)
+        body = self._body = RequestBody(client, head, plan, server.limits, server.budget, sender)
         try:
             self._method(self)
         finally:
@@ -529,20 +531,18 @@ class Connection(BaseHTTPRequestHandler):
             self.path = "/" + head.target.lstrip("/") if head.target.startswith("//") else head.target
         return self._head
 
-    def _wait_for_body(self, head: RequestHead) -> None:
+    def _receive_body(self, head: RequestHead, plan: int, again: bool) -> None:
         """Leave a small body that is not there yet to the poller: many clients send it apart, a moment after the head.
 
         Another thread would have to lead while this one blocks on the client, which costs more than serving the request. So
         the poller waits, once for each request; a client that is slower than that blocks a thread of its own.
 
+        :param again: whether the poller may wait.
         :raises Parked: the body is not there.
         """
-        client, plan = self._socket, self._plan
-        awaited, self._awaited = self._awaited, None
-        if client.may_block or not plan or plan > SMALL_BODY or len(client.buffer) >= plan or "expect" in head.headers:
-            return
+        client = self._socket
         client.receive_now(plan - len(client.buffer))
-        if awaited is None and len(client.buffer) < plan:
+        if again and len(client.buffer) < plan:
             self._awaited = head
             client.enter(State.BODY)
             raise Parked

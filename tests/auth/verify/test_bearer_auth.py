@@ -12,7 +12,7 @@ import pytest
 import mcplite
 from mcplite.auth.verify import bearer_auth
 from mcplite.auth.verify.bearer_auth import BearerAuth, StaticTokens, bearer_token
-from mcplite.server.http.authorizer import Refused
+from mcplite.server.http.access import Refused
 
 URL = "https://mcp.example/mcp"
 ISSUER = "https://login.example"

@@ -9,7 +9,7 @@ import pytest
 import mcplite
 from mcplite.auth.verify import introspection
 from mcplite.auth.verify.introspection import Introspection
-from mcplite.server.http.authorizer import Refused
+from mcplite.server.http.access import Refused
 from tests.support.webscript import WebScript
 
 TOKEN, SECRET = "an-opaque-token-0123456789", "the secret: of this/server"

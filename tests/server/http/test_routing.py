@@ -59,7 +59,8 @@ def rules(mode="sessions", revisions=REVISIONS, session=NEWEST_LEGACY):
     """Return the rules of an endpoint that knows two session ids: "known" of no principal, and "of ann" of ANN."""
     known = {("known", None), ("of ann", ANN.key)}
     runtime = SimpleNamespace(
-        limits=SimpleNamespace(message_bytes=BODY_BYTES), json_limits=jsonrpc.JSONLimits(nesting=10, elements=100), turns=Turns(),
+        limits=SimpleNamespace(message_bytes=BODY_BYTES), turns=Turns(),
+        json_limits=jsonrpc.JSONLimits(nesting=10, elements=100),
         catalog=SimpleNamespace(revisions=revisions, resolve=resolve, modern_methods=frozenset({"server/discover"})))
     return routing.Rules(
         runtime, OriginPolicy(origins=[ORIGIN]),

@@ -83,7 +83,7 @@ DEEDS = [reset_in_body, reset_in_chunks, reset_in_head, reset_before_the_answer,
 @pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.__name__)
 def test_a_flood_writes_little(server, caplog, deed):
     caplog.set_level(logging.INFO)
-    for name in ("mcplite.access", "mcplite.server.sessions.legacy", "mcplite.server.http.authorizer"):
+    for name in ("mcplite.access", "mcplite.server.sessions.legacy", "mcplite.server.http.access"):
         caplog.set_level(logging.WARNING, name)
     began = time.monotonic()
     for number in range(TIMES):

@@ -21,8 +21,7 @@ from mcplite.protocol.http.oauth import parse_challenges
 from mcplite.server.catalog.catalog import Target
 from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import make_endpoint
-from mcplite.server.http.access import OriginPolicy
-from mcplite.server.http.authorizer import Authorization
+from mcplite.server.http.access import Authorization, OriginPolicy
 from mcplite.server.transports.wsgi import mount_wsgi
 from tests.support import connecting, stateless
 from tests.support.children import wait_until
@@ -676,7 +675,7 @@ FORBIDDEN = "resources/read", {"uri": "memo://closed"}
 
 def test_a_flood_of_requests_without_a_scope_leaves_few_lines(host, caplog):
     served = host(make(tokens(ada=["read"])))
-    caplog.set_level(logging.INFO, "mcplite.server.http.authorizer")
+    caplog.set_level(logging.INFO, "mcplite.server.http.access")
     for _ in range(60):
         assert ask_modern(served, *FORBIDDEN).status == 403
     assert 0 < len([record for record in caplog.records if "requires the scopes" in record.getMessage()]) <= 30
