@@ -215,11 +215,14 @@ class Endpoint:
     # --- POST -------------------------------------------------------------------------------------------
 
     def _start_session(self, request: HTTPRequest, decision: StartSession) -> HTTPResponse:
-        if decision.session is not None:
-            return self._start_over(request, decision, decision.session)
+        facts, session = RequestFacts(request, None, request.sender), decision.session
+        if session is not None:
+            stream = EventStream(session.streams, decision.message)
+            session.peer.receive(decision.data, decision.message, stream, facts=facts)
+            self.sessions.start_over(session)
+            return self._answered(stream, [("Mcp-Session-Id", session.id)])
         self.enter()
         self.sweep()
-        facts = RequestFacts(request, None, request.sender)
         if not self._rules.sessions:
             temporary = create_session_for_one_message(self.runtime, request.sender)
             stream = EventStream(temporary.streams, decision.message)
@@ -240,13 +243,6 @@ class Endpoint:
         finally:
             if why:
                 opened.end(why)  # a refused initialize leaves no session behind (SEC-53)
-
-    def _start_over(self, request: HTTPRequest, decision: StartSession, session: HTTPSession) -> HTTPResponse:
-        stream = EventStream(session.streams, decision.message)
-        session.peer.receive(decision.data, decision.message, stream,
-                             facts=RequestFacts(request, None, request.sender))
-        self.sessions.start_over(session)
-        return self._answered(stream, [("Mcp-Session-Id", session.id)])
 
     def _serve_in_session(self, request: HTTPRequest, decision: ServeInSession) -> HTTPResponse:
         session = decision.session

@@ -6,6 +6,7 @@ two are open in a process by default: ``gunicorn -k gthread --threads 32``, ``wa
 
 import atexit
 import functools
+import io
 import threading
 from http import HTTPStatus
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
@@ -145,9 +146,9 @@ class WSGIApp:
             address = self._proxies.client(address, headers)
         return HTTPRequest(
             environ["REQUEST_METHOD"], _text(environ.get("PATH_INFO", "")), headers,
-            environ.get("QUERY_STRING", ""), mount=_text(environ.get("SCRIPT_NAME", "")), read=_InputBody(environ).read,
-            remote=address, network=sender_at(address), principal=self._principal_of(environ),
-            disconnected=_disconnected(environ),
+            environ.get("QUERY_STRING", ""), mount=_text(environ.get("SCRIPT_NAME", "")),
+            read=functools.partial(_read_body, environ), remote=address, network=sender_at(address),
+            principal=self._principal_of(environ), disconnected=_disconnected(environ),
             single_process=not environ.get("wsgi.multiprocess"), port=_port(environ.get("SERVER_PORT", "")), environ=environ)
 
     def _principal_of(self, environ: Environ) -> Optional[Principal]:
@@ -191,53 +192,47 @@ def _headers(environ: Environ) -> List[Tuple[str, str]]:
     return pairs
 
 
-class _InputBody:
-    """The unread body of a request, in ``wsgi.input``."""
+def _read_body(environ: Environ, limit: int) -> bytes:
+    """Return the whole body of a request, from ``wsgi.input``.
 
-    def __init__(self, environ: Environ) -> None:
-        self._environ = environ
-
-    def read(self, limit: int) -> bytes:
-        """Return the whole body.
-
-        :raises UnreadableBody: it has more than *limit* bytes, or fewer than its headers say.
-        """
-        source = self._environ["wsgi.input"]
-        length = self._environ.get("CONTENT_LENGTH")
-        if length:
-            if not (length.isascii() and length.isdigit()) or len(length) > 15:
-                raise UnreadableBody(400, f"not a Content-Length: {length[:40]!r}")
-            size = int(length)
-            if size > limit:
-                raise UnreadableBody(413, "send less in one message, or raise Limits.message_bytes of the server: the body has"
-                                          f" {size} bytes, and the limit is {limit}")
-            return self._read_length(source, size)
-        if "HTTP_TRANSFER_ENCODING" not in self._environ:
-            return b""
-        if not self._environ.get("wsgi.input_terminated"):
-            raise UnreadableBody(411, "this server requires a Content-Length")
-        return self._read_to_end(source, limit)
-
-    def _read_length(self, source: Any, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            piece = _read_piece(source, size - len(data))
-            if not piece:
-                break
-            data = data + piece if data else piece
+    :raises UnreadableBody: it has more than *limit* bytes, or fewer than its headers say.
+    """
+    source, length = environ["wsgi.input"], environ.get("CONTENT_LENGTH")
+    if length:
+        if not (length.isascii() and length.isdigit()) or len(length) > 15:
+            raise UnreadableBody(400, f"not a Content-Length: {length[:40]!r}")
+        size = int(length)
+        if size > limit:
+            raise UnreadableBody(413, "send less in one message, or raise Limits.message_bytes of the server: the body has"
+                                      f" {size} bytes, and the limit is {limit}")
+        data = _read_pieces(source, size)
         if len(data) < size:
             raise UnreadableBody(400, "the body ended early")
         return data
-
-    def _read_to_end(self, source: Any, limit: int) -> bytes:
-        data = bytearray()
-        while len(data) <= limit:
-            piece = _read_piece(source, min(65_536, limit + 1 - len(data)))
-            if not piece:
-                return bytes(data)
-            data += piece
+    if "HTTP_TRANSFER_ENCODING" not in environ:
+        return b""
+    if not environ.get("wsgi.input_terminated"):
+        raise UnreadableBody(411, "this server requires a Content-Length")
+    data = _read_pieces(source, limit + 1)
+    if len(data) > limit:
         raise UnreadableBody(413, "send less in one message, or raise Limits.message_bytes of the server: the body has more"
                                   f" than {limit} bytes")
+    return data
+
+
+def _read_pieces(source: Any, size: int) -> bytes:
+    """Return so many bytes of a body, or fewer at its end."""
+    first = _read_piece(source, size)
+    if not first or len(first) == size:
+        return first
+    whole = io.BytesIO()  # which returns its bytes without another copy
+    received = whole.write(first)
+    while received < size:
+        piece = _read_piece(source, size - received)
+        if not piece:
+            break
+        received += whole.write(piece)
+    return whole.getvalue()
 
 
 def _read_piece(source: Any, size: int) -> bytes:
