@@ -456,16 +456,17 @@ class Peer(MessageSink):
             message = jsonrpc.parse(data, self._limits)
             if type(message) is jsonrpc.Invalid and message.id is None:
                 message = self._identify(data, message)
-        kind = type(message)
-        if kind is jsonrpc.Request:
-            size = 0 if facts is None or length < _MUCH else jsonrpc.estimate_memory(
-                data, message.params, self._limits)  # type: ignore[union-attr]
-            self._begin(Incoming(self, message, None, outlet, facts, size), inline, data)  # type: ignore[arg-type]
+        take = _TAKERS.get(type(message))
+        if take is not None:
+            take(self, message)
+        elif type(message) is jsonrpc.Request:
+            size = 0 if facts is None or length < _MUCH else jsonrpc.estimate_memory(data, message.params, self._limits)
+            self._begin(Incoming(self, message, None, outlet, facts, size), inline, data)
         elif type(message) is jsonrpc.Batch:
             size = 0 if facts is None else jsonrpc.estimate_memory(data, None, self._limits)
             self._receive_batch(message, outlet, facts, size)
-        else:
-            self._take(message, None, outlet)
+        elif isinstance(message, jsonrpc.Invalid):
+            self._reject(message, None, outlet)
 
     def _receive_batch(self, batch: jsonrpc.Batch, outlet: Optional[Outlet], facts: Any, size: int) -> None:
         if not self._handler.accepts_batches():
@@ -478,17 +479,12 @@ class Peer(MessageSink):
         for item in batch.items:
             if type(item) is jsonrpc.Request:
                 self._begin(Incoming(self, item, responses, outlet, facts, size // len(batch.items)), False, b"")
+            elif isinstance(item, jsonrpc.Invalid):
+                self._reject(item, responses, outlet)
             else:
-                self._take(item, responses, outlet)
+                _TAKERS[type(item)](self, item)
         if not expected and outlet is not None:
             outlet.finish(None)
-
-    def _take(self, message: Any, batch: Optional[BatchResponses], outlet: Optional[Outlet]) -> None:
-        """Process a message other than a request, by its kind."""
-        if isinstance(message, jsonrpc.Invalid):
-            self._reject(message, batch, outlet)
-        else:
-            _TAKERS[type(message)](self, message)
 
     def _on_notification(self, message: jsonrpc.Notification) -> None:
         try:
@@ -800,7 +796,7 @@ class Peer(MessageSink):
         self._reading.let_go()
 
 
-#: What takes a message other than a request, by the kind of the message.
+#: What takes a message that is not answered, by the kind of the message.
 _TAKERS: Dict[type, Callable[[Peer, Any], None]] = {
     jsonrpc.Response: Peer._on_response,
     jsonrpc.Failure: Peer._on_response,

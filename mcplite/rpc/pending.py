@@ -136,15 +136,13 @@ class Pending:
         """End the call; later outcomes are ignored."""
         if self.outcome is None:
             self.outcome = outcome
-        event = self._event
-        if event is not None:
-            event.set()
+        if self._event is not None:
+            self._event.set()
 
     def wake(self) -> None:
         """Wake the waiting thread, if it sleeps."""
-        event = self._event
-        if event is not None:
-            event.set()
+        if self._event is not None:
+            self._event.set()
 
     def add_progress(self, params: Dict[str, Any], size: int = 0) -> bool:
         """Keep a progress notification for the callback; False if there is none.
@@ -165,9 +163,7 @@ class Pending:
         self._kept_bytes = kept
         progress.append((params, size))
         self._progressed = True
-        event = self._event
-        if event is not None:
-            event.set()
+        self.wake()
         return True
 
     def _wait_for_room(self, progress: Deque[Tuple[Dict[str, Any], int]], kept: int) -> bool:

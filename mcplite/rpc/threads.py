@@ -10,6 +10,7 @@ so has the HTTP server's poller. A :class:`Watchdog` notices when it spends long
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import threading
@@ -269,7 +270,9 @@ class Workers:
                 self._idle -= 1
                 self._handoff.put(job)
                 return
-            self._start_thread(job)
+            first = [job]  # from which the thread takes it, so that it keeps nothing of the job alive afterwards
+            # It takes the lock before it removes itself at its end.
+            self._threads.add(start_thread(lambda: self._work(first), self._name))
 
     @contextlib.contextmanager
     def suspended(self) -> Iterator[None]:
@@ -348,7 +351,7 @@ class Workers:
         self._bytes += job.size
         self._busy[job] = job
         try:
-            self._start(job)
+            self.spawn(functools.partial(self._run_in_slot, job))
             return True
         except TransportError:
             # The next thread that releases a slot tries again (REL-39).
@@ -378,27 +381,14 @@ class Workers:
         return self._bytes + size <= most + most // 4 and not any(
             other.size and other.sender == job.sender for other in self._busy.values())
 
-    def _start(self, job: QueuedJob) -> None:
-        # Called with the lock held; the job's slot is reserved already.
-        def in_slot() -> None:
-            with self._lock:
-                self._busy[threading.get_ident()] = self._busy.pop(job)
-            try:
-                self._run_logged(job.execute)
-            finally:
-                if os.getpid() == self._process:
-                    self.release_slot()
-
-        if self._idle > 0:
-            self._idle -= 1
-            self._handoff.put(in_slot)
-        else:
-            self._start_thread(in_slot)
-
-    def _start_thread(self, job: _Run) -> None:
-        # Called with the lock held, which the new thread takes before it removes itself at its end.
-        first = [job]  # from which the thread takes it, so that it keeps nothing of the job alive afterwards
-        self._threads.add(start_thread(lambda: self._work(first), self._name))
+    def _run_in_slot(self, job: QueuedJob) -> None:
+        with self._lock:
+            self._busy[threading.get_ident()] = self._busy.pop(job)
+        try:
+            job.execute()
+        finally:
+            if os.getpid() == self._process:
+                self.release_slot()
 
     def join(self, deadline: Deadline) -> bool:
         """Wait until all threads of a stopped pool have ended, but for the current one; return whether they have."""
@@ -410,12 +400,6 @@ class Workers:
         """Whether the current thread is one of the pool."""
         with self._lock:
             return any(thread.ident == threading.get_ident() for thread in self._threads)
-
-    def _run_logged(self, job: _Run) -> None:
-        try:
-            job()
-        except Exception:
-            _log.exception("a job of %s failed", self._name)
 
     def _work(self, first: List[_Run]) -> None:
         try:
@@ -430,7 +414,10 @@ class Workers:
         # a job. It blocks on the handoff queue and on whatever the job blocks on.
         job: Optional[_Run] = first.pop()
         while job is not None:
-            self._run_logged(job)
+            try:
+                job()
+            except Exception:
+                _log.exception("a job of %s failed", self._name)
             job = None  # so that the sleeping thread keeps nothing of the job alive
             if os.getpid() != self._process:
                 return  # the job has forked: in the forked process this thread has nothing else to do

@@ -379,7 +379,7 @@ class Catalog:
         kind = _KINDS.get(method)
         if kind is not None:
             name = params.get("name")
-            entry = registry.get(kind, name) if type(name) is str else None
+            entry = registry.kinds[kind].entries.get(name) if type(name) is str else None
             if entry is None and registry.providers:
                 entry = registry.find_provided(kind, name)
             if entry is not None:

@@ -97,7 +97,8 @@ class Registry:
         self._on_duplicate = on_duplicate
         #: Guards the changes of entries and completers; readers need no lock.
         self._lock = threading.Lock()
-        self._kinds: Dict[str, _Kind] = {kind: _Kind() for kind in self.KINDS}
+        #: What is registered of each kind.
+        self.kinds: Dict[str, _Kind] = {kind: _Kind() for kind in self.KINDS}
         self._completions: Dict[Tuple[str, str, str], Function] = {}
         #: Whether completion is declared: there are completers, or were, or a provider completes.
         self.completes = False
@@ -121,7 +122,7 @@ class Registry:
         """
         kind, name = entry.kind, entry.name
         with self._lock:
-            state = self._kinds[kind]
+            state = self.kinds[kind]
             present = state.entries.get(name)
             if present is not None:
                 self._check_free(f"{kind[:-1]} {name!r}", present, entry)
@@ -160,7 +161,7 @@ class Registry:
         with self._lock:
             if provider not in self.providers:
                 self.providers = (*self.providers, provider)
-            state = self._kinds[kind]
+            state = self.kinds[kind]
             others = {name: entry for name, entry in state.entries.items() if entry.provider is not provider}
             taken = [name for name in entries if name in others]
             ours = {name: entry for name, entry in entries.items() if name not in others}
@@ -185,7 +186,7 @@ class Registry:
         """
         name = _form(kind, name)
         with self._lock:
-            state = self._kinds[kind]
+            state = self.kinds[kind]
             if name not in state.entries:
                 raise KeyError(f"no {kind[:-1]} {name!r} is registered; there are: {', '.join(state.entries) or 'none'}")
             state.change({key: value for key, value in state.entries.items() if key != name})
@@ -213,15 +214,15 @@ class Registry:
         """
         if kind not in ("tools", "resources", "prompts"):
             raise RegistrationError(f"declare={kind!r}: only 'tools', 'resources' and 'prompts' can be declared")
-        self._kinds[kind].declared = True
+        self.kinds[kind].declared = True
 
     def declared(self, kind: str) -> bool:
         """Whether *kind* is declared to clients: it has, or had, an entry."""
-        return self._kinds[kind].declared
+        return self.kinds[kind].declared
 
     def version(self, kind: str) -> int:
         """How often the entries of this kind have changed."""
-        return self._kinds[kind].version
+        return self.kinds[kind].version
 
     def scopes(self) -> List[str]:
         """Return the scopes that the present entries require, each once."""
@@ -229,7 +230,7 @@ class Registry:
 
     def all(self, kind: str) -> Mapping[str, Any]:
         """Return the present entries, which do not change any more, in the order of registration (TOOL-06)."""
-        return self._kinds[kind].entries
+        return self.kinds[kind].entries
 
     def listed_resources(self) -> Dict[str, Any]:
         """Return what is in the list of resources, by URI: the registered ones, and those that templates stand for."""
@@ -244,7 +245,7 @@ class Registry:
 
         :param name: of a resource or a template its URI, in any form.
         """
-        entries = self._kinds[kind].entries
+        entries = self.kinds[kind].entries
         found = entries.get(name)
         if found is None and kind in _BY_URI:
             found = entries.get(_form(kind, name))
@@ -256,7 +257,7 @@ class Registry:
         Of several it is the one with most text before its first variable; of those with one such text, one whose values have
         no slashes, then one with more text, then the one that was registered first.
         """
-        templates = self._kinds["templates"].entries
+        templates = self.kinds["templates"].entries
         if not templates:
             return None
         known = self._index

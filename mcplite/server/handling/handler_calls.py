@@ -500,12 +500,7 @@ def _complete(context: RequestContext, _: Target) -> Any:
     function = registry.completion(kind, named, name)
     if function is None:
         return {"completion": {"values": [], "hasMore": False}}
-    kwargs: Dict[str, Any] = {}
-    names = [parameter for parameter, _, _ in function.parameters]
-    if names:
-        kwargs[names[0]] = value
-    if len(names) > 1:
-        kwargs[names[1]] = filled
+    kwargs: Dict[str, Any] = dict(zip((parameter for parameter, _, _ in function.parameters), (value, filled)))
     if function.wants_context:
         kwargs[function.wants_context] = context
     answer = _guarded(context, f"completion of {named!r}", lambda: completion_of(function.function(**kwargs)))

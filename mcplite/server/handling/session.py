@@ -9,7 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
-from ...errors import METHOD_NOT_FOUND, NotSupported, RemoteError
+from ...errors import MethodNotFound, NotSupported, RemoteError
 from ...protocol.jsonrpc import memory_size
 from ...revisions import REVISIONS, Revision
 from ...rpc.peer import Peer
@@ -214,21 +214,21 @@ class Session:
 
         :raises RemoteError: the session has no state.
         """
-        raise _no_method("resources/subscribe")
+        raise MethodNotFound("Method not found: resources/subscribe")
 
     def unsubscribe(self, uri: str) -> None:
         """Stop notifying the client of updates to *uri*.
 
         :raises RemoteError: the session has no state.
         """
-        raise _no_method("resources/unsubscribe")
+        raise MethodNotFound("Method not found: resources/unsubscribe")
 
     def set_level(self, level: str) -> None:
         """Set the least urgent level of log messages for this client.
 
         :raises RemoteError: the session has no state.
         """
-        raise _no_method("logging/setLevel")
+        raise MethodNotFound("Method not found: logging/setLevel")
 
 
 def check_own_notification(method: str, params: Any) -> None:
@@ -259,10 +259,6 @@ def _check_own(kind: str, example: str, method: Any, params: Any) -> None:
         raise TypeError(f"the name of a {kind} is a text such as {example!r}, not {method!r}")
     if params is not None and not isinstance(params, dict):
         raise TypeError(f"the params of {method!r} are a dict, not {type(params).__name__}")
-
-
-def _no_method(method: str) -> RemoteError:
-    return RemoteError(f"Method not found: {method}", code=METHOD_NOT_FOUND)
 
 
 #: Bytes of memory of the roots that are cached for a session: some fifty. A longer list is requested each time.
