@@ -49,7 +49,7 @@ from .forks import foreign_error
 from .interfaces import DIRECT, Channel, Delivery, MessageSink, Outlet, Reading, too_long
 from .pending import Clock, Pending
 from .reading import TICK_SECONDS, CallerReading, LeaderFollowerReading
-from .request import BatchResponses, Incoming, MessageHandler
+from .request import MUCH, BatchResponses, Incoming, MessageHandler
 from .threads import Mailbox, Workers
 from .tracing import Counters, Trace, get_logger
 
@@ -60,9 +60,6 @@ _log = get_logger(__name__)
 _CALLBACK_POLL_SECONDS = 0.005
 #: How many of the latest calls that were given up are remembered.
 _MOST_GIVEN_UP = 1024
-#: Bytes that are much: what such a message takes in memory is estimated. That of a smaller one is when it is queued: it may
-#: be some 24 times as much as its text.
-_MUCH = 16_384
 #: Seconds for a small answer of a client to a server that does not read, and its bytes; larger ones may take longer.
 _ANSWER_SECONDS = 10.0
 _SMALL_ANSWER = 4096
@@ -460,7 +457,7 @@ class Peer(MessageSink):
         if take is not None:
             take(self, message)
         elif type(message) is jsonrpc.Request:
-            size = 0 if facts is None or length < _MUCH else jsonrpc.estimate_memory(data, message.params, self._limits)
+            size = 0 if facts is None or length < MUCH else jsonrpc.estimate_memory(data, message.params, self._limits)
             self._begin(Incoming(self, message, None, outlet, facts, size), inline, data)
         elif type(message) is jsonrpc.Batch:
             size = 0 if facts is None else jsonrpc.estimate_memory(data, None, self._limits)
@@ -533,10 +530,9 @@ class Peer(MessageSink):
             finally:
                 self._workers.release_slot()
             return
-        incoming.handler = partial(self._run_slow, incoming, job) if slow else job
-        if data and not incoming.size and incoming.facts is not None:
-            incoming.queued_size = jsonrpc.estimate_memory(data, None, self._limits)
-            incoming.size = incoming.queued_size if incoming.queued_size >= _MUCH else 0
+        counted = data and not incoming.size and incoming.facts is not None
+        incoming.wait_for_slot(partial(self._run_slow, incoming, job) if slow else job,
+                               jsonrpc.estimate_memory(data, None, self._limits) if counted else 0)
         if not self._workers.enqueue(incoming):
             if self.closed:
                 incoming.cancel("the connection is over")  # with which the threads may have ended

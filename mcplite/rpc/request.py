@@ -17,10 +17,13 @@ from .forks import end_process
 from .interfaces import MessageSink, Outlet, too_long
 from .tracing import get_logger
 
-__all__ = ["BatchResponses", "Incoming", "MessageFacts", "MessageHandler"]
+__all__ = ["BatchResponses", "Incoming", "MUCH", "MessageFacts", "MessageHandler"]
 
 _log = get_logger(__name__)
 _NO_PARAMS: Dict[str, Any] = {}
+#: Bytes that are much: what such a message takes in memory is estimated. That of a smaller one is when it is queued: it may
+#: be some 24 times as much as its text.
+MUCH = 16_384
 
 
 class BatchResponses:
@@ -122,6 +125,15 @@ class Incoming(QueuedJob):
         """What it is about: the method, and the name or URI of what it asks for."""
         named = self.params.get("name") or self.params.get("uri")
         return self.method, named if type(named) is str else None
+
+    def wait_for_slot(self, job: Callable[[], object], queued_size: int) -> None:
+        """Keep what :meth:`execute` runs; called before the request is queued.
+
+        :param queued_size: its estimated bytes of memory, if they were not estimated before, even if they are few.
+        """
+        self.handler = job
+        if queued_size:
+            self.queued_size, self.size = queued_size, queued_size if queued_size >= MUCH else 0
 
     def execute(self) -> None:
         handler = self.handler

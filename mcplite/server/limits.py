@@ -42,7 +42,7 @@ class Limits(Record):
     #: Bytes of memory that clients together can make the server keep, besides connections and the handlers' own objects. What
     #: is kept for requests, questions, sessions, streams and tasks has a share of it each.
     memory_bytes: int = 256 << 20
-    #: Handlers that run at once, each on a thread; further requests are queued. While all places are taken, an eighth more is
+    #: Handlers that run at once, each on a thread; further requests are queued. While all slots are taken, an eighth more is
     #: there for senders, and half of that for HTTP sessions, of which no handler runs.
     running: int = 64
     #: Queued requests; one more is answered with "Server busy". A pipe has one sender, which may send many before it reads.

@@ -65,17 +65,13 @@ _MOST_CHUNKS_AFTER_STOP = 17
 _SINK_SECONDS = 2.0
 
 
-def _close_nothing() -> None:
-    """Close a sink that owns nothing."""
-
-
 class Sink(NamedTuple):
     """Takes the lines of one child."""
 
     #: Called with each line, without its end; None to discard them.
     write: Optional[Callable[[str], object]]
-    #: Called after the last line.
-    close: Callable[[], object] = _close_nothing
+    #: Called after the last line; a sink that owns nothing has nothing to close.
+    close: Callable[[], object] = lambda: None
 
 
 def open_sink(target: StderrTarget) -> Sink:

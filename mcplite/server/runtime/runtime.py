@@ -251,10 +251,9 @@ class Runtime:
     def leave(self) -> None:
         """Count one user less; the last leaves the lifespan and ends the workers."""
         with self._lock:
-            self._users -= 1
+            self._uncount()
             if self._users:
                 return
-            self._stop_listening()
             self._stop_workers()  # the last client is gone; the next one gets new threads
             if self._exit is None:
                 return

@@ -218,7 +218,6 @@ class ListenRequests:
 
     def _cancelled(self, request: _ListenRequest) -> None:
         self._remove(request)
-        self._shares.remove(request)
         request.incoming.respond({})  # it was cancelled, so nothing is sent; the peer only forgets the request
 
     def _remove(self, request: _ListenRequest) -> bool:
@@ -227,6 +226,7 @@ class ListenRequests:
             if request not in self._requests:
                 return False
             del self._requests[request]
+        self._shares.remove(request)
         self._subscribers.remove(request.uris)
         return True
 
@@ -264,7 +264,6 @@ class ListenRequests:
             peer: Any = incoming.peer
             if not self._remove(request):
                 continue  # it was cancelled at this moment
-            self._shares.remove(request)
             incoming.respond(self._catalog.stamp({"_meta": {SUBSCRIPTION: incoming.id}}, request.revision))
             if incoming.outlet is None:
                 # On a pipe the specification wants both; the result first, for clients that drop what is cancelled (SUBS-12).
