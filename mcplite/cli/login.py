@@ -131,9 +131,9 @@ class _AloneVisit(Visit):
         super().__init__(visit.redirect_uri)
         self._visit, self._alone = visit, alone
 
-    def ask(self, url: str, state: str, wait: Callable[[], object]) -> str:
+    def ask(self, url: str, state: str, check: Callable[[], object]) -> str:
         with self._alone():
-            return self._visit.ask(url, state, wait)
+            return self._visit.ask(url, state, check)
 
     def succeeded(self) -> None:
         self._visit.succeeded()

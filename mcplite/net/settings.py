@@ -4,9 +4,9 @@
 whole. :class:`TLS` sets up our own connections as ``requests`` and ``urllib3`` do it: the same certificates, versions and
 ciphers. Both libraries are imported with the first connection of ``https``.
 
-An :class:`~.origin_client.OriginClient` gets tokens from a :class:`TokenSource`, and recovers from refusals by a
-:class:`RequestRecovery`. ``mcplite.auth.login`` implements them: ``OAuth`` and its like are the :class:`TokenProvider`, in
-``grant_base`` are the other two. :class:`Bearer` is the source of a token that the caller has obtained.
+An :class:`~.origin_client.OriginClient` gets tokens from a :class:`TokenSource`, which also deals with refusals.
+``mcplite.auth.login`` implements it: ``OAuth`` and its like are the :class:`TokenProvider`, and ``ServerTokens`` in
+``grant_base`` is the source. :class:`Bearer` is the source of a token that the caller has obtained.
 """
 
 import os
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import requests
 
 __all__ = [
-    "Bearer", "Cert", "Guard", "HTTPSettings", "Proxy", "RequestRecovery", "TLS", "TokenProvider", "TokenSource", "Verify",
+    "Bearer", "Cert", "Guard", "HTTPSettings", "Proxy", "TLS", "TokenProvider", "TokenSource", "Verify",
     "basic", "http_proxy", "merged_settings", "proxy_for",
 ]
 
@@ -189,6 +189,10 @@ def http_proxy(url: str) -> Optional[Proxy]:
     return Proxy(url if found else f"http://{url}")
 
 
+#: See :meth:`TokenSource.new_recovery`.
+Recover = Callable[[Reply, Mapping[str, str], Exchange], bool]
+
+
 class TokenProvider:
     """Obtains tokens for any number of servers: what ``auth=`` may be."""
 
@@ -222,20 +226,11 @@ class TokenSource:
         """
         raise NotImplementedError
 
-    def new_recovery(self) -> "RequestRecovery":
-        """Return the recovery of one new request from refusals."""
-        raise NotImplementedError
+    def new_recovery(self) -> Recover:
+        """Return what deals with the refusals (401 or 403) of one new request: it remembers what was tried.
 
-
-class RequestRecovery:
-    """The recovery of one request from refusals: remembers what was tried."""
-
-    def recover(self, reply: Reply, headers: Mapping[str, str], exchange: Exchange) -> bool:
-        """Deal with a refusal (401 or 403); return whether the request is to be sent again.
-
-        :param headers: the request's own.
-        :raises AuthError: the server asks for what cannot be obtained.
-        :raises Stopped: the caller no longer waits.
+        It takes a refusal and the headers of the request, and returns whether the request is to be sent again. It raises
+        AuthError if the server asks for what cannot be obtained, and Stopped if the caller no longer waits.
         """
         raise NotImplementedError
 

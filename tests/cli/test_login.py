@@ -483,8 +483,7 @@ def test_a_user_is_asked_alone(monkeypatch):
         asked.did.append("together")
 
     monkeypatch.setattr("mcplite.cli.login.choose_agent", lambda uri: asked)
-    agent = stored(token=RECORD).grant(alone)._user_agent()
-    with agent.begin("preferred", "server") as visit:
+    with stored(token=RECORD).grant(alone)._visit("preferred", "server") as visit:
         assert visit.redirect_uri == "http://127.0.0.1:1/"
         assert visit.ask("url", "state", lambda: "waits") == "back"
         visit.succeeded()

@@ -218,7 +218,7 @@ class OAuth(Grant):
         scopes: Sequence[str] = ()
         while True:
             preferred = self._redirect_uri or (known.redirect_uris[0] if known is not None and known.redirect_uris else None)
-            with self._user_agent().begin(preferred, urlsplit(request.resource.resource).netloc) as visit:
+            with self._visit(preferred, urlsplit(request.resource.resource).netloc) as visit:
                 try:
                     credentials = self._log_in(request, known, visit, scopes)
                 except AuthError as error:
@@ -259,14 +259,14 @@ class OAuth(Grant):
                                              self._prompt)
         end = time.monotonic() + self._timeout
 
-        def wait() -> None:
+        def check() -> None:
             request.check()
             if time.monotonic() > end:
                 raise AuthError(f"the user did not log in at {server.issuer} within {self._timeout:g} s")
 
         request.client = client
         try:
-            back = visit.ask(authorization.url, authorization.state, wait)
+            back = visit.ask(authorization.url, authorization.state, check)
         except AuthError:
             if client is known:  # the page may have said that it does not know this client
                 self.on_client_unknown(client)
@@ -294,16 +294,14 @@ class OAuth(Grant):
         return client_metadata(self._name, [redirect_uri], application_type=self._application_type,
                                method=choose_method(server.methods, False, server.issuer), scopes=scopes)
 
-    def _user_agent(self) -> "UserAgent":
-        from .user_agent import Callback, default_user_agent
+    def _visit(self, preferred: Optional[str], server: str) -> "Visit":
+        from .user_agent import CallbackVisit, default_user_agent
 
         ask: Any = self._ask
-        if ask is None:
-            return default_user_agent()
-        if hasattr(ask, "begin"):
-            agent: "UserAgent" = ask
-            return agent
-        return Callback(ask, self._redirect_uri or "")
+        if ask is not None and not hasattr(ask, "begin"):
+            return CallbackVisit(self._redirect_uri or "", server, ask)
+        visit: "Visit" = (ask or default_user_agent()).begin(preferred, server)
+        return visit
 
 
 def _with_port(uri: str, visit: "Visit") -> str:

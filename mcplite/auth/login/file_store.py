@@ -224,7 +224,7 @@ class FileLocks:
         return f"FileLocks({self._folder!r})"
 
     @contextlib.contextmanager
-    def hold(self, name: str, wait: Callable[[], object]) -> Iterator[None]:
+    def hold(self, name: str, check: Callable[[], object]) -> Iterator[None]:
         """Wait for a lock and hold it for the block; see :meth:`Store.lock`.
 
         :param name: of the file; :func:`digest` makes one of any text.
@@ -232,21 +232,21 @@ class FileLocks:
         :raises AuthError: other users may write into the folder, or its file system has no locks.
         """
         path = os.path.join(self._folder, name)
-        with self._threads.hold(name, wait):
-            descriptor = self._acquire(path, wait)
+        with self._threads.hold(name, check):
+            descriptor = self._acquire(path, check)
             try:
                 yield
             finally:
                 _release(path, descriptor)
 
-    def _acquire(self, path: str, wait: Callable[[], object]) -> int:
+    def _acquire(self, path: str, check: Callable[[], object]) -> int:
         """Wait for the lock; return the descriptor of its file."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
             descriptor = self._try_lock(path)
             if descriptor is not None:
                 return descriptor
-            wait()
+            check()
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
@@ -272,14 +272,14 @@ def digest(text: str) -> str:
 
 
 def give_up_after(seconds: float, text: str) -> Callable[[], None]:
-    """Return a function for ``wait=`` that raises an :class:`AuthError` of that text after some seconds."""
+    """Return a function for ``check=`` that raises an :class:`AuthError` of that text after some seconds."""
     end = time.monotonic() + seconds
 
-    def wait() -> None:
+    def check() -> None:
         if time.monotonic() > end:
             raise AuthError(text)
 
-    return wait
+    return check
 
 
 # --- locks of the system ------------------------------------------------------------------------------
@@ -367,8 +367,8 @@ class FileStore(Store):
     def keys(self) -> List[str]:
         return list(self._records())
 
-    def lock(self, key: str, wait: Callable[[], object]) -> ContextManager[None]:
-        return self._key_locks.hold(digest(key), wait)
+    def lock(self, key: str, check: Callable[[], object]) -> ContextManager[None]:
+        return self._key_locks.hold(digest(key), check)
 
     def _write_lock(self) -> ContextManager[None]:
         """Keep other processes from writing for a moment, in contrast to :meth:`lock`."""

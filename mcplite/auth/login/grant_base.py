@@ -2,9 +2,9 @@
 
 A :class:`Grant` keeps one :class:`ServerTokens` for each MCP server, which all threads of all its clients share: it is the
 token source of an :class:`~mcplite.net.origin_client.OriginClient`. It loads, refreshes and keeps the token, and has the grant
-obtain another for a :class:`TokenRequest`. :class:`TokenLock` makes one thread of all processes obtain it; the others wait, and
-share its failure. :class:`TokenRecovery` serves one request: it decides from each refusal whether to refresh the token, to
-obtain another or to give up.
+obtain another for a :class:`TokenRequest`. One thread of all processes obtains it; the others wait, and share its failure.
+:class:`TokenRecovery` serves one request: it decides from each refusal whether to refresh the token, to obtain another or to
+give up.
 
 ``login``, ``logout`` and ``token`` of the command line use a grant without an MCP client, so the probe that shows whether a
 server requires a token stands here too.
@@ -20,7 +20,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 from ...errors import AuthError, TransportError
 from ...net.exchange import Exchange, Reply, Stopped
 from ...net.origin_client import OriginClient
-from ...net.settings import HTTPSettings, RequestRecovery, TokenProvider, TokenSource, Verify
+from ...net.settings import HTTPSettings, Recover, TokenProvider, TokenSource, Verify
 from ...protocol.error_text import OptionText, shown
 from ...protocol.http.headers import POST_HEADERS
 from ...protocol.http.oauth import Challenge, canonical, check_url, find_challenge, parse_challenges
@@ -71,78 +71,6 @@ _SLICE_SECONDS = 0.25
 _MOST_SECONDS = 600.0
 
 
-class TokenLock:
-    """The right to obtain a token for one server.
-
-    :param store: whose lock keeps other processes out.
-    :param key: of the token in the store.
-    :param name: of the server, for errors.
-    """
-
-    def __init__(self, store: Store, key: str, name: str) -> None:
-        self._store, self._key, self._name = store, key, name
-        #: Held by the thread that obtains a token, also while it asks a user; the others wait for it in slices.
-        self._threads = threading.Lock()
-        #: How many attempts have failed, and the last one since there was a token: its aim, and its error. They change under
-        #: the lock, and are read without it.
-        self.failures = 0
-        self._failure: Optional[Tuple[object, Exception]] = None
-        #: The process whose threads hold the lock.
-        self._process = os.getpid()
-
-    def on_success(self) -> None:
-        """Note that there is a token, so that earlier failures are over."""
-        self._failure = None
-
-    @contextlib.contextmanager
-    def hold(self, exchange: Exchange, aim: object = None, since: Optional[int] = None) -> Iterator[None]:
-        """Wait for the lock and hold it for the block.
-
-        :param aim: what the token is for. Threads that wait for the same one fail together; None is any token.
-        :param since: the value of :attr:`failures` that the caller knows of; by default the present one.
-        :raises AuthError: an attempt with the same aim has failed meanwhile; each thread would ask the user again (AUTH-46).
-        :raises Stopped: the caller no longer waits.
-        """
-        failures = self.failures if since is None else since
-        if not exchange.may_log_in:
-            aim = exchange  # its failure is its own: others may ask a user
-        with contextlib.ExitStack() as waiting:
-            waiting.enter_context(exchange.paused())  # another thread may be asking a person
-            if self._process != os.getpid():  # in a process that was forked during a login, no thread would release it
-                self._threads, self._process = threading.Lock(), os.getpid()
-            threads = self._threads
-            while not threads.acquire(timeout=_SLICE_SECONDS):
-                exchange.next_timeout()
-            try:
-                failure = self._failure
-                if self.failures != failures and failure is not None and failure[0] == aim:
-                    raise AuthError(str(failure[1]), error=getattr(failure[1], "error", ""),
-                                    status=getattr(failure[1], "status", 0)) from failure[1]
-                try:
-                    with self._store.lock(self._key, self._check(exchange)):
-                        waiting.close()  # From here on the call's clock runs again.
-                        yield
-                except Stopped:
-                    raise  # the next thread takes over
-                except Exception as error:  # a store's or a user agent's own as well
-                    self.failures, self._failure = self.failures + 1, (aim, error)
-                    raise
-            finally:
-                threads.release()
-
-    def _check(self, exchange: Exchange) -> Callable[[], None]:
-        """Return what is called while another process holds the lock; that process may have been stopped meanwhile."""
-        end = time.monotonic() + _MOST_SECONDS
-
-        def check() -> None:
-            exchange.next_timeout()
-            if time.monotonic() > end:
-                raise AuthError(f"another process has been getting a token for {self._name} for {_MOST_SECONDS:g} s; look for"
-                                " one that is stopped, or in the middle of a login")
-
-        return check
-
-
 #: How often one request is sent again because another thread has obtained a token, or for a nonce.
 _MOST_REPEATS = 3
 
@@ -183,7 +111,15 @@ class ServerTokens(TokenSource):
         self.key = f"token {canonical(self.url)}"
         #: Those of the client that was opened last.
         self.settings = settings
-        self._lock = TokenLock(grant.store, self.key, self.name)
+        #: Held by the thread that obtains a token, also while it asks a user; the others wait for it in slices. The lock of the
+        #: store keeps other processes out.
+        self._lock = threading.Lock()
+        #: The process whose threads hold the lock.
+        self._process = os.getpid()
+        #: How many attempts to obtain a token have failed, and the last one since there was a token: its aim, and its error.
+        #: They change under the lock, and are read without it.
+        self.failures = 0
+        self._failure: Optional[Tuple[object, Exception]] = None
         self.history = LoginHistory(self.name)
         #: Why the last login has ended, until an error has said so; used under the token lock.
         self._ended = ""
@@ -199,13 +135,8 @@ class ServerTokens(TokenSource):
         """The authentication schemes whose challenges are read, the preferred one first."""
         return ("dpop", "bearer") if self._grant.dpop else ("bearer", "dpop")
 
-    @property
-    def failures(self) -> int:
-        """How many attempts to obtain a token have failed."""
-        return self._lock.failures
-
-    def new_recovery(self) -> "TokenRecovery":
-        return TokenRecovery(self)
+    def new_recovery(self) -> Recover:
+        return TokenRecovery(self).recover
 
     def _web(self, exchange: Exchange, address: Optional[str] = None) -> Web:
         return Web(self.url, self.settings, address=address, given=self._grant.given_urls, check=exchange.next_timeout)
@@ -254,7 +185,7 @@ class ServerTokens(TokenSource):
         # Before it is used: a refresh token that the server has rotated must not be lost (AUTH-34).
         self._grant.store.save(self.key, credentials.record())
         self._current, self._loaded, self._ended = credentials, True, ""
-        self._lock.on_success()
+        self._failure = None
         return credentials
 
     def _proofs_for(self, current: Optional[Credentials]) -> Optional[Proofs]:
@@ -269,9 +200,53 @@ class ServerTokens(TokenSource):
 
     # --- a new token ------------------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def _hold(self, exchange: Exchange, aim: object = None, since: Optional[int] = None) -> Iterator[None]:
+        """Wait for the right to obtain a token, and hold it for the block.
+
+        :param aim: what the token is for. Threads that wait for the same one fail together; None is any token.
+        :param since: the value of :attr:`failures` that the caller knows of; by default the present one.
+        :raises AuthError: an attempt with the same aim has failed meanwhile; each thread would ask the user again (AUTH-46).
+        :raises Stopped: the caller no longer waits.
+        """
+        failures = self.failures if since is None else since
+        if not exchange.may_log_in:
+            aim = exchange  # its failure is its own: others may ask a user
+        with contextlib.ExitStack() as waiting:
+            waiting.enter_context(exchange.paused())  # another thread may be asking a person
+            if self._process != os.getpid():  # in a process that was forked during a login, no thread would release it
+                self._lock, self._process = threading.Lock(), os.getpid()
+            lock = self._lock
+            while not lock.acquire(timeout=_SLICE_SECONDS):
+                exchange.next_timeout()
+            try:
+                failure = self._failure
+                if self.failures != failures and failure is not None and failure[0] == aim:
+                    raise AuthError(str(failure[1]), error=getattr(failure[1], "error", ""),
+                                    status=getattr(failure[1], "status", 0)) from failure[1]
+                end = time.monotonic() + _MOST_SECONDS
+
+                def check() -> None:
+                    exchange.next_timeout()
+                    if time.monotonic() > end:
+                        raise AuthError(f"another process has been getting a token for {self.name} for {_MOST_SECONDS:g} s;"
+                                        " look for one that is stopped, or in the middle of a login")
+
+                try:
+                    with self._grant.store.lock(self.key, check):
+                        waiting.close()  # From here on the call's clock runs again.
+                        yield
+                except Stopped:
+                    raise  # the next thread takes over
+                except Exception as error:  # a store's or a user agent's own as well
+                    self.failures, self._failure = self.failures + 1, (aim, error)
+                    raise
+            finally:
+                lock.release()
+
     def _refresh_expired(self, old: Credentials, exchange: Exchange) -> Optional[Credentials]:
         """Return a token in place of one that has expired; the old one when its refresh token was refused for good."""
-        with self._lock.hold(exchange):
+        with self._hold(exchange):
             current = self._load()
             if current is None or current.access_token != old.access_token or current.refresh_token is None:
                 return current
@@ -312,7 +287,7 @@ class ServerTokens(TokenSource):
         :raises Stopped: the caller no longer waits.
         """
         aim = frozenset(refusal.scopes) if step_up else None
-        with self._lock.hold(exchange, aim, refusal.failures):
+        with self._hold(exchange, aim, refusal.failures):
             current = self._load()
             if current is not None and current.access_token != refusal.token:
                 return "adopted"
@@ -334,7 +309,7 @@ class ServerTokens(TokenSource):
         :param address: where the server was met, if it is known.
         :raises AuthError: no token could be obtained.
         """
-        with self._lock.hold(exchange), self._web(exchange, address) as web:
+        with self._hold(exchange), self._web(exchange, address) as web:
             self.history.clear()
             return self._save(self._obtain(web, None, TokenRefusal(challenge=challenge), exchange, False, False)[1])
 
@@ -344,7 +319,7 @@ class ServerTokens(TokenSource):
         :returns: whether there were any.
         :raises AuthError: they could not be revoked; they are dropped all the same.
         """
-        with self._lock.hold(exchange, exchange):
+        with self._hold(exchange, exchange):
             current = self._load()
             self._grant.store.delete(self.key)
             self._current = None
@@ -424,7 +399,7 @@ class ServerTokens(TokenSource):
         return None
 
 
-class TokenRecovery(RequestRecovery):
+class TokenRecovery:
     """The recovery of one request from 401 and 403: remembers what was tried.
 
     :param tokens: of the server that refuses.
@@ -438,6 +413,7 @@ class TokenRecovery(RequestRecovery):
         self._repeats = 0
 
     def recover(self, reply: Reply, headers: Mapping[str, str], exchange: Exchange) -> bool:
+        """See :meth:`TokenSource.new_recovery`."""
         header = reply.headers.get("www-authenticate") or ""
         challenge = find_challenge(parse_challenges(header), *self._tokens.schemes)
         code = None if challenge is None else challenge.get("error")

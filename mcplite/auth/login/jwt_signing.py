@@ -3,14 +3,11 @@
 All signing of the client is here. It needs the extra ``mcplite[jwt]``, which is loaded with the first key.
 """
 
-import base64
 import hashlib
-import json
 import re
 import secrets
 import threading
 import time
-from collections import OrderedDict
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from ...errors import AuthError
@@ -19,10 +16,8 @@ from ...protocol.opaque import base64url_encode
 
 __all__ = ["Proofs", "SigningKey", "client_assertion"]
 
-#: By curve: the name of the algorithm, the name in a JWK, the bytes of a coordinate (RFC 7518, section 6.2.1).
-_CURVES = {
-    "secp256r1": ("ES256", "P-256", 32), "secp384r1": ("ES384", "P-384", 48), "secp521r1": ("ES512", "P-521", 66),
-}
+#: The algorithm of each curve.
+_CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 #: RFC 7518, section 3.3.
 _SHORTEST = 2048
@@ -42,32 +37,27 @@ def _load_encode() -> Any:
     return encode
 
 
-def _number(value: int, size: int) -> str:
-    return base64url_encode(value.to_bytes(size, "big"))
-
-
 def _algorithms_of(key: Any) -> Tuple[Tuple[str, ...], Dict[str, str]]:
     """Return the algorithms that a key can sign with, the usual one first, and its public half as a JWK.
 
     :raises ValueError: it is of a kind that is not supported.
     """
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+    from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+    kind: Any = ECAlgorithm
     if isinstance(key, ec.EllipticCurvePrivateKey) and key.curve.name in _CURVES:
-        algorithm, curve, size = _CURVES[key.curve.name]
-        point = key.public_key().public_numbers()
-        return (algorithm,), {"kty": "EC", "crv": curve, "x": _number(point.x, size), "y": _number(point.y, size)}
-    if isinstance(key, rsa.RSAPrivateKey):
+        algorithms: Tuple[str, ...] = (_CURVES[key.curve.name],)
+    elif isinstance(key, rsa.RSAPrivateKey):
         if key.key_size < _SHORTEST:
             raise ValueError(f"an RSA key of {key.key_size} bits is too short; expected is {_EXPECTED}")
-        numbers = key.public_key().public_numbers()
-        size, short = (numbers.n.bit_length() + 7) // 8, (numbers.e.bit_length() + 7) // 8
-        return _RSA, {"kty": "RSA", "n": _number(numbers.n, size), "e": _number(numbers.e, short)}
-    if isinstance(key, ed25519.Ed25519PrivateKey):
-        return ("EdDSA",), {
-            "kty": "OKP", "crv": "Ed25519",
-            "x": base64url_encode(key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw))}
-    raise ValueError(f"this kind of key is not supported; expected is {_EXPECTED}")
+        kind, algorithms = RSAAlgorithm, _RSA
+    elif isinstance(key, ed25519.Ed25519PrivateKey):
+        kind, algorithms = OKPAlgorithm, ("EdDSA",)
+    else:
+        raise ValueError(f"this kind of key is not supported; expected is {_EXPECTED}")
+    jwk: Dict[str, str] = kind.to_jwk(key.public_key(), as_dict=True)
+    jwk.pop("key_ops", None)
+    return algorithms, jwk
 
 
 def _read(pem: Union[str, bytes]) -> Any:
@@ -196,8 +186,8 @@ class Proofs:
         self._headers: Dict[str, Any] = {"typ": "dpop+jwt", "jwk": key.public_jwk}
         #: Guards ``_nonces``; held for dictionary work.
         self._lock = threading.Lock()
-        #: By origin, the one that was used last at the end.
-        self._nonces: "OrderedDict[Tuple[str, str, int], str]" = OrderedDict()
+        #: By origin, the one that was learned last at the end.
+        self._nonces: Dict[Tuple[str, str, int], str] = {}
 
     def proof(self, method: str, url: str, token: Optional[str] = None) -> str:
         """Return the value of the header ``DPoP`` for one request; a repeated request needs another one.
@@ -218,20 +208,18 @@ class Proofs:
             if not token.isascii():
                 raise ValueError("an access token has only ASCII characters")
             claims["ath"] = base64url_encode(hashlib.sha256(token.encode("ascii")).digest())
-        nonce = self._nonce(url)
+        nonce = self._nonces.get(origin_of(url))
         if nonce is not None:
             claims["nonce"] = nonce
         return self.key.sign(claims, self._headers)
 
-    def learn(self, url: str, headers: Mapping[str, str], proof: Optional[str] = None) -> bool:
-        """Note the nonce that a response wants in further proofs, and return whether it is new.
+    def learn(self, url: str, headers: Mapping[str, str]) -> bool:
+        """Note the nonce that a response wants in further proofs; return whether there is one.
 
         A malformed nonce is ignored.
 
         :param url: of the request.
         :param headers: of the response.
-        :param proof: of the request: the nonce is new if that proof did not have it. Without it, the nonce is new if it was
-            not known, which is not enough when another thread has just learned the same one.
         :raises ValueError: the URL is not of http or https.
         """
         nonce = next((value for name, value in headers.items() if name.lower() == "dpop-nonce"), None)
@@ -239,23 +227,8 @@ class Proofs:
         if nonce is None or _NONCE.fullmatch(nonce) is None:
             return False
         with self._lock:
-            before = self._nonces.get(origin)
+            self._nonces.pop(origin, None)
             self._nonces[origin] = nonce
-            self._nonces.move_to_end(origin)
             if len(self._nonces) > _MOST_ORIGINS:
-                self._nonces.popitem(last=False)
-        return nonce != (before if proof is None else _nonce_in(proof))
-
-    def _nonce(self, url: str) -> Optional[str]:
-        origin = origin_of(url)
-        with self._lock:
-            nonce = self._nonces.get(origin)
-            if nonce is not None:
-                self._nonces.move_to_end(origin)
-        return nonce
-
-
-def _nonce_in(proof: str) -> Optional[str]:
-    payload = proof.split(".")[1]
-    found: Optional[str] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))).get("nonce")
-    return found
+                del self._nonces[next(iter(self._nonces))]
+        return True

@@ -78,8 +78,8 @@ class KeyringStore(Store):
     def keys(self) -> List[str]:
         return [key for key in self._load_index() if self._get(digest(key)) is not None]
 
-    def lock(self, key: str, wait: Callable[[], object]) -> ContextManager[None]:
-        return self._locks.hold(digest(f"record\0{self._service}\0{key}"), wait)
+    def lock(self, key: str, check: Callable[[], object]) -> ContextManager[None]:
+        return self._locks.hold(digest(f"record\0{self._service}\0{key}"), check)
 
     def _write_lock(self) -> ContextManager[None]:
         """Keep other processes from writing for a moment, in contrast to :meth:`lock`."""

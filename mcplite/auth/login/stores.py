@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 __all__ = ["MemoryStore", "Store", "ThreadLocks", "dump_record", "parse_record"]
 
-#: Seconds that a waiting thread blocks before it calls ``wait``.
+#: Seconds that a waiting thread blocks before it calls ``check``.
 _SLICE_SECONDS = 0.1
 
 
@@ -51,13 +51,13 @@ class Store:
         """
         raise NotImplementedError
 
-    def lock(self, key: str, wait: Callable[[], object]) -> ContextManager[None]:
+    def lock(self, key: str, check: Callable[[], object]) -> ContextManager[None]:
         """Return a block that holds the record's lock, for a refresh or a login: one thread of all processes at a time.
 
         Entering it blocks until the lock is free. The lock is advisory: records can be loaded, saved and deleted without
         it. It is released at the end of the block, and by the end of the process.
 
-        :param wait: called on this thread at least every 0.25 s while it waits; raises to give up.
+        :param check: called on this thread at least every 0.25 s while it waits; raises to give up.
         :raises RuntimeError: this thread holds the lock already.
         :raises AuthError: the store cannot be locked.
         """
@@ -95,8 +95,8 @@ class MemoryStore(Store):
         with self._lock:
             return list(self._texts)
 
-    def lock(self, key: str, wait: Callable[[], object]) -> ContextManager[None]:
-        return self._locks.hold(key, wait)
+    def lock(self, key: str, check: Callable[[], object]) -> ContextManager[None]:
+        return self._locks.hold(key, check)
 
 
 class ThreadLocks:
@@ -110,7 +110,7 @@ class ThreadLocks:
         self._process = os.getpid()
 
     @contextlib.contextmanager
-    def hold(self, name: str, wait: Callable[[], object]) -> Iterator[None]:
+    def hold(self, name: str, check: Callable[[], object]) -> Iterator[None]:
         """Wait for a lock and hold it for the block; see :meth:`Store.lock`.
 
         :raises RuntimeError: this thread holds it already.
@@ -124,7 +124,7 @@ class ThreadLocks:
             raise RuntimeError("this thread holds it already; waiting for itself would never end")
         acquired = named.lock.acquire(blocking=False)
         while not acquired:
-            wait()
+            check()
             acquired = named.lock.acquire(timeout=_SLICE_SECONDS)
         named.holder = me
         try:

@@ -201,8 +201,8 @@ class TokenEndpoint:
             if self._proofs is not None:
                 headers["DPoP"] = self._proofs.proof("POST", url)
             answer = self._web.post_form(url, what, {**fields, **own}, headers)
-            new_nonce = self._proofs is not None and self._proofs.learn(url, answer.headers, headers["DPoP"])
-            if attempt == 2 or not new_nonce or answer.error != "use_dpop_nonce":
+            has_nonce = self._proofs is not None and self._proofs.learn(url, answer.headers)
+            if attempt == 2 or not has_nonce or answer.error != "use_dpop_nonce":
                 break
         return answer
 

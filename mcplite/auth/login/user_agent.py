@@ -24,7 +24,7 @@ from ...rpc.stdio.descriptors import is_terminal
 from .loopback import HOSTS, LoopbackListener, has_state, wait_ready
 
 __all__ = [
-    "Browser", "Callback", "LONGEST_ANSWER", "NoUserAgent", "Terminal", "UserAgent", "Visit", "default_user_agent",
+    "Browser", "CallbackVisit", "LONGEST_ANSWER", "NoUserAgent", "Terminal", "UserAgent", "Visit", "default_user_agent",
     "has_browser",
 ]
 
@@ -51,7 +51,7 @@ def call_in_background(function: "Callable[..., _Result]", *arguments: object, n
     return future
 
 
-#: Seconds that a thread waits for the user before it calls ``wait``, which may give up.
+#: Seconds that a thread waits for the user before it calls ``check``, which may give up.
 SLICE_SECONDS = 0.2
 #: Characters of the URL by which a browser comes back.
 LONGEST_ANSWER = 16_384
@@ -88,11 +88,11 @@ class Visit:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def ask(self, url: str, state: str, wait: Callable[[], object]) -> str:
+    def ask(self, url: str, state: str, check: Callable[[], object]) -> str:
         """Send the user to *url*, once; return the whole URL by which they came back.
 
         :param state: the state that this URL has to carry; an answer without it is ignored.
-        :param wait: called at least every 0.25 seconds on this thread; it gives up by raising.
+        :param check: called at least every 0.25 seconds on this thread; it gives up by raising.
         :raises AuthError: *url* is not one we may open in a browser, or the user gave up.
         """
         raise NotImplementedError
@@ -110,23 +110,6 @@ class Visit:
         """Close all that is open. If neither success nor failure was shown, the user sees that the login was not completed."""
 
 
-class Callback(UserAgent):
-    """Asks by a function of the host program, such as one that shows the URL in the host's own window.
-
-    :param function: takes the URL to send the user to, and returns the URL by which they came back, or None if they gave
-        up. It runs on its own thread, so that the caller can stop waiting for it.
-    :param redirect_uri: where they come back to; :class:`OAuth` has checked it.
-    """
-
-    def __init__(self, function: Callable[[str], Optional[str]], redirect_uri: str) -> None:
-        self._function = function
-        self._redirect_uri = redirect_uri
-
-    def begin(self, preferred: Optional[str], server: str) -> Visit:
-        """Prepare one login; the redirect URI is the one that was given, and *preferred* is ignored."""
-        return _CallbackVisit(self._redirect_uri, server, self._function)
-
-
 class NoUserAgent(UserAgent):
     """Refuses every login, because there is neither a browser nor a terminal; the error says what to do."""
 
@@ -142,18 +125,25 @@ class NoUserAgent(UserAgent):
             f" ({package}.auth.ClientCredentials), or set how to ask with OAuth(ask=...)")
 
 
-class _CallbackVisit(Visit):
+class CallbackVisit(Visit):
+    """A visit by a function of the host program, such as one that shows the URL in the host's own window.
+
+    :param redirect_uri: where the user comes back to; :class:`OAuth` has checked it.
+    :param function: takes the URL to send the user to, and returns the URL by which they came back, or None if they gave
+        up. It runs on its own thread, so that the caller can stop waiting for it.
+    """
+
     def __init__(self, redirect_uri: str, server: str, function: Callable[[str], Optional[str]]) -> None:
         super().__init__(redirect_uri)
         self._server = shown_name(server)
         self._function = function
 
-    def ask(self, url: str, state: str, wait: Callable[[], object]) -> str:
+    def ask(self, url: str, state: str, check: Callable[[], object]) -> str:
         url = url_to_visit(url)
-        wait()
+        check()
         call = call_in_background(self._function, url, name="mcplite login")
         while not futures.wait([call], SLICE_SECONDS).done:
-            wait()
+            check()
         text = call.result()
         if text is None:
             raise AuthError(f"the login to {self._server} was given up")
@@ -286,14 +276,14 @@ class _BrowserVisit(ListeningVisit):
         super().__init__(listener, server, out)
         self._open = open
 
-    def ask(self, url: str, state: str, wait: Callable[[], object]) -> str:
+    def ask(self, url: str, state: str, check: Callable[[], object]) -> str:
         url = url_to_visit(url)
-        wait()
+        check()
         self.show(f"Log in to {self.server} in the browser that opens. If none does, visit\n  {url}")
         # Never ended from here: the browser is the user's to close.
         opening: "Optional[futures.Future[object]]" = call_in_background(self._open, url, name="mcplite browser")
         while True:
-            wait()
+            check()
             back = self.listener.serve(state, SLICE_SECONDS)
             if back is not None:
                 return back
@@ -379,15 +369,15 @@ class _TerminalVisit(ListeningVisit):
         super().__init__(listener, server, out)
         self._input = _TerminalInput(source)
 
-    def ask(self, url: str, state: str, wait: Callable[[], object]) -> str:
+    def ask(self, url: str, state: str, check: Callable[[], object]) -> str:
         url = url_to_visit(url)
-        wait()
+        check()
         self.show(f"To log in to {self.server}, visit\n\n  {url}\n\nThe browser will come back to {self.redirect_uri}"
                   " - when it runs on another machine,\nit cannot open that page: copy its address then, and paste it here.")
         self.show("Address: ", end="")
         wrong = 0
         while True:
-            wait()
+            check()
             line = self._line()
             if line is None:
                 back = self.listener.serve(state, SLICE_SECONDS, self._input.descriptor)

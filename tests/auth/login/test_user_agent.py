@@ -26,7 +26,7 @@ from mcplite.auth.login import user_agent
 from mcplite.auth.login.user_agent import (
     LONGEST_ANSWER,
     Browser,
-    Callback,
+    CallbackVisit,
     NoUserAgent,
     Terminal,
     default_user_agent,
@@ -56,8 +56,9 @@ EVIL = [
 @pytest.mark.parametrize("url", EVIL)
 def test_only_urls_of_the_web_are_ever_opened(url):
     asked, out = [], io.StringIO()
-    for agent in (Browser(asked.append, out=out), Terminal(io.StringIO(), out), Callback(asked.append, HERE)):
-        with agent.begin(None, "weather") as visit:
+    for visit in (Browser(asked.append, out=out).begin(None, "weather"), Terminal(io.StringIO(), out).begin(None, "weather"),
+                  CallbackVisit(HERE, "weather", asked.append)):
+        with visit:
             with pytest.raises(AuthError, match="the page to log in at"):
                 visit.ask(url, STATE, patience())
     assert asked == [] and out.getvalue() == ""
@@ -74,7 +75,7 @@ def test_only_urls_of_the_web_are_ever_opened(url):
 ])
 def test_the_url_is_rebuilt_before_it_is_opened(given, opened):
     asked = []
-    with Callback(asked.append, HERE).begin(None, "weather") as visit:
+    with CallbackVisit(HERE, "weather", asked.append) as visit:
         with pytest.raises(AuthError, match="given up"):
             visit.ask(given, STATE, patience())
     assert asked == [opened]
@@ -90,7 +91,7 @@ def test_a_function_is_given_the_url_and_returns_the_answer(returned):
         asked.append(url)
         return returned
 
-    with Callback(ask, HERE).begin("http://127.0.0.1:1/other", "weather") as visit:
+    with CallbackVisit(HERE, "weather", ask) as visit:
         assert visit.redirect_uri == HERE
         assert visit.ask(LOGIN, STATE, patience()) == f"{HERE}?code=c0de&state={STATE}"
         visit.succeeded()
@@ -103,7 +104,7 @@ def test_a_function_is_given_the_url_and_returns_the_answer(returned):
     f"{HERE}?code=c0de&state=other", HERE, "", 7, b"code=c0de", f"state={STATE}\n&code=c0de",
 ])
 def test_a_function_has_to_return_the_answer_to_this_login(returned):
-    with Callback(lambda url: returned, HERE).begin(None, "weather") as visit:
+    with CallbackVisit(HERE, "weather", lambda url: returned) as visit:
         with pytest.raises(AuthError,
                            match="has not returned the URL by which the user came back from the login to weather") as raised:
             visit.ask(LOGIN, STATE, patience())
@@ -115,7 +116,7 @@ def test_the_error_of_a_function_is_the_error_of_the_login(error):
     def ask(url):
         raise error
 
-    with Callback(ask, HERE).begin(None, "weather") as visit:
+    with CallbackVisit(HERE, "weather", ask) as visit:
         with pytest.raises(type(error)) as raised:
             visit.ask(LOGIN, STATE, patience())
     assert raised.value is error
@@ -131,7 +132,7 @@ def test_waiting_for_a_function_can_be_given_up_at_any_time(monkeypatch, times):
         enough.wait(LIMIT)
 
     try:
-        with Callback(ask, HERE).begin(None, "weather") as visit:
+        with CallbackVisit(HERE, "weather", ask) as visit:
             with pytest.raises(Cancelled):
                 visit.ask(LOGIN, STATE, gives_up_after(times))
     finally:
@@ -142,7 +143,7 @@ def test_waiting_for_a_function_can_be_given_up_at_any_time(monkeypatch, times):
 def test_a_function_sees_the_context_of_the_caller():
     who = contextvars.ContextVar("who")
     who.set("me")
-    with Callback(lambda url: f"code={who.get()}&state={STATE}", HERE).begin(None, "weather") as visit:
+    with CallbackVisit(HERE, "weather", lambda url: f"code={who.get()}&state={STATE}") as visit:
         assert visit.ask(LOGIN, STATE, patience()) == f"{HERE}?code=me&state={STATE}"
 
 
