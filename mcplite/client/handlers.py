@@ -138,7 +138,7 @@ class Handlers:
         schema = request.requested_schema
         if schema is None or not isinstance(schema.get("properties"), dict):
             raise InvalidParams("a form needs requestedSchema, an object with properties")
-        answer = self._elicited(handler, request)
+        answer = self._ask_user(handler, request)
         if answer.action != "accept":
             return codec.encode(types.ElicitResult(answer.action), revision)  # type: ignore[no-any-return]
         # Empty fields are left out: a form has no null values (ELIC-12).
@@ -156,7 +156,7 @@ class Handlers:
         identity = request.elicitation_id
         if identity is not None:
             self.expect([{"elicitationId": identity}])
-        answer = self._elicited(handler, request)
+        answer = self._ask_user(handler, request)
         if answer.action != "accept" and identity is not None:
             with self._lock:
                 self._expected.pop(identity, None)
@@ -274,7 +274,7 @@ class Handlers:
 
     # --- calls of the user's code -----------------------------------------------------------------
 
-    def _elicited(self, handler: Elicitation, request: AskedElicitation) -> types.ElicitResult:
+    def _ask_user(self, handler: Elicitation, request: AskedElicitation) -> types.ElicitResult:
         try:
             return self._run("elicitation", lambda: _elicited(handler(request)))  # type: ignore[no-any-return]
         except RemoteError as error:

@@ -33,30 +33,31 @@ class Exchange:
     :param clock: measures the deadline, if it is one that can be paused.
     """
 
+    #: Whether a user may be asked to log in on its behalf.
+    may_log_in = True
+    #: Whether :meth:`interrupt` was called, after which the socket is not usable.
+    interrupted = False
+    #: Whether its connection has served another request before.
+    reused = False
+    #: Whether a response has begun.
+    answered = False
+    #: Whether :attr:`address` is wanted: the peer's address, None until there is a connection, and where the socket is not of
+    #: the internet.
+    records_address = False
+    address: Optional[str] = None
+    #: Whether the request may have reached the server although its socket is not known here.
+    may_have_been_sent = False
+    _sock: Optional[socket.socket] = None
+    _on_interrupt: Optional[Callable[[], object]] = None
+
     def __init__(self, next_timeout: Callable[[], float], remaining: Callable[[], Optional[float]] = _unbounded,
                  clock: Any = None) -> None:
         self._next_timeout = next_timeout
         self._clock = clock
         #: Returns the seconds until the deadline; None without one.
         self.remaining = remaining
-        #: Whether a user may be asked to log in on its behalf.
-        self.may_log_in = True
-        #: Whether :meth:`interrupt` was called, after which the socket is not usable.
-        self.interrupted = False
-        #: Whether its connection has served another request before.
-        self.reused = False
-        #: Whether a response has begun.
-        self.answered = False
-        #: Whether :attr:`address` is wanted: the peer's address, None until there is a connection, and where the socket is
-        #: not of the internet.
-        self.records_address = False
-        self.address: Optional[str] = None
-        #: Whether the request may have reached the server although its socket is not known here.
-        self.may_have_been_sent = False
         #: Guards ``_sock``: an interrupt must not strike a connection that serves another exchange by now.
         self._lock = threading.Lock()
-        self._sock: Optional[socket.socket] = None
-        self._on_interrupt: Optional[Callable[[], object]] = None
 
     def next_timeout(self) -> float:
         """Return the seconds that the next read or write may block.

@@ -1,186 +1,263 @@
-"""The channel to one server over Streamable HTTP: owns the endpoint, the exchanges in progress and the GET stream.
+"""The channel to one server over Streamable HTTP: sends and reads calls, and owns the endpoint and the exchanges in progress.
 
-``connect()`` makes it for a URL. Calls are posted and read by :mod:`.http_endpoint`; this module sends what is no call.
-The GET stream carries what the server sends that belongs to no call; each session of the legacy era has one.
+``connect()`` makes it for a URL. There is no reading thread and no hand-over: each caller posts its own request, and its thread
+deals with all that arrives in the response (progress, requests of the server's handler, the answer). When the response breaks
+off, the caller resumes the stream (RES-04), as long as its own time lasts.
 """
 
 import contextlib
 import threading
 import time
-from typing import Any, Callable, Iterator, Mapping, Optional, Set
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Set
 
-from ...errors import AuthError, ConnectionClosed, HTTPStatusError, MCPError, RequestTimeout, SessionLost, TransportError
+from ...errors import AuthError, ConnectionClosed, HTTPStatusError, ProtocolError, RequestTimeout, SessionLost, TransportError
 from ...net.exchange import Exchange, Reply, Stopped
 from ...net.settings import HTTPSettings
 from ...protocol import jsonrpc
-from ...rpc.deadline import Deadline
+from ...protocol.meta import REPEATABLE
+from ...rpc.deadline import Deadline, Sleepers
 from ...rpc.forks import renew
-from ...rpc.interfaces import Channel, Network
-from ...rpc.threads import Loop, Workers
+from ...rpc.interfaces import Channel, Network, Reading
+from ...rpc.pending import Pending
+from ...rpc.threads import Workers
 from ...rpc.tracing import get_logger
-from .http_endpoint import HTTPEndpoint, HTTPReading, ResumableStream, network_of, next_timeout_of, says_no_session
+from .http_endpoint import SILENT_SECONDS, SLICE_SECONDS, GetStream, HTTPEndpoint, ResumableStream, network_of, next_timeout_of
 
-__all__ = ["GetStream", "HTTPChannel"]
+__all__ = ["HTTPChannel", "HTTPReading"]
 
 _log = get_logger(__name__)
-#: Seconds that a read or write blocks at most before it checks whether the channel was closed.
-_SLICE_SECONDS = 1.0
-#: Seconds without a byte, not even a comment, after which the server is taken for gone; servers send something far
-#: more often to keep a stream alive.
-_SILENT_SECONDS = 300.0
-#: Seconds that the beginning of a session waits for the stream: some servers begin their response with the first event only.
-_START_SECONDS = 0.1
-#: Seconds of a stream without a message after which its end shows no fault of the server.
-_STEADY_SECONDS = 5.0
-#: Seconds between two streams at least, and at most where a server ends each of them at once. One that says how long to wait
-#: may want to be polled, so it is: then the last is the longest pause of ours.
-_SHORTEST_PAUSE, _LONGEST_STREAM_PAUSE, _LONGEST_POLL = 0.5, 30.0, 5.0
-#: Error codes that a new token would not cure.
-_FINAL_ERRORS = frozenset({"invalid_token", "insufficient_scope"})
+#: Seconds that the end of a response may come behind its answer, for the connection to be used again.
+_TAIL_SECONDS = 0.05
+#: Attempts to resume a stream, in a row, before the call fails.
+_MOST_ATTEMPTS = 5
 
 
-class GetStream:
-    """Listens to one session on a daemon thread, and resumes when the stream breaks (HTTP-28, RES-04).
+class _ResponseState(ResumableStream):
+    """The response to one call, as far as it has been read."""
 
-    The thread is started with the session; it is ended by :meth:`stop`, by a server that offers no such stream, or by the
-    end of the session; it blocks on the stream and on its own pauses.
+    exchange: Optional[Exchange] = None
+    #: The event stream that is read now; None before, after, and between two connections.
+    reply: Optional[Reply] = None
+    #: When the last data came.
+    last_data_at = 0.0
+    #: Why the stream is not read any more, if it broke.
+    broken: Optional[Exception] = None
+    #: Until when the end of the response is read, once the answer has come.
+    drain_until: Optional[float] = None
+
+
+class HTTPReading(Reading):
+    """The reading of a Streamable HTTP channel.
 
     :param receive: takes each message.
-    :param on_lost: called when the server does not know the session any more.
     """
 
-    def __init__(self, endpoint: HTTPEndpoint, receive: Callable[[bytes], None],
-                 on_lost: Callable[[SessionLost], object]) -> None:
+    def __init__(self, channel: Channel, endpoint: HTTPEndpoint, receive: Callable[[bytes], None]) -> None:
+        super().__init__(channel)
         self._endpoint = endpoint
-        self._stream = ResumableStream(endpoint.line_limit, receive)
-        self._on_lost = on_lost
-        self._stop = threading.Event()
-        self._exchange: Optional[Exchange] = None
-        #: Whether a user may be asked to log in for the stream: until that has failed once (AUTH-46).
-        self._may_log_in = True
-        #: When the last data came; None while there is no stream.
-        self._last_data_at: Optional[float] = None
-        #: How many streams in a row have ended soon and without a message.
-        self._ended_early = 0
-        #: Whether there has been a stream.
-        self._offered = False
-        #: Set when the server has answered for the first time, in whatever way.
-        self._answered = threading.Event()
-        self._loop = Loop(f"listener of {endpoint.name}", self._run, self._stop.wait)
+        self._receive = receive
+        self._calls: Dict[int, _ResponseState] = {}
+        self._stopped = False
+        #: The ids of the calls whose threads are in a read or a write. Without a lock: each change is one step in C.
+        self._busy: Dict[int, None] = {}
+        #: Of ``_busy``, for :meth:`stop`.
+        self._left = Sleepers()
 
-    def start(self, timeout: float) -> None:
-        """Start to listen; return when the stream is there, or the server takes long to answer.
+    # --- the caller's thread --------------------------------------------------------------------------
 
-        Nothing that the server sends from then on is missed. Some servers begin their response with the first event only.
+    def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
+        call = self._calls[pending.id] = _ResponseState(self._endpoint.line_limit, self._receive)
+        pending.reads = True
+        self._busy[pending.id] = None
+        try:
+            self._post(pending, call, data)
+        except Stopped:
+            return  # the thread that stopped it has left a reason with the call
+        finally:
+            self._leave(pending)
 
-        :param timeout: seconds after which it returns as well.
-        :raises TransportError: the system has no thread for it.
-        """
-        self._loop.start()
-        self._answered.wait(max(0.0, min(_START_SECONDS, timeout)))
+    def _post(self, pending: Pending, call: _ResponseState, data: bytes) -> None:
+        first: Optional[TransportError] = None
+        while True:
+            exchange = self._create_exchange(pending, call)
+            try:
+                reply = self._endpoint.post(exchange, data, pending.method == "initialize", pending.beside)
+                break
+            except TransportError as error:
+                # The server may have closed a keep-alive connection at this very moment.
+                error.stale = exchange.reused and not exchange.answered
+                if first is not None:
+                    raise error.of_second_attempt(first) from error
+                if error.stale and pending.method not in REPEATABLE:
+                    raise TransportError(f"{error}, so {pending.method!r} was not sent again") from error
+                # Without a session a repeated request needs another id (H26-22), which is not given here.
+                if not error.stale or pending.beside is not None:
+                    raise
+                first = error
+        if 200 <= reply.status < 300 and reply.kind == "text/event-stream":
+            reply.check_plain()
+            self._begin_stream(call, reply)
+        elif 200 <= reply.status < 300 and reply.kind == "application/json":
+            self._receive(reply.read(self._endpoint.line_limit))
+            if pending.outcome is None:
+                raise ProtocolError(f"{self._endpoint.name} answered {pending.method!r} with JSON that is not its answer")
+        elif 200 <= reply.status < 300:
+            kind = reply.kind
+            reply.close()
+            raise ProtocolError(f"{self._endpoint.name} answered {pending.method!r} with {reply.status} and"
+                                f" {kind[:60] or 'no content'}; an answer is application/json or text/event-stream."
+                                " Is this the URL of an MCP server?")
+        else:
+            self._endpoint.handle_refusal(reply, pending.method, pending.id, self._receive)
 
-    def stop(self) -> None:
-        """End the thread; callable from any thread, itself included."""
-        self._stop.set()
-        exchange = self._exchange
+    def wait(self, pending: Pending) -> None:
+        call = self._calls[pending.id]
+        self._busy[pending.id] = None
+        try:
+            while pending.outcome is None and not pending.interrupted and not pending.progress:
+                remaining = pending.remaining()
+                if self._stopped or (remaining is not None and remaining <= 0):
+                    return
+                if call.reply is None:
+                    self._resume(pending, call)
+                else:
+                    self._read(call, call.reply)
+        except Stopped:
+            # A read ended in its middle, so no other request can use the connection.
+            if call.reply is not None:
+                call.reply.close()
+                call.reply = None
+        finally:
+            self._leave(pending)
+
+    def _read(self, call: _ResponseState, reply: Reply) -> None:
+        try:
+            data = reply.read1()
+        except TransportError as error:
+            call.reply, call.broken = None, error
+            return
+        if not data:
+            call.reply = None
+            return
+        call.last_data_at = time.monotonic()
+        call.feed(data)
+
+    def _begin_stream(self, call: _ResponseState, reply: Reply) -> None:
+        call.reply, call.broken, call.last_data_at = reply, None, time.monotonic()
+        call.begin()
+
+    def _resume(self, pending: Pending, call: _ResponseState) -> None:
+        """Wait as long as the server asks, and resume the stream behind its last event (RES-04, HTTP-18)."""
+        if call.last_id is None or pending.beside is not None:  # H26-22: a message without a session is not resumed
+            raise TransportError(
+                f"{self._endpoint.name} ended its response to {pending.method!r} without an answer"
+                f"{f' ({call.broken})' if call.broken else ''}; it may or may not have done what was asked, so nothing"
+                " is sent again") from call.broken
+        if call.failures >= _MOST_ATTEMPTS:
+            raise TransportError(f"the connection to {self._endpoint.name} broke before {pending.method!r} was answered, and"
+                                 f" {_MOST_ATTEMPTS} attempts to resume failed: {call.broken}") from call.broken
+        if not self._sleep(pending, call.delay()):
+            return
+        exchange = self._create_exchange(pending, call)
+        try:
+            reply = self._endpoint.get(exchange, call.last_id)
+        except (SessionLost, AuthError):
+            raise  # not repeated: each attempt would ask the user again
+        except TransportError as error:
+            call.failures += 1
+            call.broken = error
+            return
+        if 200 <= reply.status < 300 and reply.kind == "text/event-stream":
+            call.failures = 0
+            self._begin_stream(call, reply)
+        elif reply.status >= 500 or reply.status in (408, 409, 429):
+            call.failures += 1
+            call.broken = HTTPStatusError(f"{self._endpoint.name} answered with {reply.status}", status=reply.status)
+            reply.close()
+        else:
+            status, text = reply.status, reply.excerpt()
+            raise HTTPStatusError(
+                f"the response of {self._endpoint.name} to {pending.method!r} broke off, and the server does not resume"
+                f" it ({status}): {text[:200]}", status=status, body=text)
+
+    def _sleep(self, pending: Pending, seconds: float) -> bool:
+        """Sleep; return False when the call needs its thread before the time is over."""
+        end = time.monotonic() + seconds
+        while True:
+            event = pending.prepare_sleep()
+            remaining = pending.remaining()
+            if (self._stopped or pending.outcome is not None or pending.interrupted or pending.progress
+                    or (remaining is not None and remaining <= 0)):
+                return False
+            left = end - time.monotonic()
+            if left <= 0:
+                return True
+            event.wait(left if remaining is None else min(left, remaining))
+
+    def done(self, pending: Pending) -> None:
+        call = self._calls.pop(pending.id, None)
+        self._leave(pending)
+        if call is None:
+            return
+        if pending.lasting and pending.outcome is not None:
+            self._channel.ask_again_seconds = call.retry
+        reply = call.reply
+        if reply is not None and pending.outcome is None:
+            reply.close()  # the call was given up, so that nothing reads the rest of the response
+        elif reply is not None:
+            # Its end follows the answer, most often in the same packet; then its connection can be used again.
+            call.drain_until = time.monotonic() + _TAIL_SECONDS
+            try:
+                while reply.read1():
+                    continue
+            except (Stopped, TransportError):
+                reply.close()
+        # Its functions refer to this call, and a circle would keep the result until the garbage collector comes.
+        call.exchange = call.reply = None
+
+    # --- time ---------------------------------------------------------------------------------------------
+
+    def _create_exchange(self, pending: Pending, call: _ResponseState) -> Exchange:
+        def next_timeout() -> float:
+            if call.drain_until is not None:
+                seconds: Optional[float] = call.drain_until - time.monotonic()
+            elif self._stopped or pending.interrupted or pending.outcome is not None:
+                raise Stopped
+            elif (call.reply is not None and time.monotonic() - call.last_data_at > SILENT_SECONDS
+                  and not (pending.beside is not None and pending.method not in REPEATABLE)):
+                # A call without a session would be cancelled with its response (H26-10): its own timeout decides.
+                raise TimeoutError(f"nothing came for {SILENT_SECONDS:g} s")
+            else:
+                seconds = pending.remaining()
+            if seconds is None:
+                return SLICE_SECONDS
+            if seconds <= 0:
+                raise Stopped
+            return min(seconds, SLICE_SECONDS)
+
+        exchange = call.exchange = Exchange(next_timeout, pending.remaining, pending.clock)
+        if self._stopped or pending.interrupted:
+            raise Stopped
+        return exchange
+
+    def interrupt(self, pending: Pending) -> None:
+        call = self._calls.get(pending.id)
+        exchange = None if call is None else call.exchange  # once, since done() takes it off the call
         if exchange is not None:
             exchange.interrupt()
-        self._loop.join(Deadline(2 * _SLICE_SECONDS))
 
-    def _next_timeout(self) -> float:
-        if self._stop.is_set():
-            raise Stopped
-        if self._last_data_at is not None and time.monotonic() - self._last_data_at > _SILENT_SECONDS:
-            raise TimeoutError(f"nothing came for {_SILENT_SECONDS:g} s")
-        return _SLICE_SECONDS
+    def _leave(self, pending: Pending) -> None:
+        self._busy.pop(pending.id, None)
+        if self._stopped:
+            self._left.notify()
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                if not self._listen():
-                    return
-            except Stopped:
-                continue
-            except SessionLost as error:
-                if not self._stop.is_set():
-                    self._report_lost(error)
-                return
-            except AuthError as error:
-                if error.error in _FINAL_ERRORS:
-                    _log.warning("%s refuses its GET stream to us: %s", self._endpoint.name, error)
-                    return
-                self._may_log_in = False
-                self._stream.failures += 1
-                _log.debug("no token for the GET stream of %s: %s", self._endpoint.name, error)
-            except MCPError as error:
-                self._stream.failures += 1
-                _log.debug("the GET stream of %s broke: %s", self._endpoint.name, error)
-            self._stop.wait(self._delay())
-
-    def _delay(self) -> float:
-        """Return the seconds until the next attempt: as for every stream, and longer where the server ends each at once."""
-        longest = _LONGEST_STREAM_PAUSE if self._stream.retry is None else _LONGEST_POLL
-        return max(min(_SHORTEST_PAUSE * 2.0 ** max(self._ended_early - 1, 0), longest), self._stream.delay())
-
-    def _report_lost(self, error: SessionLost) -> None:
-        try:
-            self._on_lost(error)
-        except Exception as failure:
-            # The next call will meet it as well, and has a caller to tell.
-            _log.warning("%s lost our session, and a new one could not be opened: %s", self._endpoint.name, failure)
-
-    def _listen(self) -> bool:
-        """Listen until the stream ends; return False when the server offers none."""
-        exchange = self._exchange = Exchange(self._next_timeout)
-        exchange.may_log_in = self._may_log_in
-        try:
-            reply = self._endpoint.get(exchange, self._stream.last_id)
-        except SessionLost:
-            if self._offered:
-                raise
-            # The session has just begun, so that 404 means that there is no such stream at all.
-            _log.debug("%s offers no GET stream (404)", self._endpoint.name)
-            return False
-        finally:
-            self._answered.set()
-        if not 200 <= reply.status < 300 or reply.kind != "text/event-stream":
-            return self._may_retry(reply)
-        self._stream.begin()
-        self._offered = self._may_log_in = True
-        begun, useful = time.monotonic(), False
-        try:
-            reply.check_plain()
-            while True:
-                self._last_data_at = time.monotonic()
-                data = reply.read1()
-                self._stream.failures = 0
-                if not data:
-                    return True
-                useful = self._stream.feed(data) or useful
-        finally:
-            self._last_data_at = None
-            steady = useful or time.monotonic() - begun >= _STEADY_SECONDS
-            self._ended_early = 0 if steady else self._ended_early + 1
-            reply.close()
-
-    def _may_retry(self, reply: Reply) -> bool:
-        """Return whether to ask again after a response that is no stream.
-
-        :raises SessionLost: the server does not know the session any more.
-        :raises TransportError: to ask again later, with backoff.
-        """
-        status, text = reply.status, reply.excerpt() if reply.status == 400 else ""
-        reply.close()
-        if self._offered and says_no_session(reply, text):
-            raise self._endpoint.session_lost(reply.session, unserved=False, text=text)
-        if status == 400 and self._stream.last_id is not None:
-            self._stream.forget_id()
-            return True
-        if status >= 500 or status in (408, 409, 429):
-            raise TransportError(f"{self._endpoint.name} answered GET with {status}")
-        # 405 is how a server says that it has no such stream (HTTP-24); others say so in other ways.
-        _log.debug("%s offers no GET stream (%d)", self._endpoint.name, status)
-        return False
+    def stop(self, timeout: float) -> bool:
+        self._stopped = True
+        for call in list(self._calls.values()):
+            exchange = call.exchange
+            if exchange is not None:
+                exchange.interrupt()
+        return self._left.wait_for(lambda: not self._busy, timeout)
 
 
 #: Seconds for a message that must not be waited for, such as the end of the session.

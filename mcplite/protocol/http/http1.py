@@ -290,7 +290,7 @@ class BadResponse(Exception):
 class ResponseHead:
     """The status line and the headers of one response.
 
-    :param fields: the raw names and values.
+    :param fields: the raw names and values, which may end with blanks.
     :param bare: whether it has no body, whatever its headers say: by its status, or as the answer to HEAD.
     :raises BadResponse: it does not say how the body ends.
     """
@@ -304,7 +304,7 @@ class ResponseHead:
         self.headers: Dict[str, str] = {}
         headers = self.headers
         for name, value in fields:
-            name = name.lower()
+            name, value = name.lower(), value.rstrip(" \t")
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
         #: Bytes of the body; None if it is chunked, or ends with the connection.
         self.length: Optional[int] = None
@@ -355,7 +355,7 @@ def parse_response_head(block: bytes, method: str) -> ResponseHead:
     minor, code, reason = match.groups()
     status = int(code)
     try:
-        fields = [(name, value.rstrip(" \t")) for name, value in parse_fields(lines, _LIMITS)]
+        fields = parse_fields(lines, _LIMITS)
     except BadRequest as error:
         raise BadResponse(str(error)) from None
     if status < 200 and status != 101:

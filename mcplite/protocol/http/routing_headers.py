@@ -48,7 +48,8 @@ def is_field_name(name: str) -> bool:
 
 def encode_value(text: str) -> str:
     """Return a value in a form for a header: unchanged, or in Base64 between markers (MHDR-07, MHDR-08)."""
-    if not text or (re.fullmatch(_PLAIN, text) and not (text.startswith(_BEGIN) and text.endswith(_END))):
+    if (text.isascii() and text.isprintable() and text == text.strip(" ")
+            and not (text.startswith(_BEGIN) and text.endswith(_END))):
         return text
     return _BEGIN + base64.b64encode(text.encode("utf-8", "surrogatepass")).decode("ascii") + _END
 

@@ -416,7 +416,7 @@ def test_a_broken_stream_is_resumed_behind_its_last_event(script, way):
 
 def test_a_silent_stream_is_resumed_over_another_connection(script, monkeypatch):
     # REL-44
-    monkeypatch.setattr(http_endpoint, "_SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(http_channel, "SILENT_SECONDS", 0.5)
 
     def play(request, answer):
         answer.events("id: a-0\nretry: 100\ndata:\n\n")
@@ -789,7 +789,7 @@ def test_a_server_that_begins_its_stream_with_the_first_event_delays_nothing(scr
 @pytest.mark.slow
 def test_a_silent_stream_is_opened_again(script, monkeypatch):
     # A peer that is gone without a word: nothing breaks, and nothing comes.
-    monkeypatch.setattr(http_channel, "_SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(http_endpoint, "SILENT_SECONDS", 0.5)
 
     def listen(request, answer):
         answer.events("id: g-1\nretry: 100\ndata:\n\n")

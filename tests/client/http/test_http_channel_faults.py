@@ -4,8 +4,7 @@ import threading
 
 import pytest
 
-from mcplite.client.http.http_channel import GetStream
-from mcplite.client.http.http_endpoint import ResumableStream
+from mcplite.client.http.http_endpoint import GetStream, ResumableStream
 from tests.client.http.test_http_channel import LIMIT, connect, cut_once, script  # noqa: F401
 from tests.support.faults import every_fault, lines, strike
 
