@@ -18,7 +18,7 @@ from ..errors import MCPError, NotSupported
 from ..protocol.schema.references import Extent
 from ..protocol.schema.type_signature import arguments_of, result_of
 from ..rpc.stdio.descriptors import is_terminal
-from .description import Found, chosen, described, examples_of, offered_by, pasted, server_record
+from .description import Found, chosen, described, examples_of, is_number, offered_by, pasted, server_record
 from .parser import UsageError, parse_arguments, parse_strings
 from .printing import (
     as_json,
@@ -84,7 +84,7 @@ def row_table(rows: List[Dict[str, Any]], width: Optional[int]) -> str:
             fitting = (one for one in range(min(most, width), _NARROW, -1) if sum(min(own, one) for own in widths) <= room)
             most = next(fitting, min(most, _NARROW))
         widths = [min(one, most) for one in widths]
-    right = [all(row.get(name) is None or _is_number(row[name]) for row in rows) for name in names]
+    right = [all(row.get(name) is None or is_number(row[name]) for row in rows) for name in names]
     lines: List[str] = []
     for number, line in enumerate(cells):
         lines += _wrapped(line, widths, right)
@@ -101,10 +101,6 @@ def _wrapped(cells: List[str], widths: List[int], right: List[bool]) -> List[str
         lines.append("  ".join(text.rjust(width) if at_right else text.ljust(width)
                                for text, width, at_right in zip(line, widths, right)).rstrip())
     return lines
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _cell(value: Any) -> str:

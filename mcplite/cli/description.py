@@ -19,8 +19,8 @@ from .parser import UsageError
 from .printing import clean, clean_line, table, wrapped
 
 __all__ = [
-    "Found", "argument_words", "chosen", "described", "example_of", "example_uri", "examples_of", "limits_of", "members_of",
-    "offered_by", "pasted", "prompt_words", "resolved", "server_record",
+    "Found", "argument_words", "chosen", "described", "example_of", "example_uri", "examples_of", "is_number", "limits_of",
+    "members_of", "offered_by", "pasted", "prompt_words", "resolved", "server_record",
 ]
 
 #: Levels of objects whose members are shown.
@@ -84,14 +84,14 @@ def resolved(schema: Any, root: References) -> Dict[str, Any]:
 def limits_of(schema: Mapping[str, Any]) -> List[str]:
     """Return what a schema demands of a value besides its type, in words."""
     found = []
-    if _is_number(schema.get("minimum")) and _is_number(schema.get("maximum")):
+    if is_number(schema.get("minimum")) and is_number(schema.get("maximum")):
         found.append(f"{schema['minimum']} to {schema['maximum']}")
     else:
         found += [f"{words} {schema[key]}" for key, words in (("minimum", "at least"), ("maximum", "at most"))
-                  if _is_number(schema.get(key))]
+                  if is_number(schema.get(key))]
     found += [f"{words} {schema[key]}" for key, words in (
         ("exclusiveMinimum", "more than"), ("exclusiveMaximum", "less than"), ("multipleOf", "a multiple of"))
-        if _is_number(schema.get(key))]
+        if is_number(schema.get(key))]
     for least, most, unit in (("minLength", "maxLength", "character"), ("minItems", "maxItems", "item"),
                               ("minProperties", "maxProperties", "member")):
         found += _count(schema.get(least), schema.get(most), unit)
@@ -111,15 +111,16 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number in JSON."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _count(least: Any, most: Any, unit: str) -> List[str]:
-    if _is_number(least) and _is_number(most):
+    if is_number(least) and is_number(most):
         return [f"{least} {unit}{'' if least == 1 else 's'}" if least == most else f"{least} to {most} {unit}s"]
     for number, words in ((least, "at least"), (most, "at most")):
-        if _is_number(number) and number:
+        if is_number(number) and number:
             return [f"{words} {number} {unit}{'' if number == 1 else 's'}"]
     return []
 
@@ -226,7 +227,7 @@ def _example_number(schema: Mapping[str, Any]) -> Any:
 
 
 def _whole(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+    return value if type(value) is int else 0
 
 
 def example_uri(uri_template: str) -> str:

@@ -31,16 +31,11 @@ def parse_arguments(items: List[str], schema: Optional[Mapping[str, Any]] = None
     properties = (schema or {}).get("properties")
     properties = properties if isinstance(properties, Mapping) else {}
     for item in items:
-        if item == "-":
-            value = _json("" if sys.stdin is None else sys.stdin.read(), "stdin")
+        if item == "-" or item.startswith("{"):
+            value = _json(item, "the arguments") if item != "-" else _json(sys.stdin.read() if sys.stdin else "", "stdin")
             if not isinstance(value, dict):
-                raise UsageError("stdin must hold a JSON object with the arguments")
-            arguments.update(value)
-            continue
-        if item.startswith("{"):
-            value = _json(item, "the arguments")
-            if not isinstance(value, dict):
-                raise UsageError(f"{item[:60]!r} must be a JSON object with the arguments")
+                raise UsageError(f"{'stdin must hold' if item == '-' else f'{item[:60]!r} must be'} a JSON object with the"
+                                 " arguments")
             arguments.update(value)
             continue
         key, equals, text = item.partition("=")

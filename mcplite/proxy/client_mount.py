@@ -1,8 +1,6 @@
 """ClientMount: a server of another process or host, whose calls are passed on over connections to it."""
 
-import copy
 import functools
-import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 
 from ..client.client import Client
@@ -23,7 +21,6 @@ from ..protocol.schema.rules import as_object, in_result
 from ..protocol.uris import normal_uri
 from ..protocol.uritemplate import Template
 from ..revisions import Revision
-from ..rpc.forks import renew
 from ..rpc.tracing import get_logger
 from ..server.app import Server
 from ..server.catalog.provider import ProvidedEntry, Service
@@ -63,11 +60,10 @@ class ClientMount(Mounted, Service):
         self.pool = pool or UpstreamPool(client, self._label, shared)
         self._main = MainUpstream(self.pool, self._label, self._on_open, self._on_change, self._on_updated, self._on_lost)
         #: The last error of the connection; None while it is open.
-        self._down: Optional[Exception] = None
+        self.down: Optional[Exception] = None
         #: What the server has offered so far, by kind and the names that clients see; for the errors of calls while it is down.
         self._known: Dict[str, Dict[str, ProvidedEntry]] = {kind: {} for kind in KINDS}
-        #: Guards ``_followed``; held for set work only.
-        self._lock = threading.Lock()
+        #: Without a lock: each change, and each copy, is one step in C.
         self._followed: Set[str] = set()
         self._reads = False
         #: None while the server has offered no tasks.
@@ -96,15 +92,9 @@ class ClientMount(Mounted, Service):
         self._main.stop()
 
     def let_go(self) -> None:
-        renew(self)
         self._main.let_go()
         if self._tasks is not None:
             self._tasks.let_go()
-
-    @property
-    def down(self) -> Optional[Exception]:
-        """The error of the connection; None while it is open."""
-        return self._down
 
     # --- the connection, on the thread of the main upstream ------------------------------------------------------
 
@@ -117,14 +107,12 @@ class ClientMount(Mounted, Service):
             self._use_passed_tasks()
         if capabilities.completions is not None or not client.revision.completions_capability:
             registry.completes = True
-        self._down = None
+        self.down = None
         for area in _AREAS:
             if getattr(capabilities, area) is not None:
                 registry.declare(area)
                 self._on_change(area)
-        with self._lock:
-            followed = sorted(self._followed)
-        for uri in followed:
+        for uri in sorted(self._followed):
             self._follow(upstream, uri)
 
     def _use_passed_tasks(self) -> None:
@@ -186,7 +174,7 @@ class ClientMount(Mounted, Service):
                               pattern=pattern)]
 
     def _on_lost(self, error: Exception) -> None:
-        self._down = error
+        self.down = error
         if not self._peer:
             # Clients that connect before the server was reached once have its entries when it comes back, since a session
             # keeps the capabilities of its start.
@@ -198,27 +186,18 @@ class ClientMount(Mounted, Service):
 
     def _on_updated(self, uri: str) -> None:
         seen = normal_uri(self.names.seen_uri(uri))
-        with self._lock:
-            followed = set(self._followed)
-        if seen not in followed:
+        if seen not in self._followed:
             # A server may announce a resource below the one that was subscribed to (RSRC-14).
-            seen = next((known for known in sorted(followed) if seen.startswith(known.rstrip("/") + "/")), seen)
+            seen = next((known for known in sorted(self._followed) if seen.startswith(known.rstrip("/") + "/")), seen)
         self.parent.resource_updated(seen)
 
     # --- what it offers ---------------------------------------------------------------------------------
 
     def listed(self, entry: ProvidedEntry, revision: Revision) -> Any:
-        kind, _, definition = entry.own
-        definition = copy.copy(definition)
+        kind, definition = entry.own[0], self.renamed(entry.own[2], entry)
         definition.__dict__.pop("_extra", None)
         if kind == "tools":
             definition.execution = None if entry.task_support == "forbidden" else {"taskSupport": entry.task_support}
-        if kind in ("tools", "prompts"):
-            definition.name = entry.name
-        elif kind == "resources":
-            definition.uri = entry.name
-        else:
-            definition.uri_template = entry.name
         schema = definition.output_schema if kind == "tools" else None
         if schema is not None and revision.object_output_only:
             definition.output_schema = as_object(schema) or in_result(schema)
@@ -226,7 +205,7 @@ class ClientMount(Mounted, Service):
 
     def find(self, kind: str, name: str) -> Optional[ProvidedEntry]:
         if kind != "resources":
-            if self._down is None:
+            if self.down is None:
                 return None
             known = self._known[kind].get(name)
             return known or (ProvidedEntry(self, (kind, name, None)) if self.names.belongs(name) else None)
@@ -270,35 +249,26 @@ class ClientMount(Mounted, Service):
             raise InternalError(f"{self.name} was not answered: {error}") from error
         except TransportError as error:
             self._main.doubt()
-            raise InternalError(f"{self.name} cannot be reached: {self._down or error}") from error
+            raise InternalError(f"{self.name} cannot be reached: {self.down or error}") from error
         except (RequestTimeout, ProtocolError) as error:
             raise InternalError(f"{self.name}: {error}") from error
 
     def _params(self, entry: ProvidedEntry, context: RequestContext) -> Dict[str, Any]:
-        kind, own, _ = entry.own
-        given = {name: value for name, value in context.params.items()
+        given = {name: value for name, value in self.own_params(entry, context).items()
                  if name not in ("_meta", "inputResponses", "requestState", "task")}
         if context.method == "completion/complete":
-            reference = given.get("ref") or {}
-            given["ref"] = {**reference, **({"name": own} if kind == "prompts" else {"uri": own})}
             main = self.pool.main
             if main is not None and not main.client.revision.completion_context:
                 given.pop("context", None)
-        elif kind in ("tools", "prompts"):
-            given["name"] = own
-        elif kind == "resources":
-            given["uri"] = own
-        else:
-            uri = str(given.get("uri"))
-            given["uri"] = self.names.own_uri(uri) or uri
+        elif entry.own[0] == "resources":
+            given["uri"] = entry.own[1]
         return given
 
     # --- subscriptions and sessions, on threads of the parent server ------------------------------------------------
 
     def _on_subscribe(self, uri: str, subscriptions: int) -> None:
-        with self._lock:
-            before = uri in self._followed
-            (self._followed.add if subscriptions else self._followed.discard)(uri)
+        before = uri in self._followed
+        (self._followed.add if subscriptions else self._followed.discard)(uri)
         upstream = self.pool.main
         if upstream is None or before == bool(subscriptions) or not self._owns(uri):
             return

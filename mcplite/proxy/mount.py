@@ -113,7 +113,9 @@ class Names:
         return seen[size:] if size and seen[:size].lower() == self._scheme else None
 
 
-KINDS = ("tools", "resources", "templates", "prompts")
+#: By kind of entries: the member of a definition that has its name.
+_NAMED_BY = {"tools": "name", "resources": "uri", "templates": "uri_template", "prompts": "name"}
+KINDS = tuple(_NAMED_BY)
 
 
 class Mounted(Provider):
@@ -156,6 +158,23 @@ class Mounted(Provider):
         for seen, own in taken.items():
             _log.warning("the %s %.200r of %s is left out, since another has the name %.200r; mount it with another prefix=%s",
                          kind[:-1], own, self.name, seen, " or tool=" if kind == "tools" else "")
+
+    def renamed(self, definition: Any, entry: ProvidedEntry) -> Any:
+        """Return a copy of a definition, with the name or the URI that clients see."""
+        definition = copy.copy(definition)
+        setattr(definition, _NAMED_BY[entry.own[0]], entry.name)
+        return definition
+
+    def own_params(self, entry: ProvidedEntry, context: RequestContext) -> Dict[str, Any]:
+        """Return the params of a request with the mounted server's own names."""
+        (kind, own, _), params = entry.own, dict(context.params)
+        if context.method == "completion/complete":
+            params["ref"] = {**(params.get("ref") or {}), "name" if kind == "prompts" else "uri": own}
+        elif kind in ("tools", "prompts"):
+            params["name"] = own
+        elif isinstance(params.get("uri"), str):
+            params["uri"] = self.names.own_uri(params["uri"]) or params["uri"]
+        return params
 
     def use_tasks(self) -> None:
         """Have tasks on the parent server, as the mounted server has."""
@@ -266,15 +285,7 @@ class ServerMount(Mounted, Service):
         return made
 
     def listed(self, entry: ProvidedEntry, revision: Revision) -> Any:
-        kind, _, inner = entry.own
-        definition = copy.copy(inner.listed(revision))
-        if kind in ("tools", "prompts"):
-            definition.name = entry.name
-        elif kind == "resources":
-            definition.uri = entry.name
-        else:
-            definition.uri_template = entry.name
-        return definition
+        return self.renamed(entry.own[2].listed(revision), entry)
 
     def find(self, kind: str, name: str) -> Optional[ProvidedEntry]:
         own = self.names.own_uri(name) if kind == "resources" else None
@@ -288,20 +299,11 @@ class ServerMount(Mounted, Service):
     # --- its calls --------------------------------------------------------------------------------------
 
     def run(self, entry: ProvidedEntry, context: RequestContext) -> Any:
-        kind, own, _ = entry.own
-        if kind == "tools" and not (entry.decides_tasks and context.session.revision.modern):
+        if entry.own[0] == "tools" and not (entry.decides_tasks and context.session.revision.modern):
             task = self.as_task(entry, context)
             if task is not None:
                 return task
-        params: Dict[str, Any] = dict(context.params)
-        if context.method == "completion/complete":
-            reference = params["ref"]
-            params["ref"] = {**reference, **({"name": own} if kind == "prompts" else {"uri": own})}
-        elif kind in ("tools", "prompts"):
-            params["name"] = own
-        else:
-            uri = params.get("uri")
-            params["uri"] = (self.names.own_uri(uri) or uri) if isinstance(uri, str) else uri
+        params = self.own_params(entry, context)
         with context.within(self.mounted, params, self.names.changes_uris):
             return self.seen_contents(dispatch(context, self.mounted.catalog.resolve(context.method, params)))
 

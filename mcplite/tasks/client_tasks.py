@@ -6,10 +6,12 @@ keeps of the listed tools which of them run as tasks.
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from ..client.call import DEFAULT, Call, OnProgress, RequestOptions, time_limits
 from ..client.calls import Features, ToolCall
+from ..client.output_schemas import Listed, sizes_of
 from ..client.sessions.base import ClientSession
 from ..errors import InputNeeded, NotSupported, ProtocolError, RemoteError, RequestTimeout, TransportError
 from ..revisions import TASKS_EXTENSION, Revision
@@ -17,7 +19,7 @@ from ..rpc.extension import Extension
 from ..types import Tool
 from ..types.tasks import COMPLETED, IMMEDIATE_RESPONSE, CreateTaskResult, DetailedTask, ListTasksResult, runs_tool_tasks
 from .task_follower import Task, TaskFollower, read_state
-from .task_view import TaskSupport, TaskView, started_tasks
+from .task_view import TaskView, started_tasks
 
 __all__ = ["ClientTasks", "has_tasks", "tasks_of_client"]
 
@@ -49,7 +51,12 @@ class ClientTasks(Extension):
 
     def __init__(self, client: Features) -> None:
         self._client = client
-        self._support = TaskSupport()
+        #: Guards the two fields below; readers of the support of a tool need none.
+        self._lock = threading.Lock()
+        #: Which of the listed tools say "required" or "optional", in November 2025, where the client decides on it.
+        self._support: Listed[str] = Listed()
+        #: How often the list had changed when the whole of it was read.
+        self._read_at = -1
 
     def declares(self, revision: Revision) -> Optional[Dict[str, Any]]:
         return None  # the client declares them, whether they are loaded or not
@@ -57,22 +64,24 @@ class ClientTasks(Extension):
     # --- which tools run as tasks ---------------------------------------------------------------------------
 
     def learn_tools(self, tools: Sequence[Tool]) -> None:
-        self._support.learn(list(tools))
+        found = {tool.name: tool.task_support for tool in tools if tool.task_support != "forbidden"}
+        sizes = sizes_of(found)
+        with self._lock:
+            self._support.learn([tool.name for tool in tools], found, sizes)
 
     def tools_listed(self, changes: int) -> None:
-        self._support.complete(changes)
+        self._read_at = changes  # all other tools do not run as tasks
 
     def forget_tools(self) -> None:
-        self._support.forget()
+        with self._lock:
+            self._support.forget()
+            self._read_at = -1
 
     def support_of(self, name: str, options: RequestOptions) -> str:
-        """Return whether a tool runs as a task, for which the tools are listed once; see :meth:`TaskSupport.of`."""
-        changes = self._client.tool_changes
-        found = self._support.of(name, changes)
-        if found is None:
+        """Return whether a tool runs as a task, "required", "optional" or "forbidden", for which the tools are listed once."""
+        if name not in self._support.found and self._read_at != self._client.tool_changes:
             self._client.list_tools(timeout=options.timeout, max_timeout=options.max_timeout, cancel=options.cancel)
-            found = self._support.of(name, changes)
-        return found or "forbidden"
+        return self._support.found.get(name, "forbidden")
 
     # --- the calls of the client ----------------------------------------------------------------------------
 

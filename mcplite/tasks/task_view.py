@@ -3,7 +3,7 @@
 A :class:`TaskView` has the latest state, and progress that was not reported yet. The thread that reads the connection adds to
 it, and the threads that wait for the task sleep on it. A server with a session sends changes there (:class:`StartedTasks`).
 From one without a session they come on a subscription (:class:`TaskStream`), which is opened once the task has lasted for a
-while. :class:`TaskSupport` knows which of the listed tools run as tasks in November 2025, where the client decides on it.
+while.
 """
 
 import itertools
@@ -12,7 +12,6 @@ import weakref
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple
 
-from ..client.output_schemas import Listed, sizes_of
 from ..client.sessions.base import ClientSession, SessionPart, Subscriber
 from ..errors import Cancelled, MCPError, ProtocolError, TransportError
 from ..revisions import LEGACY
@@ -20,10 +19,10 @@ from ..rpc.cancel import CancelToken
 from ..rpc.deadline import Sleepers
 from ..rpc.threads import start_thread
 from ..rpc.tracing import get_logger
-from ..types import Tool, codec
+from ..types import codec
 from ..types.tasks import TASK_IDS, DetailedTask
 
-__all__ = ["StartedTasks", "TaskStream", "TaskSupport", "TaskView", "started_tasks"]
+__all__ = ["StartedTasks", "TaskStream", "TaskView", "started_tasks"]
 
 #: Progress notifications, and their bytes, that are kept until a thread waits for the task; beyond it the newest takes the
 #: place of the one before it.
@@ -44,25 +43,16 @@ class TaskView:
         self._state = state
         self._progress: Deque[Tuple[Dict[str, Any], int]] = deque()
         self._progress_bytes = 0
-        self._version = 0
+        #: How often the view has changed; to be read before the state, and given to :meth:`wait`.
+        self.version = 0
         #: The streams over which the server sends each change: one may end after the next, of another connection, has begun.
         self._streams: Set[object] = set()
-
-    @property
-    def known(self) -> bool:
-        """Whether the server has described the task."""
-        return self._state is not None
 
     @property
     def state(self) -> DetailedTask:
         """The latest description of the task."""
         assert self._state is not None, "the server has not created the task"
         return self._state
-
-    @property
-    def version(self) -> int:
-        """How often the view has changed; to be read before the state, and given to :meth:`wait`."""
-        return self._version
 
     @property
     def pushed(self) -> bool:
@@ -114,54 +104,18 @@ class TaskView:
             self._touch()
 
     def _touch(self) -> None:
-        self._version += 1
+        self.version += 1
         self._changed.notify()
 
     def wait(self, version: int, seconds: float) -> None:
         """Sleep until the view is newer than *version*, for so many seconds at most."""
-        self._changed.wait_for(lambda: self._version != version, seconds)
+        self._changed.wait_for(lambda: self.version != version, seconds)
 
 
 def _is_older(state: DetailedTask, known: DetailedTask) -> bool:
     # Timestamps of one server have one form, so that their order is that of the text. Final states are always taken.
     return (not state.finished and len(state.last_updated_at) == len(known.last_updated_at)
             and state.last_updated_at < known.last_updated_at)
-
-
-class TaskSupport:
-    """What the tools of one server say about tasks; listing the tools fills it."""
-
-    def __init__(self) -> None:
-        #: Guards the fields below; readers of the support of a tool need none.
-        self._lock = threading.Lock()
-        self._listed: Listed[str] = Listed()
-        self._epoch = -1
-
-    def of(self, tool: str, epoch: int) -> Optional[str]:
-        """Return "required", "optional" or "forbidden"; None while the whole list was not read.
-
-        :param epoch: the number of changes of the server's list so far.
-        """
-        found = self._listed.found.get(tool)
-        return found if found is not None else "forbidden" if self._epoch == epoch else None
-
-    def learn(self, tools: List[Tool]) -> None:
-        """Remember a page of listed tools."""
-        found = {tool.name: tool.task_support for tool in tools if tool.task_support != "forbidden"}
-        sizes = sizes_of(found)
-        with self._lock:
-            self._listed.learn([tool.name for tool in tools], found, sizes)
-
-    def complete(self, epoch: int) -> None:
-        """Note that the whole list was read, as it was after so many changes: all other tools do not run as tasks."""
-        with self._lock:
-            self._epoch = epoch
-
-    def forget(self) -> None:
-        """Forget all: the server's list has changed."""
-        with self._lock:
-            self._listed.forget()
-            self._epoch = -1
 
 
 _log = get_logger(__name__)
