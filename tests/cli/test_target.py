@@ -1,12 +1,18 @@
-"""What list, call, ... do with a login of before, and without one."""
+"""What list, call, ... do with a login of before, and without one.
+
+A configuration file as the target: what it asks its user for.
+"""
 
 import json
 import os
+import sys
 import time
+from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+import mcplite
 from mcplite.cli.parser import parse
 from mcplite.cli.target import connected
 from tests.support.authserver import follow
@@ -261,3 +267,50 @@ def test_130_an_interrupt_in_the_middle(cli, auth, protected):
     assert err.splitlines()[-1] == "interrupted" and "Traceback" not in err
     assert cli.records() == before
     assert [path.name for path in cli.path.parent.rglob("*") if path.is_file()] == ["credentials.json"]
+
+
+SERVER = """
+import os
+import mcplite
+
+mcp = mcplite.Server("colors")
+
+@mcp.tool()
+def color() -> str:
+    return os.environ["COLOR"]
+"""
+
+
+@pytest.fixture
+def asking(tmp_path):
+    (tmp_path / "colors.py").write_text(SERVER)
+    document = {"inputs": [{"id": "color", "description": "Secret color", "password": True},
+                           {"id": "way", "type": "pickString", "description": "Way", "options": ["x", "-B"]}],
+                "servers": {"colors": {"command": sys.executable,
+                                       "args": ["${input:way}", "-m", "mcplite.server", str(tmp_path / "colors.py")],
+                                       "env": {"PYTHONPATH": str(Path(mcplite.__file__).resolve().parent.parent),
+                                               "COLOR": "${input:color}"}},
+                            "other": {"command": "${input:unused}"}}}
+    (tmp_path / "mcp.json").write_text(json.dumps(document))
+    return f"{tmp_path / 'mcp.json'}:colors"
+
+
+def test_inputs_are_asked_for_and_a_secret_one_is_not_shown(asking, terminal):
+    terminal.run("call", asking, "color")
+    terminal.answer("1. x\\n +2. -B\\nWay: $", "3")
+    terminal.answer("choose one of these\\n(.*\\n)*Way: $", "2")
+    terminal.answer("Secret color: $", "ultraviolet")
+    assert terminal.status() == 0
+    assert terminal.screen.count("ultraviolet") == 1 and terminal.screen.endswith("ultraviolet\n")
+
+
+def test_2_a_user_who_cancels(asking, terminal):
+    terminal.run("call", asking, "color")
+    terminal.answer("Way: $", "!cancel")
+    assert terminal.status() == 2
+    assert "no value for ${input:way} was given" in terminal.screen
+
+
+def test_2_without_a_terminal(asking, cli):
+    status, out, err = cli("call", asking, "color")
+    assert (status, out) == (2, "") and "would ask the user" in err

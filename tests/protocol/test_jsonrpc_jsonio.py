@@ -1,5 +1,7 @@
 import contextlib
+import importlib.util
 import json
+import json.encoder
 import random
 import sys
 from fractions import Fraction
@@ -8,7 +10,16 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mcplite.errors import INVALID_REQUEST, PARSE_ERROR
-from mcplite.protocol.jsonrpc import DuplicateKey, JSONLimits, TooLarge, count_elements, estimate_memory, load, memory_size
+from mcplite.protocol.jsonrpc import (
+    DuplicateKey,
+    JSONLimits,
+    TooLarge,
+    count_elements,
+    encode_json,
+    estimate_memory,
+    load,
+    memory_size,
+)
 from tests.support.cost import fastest
 
 JSON = st.recursive(
@@ -245,3 +256,59 @@ def test_the_memory_of_a_text_is_estimated_not_far_below_what_it_takes(value, es
         assert 0.7 * taken < estimate_memory(data, decoded) < 8 * taken
     if type(value) is str:
         assert estimate_memory(data, value) == taken, "one string is measured"
+
+
+def without_c(monkeypatch):
+    """Return what the module makes where Python has no C encoder."""
+    monkeypatch.setattr(json.encoder, "c_make_encoder", None)
+    spec = importlib.util.find_spec("mcplite.protocol.jsonrpc")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.encode_json
+
+
+@pytest.fixture(params=["c", "python"])
+def encode(request, monkeypatch):
+    return encode_json if request.param == "c" else without_c(monkeypatch)
+
+
+@given(JSON)
+def test_the_encoder_writes_the_same_as_json(value):
+    text = encode_json(value)
+    assert text == json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    assert json.loads(text) == value
+
+
+def test_both_encoders_agree(encode):
+    value = {"a": [1, 2.5, None, True, False, -0.0, 10**30], "é\u2028\n\"\\😀": {"": [], "b": {}}, "t": (1, "x")}
+    assert encode(value) == json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    assert "\n" not in encode({"a": "\r\n\0\x1f"})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [float("-inf")], {"a": float("nan")}])
+def test_numbers_that_are_not_finite(encode, value):
+    # SEC-22
+    with pytest.raises(ValueError):
+        encode(value)
+
+
+@pytest.mark.parametrize("value, name", [(object(), "object"), ({1}, "set"), ([b""], "bytes"), ({"a": 1j}, "complex")])
+def test_values_that_are_not_json(encode, value, name):
+    with pytest.raises(TypeError, match=f"class {name} is not JSON"):
+        encode(value)
+
+
+def test_keys_that_are_not_strings(encode):
+    with pytest.raises(TypeError, match="keys must be"):
+        encode({(1,): 2})
+
+
+def test_cycles_and_depth(encode):
+    cycle = []
+    cycle.append(cycle)
+    deep = []
+    for _ in range(100_000):
+        deep = {"a": deep}
+    for value in (cycle, deep):
+        with pytest.raises(ValueError):
+            encode(value)
