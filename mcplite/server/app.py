@@ -63,7 +63,7 @@ from .limits import Limits
 from .runtime.processes import create_fleet
 from .runtime.runtime import OpenSession, Runtime
 from .server_options import ServerOptions, checked_options
-from .sessions.opening import serve_channel
+from .sessions.legacy import serve_channel
 
 if TYPE_CHECKING:
     import logging

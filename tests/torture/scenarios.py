@@ -15,7 +15,7 @@ from pathlib import Path
 
 import mcplite
 from mcplite.rpc.stdio.pipes import PipeChannel
-from mcplite.server.sessions.opening import serve_channel
+from mcplite.server.sessions.legacy import serve_channel
 from tests.support.rawhttp import Wire, begin, call, listen, request
 from tests.torture.server import mcp
 

@@ -21,8 +21,7 @@ from ...rpc.tracing import get_logger
 from ..handling.http_request import HTTPRequest
 from ..handling.session import RequestFacts
 from ..runtime.runtime import Runtime
-from ..sessions.modern import SessionlessClient
-from ..sessions.opening import create_sessionless_peer
+from ..sessions.modern import SessionlessClient, create_sessionless_peer
 from ..state.response_bodies import OpenStreams, StreamingBody, do_nothing
 from ..state.sessions import CommonStream, HTTPSession, Sessions, create_session_for_one_message
 from ..state.streams import EventStream, RequestStreams, StreamsChannel

@@ -5,20 +5,23 @@ session passes those without a handshake on::
 
     message --> LegacySession.on_request --> its own
                         '------------------> SessionlessHandler.on_request (modern.py)
+
+Transports begin with :func:`serve_channel`, the HTTP endpoint with :func:`create_session`.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Optional, Set, Tuple, Type
 
 from ...errors import INVALID_REQUEST, InvalidParams, MCPError, MethodNotFound, ProtocolError, RemoteError
 from ...protocol import jsonrpc, meta as envelopes
 from ...protocol.jsonrpc import memory_size, object_of
 from ...protocol.meta import bounded_capabilities, bounded_info
 from ...revisions import NEWEST_LEGACY, Revision, find_revision
-from ...rpc.interfaces import Delivery
+from ...rpc.interfaces import Channel, Delivery
+from ...rpc.peer import Peer
 from ...rpc.request import MessageHandler
 from ...rpc.tracing import get_logger
 from ...types import ClientCapabilities, Implementation, codec
@@ -26,7 +29,7 @@ from ..handling.context import LEVELS, RequestContext, log_params, rank
 from ..handling.dispatch import answer_request
 from ..handling.session import KnownRoots, RequestFacts, Session, check_own_method
 from ..runtime.runtime import OpenSession, Runtime
-from .modern import SessionlessHandler
+from .modern import SessionlessHandler, create_peer
 
 if TYPE_CHECKING:
     from ...rpc.request import Incoming
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from ..handling.questions import Question
     from ..principals import Principal
 
-__all__ = ["LegacySession"]
+__all__ = ["LegacySession", "create_session", "serve_channel"]
 
 _log = get_logger(__name__)
 _DEFAULT_LEVEL = "info"
@@ -384,3 +387,48 @@ def _member(params: Dict[str, Any], name: str) -> Dict[str, Any]:
     if not isinstance(value, dict):
         raise ProtocolError(f"params.{name} must be an object")
     return value
+
+
+# --- opening ----------------------------------------------------------------------------------------
+
+
+def serve_channel(runtime: Runtime, channel: Channel, on_close: Optional[Callable[[], object]] = None) -> Peer:
+    """Start to serve one client on a channel, and return.
+
+    :param on_close: called when the connection has ended.
+    :returns: the connection; ``wait_closed()`` blocks until it has ended, ``close()`` ends it.
+    :raises TransportError: the system has no thread for it; the channel is closed.
+    """
+    _, peer = create_session(runtime, channel, on_close)
+    try:
+        peer.start()
+    except BaseException as error:
+        peer.close(error if isinstance(error, Exception) else None)
+        raise
+    return peer
+
+
+def create_session(runtime: Runtime, channel: Channel, on_close: Optional[Callable[[], object]] = None,
+                   persistent: bool = True, may_be_sessionless: bool = True,
+                   kind: Type[LegacySession] = LegacySession) -> Tuple[LegacySession, Peer]:
+    """Return the session of one client, and its peer; the peer is not started.
+
+    :param persistent: whether the session outlives one message, so that its client gets notifications.
+    :param may_be_sessionless: whether the channel may carry sessionless requests, too.
+    :param kind: the class of the session.
+    """
+    if persistent:
+        runtime.enter()  # first: the last user of the runtime, who may leave at this moment, ends its threads
+    try:
+        sessionless = SessionlessHandler(runtime) if may_be_sessionless or not runtime.catalog.speaks_legacy else None
+        session = kind(runtime, on_close, persistent, sessionless)
+        session.peer = peer = create_peer(runtime, channel, session)
+        if sessionless is not None:
+            sessionless.peer = peer
+    except BaseException:
+        if persistent:
+            runtime.leave()
+        raise
+    if persistent:
+        runtime.session_opened(session)
+    return session, peer

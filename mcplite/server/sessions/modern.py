@@ -23,6 +23,7 @@ from ...errors import (
 from ...protocol import jsonrpc, meta as envelopes
 from ...protocol.meta import Envelope, bounded_capabilities, bounded_info, unsupported
 from ...revisions import Revision
+from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
 from ...rpc.request import Incoming, MessageHandler
 from ...rpc.tracing import get_logger
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from ..handling.client_questions import Asker
     from ..handling.http_request import HTTPRequest
 
-__all__ = ["ModernSession", "SessionlessClient", "SessionlessHandler"]
+__all__ = ["ModernSession", "SessionlessClient", "SessionlessHandler", "create_peer", "create_sessionless_peer"]
 
 _log = get_logger(__name__)
 #: Error codes that are reserved for the specification.
@@ -223,3 +224,24 @@ def _check_level(level: str) -> None:
         rank(level)
     except KeyError:
         raise InvalidParams(f"unknown log level {level[:50]!r} in params._meta") from None
+
+
+def create_sessionless_peer(runtime: Runtime, channel: Channel) -> Peer:
+    """Return the peer for all sessionless clients of an endpoint, which passes their requests to it."""
+    handler = SessionlessHandler(runtime)
+    handler.peer = create_peer(runtime, channel, handler, shared=True)
+    return handler.peer
+
+
+def create_peer(runtime: Runtime, channel: Channel, handler: MessageHandler, shared: bool = False) -> Peer:
+    """Return the peer of a channel, whose messages *handler* takes; it is not started.
+
+    :param shared: whether it speaks for many clients.
+    """
+    from ...rpc.tracing import trace_for  # with the first client
+
+    peer = Peer(channel, handler, workers=runtime.workers, serving=True, trace=trace_for(runtime.debug, channel.name),
+                limits=runtime.json_limits, shared=shared, most_bytes=runtime.limits.sent_bytes,
+                grace=runtime.limits.grace)
+    runtime.peers.add(peer)
+    return peer

@@ -32,8 +32,7 @@ from ..eviction import Shares
 from ..limits import Limits
 from ..principals import Principal
 from ..runtime.runtime import Runtime
-from ..sessions.legacy import LegacySession
-from ..sessions.opening import create_session
+from ..sessions.legacy import LegacySession, create_session
 from .logs import NOTHING, LogBody, RequestLogBody, StreamLog, StreamLogs, read_log
 from .response_bodies import OPENING, priming_event
 from .streams import RequestStreams, StreamsChannel

@@ -21,7 +21,7 @@ from ...rpc.stdio.pipes import PipeChannel
 from ...rpc.threads import start_thread
 from ...rpc.tracing import get_logger
 from ..runtime.runtime import Runtime
-from ..sessions.opening import serve_channel
+from ..sessions.legacy import serve_channel
 from .signals import StopRequest, stop_signals
 
 __all__ = ["own_streams", "serve_stdio"]

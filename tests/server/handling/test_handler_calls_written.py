@@ -18,7 +18,7 @@ import mcplite
 from mcplite import revisions, types
 from mcplite.protocol import jsonrpc, meta
 from mcplite.rpc.interfaces import Channel
-from mcplite.server.sessions.opening import create_session
+from mcplite.server.sessions.legacy import create_session
 from tests.support import connecting
 
 #: For each revision; more than 10,000 in all.

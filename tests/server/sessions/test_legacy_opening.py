@@ -6,8 +6,8 @@ import pytest
 
 from mcplite.rpc.channels import MemoryChannel
 from mcplite.server import Server
-from mcplite.server.sessions import opening
-from mcplite.server.sessions.opening import create_session, serve_channel
+from mcplite.server.sessions import legacy
+from mcplite.server.sessions.legacy import create_session, serve_channel
 
 
 @pytest.fixture
@@ -33,14 +33,14 @@ def test_a_client_that_comes_while_the_last_one_leaves_has_threads(runtime, monk
     """The last client's end stops the threads, and must not stop those of a client that is just being opened."""
     ours, theirs = MemoryChannel.pair()
     first = serve_channel(runtime, theirs)
-    create_peer = opening._peer
+    create_peer = legacy.create_peer
 
     def leave_meanwhile(*arguments, **options):
         peer = create_peer(*arguments, **options)
         first.close()
         return peer
 
-    monkeypatch.setattr(opening, "_peer", leave_meanwhile)
+    monkeypatch.setattr(legacy, "create_peer", leave_meanwhile)
     ours, theirs = MemoryChannel.pair()
     second = serve_channel(runtime, theirs)
     assert second._workers.submit(lambda: None)
@@ -52,7 +52,7 @@ def test_a_client_that_cannot_be_opened_leaves_the_server(runtime, monkeypatch):
     def fail(*arguments, **options):
         raise MemoryError
 
-    monkeypatch.setattr(opening, "_peer", fail)
+    monkeypatch.setattr(legacy, "create_peer", fail)
     with pytest.raises(MemoryError):
         create_session(runtime, MemoryChannel.pair()[0])
     assert runtime._users == 0
