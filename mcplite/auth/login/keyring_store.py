@@ -6,7 +6,6 @@ the parts and the digest of the whole. New parts are written beside the old ones
 in between leaves the old record, and a reader in between notices by the digest.
 """
 
-import hashlib
 import os
 import re
 import shlex
@@ -119,7 +118,7 @@ class KeyringStore(Store):
             raise self._damaged(name)
         side, count, expected = found.groups()
         text = "".join(self._get(_part(name, side, number)) or "" for number in range(int(count)))
-        return text if _digest(text) == expected else None
+        return text if digest(text) == expected else None
 
     def _write(self, name: str, text: str) -> None:
         """Replace a record; called with the write lock."""
@@ -128,7 +127,7 @@ class KeyringStore(Store):
         first = _WHOLE + text
         if len(first) > self._part:
             parts = [text[start:start + self._part] for start in range(0, len(text), self._part)]
-            first = f"+{side}{len(parts)}:{_digest(text)}"
+            first = f"+{side}{len(parts)}:{digest(text)}"
         for number, part in enumerate(parts):
             self._set(_part(name, side, number), part)
         self._set(name, first)
@@ -200,7 +199,3 @@ class KeyringStore(Store):
 
 def _part(name: str, side: str, number: int) -> str:
     return f"{name}.{side}{number}"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("ascii", "replace")).hexdigest()

@@ -378,7 +378,10 @@ class _TerminalVisit(ListeningVisit):
         wrong = 0
         while True:
             check()
-            line = self._line()
+            try:
+                line = self._input.line()
+            except EOFError:
+                raise AuthError(f"the login to {self.server} was given up: nothing more can be typed") from None
             if line is None:
                 back = self.listener.serve(state, SLICE_SECONDS, self._input.descriptor)
                 if back is not None:
@@ -393,12 +396,6 @@ class _TerminalVisit(ListeningVisit):
                 raise AuthError(f"the login to {self.server} was given up after {wrong} addresses that were not the one by"
                                 f" which its browser came back")
             self._refuse(line, back)
-
-    def _line(self) -> Optional[str]:
-        try:
-            return self._input.line()
-        except EOFError:
-            raise AuthError(f"the login to {self.server} was given up: nothing more can be typed") from None
 
     def _refuse(self, line: str, back: Optional[str]) -> None:
         if line.strip():
