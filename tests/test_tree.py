@@ -62,7 +62,6 @@ TESTED_ELSEWHERE = {
     "server/catalog/server_extensions": "tests/rpc/test_extension.py, with a server of a real extension",
     "server/runtime/extension_host": "tests/rpc/test_extension.py, with a server of a real extension",
     "server/catalog/options": "tests/server/catalog/test_registry.py, through registration",
-    "server/catalog/provider": "an interface: tests/proxy",
     "tasks/task_processes": "tests/tasks/test_server_tasks.py, with two processes, and one that ends",
     "testing/backend_check": "tests/backend/test_interface.py, which finds broken promises with it",
     "version": "tests/test_main.py prints it",

@@ -23,7 +23,7 @@ from ..protocol.uritemplate import Template
 from ..revisions import Revision
 from ..rpc.tracing import get_logger
 from ..server.app import Server
-from ..server.catalog.provider import ProvidedEntry, Service
+from ..server.catalog.registry import ProvidedEntry, Service
 from ..server.handling.context import RequestContext
 from ..server.runtime.runtime import OpenSession, Runtime
 from ..types import Tool

@@ -21,7 +21,7 @@ from ..protocol.uritemplate import normal_template
 from ..revisions import TASKS_EXTENSION, Revision
 from ..rooms import load
 from ..rpc.tracing import get_logger
-from ..server.catalog.provider import ProvidedEntry, Provider, Service
+from ..server.catalog.registry import ProvidedEntry, Provider, Service
 from ..server.handling.context import RequestContext
 from ..server.handling.dispatch import dispatch
 from ..server.runtime.runtime import Runtime

@@ -12,7 +12,7 @@ from ..errors import Cancelled, InputNeeded, InternalError, MCPError, MissingCap
 from ..revisions import TASKS_EXTENSION, Revision
 from ..rpc.deadline import undo
 from ..rpc.tracing import INFO, get_logger
-from ..server.catalog.provider import ProvidedEntry
+from ..server.catalog.registry import ProvidedEntry
 from ..server.handling.context import Context, RequestContext
 from ..tasks.client_tasks import tasks_of_client
 from ..tasks.task_follower import TaskFollower

@@ -54,8 +54,7 @@ from .catalog.options import (
     checked_limits,
     checked_middleware,
 )
-from .catalog.provider import MountableClient
-from .catalog.registry import Registry, check_name
+from .catalog.registry import MountableClient, Registry, check_name
 from .functions.function import compile_function
 from .functions.signature import StructuredOutput, checked_text, decorated, name_of
 from .handling.context import Context

@@ -23,7 +23,7 @@ from ..rpc.extension import Extension, ListenKind
 from ..rpc.forks import renew
 from ..rpc.threads import Loop, Workers
 from ..rpc.tracing import get_logger
-from ..server.catalog.provider import ProvidedEntry
+from ..server.catalog.registry import ProvidedEntry
 from ..server.functions.function import BadArguments
 from ..server.handling.context import RequestContext
 from ..server.handling.handler_calls import Declined, ask_declared, tool_error

@@ -12,8 +12,7 @@ from typing import Any, Dict, Optional, Union
 from ..errors import InvalidParams
 from ..protocol.jsonrpc import encode_json, object_of
 from ..revisions import Revision
-from ..server.catalog.provider import ProvidedEntry
-from ..server.catalog.registry import ToolEntry
+from ..server.catalog.registry import ProvidedEntry, ToolEntry
 from ..server.handling.context import RequestContext
 from ..server.principals import principal_members
 from ..types import codec

@@ -42,7 +42,7 @@ from ..rpc.forks import end_process
 from ..rpc.interfaces import MessageSink
 from ..rpc.request import Incoming
 from ..rpc.tracing import get_logger
-from ..server.catalog.provider import ProvidedEntry
+from ..server.catalog.registry import ProvidedEntry
 from ..server.functions.forms import form_type
 from ..server.functions.function import BadArguments
 from ..server.handling.client_questions import Asker, EncodedQuestion

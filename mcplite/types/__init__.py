@@ -6,7 +6,7 @@ Each module is loaded with the first use of one of its names: a server without q
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, List
 
-from .base import Icon as Icon, Model as Model
+from .codec import Icon as Icon, Model as Model
 from .lazy_dataclass import NULL as NULL
 
 if TYPE_CHECKING:

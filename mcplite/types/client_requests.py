@@ -4,7 +4,7 @@ import functools
 from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Optional, Union
 
 from ..revisions import JUNE_2025, NOVEMBER_2025, Revision
-from .base import Model
+from .codec import Model
 from .content import Content, TextContent
 from .lazy_dataclass import record, wire
 from .tools import Tool

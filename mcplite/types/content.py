@@ -13,8 +13,7 @@ from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional, Seque
 
 from ..errors import ToolError
 from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025, Revision
-from .base import Icon, Model
-from .codec import decoder, missing, wrong
+from .codec import Icon, Model, decoder, missing, wrong
 from .lazy_dataclass import NULL, record, wire
 
 __all__ = [

@@ -3,7 +3,7 @@
 from typing import Any, Dict, List, Optional
 
 from ..revisions import JULY_2026, JUNE_2025, MARCH_2025, NOVEMBER_2025, Revision
-from .base import Icon, Model, Titled
+from .codec import Icon, Model, Titled
 from .lazy_dataclass import record, wire
 
 __all__ = [

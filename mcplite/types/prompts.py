@@ -3,7 +3,7 @@
 from typing import Any, Dict, List, Optional, Protocol, Sequence, Union
 
 from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
-from .base import Icon, Model, Titled
+from .codec import Icon, Model, Titled
 from .content import AudioContent, Content, Displayed, ImageContent, as_block, plain_text
 from .lazy_dataclass import record, wire
 

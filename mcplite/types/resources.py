@@ -3,7 +3,7 @@
 from typing import Any, Dict, List, Optional
 
 from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
-from .base import Icon, Model, Titled
+from .codec import Icon, Model, Titled
 from .content import Annotations, BlobResourceContents, Displayed, ResourceContents, TextResourceContents, bundle_of
 from .lazy_dataclass import record, wire
 

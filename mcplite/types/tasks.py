@@ -9,7 +9,7 @@ Not among the names of ``mcplite.types``, since most programs have no tasks.
 from typing import Any, Dict, List, Mapping, Optional
 
 from ..revisions import JULY_2026, TASKS_EXTENSION, Revision
-from .base import Model
+from .codec import Model
 from .lazy_dataclass import record, wire
 from .lifecycle import ServerCapabilities
 

@@ -3,7 +3,7 @@
 from typing import Any, Dict, List, Optional
 
 from ..revisions import JULY_2026, JUNE_2025, MARCH_2025, NOVEMBER_2025
-from .base import Icon, Model
+from .codec import Icon, Model
 from .lazy_dataclass import record, wire
 
 __all__ = ["ListToolsResult", "Tool", "ToolAnnotations"]

@@ -17,8 +17,7 @@ from ...revisions import REVISIONS, Revision
 from ...rpc.tracing import get_logger
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities, codec
 from ...types.lazy_dataclass import Record, changed, record
-from .provider import CatalogEntry
-from .registry import Registry
+from .registry import CatalogEntry, Registry
 
 if TYPE_CHECKING:
     from ...protocol.http.routing_headers import Mark

@@ -20,7 +20,7 @@ from ...protocol.uris import check_relative, normal_uri, safe_join, uri_problem
 from ...rpc.threads import Loop
 from ...rpc.tracing import get_logger
 from ...types import BlobResourceContents, Resource, TextResourceContents
-from .provider import Service
+from .registry import Service
 
 #: Names that change between the check and the opening are looked at again, so often.
 _ATTEMPTS = 3

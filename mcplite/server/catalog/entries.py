@@ -17,8 +17,7 @@ from ...types import codec
 from ...types.lazy_dataclass import fields_of, wire_name
 from ..functions.function import Function, compile_function
 from ..functions.signature import checked_text
-from .provider import CatalogEntry
-from .registry import ToolEntry, check_name
+from .registry import CatalogEntry, ToolEntry, check_name
 
 if TYPE_CHECKING:
     from ...protocol.http.routing_headers import Mark

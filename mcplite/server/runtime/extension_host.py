@@ -6,7 +6,7 @@ from typing import Any, Callable, List, Optional
 
 from ...backend.interface import Backend
 from ...rpc.extension import Extension, ListenKind
-from ..catalog.provider import Service
+from ..catalog.registry import Service
 
 __all__ = ["ServerHost"]
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...rpc.extension import Extension
     from ...rpc.peer import Peer
     from ..catalog.catalog import Catalog
-    from ..catalog.provider import Service
+    from ..catalog.registry import Service
     from ..limits import Limits
     from ..principals import Principal
     from .extension_host import ServerHost

@@ -9,7 +9,7 @@ from mcplite.errors import MethodNotFound, RegistrationError
 from mcplite.protocol import jsonrpc
 from mcplite.revisions import NEWEST, NEWEST_LEGACY, REVISIONS
 from mcplite.server.catalog.catalog import MOST_URIS, CapabilityFlags, read_capabilities
-from mcplite.server.catalog.provider import ProvidedEntry, Provider
+from mcplite.server.catalog.registry import ProvidedEntry, Provider
 from mcplite.types import Tool
 from tests.support import connecting
 from tests.support.tight import tight

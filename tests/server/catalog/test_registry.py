@@ -11,8 +11,7 @@ import mcplite
 from mcplite.errors import RegistrationError
 from mcplite.protocol.uritemplate import Template
 from mcplite.revisions import NEWEST, NEWEST_LEGACY
-from mcplite.server.catalog.provider import CatalogEntry
-from mcplite.server.catalog.registry import Registry, ToolEntry, check_name, suggestions
+from mcplite.server.catalog.registry import CatalogEntry, Registry, ToolEntry, check_name, suggestions
 from mcplite.server.functions.function import compile_function
 from mcplite.types import ResourceTemplate, Tool
 

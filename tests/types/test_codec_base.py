@@ -8,7 +8,7 @@ import pytest
 import mcplite.types
 from mcplite import types
 from mcplite.revisions import JUNE_2025, NOVEMBER_2025
-from mcplite.types.base import Model
+from mcplite.types.codec import Model
 from mcplite.types.lazy_dataclass import NULL, Null, record, wire
 
 
