@@ -9,11 +9,6 @@ from .content import Content, TextContent
 from .lazy_dataclass import record, wire
 from .tools import Tool
 
-__all__ = [
-    "CreateMessageRequest", "CreateMessageResult", "ElicitRequest", "ElicitResult", "ListRootsResult", "ModelHint",
-    "ModelPreferences", "Root", "SamplingMessage", "ToolChoice",
-]
-
 
 def _finish_elicitation(revision: Revision, state: Dict[str, Any], out: Dict[str, Any]) -> None:
     if state["mode"] != "form" and not revision.elicitation_modes:

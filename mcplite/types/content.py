@@ -16,13 +16,6 @@ from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025, Revision
 from .codec import Icon, Model, decoder, missing, wrong
 from .lazy_dataclass import NULL, record, wire
 
-__all__ = [
-    "Annotations", "AudioContent", "BlobResourceContents", "CallToolResult", "Content", "EmbeddedResource", "ImageContent",
-    "ResourceContents", "ResourceLink", "TextContent", "TextResourceContents", "ToolResultContent",
-    "ToolUseContent", "UnknownContent",
-]
-
-
 #: The types of images that a notebook shows as they are; the others can carry scripts or are not shown by browsers.
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _SOUNDS = ("audio/wav", "audio/x-wav", "audio/mpeg", "audio/mp3", "audio/mp4", "audio/ogg", "audio/webm", "audio/flac")

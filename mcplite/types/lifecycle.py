@@ -6,11 +6,6 @@ from ..revisions import JULY_2026, JUNE_2025, MARCH_2025, NOVEMBER_2025, Revisio
 from .codec import Icon, Model, Titled
 from .lazy_dataclass import record, wire
 
-__all__ = [
-    "ClientCapabilities", "DiscoverResult", "Implementation", "InitializeResult", "LogMessage", "Progress",
-    "ServerCapabilities",
-]
-
 Flags = Optional[Dict[str, Any]]
 
 

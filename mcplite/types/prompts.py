@@ -7,11 +7,6 @@ from .codec import Icon, Model, Titled
 from .content import AudioContent, Content, Displayed, ImageContent, as_block, plain_text
 from .lazy_dataclass import record, wire
 
-__all__ = [
-    "CompleteResult", "Completion", "GetPromptResult", "ListPromptsResult", "Prompt", "PromptArgument",
-    "PromptMessage", "assistant", "user",
-]
-
 
 @record
 class PromptArgument(Model):

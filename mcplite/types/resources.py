@@ -7,10 +7,6 @@ from .codec import Icon, Model, Titled
 from .content import Annotations, BlobResourceContents, Displayed, ResourceContents, TextResourceContents, bundle_of
 from .lazy_dataclass import record, wire
 
-__all__ = [
-    "ListResourceTemplatesResult", "ListResourcesResult", "ReadResourceResult", "Resource", "ResourceTemplate",
-]
-
 
 @record
 class Resource(Titled, Model):

@@ -6,9 +6,6 @@ from ..revisions import JULY_2026, JUNE_2025, MARCH_2025, NOVEMBER_2025
 from .codec import Icon, Model
 from .lazy_dataclass import record, wire
 
-__all__ = ["ListToolsResult", "Tool", "ToolAnnotations"]
-
-
 #: Parameters that the repr of a tool names.
 _SHOWN = 10
 

@@ -40,10 +40,8 @@ def test_everything_is_importable_from_the_package():
     for name in mcplite.types.__all__:
         assert hasattr(mcplite.types, name)
         assert name in dir(mcplite.types)
-    homes = {"base": {"Icon", "Model"}, "marks": {"NULL", "Icon"}}
-    for module in ("client_requests", "content", "lifecycle", "prompts", "resources", "tools"):
-        homes[module] = set(getattr(mcplite.types, module).__all__)
-    assert set.union(*homes.values()) == set(mcplite.types.__all__)
+    homes = [name for names in mcplite.types._HOMES.values() for name in names]
+    assert sorted([*homes, "Icon", "Model", "NULL"]) == sorted(mcplite.types.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         mcplite.types.Nothing
     assert len(mcplite.types.__all__) == len(set(mcplite.types.__all__))
