@@ -272,7 +272,8 @@ def as_object(schema: Dict[str, Any], steps: int = 20) -> Optional[Dict[str, Any
         return schema if kind == "object" else {**schema, "type": "object"} if kind == ["object"] else None
     try:
         target, same_base = target_of(schema, schema["$ref"])
-        found = as_object({**_shared(schema), **target}, steps - 1) if isinstance(target, dict) and steps else None
+        shared = {key: schema[key] for key in (*_SHARED, "$schema") if key in schema}
+        found = as_object({**shared, **target}, steps - 1) if isinstance(target, dict) and steps else None
     except RegistrationError:
         return None  # it refers to nothing
     if found is None:
@@ -300,10 +301,6 @@ def in_result(schema: Dict[str, Any]) -> Dict[str, Any]:
                 outer[key] = inner.pop(key)
     outer["properties"]["result"] = inner
     return outer
-
-
-def _shared(schema: Dict[str, Any]) -> Dict[str, Any]:
-    return {key: schema[key] for key in (*_SHARED, "$schema") if key in schema}
 
 
 def _has_id(schema: Dict[str, Any]) -> bool:

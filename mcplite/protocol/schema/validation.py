@@ -46,10 +46,6 @@ def _of(*kinds: type) -> Callable[[Any], bool]:
     return lambda argument: type(argument) in kinds
 
 
-def _positive(argument: Any) -> bool:
-    return type(argument) in (int, float) and bool(argument > 0)
-
-
 def _count(argument: Any) -> bool:
     return type(argument) is int and argument >= 0
 
@@ -81,7 +77,7 @@ _KEYWORDS: Dict[str, Callable[[Any], bool]] = {
     "default": _anything, "const": _anything, "enum": _list, "examples": _list,
     "deprecated": _flag, "readOnly": _flag, "writeOnly": _flag, "uniqueItems": _flag,
     "minimum": _number, "maximum": _number, "exclusiveMinimum": _number, "exclusiveMaximum": _number,
-    "multipleOf": _positive,
+    "multipleOf": lambda argument: _number(argument) and argument > 0,
     "minLength": _count, "maxLength": _count, "minItems": _count, "maxItems": _count, "minProperties": _count,
     "maxProperties": _count,
     "type": _type, "required": _texts,
@@ -145,7 +141,7 @@ class Validator:
 
     def trust_patterns(self) -> None:
         """Match all patterns against long texts; called before the first use."""
-        self._longest = _any_length
+        self._longest = lambda pattern: MAX_SUBJECT
 
     def is_valid(self, instance: Any) -> bool:
         """Whether *instance* is valid; False if its validation was stopped."""
@@ -168,16 +164,18 @@ class Validator:
 
     def _slow(self, instance: Any, name: str) -> List[str]:
         if self._full is None:
-            self._names = name_patterns(self._schema)
             schema = self._schema
+            named = (part.get("patternProperties") for part in _objects(schema))
+            self._names = [pattern for patterns in named if isinstance(patterns, dict) for pattern in patterns]
             # jsonschema matches names itself. A reference to what stands under a pattern needs the pattern as it is.
             if any(python_pattern(name) != name for name in self._names) and "/patternProperties/" not in json.dumps(schema):
                 schema = with_names(schema, python_pattern)
             self._full = _Engine(schema, is_draft7(self._schema), _bounded(self._longest))
         found: List[str] = []
         try:
-            if self._names:
-                check_names(instance, min(map(self._longest, self._names)))
+            most = min([_MAX_NAME, *map(self._longest, self._names)])
+            if self._names and any(isinstance(key, str) and len(key) > most for part in _objects(instance) for key in part):
+                raise BudgetExceeded(f"names of more than {most} characters are not matched against patterns")
             for error in self._full.errors(instance, Budget(len(self._names))):
                 found.append(_sentence(error, name))
                 if len(found) == _MAX_PROBLEMS:
@@ -273,10 +271,6 @@ def _alone(schema: Mapping[str, Any]) -> Any:
 
 def _unformatted(keywords: Dict[str, Any]) -> Dict[str, Any]:
     return {keyword: check for keyword, check in keywords.items() if keyword != "format"}
-
-
-def _any_length(pattern: str) -> int:
-    return MAX_SUBJECT
 
 
 def _bounded(longest: Callable[[str], int]) -> Callable[[Dict[str, Any]], Dict[str, Any]]:
@@ -413,23 +407,6 @@ def counted(keyword: str, check: Callable[..., Any]) -> Callable[..., Any]:
             budget.levels -= 1
 
     return run
-
-
-def name_patterns(schema: Any) -> List[str]:
-    """Return the patterns for names in a schema and its subschemas."""
-    named = (item.get("patternProperties") for item in _objects(schema))
-    return [pattern for patterns in named if isinstance(patterns, dict) for pattern in patterns]
-
-
-def check_names(instance: Any, most: int) -> None:
-    """Check that all names of members are short enough for patterns.
-
-    :param most: characters that the patterns may be matched against; 256 if they may be more.
-    :raises BudgetExceeded: one is too long.
-    """
-    most = min(most, _MAX_NAME)
-    if any(isinstance(name, str) and len(name) > most for item in _objects(instance) for name in item):
-        raise BudgetExceeded(f"names of more than {most} characters are not matched against patterns")
 
 
 def _objects(value: Any) -> Iterator[Dict[Any, Any]]:

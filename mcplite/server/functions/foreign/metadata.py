@@ -8,6 +8,7 @@ import collections.abc
 import copy
 import datetime
 import decimal
+import functools
 import math
 from typing import Annotated, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
@@ -72,13 +73,9 @@ def read_field(annotation: Any, extras: Tuple[Any, ...], default: Any, missing: 
                 make, shown = factory, factory() if factory in (list, dict) else NOTHING
                 break
             if not is_undefined(field.default):
-                make, shown = _copier(field.default), field.default
+                make, shown = functools.partial(copy.deepcopy, field.default), field.default
                 break
     return FieldParameter(annotation, shown, make, alias)
-
-
-def _copier(default: Any) -> Callable[[], Any]:
-    return lambda: copy.deepcopy(default)
 
 
 def _alias(field: Any) -> Optional[str]:

@@ -257,7 +257,8 @@ def _attrs_keywords(validator: Any, annotation: Any) -> "Iterator[tuple[str, Any
     elif kind == "_InValidator" and all(type(option) in (str, int) for option in validator.options):
         yield "enum", list(validator.options)
     elif kind == "_MatchesReValidator" and getattr(validator.match_func, "__name__", "") in ("fullmatch", "match", "search"):
-        pattern = _anchored(validator.pattern.pattern, validator.match_func.__name__)
+        pattern = validator.pattern.pattern
+        pattern = {"fullmatch": f"^(?:{pattern})$", "match": f"^(?:{pattern})"}.get(validator.match_func.__name__, pattern)
         if not problem_of(pattern):  # else only Python understands it, and the constructor checks it alone
             yield "pattern", pattern
 
@@ -267,10 +268,6 @@ def _unit(annotation: Any) -> str:
     if annotation in (str, Optional[str]):
         return "Length"
     return "Items" if get_origin(annotation) in (list, tuple) or annotation in (list, tuple) else ""
-
-
-def _anchored(pattern: str, how: str) -> str:
-    return {"fullmatch": f"^(?:{pattern})$", "match": f"^(?:{pattern})"}.get(how, pattern)
 
 
 def attrs_value(value: Any) -> Dict[str, Any]:
