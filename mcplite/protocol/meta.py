@@ -234,17 +234,14 @@ def read(params: Optional[Mapping[str, Any]]) -> Envelope:
     try:
         if meta[CAPABILITIES] and meta[CAPABILITIES] != _ONLY_TASKS:
             envelope.capabilities
-        if CLIENT_INFO in meta:
-            _check_info(meta[CLIENT_INFO])
+        info = meta.get(CLIENT_INFO)
+        # What most clients send passes without the work of decoding it.
+        if CLIENT_INFO in meta and not (type(info) is dict and len(info) == 2 and type(info.get("name")) is str
+                                        and type(info.get("version")) is str):
+            codec.decode(Implementation, info)
     except ProtocolError as error:
         raise InvalidParams(f"params._meta: {error}") from error
     return envelope
-
-
-def _check_info(info: Any) -> None:
-    if type(info) is dict and type(info.get("name")) is str and type(info.get("version")) is str and len(info) == 2:
-        return  # what most clients send, without the work of decoding it
-    codec.decode(Implementation, info)
 
 
 def revision_of(envelope: Envelope, offered: Sequence[Revision]) -> Revision:

@@ -25,15 +25,6 @@ class CacheHint(Record):
         if self.scope not in ("private", "public"):
             raise RegistrationError(f"a cache hint's scope is 'private' or 'public', not {self.scope!r}")
 
-    def __eq__(self, other: object) -> bool:
-        return vars(self) == vars(other) if type(other) is type(self) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash((self.ttl, self.scope))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(ttl={self.ttl!r}, scope={self.scope!r})"
-
     @property
     def milliseconds(self) -> int:
         """The ttl, as the protocol writes it."""
