@@ -11,14 +11,14 @@ from ..rpc.threads import Loop
 from ..rpc.tracing import get_logger
 from ..server.runtime.processes import away_error
 
-__all__ = ["Outage", "Retries"]
+__all__ = ["KNOWN_SECONDS", "Outage", "Retries"]
 
 _log = get_logger(__name__)
 #: Seconds after an outage in which another one is taken for the same: threads do not all find at once that it is over.
 _CALM_SECONDS = 10.0
 #: Seconds after a failure in which the backend is not tried for each request: somewhat longer than an operation may take. The
 #: thread that reads messages finds the end sooner.
-_KNOWN_SECONDS = 6.0
+KNOWN_SECONDS = 6.0
 
 
 class Outage:
@@ -56,7 +56,7 @@ class Outage:
 
         :raises RemoteError: as of :func:`away_error`.
         """
-        if self._present and self._clock() - self._found < _KNOWN_SECONDS:
+        if self._present and self._clock() - self._found < KNOWN_SECONDS:
             raise away_error()
 
     def passed(self) -> None:

@@ -23,6 +23,7 @@ from ..server.state.logs import RequestLogBody, StreamLog
 from ..server.state.sessions import CommonLogChannel, CommonStream, HTTPSession, Sessions
 from ..server.state.streams import RequestStreams
 from ..types import ClientCapabilities
+from .backend_health import KNOWN_SECONDS
 from .fleet_processes import FleetProcesses
 from .session_records import LISTED_BYTES, FleetSessions, SessionRecord, SessionRecords
 from .shared_streams import ENDED, SharedCommonStream, SharedLogChannel, SharedLogs
@@ -32,8 +33,6 @@ __all__ = ["SharedLegacySession", "SharedSession", "SharedSessions"]
 #: A request id of the server's own has the number of its process above these bits, which count.
 _COUNT_BITS = 32
 _ALONE = (jsonrpc.Response, jsonrpc.Failure, jsonrpc.Notification)
-#: Seconds after a failure in which the store is not tried for each request: somewhat longer than an operation may take.
-_KNOWN_SECONDS = 6.0
 #: Seconds after which a renewal that has failed is tried again.
 _RENEW_AGAIN_SECONDS = 5.0
 #: Characters of a reason that other processes are told.
@@ -321,7 +320,7 @@ class SharedSessions(Sessions):
 
         :raises RemoteError: it is refused.
         """
-        if self.processes.outage and time.monotonic() - self._failed < _KNOWN_SECONDS:
+        if self.processes.outage and time.monotonic() - self._failed < KNOWN_SECONDS:
             raise away_error()
 
     def _adopt(self, id: str, data: bytes, owner: Optional[str]) -> Optional[HTTPSession]:

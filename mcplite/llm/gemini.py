@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Pattern, Tup
 from ..protocol.schema.references import Extent
 from .result_content import FAILED, Part, split
 from .tool_names import PARAMETERS_OF_GEMINI, TOOLS_OF_GEMINI
-from .tool_schemas import Schema, described, resolve
+from .tool_schemas import Schema, described, kind_of, resolve
 from .toolset import Choice, Entry, Kit, Outcome, Source, ToolUse, field
 
 __all__ = ["GeminiKit", "gemini_schema"]
@@ -82,7 +82,7 @@ class _Writer:
         types = [types] if isinstance(types, str) else types
         values = _values(schema)
         if not types and values:
-            types = list(dict.fromkeys(_type_of(value) for value in values))
+            types = list(dict.fromkeys(kind_of(value) for value in values))
         kinds = [kind for kind in types if kind != "null"]
         # Null alone is an alternative of something else, which stands beside it.
         return [_Form(kind, schema, depth) for kind in kinds or ([] if types else _guessed(schema))], (
@@ -169,13 +169,6 @@ def _are_names(values: List[Any]) -> bool:
 def _values(schema: Schema) -> List[Any]:
     values: List[Any] = [schema["const"]] if "const" in schema else schema.get("enum", [])
     return values
-
-
-def _type_of(value: Any) -> str:
-    if value is None:
-        return "null"
-    kinds = ((bool, "boolean"), (str, "string"), (int, "integer"), (float, "number"), (list, "array"))
-    return next((name for kind, name in kinds if isinstance(value, kind)), "object")
 
 
 #: What a function's response may hold; other media go beside it.

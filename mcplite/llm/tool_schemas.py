@@ -15,7 +15,7 @@ from ..protocol.error_text import well_formed
 from ..protocol.schema.references import Extent, LenientReferences
 from .tool_names import PARAMETERS, NameMap
 
-__all__ = ["Schema", "described", "is_portable", "nullable", "portable", "resolve", "types_of"]
+__all__ = ["Schema", "described", "is_portable", "kind_of", "nullable", "portable", "resolve", "types_of"]
 
 #: Repeats that RE2 takes, also multiplied where one is inside another.
 _MOST_REPEATS = 1000
@@ -520,7 +520,7 @@ def _told(schema: Schema) -> List[str]:
     """Return the types of a schema that names none, by its values or its other keywords."""
     values = schema["enum"] if _is_list(schema.get("enum")) else [schema["const"]] if "const" in schema else []
     if values:
-        return list(dict.fromkeys(_kind(value) for value in values))
+        return list(dict.fromkeys(kind_of(value) for value in values))
     told = [_FORMATS.get(str(value), _TELLING[key]) if key == "format" else _TELLING[key]
             for key, value in _renewed(schema) if key in _TELLING and _is_right(key, value)]
     return list(dict.fromkeys(told))
@@ -532,7 +532,8 @@ def _is_right(key: str, value: Any) -> bool:
     return _is_list(value) if key in _SCHEMAS else isinstance(value, dict) or key in _SCHEMA and isinstance(value, bool)
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """Return the type of a JSON value, as schemas name it."""
     return next((name for kind, name in _KINDS if isinstance(value, kind)), "null")
 
 

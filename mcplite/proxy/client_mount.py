@@ -1,7 +1,7 @@
 """ClientMount: a server of another process or host, whose calls are passed on over connections to it."""
 
 import functools
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 
 from ..client.client import Client
 from ..errors import (
@@ -30,7 +30,7 @@ from ..types import Tool
 from ..types.tasks import runs_tool_tasks
 from .client_connections import UpstreamPool, pass_call
 from .forwarded_calls import Upstream, adapted_result, error_for, unaskable
-from .mount import KINDS, Mounted, Names, ServerMount, tasks_of
+from .mount import AREAS, KINDS, Mounted, Names, ServerMount, tasks_of
 from .reconnecting import MainUpstream
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["ClientMount", "mount"]
 
 _log = get_logger(__name__)
-_AREAS: Mapping[str, Tuple[str, ...]] = {"tools": ("tools",), "prompts": ("prompts",), "resources": ("resources", "templates")}
 
 
 class ClientMount(Mounted, Service):
@@ -81,7 +80,7 @@ class ClientMount(Mounted, Service):
         self._main.quiet_start = reported
         self.parent.followers.append(self._on_session)
         self.parent.count_subscriptions(self._on_subscribe, awaited=True)
-        for area in _AREAS:
+        for area in AREAS:
             self.parent.catalog.registry.provide(self, area, {})
         self.parent.add_service(f"mount {id(self)}", self)
 
@@ -108,7 +107,7 @@ class ClientMount(Mounted, Service):
         if capabilities.completions is not None or not client.revision.completions_capability:
             registry.completes = True
         self.down = None
-        for area in _AREAS:
+        for area in AREAS:
             if getattr(capabilities, area) is not None:
                 registry.declare(area)
                 self._on_change(area)
@@ -178,7 +177,7 @@ class ClientMount(Mounted, Service):
         if not self._peer:
             # Clients that connect before the server was reached once have its entries when it comes back, since a session
             # keeps the capabilities of its start.
-            for area in _AREAS:
+            for area in AREAS:
                 self.parent.catalog.registry.declare(area)
         for kind in KINDS:
             if any(entry.provider is self for entry in self.parent.catalog.registry.all(kind).values()):

@@ -11,7 +11,7 @@ connection. Its server's middleware, lifespan and limits of time hold as they do
 import copy
 import hashlib
 import re
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Set
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
 from ..errors import InvalidParams, RegistrationError
 from ..protocol.jsonrpc import object_of
@@ -116,6 +116,8 @@ class Names:
 #: By kind of entries: the member of a definition that has its name.
 _NAMED_BY = {"tools": "name", "resources": "uri", "templates": "uri_template", "prompts": "name"}
 KINDS = tuple(_NAMED_BY)
+#: By capability: the kinds of entries whose change its notification tells.
+AREAS: Mapping[str, Tuple[str, ...]] = {"tools": ("tools",), "prompts": ("prompts",), "resources": ("resources", "templates")}
 
 
 class Mounted(Provider):
@@ -218,8 +220,6 @@ def tasks_of(runtime: Runtime) -> Any:
     return runtime.extension(TASKS_EXTENSION)
 
 
-#: The kinds of entries whose change a notification tells.
-_CHANGED = {"tools": ("tools",), "prompts": ("prompts",), "resources": ("resources", "templates")}
 
 
 class ServerMount(Mounted, Service):
@@ -316,7 +316,7 @@ class ServerMount(Mounted, Service):
         area = LIST_CHANGES[method].capability
         if area == "resources":
             self.names.forget_uris()
-        for kind in _CHANGED[area]:
+        for kind in AREAS[area]:
             self._fill(kind)  # which notifies the clients
 
     def _on_subscribe(self, uri: str, subscriptions: int) -> None:

@@ -115,16 +115,13 @@ class TaskChanges:
         self._on_foreign_change = on_foreign_change
         #: Guards the field below; held for dictionary operations only.
         self._lock = threading.Lock()
-        self._begin()
-        processes.on(_KIND, self._receive)
-
-    def _begin(self) -> None:
         self._waiting: Dict[str, List[Callable[[], object]]] = {}
+        processes.on(_KIND, self._receive)
 
     def let_go(self) -> None:
         """Forget, in a forked process, the threads that wait in the other one."""
         renew(self)
-        self._begin()
+        self._waiting = {}
 
     @contextlib.contextmanager
     def watch(self, task_id: str) -> Iterator[threading.Event]:
