@@ -3,14 +3,8 @@
 import pytest
 
 from mcplite.backend.memory import MemoryBackend
+from tests.support.fakes import Clock
 from tests.support.forks import POSIX_ONLY, Forked
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture

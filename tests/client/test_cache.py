@@ -7,19 +7,12 @@ import pytest
 import mcplite
 from mcplite import revisions
 from mcplite.client.cache import Cache
-from tests.support.fakes import LIMIT, Fake, Refusal
+from tests.support.fakes import LIMIT, Clock, Fake, Refusal
 
 METHODS = ["tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"]
 TOOLS, PROMPTS, RESOURCES, UPDATED = (
     "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed",
     "notifications/resources/updated")
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture

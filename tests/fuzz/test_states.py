@@ -7,6 +7,7 @@ from hypothesis import example, given, strategies as st
 
 from mcplite.backend.memory import MemoryBackend
 from mcplite.protocol.opaque import ReplayLog, bound_to
+from tests.support.fakes import Clock
 from tests.support.suspended import make_calls
 
 OLD, NEW = b"an old key of some bytes", b"a new key of some bytes"
@@ -32,13 +33,6 @@ def journals(draw):
     journal.once_results = draw(OBJECTS)
     journal.entered = draw(st.integers(0, 9))
     return journal
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 def states(*keys, clock=None, stored=None):

@@ -71,7 +71,6 @@ def test_what_is_sent(script, sender):
     ("/x?a=b", "/x?a=b"), ("", "/"), ("/\u00e9 x", "/%C3%A9%20x"), ("/%2f%zz", "/%252F%25zz"), ("/%2fa", "/%2Fa"),
     ("//other/x", "/other/x"), ("/a?b#c", "/a?b"), ("/a/../b", "/a/../b")])
 def test_targets_are_written_as_by_urllib3(script, sender, path, target):
-    # The same as through requests: tests/net/test_connections_differential.py
     assert read(send(sender, script.origin + path)).decode() == target
 
 

@@ -42,6 +42,16 @@ def limited(limit):
     return {limit: 0.3}, mcplite.RequestTimeout, rf"within 0\.3 s{end} \({limit}\)", None
 
 
+class Clock:
+    """A clock that stands until its time is set."""
+
+    def __init__(self, now=1000.0):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+
 class Refusal(Exception):
     """An answer that is an error."""
 

@@ -10,19 +10,13 @@ import mcplite
 from mcplite.auth.verify import introspection
 from mcplite.auth.verify.introspection import Introspection
 from mcplite.server.http.access import Refused
+from tests.support.fakes import Clock
 from tests.support.webscript import WebScript
 
 TOKEN, SECRET = "an-opaque-token-0123456789", "the secret: of this/server"
 ACTIVE = {"active": True, "sub": "ada", "client_id": "desk", "scope": "read write", "aud": "https://mcp.example/mcp",
           "exp": 5000,
           "iss": "https://login.example"}
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 class Login(WebScript):

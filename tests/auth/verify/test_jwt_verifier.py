@@ -17,6 +17,7 @@ import mcplite
 from mcplite.auth.verify import jwt_verifier
 from mcplite.auth.verify.fetch import FetchError, deadline
 from mcplite.auth.verify.jwt_verifier import JWTVerifier, KeySet, fitting, metadata_keys_url, read_keys
+from tests.support.fakes import Clock
 from tests.support.webscript import LIMIT, WebScript
 
 BEARER_WRONG_FOR_ITSELF = {"another audience", "a parent path", "a sibling path", "no audience", "an empty audience",
@@ -193,13 +194,6 @@ def test_missing_packages_are_named_with_the_pip_command(mint, monkeypatch, miss
 # --- tokens that were verified lately -------------------------------------------------------------------
 
 
-class Clock:
-    now = float(NOW)
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def counted(monkeypatch):
     """The signatures that are verified, each as the token that has it."""
@@ -213,7 +207,7 @@ def counted(monkeypatch):
 
 def test_a_token_is_verified_once_a_minute_and_not_after_its_end(mint, counted):
     # AUTH-04, AUTH-18
-    clock = Clock()
+    clock = Clock(float(NOW))
     verify = JWTVerifier(issuer=mint.issuer, keys=mint.jwks(), clock=clock, leeway=0)
     lasting, short = mint.token(iat=NOW, exp=NOW + 3600), mint.token(iat=NOW, exp=NOW + 20)
     for _ in range(5):
@@ -311,7 +305,7 @@ def login(mint):
 
 @pytest.fixture
 def kept(login):
-    clock = Clock()
+    clock = Clock(float(NOW))
     keys = KeySet(lambda until: login.origin + "/keys", clock)
     keys.test_clock = clock
     return keys
@@ -333,7 +327,7 @@ def test_a_new_key_is_found_and_a_flood_of_unknown_ones_fetches_nothing(mint, lo
 
 def test_a_token_of_a_key_that_is_gone_is_refused_as_soon_as_that_is_known(mint, login):
     # AUTH-07: tokens that were verified a moment ago are those of the set of that moment.
-    clock = Clock()
+    clock = Clock(float(NOW))
     verify = JWTVerifier(issuer=mint.issuer, jwks_url=login.origin + "/keys", algorithms=["RS256", "ES256"])
     verify._keys._clock = clock
     old, new = mint.token(), mint.token("ec", "ES256")

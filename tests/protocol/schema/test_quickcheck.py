@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import jsonschema
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -192,13 +189,6 @@ def test_deep_values_of_recursive_schemas():
 def test_large_values_are_checked():
     check = compile_check({"items": {"anyOf": [{"type": "string"}, {"type": "integer"}]}})
     assert check(list(range(200_000))) is True
-
-
-def test_simple_schemas_do_not_load_jsonschema():
-    code = ("import sys; from mcplite.protocol.schema.validation import Validator; "
-            f"v = Validator({NUMBERS!r}); assert v.problems({{'a': 1, 'b': 2}}) == []; "
-            "assert 'jsonschema' not in sys.modules; assert v.problems({}); assert 'jsonschema' in sys.modules")
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 # ---- the same verdicts as jsonschema ----
