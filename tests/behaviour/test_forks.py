@@ -19,7 +19,7 @@ from requests.adapters import HTTPAdapter
 import mcplite
 from tests.support import connecting
 from tests.support.forks import LIMIT, POSIX_ONLY, Forked, fork, fork_that_lives, in_fork
-from tests.support.processes import serving
+from tests.support.processes import free_port, running, serving
 
 pytestmark = POSIX_ONLY
 ROOT = Path(__file__).resolve().parents[2]
@@ -488,24 +488,11 @@ def remote(request, forking):
     if request.param == "stdio":
         yield [sys.executable, "-W", "ignore::DeprecationWarning", str(forking)]
         return
+    port = free_port()
     command = [sys.executable, "-W", "ignore::DeprecationWarning", str(forking), "streamable-http"]
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT), "PORT": str(port)})
-    try:
-        until = time.monotonic() + LIMIT
-        while time.monotonic() < until:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                time.sleep(0.02)
+    with running(command, ROOT, port, PORT=str(port)) as (process, _):
         yield f"http://127.0.0.1:{port}/mcp"
-        process.terminate()
-        assert process.wait(LIMIT) == 0, "it ends at the first SIGTERM"
-    finally:
-        process.kill()
-        process.wait()
+    assert process.returncode == 0, "it ends at the first SIGTERM"
 
 
 @pytest.fixture(params=ERAS)

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from mcplite import revisions
-from tests.support.callers import LIMIT, Caller, free_port, wait_until
+from tests.support.callers import Caller
+from tests.support.processes import LIMIT, free_port, wait_until
 
 HERE = Path(__file__).resolve().parent
 REVISIONS = ["2025-03-26", revisions.NEWEST_LEGACY.name, revisions.NEWEST.name]

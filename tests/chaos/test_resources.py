@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 import mcplite
-from tests.support.callers import LIMIT, Caller, free_port, wait_until
+from tests.support.callers import Caller
+from tests.support.processes import LIMIT, free_port, wait_until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 HERE = Path(__file__).resolve().parent

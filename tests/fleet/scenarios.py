@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 import mcplite
 from tests.fleet.conversation import Conversation
 from tests.fleet.load import REVISIONS, Load, act, answer, book, expected, linger, read, reverse, tools
-from tests.support.callers import wait_until
 from tests.support.marks import SharedMarks
+from tests.support.processes import wait_until
 from tests.support.rawhttp import call
 
 #: Seconds for what ends by an event.

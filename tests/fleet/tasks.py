@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import mcplite
 from tests.fleet.load import LEGACY, MODERN, REVISIONS
-from tests.support.callers import wait_until
+from tests.support.processes import wait_until
 from tests.support.taskclients import patiently
 
 #: Seconds for what ends by an event.

@@ -1,16 +1,12 @@
 """The files on the pages about Django and about workers, each in the program that it is for."""
 
 import concurrent.futures
-import contextlib
 import json
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +14,7 @@ import pytest
 import mcplite
 from tests.support.forks import LIMIT, POSIX_ONLY
 from tests.support.pages import files_of, write_files
-from tests.support.processes import ROOT, serving
+from tests.support.processes import ROOT, free_port, running, serving
 
 #: Python 3.12 and newer warn of forks of a process with threads.
 QUIET = ["-W", "ignore::DeprecationWarning"]
@@ -104,27 +100,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-@contextlib.contextmanager
-def running(words, folder, **variables):
-    """Run a program until the end of the block, and then ask it to stop."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)]), **variables}
-    program = subprocess.Popen(words, cwd=str(folder), env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, start_new_session=True)
-    said = []
-    reader = threading.Thread(target=lambda: said.extend(program.stdout), daemon=True)
-    reader.start()
-    try:
-        yield program
-        program.terminate()
-        program.wait(LIMIT)
-    finally:
-        program.kill()
-        program.wait()
-        reader.join(LIMIT)
-        program.stdout.close()
-        print(b"".join(said).decode("utf-8", "replace"))  # shown when the test fails
-
-
 SEND = """
 import json
 import tasks
@@ -155,23 +130,13 @@ broker_connection_retry_on_startup, worker_hijack_root_logger, task_ignore_resul
 @pytest.fixture
 def redis(tmp_path):
     """The URL of a Redis of the test's own."""
-    client = pytest.importorskip("redis", reason="redis-py is not installed")
+    pytest.importorskip("redis", reason="redis-py is not installed")
     program = shutil.which("redis-server")
     if program is None:
         pytest.skip("redis-server is not installed")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with running([program, "--port", str(port), "--save", "", "--dir", str(tmp_path)], tmp_path):
-        url, end = f"redis://127.0.0.1:{port}/0", time.monotonic() + LIMIT
-        while True:
-            try:
-                with client.Redis.from_url(url) as connection:
-                    connection.ping()
-                break
-            except client.exceptions.ConnectionError:
-                assert time.monotonic() < end
-                time.sleep(0.05)
-        yield url
+    port = free_port()
+    with running([program, "--port", str(port), "--save", "", "--dir", str(tmp_path)], tmp_path, port):
+        yield f"redis://127.0.0.1:{port}/0"
 
 
 ENQUEUE = """

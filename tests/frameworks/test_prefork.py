@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import requests
 
 import mcplite
 from tests.support.forks import LIMIT, POSIX_ONLY
-from tests.support.processes import ROOT, serving
+from tests.support.processes import ROOT, running, serving
 
 pytestmark = POSIX_ONLY
 HERE = Path(__file__).resolve().parent
@@ -76,13 +75,9 @@ print(json.dumps([found, refused.get(timeout=60)]))
 
 def test_the_workers_of_celery(queue):
     pytest.importorskip("celery")
-    worker = subprocess.Popen([sys.executable, "-W", "ignore", "-m", "celery", "-A", "tasks", "worker", "--pool=prefork",
-                               f"--concurrency={WORKERS}", "--without-mingle", "--without-gossip", "--without-heartbeat"],
-                              cwd=str(HERE), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
-    said = []
-    reader = threading.Thread(target=lambda: said.extend(worker.stdout), daemon=True)
-    reader.start()
-    try:
+    words = [sys.executable, "-W", "ignore", "-m", "celery", "-A", "tasks", "worker", "--pool=prefork",
+             f"--concurrency={WORKERS}", "--without-mingle", "--without-gossip", "--without-heartbeat"]
+    with running(words, HERE) as (worker, said):
         sent = subprocess.run([sys.executable, "-W", "ignore", "-c", SEND, str(CALLS), str(LIMIT)], cwd=str(HERE),
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=3 * LIMIT)
         assert sent.returncode == 0, (sent.stderr + b"".join(said)).decode()
@@ -90,10 +85,4 @@ def test_the_workers_of_celery(queue):
         assert all(right for _, right in found) and len(found) % CALLS == 0
         assert len({pid for pid, _ in found}) > 1, "more than one worker has used the client"
         assert f"belongs to process {worker.pid}" in refused and refused.endswith("open a client in this process")
-        worker.terminate()
-        assert worker.wait(LIMIT) == 0, b"".join(said).decode()
-    finally:
-        worker.kill()
-        worker.wait()
-        reader.join(LIMIT)
-        worker.stdout.close()
+    assert worker.returncode == 0

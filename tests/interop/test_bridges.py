@@ -10,7 +10,7 @@ import pytest
 import mcplite
 from mcplite.revisions import NEWEST, NEWEST_LEGACY
 from tests.support import connecting
-from tests.support.callers import free_port
+from tests.support.processes import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 #: Seconds; a loaded machine starts node slowly.

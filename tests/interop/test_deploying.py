@@ -5,21 +5,17 @@ import os
 import re
 import secrets
 import shutil
-import socket
 import stat
-import subprocess
 import sys
 import sysconfig
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 import requests
 
 import mcplite
-from tests.support.callers import LIMIT, free_port
-from tests.support.processes import ROOT
+from tests.support.processes import LIMIT, ROOT, free_port, running
 
 pytestmark = [pytest.mark.interop, pytest.mark.skipif(os.name != "posix", reason="POSIX only")]
 PAGE = (ROOT / "docs" / "deploying.rst").read_text("utf-8")
@@ -39,33 +35,6 @@ def file_of_page(name):
     """Return the file that the page shows under a caption."""
     found = re.search(rf"^\.\. code-block:: \w+\n   :caption: {re.escape(name)}\n\n((?:   .*\n|\n)+)", PAGE, re.MULTILINE)
     return re.sub("^   ", "", found.group(1), flags=re.MULTILINE)
-
-
-@contextlib.contextmanager
-def running(command, port, folder, **variables):
-    """Run a program that listens at a port, until the end of the block."""
-    log = folder / f"{port}.log"
-    with open(log, "wb") as output:
-        process = subprocess.Popen(command, cwd=str(folder), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                                   env={**os.environ, **variables})
-    try:
-        until = time.monotonic() + LIMIT
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                assert process.poll() is None and time.monotonic() < until, log.read_text("utf-8", "replace")
-                time.sleep(0.05)
-        yield
-        assert process.poll() is None, log.read_text("utf-8", "replace")
-    finally:
-        process.terminate()
-        try:
-            process.wait(LIMIT)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(LIMIT)
 
 
 def gunicorn(folder, port):
@@ -139,10 +108,10 @@ def test_a_client_is_asked_through_nginx(nginx, server, tmp_path):
     (tmp_path / "nginx.conf").write_text(NGINX % site)
     variables = {name: value for name, _, value in (line.partition("=") for line in file_of_page("shop.env").split())}
     assert set(variables) == {"MCPLITE_BACKEND", "MCPLITE_STATE_KEYS"}
-    with running(server(tmp_path, behind), behind, tmp_path, **write_shop(tmp_path)):
-        with running([nginx, "-p", str(tmp_path), "-c", "nginx.conf", "-e", "stderr"], port, tmp_path):
+    with running(server(tmp_path, behind), tmp_path, behind, **write_shop(tmp_path)) as (_, said):
+        with running([nginx, "-p", str(tmp_path), "-c", "nginx.conf", "-e", "stderr"], tmp_path, port):
             check(port)
-    assert "Traceback" not in (tmp_path / f"{behind}.log").read_text("utf-8")
+    assert b"Traceback" not in b"".join(said)
 
 
 @pytest.mark.parametrize("server", ["our own", "gunicorn", "gunicorn, unix"])
@@ -162,8 +131,8 @@ def test_the_address_of_a_client_passes_nginx(nginx, server, tmp_path):
         command = [sys.executable, "-m", "gunicorn", "--worker-class=gthread", "--threads=4", "where:application",
                    *(f"--bind={place}" for place in places)]
     path = os.pathsep.join([str(ROOT), str(tmp_path), *packages()])
-    with running(command, behind, tmp_path, PYTHONPATH=path):
-        with running([nginx, "-p", str(tmp_path), "-c", "nginx.conf", "-e", "stderr"], port, tmp_path):
+    with running(command, tmp_path, behind, PYTHONPATH=path):
+        with running([nginx, "-p", str(tmp_path), "-c", "nginx.conf", "-e", "stderr"], tmp_path, port):
             for revision in ("2025-11-25", "2026-07-28"):
                 for address in ("127.0.0.2", "127.0.0.3"):
                     session = requests.Session()
@@ -203,8 +172,8 @@ def test_caddy_in_front_of_two_processes_of_waitress(tmp_path):
         for number in behind:
             words = said.replace("8001", str(number)).split()
             words[0] = "waitress"  # the module of the command
-            stack.enter_context(running([sys.executable, "-m", *words], number, tmp_path, **variables))
-        stack.enter_context(running([caddy, "run", "--config", "Caddyfile", "--adapter", "caddyfile"], port, tmp_path,
+            stack.enter_context(running([sys.executable, "-m", *words], tmp_path, number, **variables))
+        stack.enter_context(running([caddy, "run", "--config", "Caddyfile", "--adapter", "caddyfile"], tmp_path, port,
                                     HOME=str(tmp_path), XDG_DATA_HOME=str(tmp_path), XDG_CONFIG_HOME=str(tmp_path)))
         check(port)
 
@@ -246,5 +215,5 @@ def test_mod_wsgi():
         (folder / "apache.conf").write_text(
             APACHE % {"folder": name, "port": port, "modules": modules, "site": site, "user": user})
         write_shop(folder, backend=f"sqlite:///{name}/shop.db", state_keys=[secrets.token_hex(16)])
-        with running([apache, "-D", "FOREGROUND", "-f", f"{name}/apache.conf"], port, folder):
+        with running([apache, "-D", "FOREGROUND", "-f", f"{name}/apache.conf"], folder, port):
             check(port)

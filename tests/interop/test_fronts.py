@@ -12,15 +12,13 @@ import contextlib
 import os
 import shutil
 import socket
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.support.ambiguous import MESSAGES, plain
-from tests.support.callers import LIMIT, free_port
+from tests.support.processes import LIMIT, free_port, running
 
 pytestmark = [pytest.mark.interop, pytest.mark.skipif(os.name != "posix", reason="POSIX only")]
 HERE = Path(__file__).resolve().parent
@@ -76,37 +74,6 @@ SERVERS = {
 PAIRS = [(front, server) for front in FRONTS for server in SERVERS]
 
 
-def started(process, port):
-    """Wait until a program listens at a port."""
-    until = time.monotonic() + LIMIT
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            assert process.poll() is None and time.monotonic() < until
-            time.sleep(0.05)
-
-
-@contextlib.contextmanager
-def running(command, port, log, **options):
-    """Run a program that listens at a port, until the end of the block."""
-    with open(log, "wb") as output:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, **options)
-    try:
-        started(process, port)
-        yield process
-        assert process.poll() is None, log.read_text("utf-8", "replace")
-    finally:
-        process.terminate()
-        process.stdin.close()
-        try:
-            process.wait(LIMIT / 3)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(LIMIT)
-
-
 @pytest.fixture
 def front(request, tmp_path):
     """The port of a proxy in front of a server, and the folder for what the server sees."""
@@ -117,13 +84,13 @@ def front(request, tmp_path):
     port, behind = free_port(), free_port()
     config = tmp_path / "front.conf"
     config.write_text(text % {"folder": tmp_path, "port": port, "behind": behind, **variant})
-    environment = {**os.environ, "BEHIND_FRONT": str(tmp_path), "PYTHONPATH": str(HERE)}
     command = [word.replace("PORT", str(behind)) for word in SERVERS[server]]
     options = ["-c", str(config)] if program == "nginx" else ["-q", "-db", "-f", str(config)]
     path = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
-    with running(command, behind, tmp_path / "server.log", env=environment):
-        with running([path, *options], port, tmp_path / "proxy.log"):
+    with running(command, HERE, behind, BEHIND_FRONT=str(tmp_path)) as (_, said):
+        with running([path, *options], tmp_path, port):
             yield port, tmp_path
+    assert b"mcplite/" not in b"".join(said), "a request has filled the log with a traceback"
 
 
 def exchange(port, data, first, then):
@@ -165,4 +132,3 @@ def test_no_request_is_smuggled_past_a_proxy(front, request):
     assert wrong == [], "a caller got no answer, or that of another request"
     # The messages do reach the server: not all of them are refused by the proxy.
     assert len(marks) > len(names) + 1
-    assert "mcplite/" not in (folder / "server.log").read_text("utf-8"), "a request has filled the log with a traceback"

@@ -18,7 +18,7 @@ import mcplite
 from mcplite import revisions
 from tests.migration.porting import CHANGES, ported
 from tests.support import connecting
-from tests.support.callers import free_port, wait_until
+from tests.support.processes import free_port, wait_until
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent

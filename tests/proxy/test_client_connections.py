@@ -15,8 +15,8 @@ import mcplite
 from mcplite.proxy import client_connections
 from mcplite.types import Implementation
 from tests.support import connecting
-from tests.support.callers import wait_until
 from tests.support.fakes import start
+from tests.support.processes import wait_until
 from tests.support.webscript import WebScript
 
 LIMIT = 30

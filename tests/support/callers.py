@@ -4,30 +4,12 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import threading
 import time
 
 from .children import alive
-
-#: Seconds for what ends by an event; a call may have to time out first, and a server to be started.
-LIMIT = 90
-
-
-def wait_until(condition, limit=LIMIT):
-    """Wait until *condition* holds; return whether it does."""
-    deadline = time.monotonic() + limit
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
+from .processes import LIMIT, free_port, wait_until
 
 
 class Caller:

@@ -4,10 +4,10 @@ import gc
 import json
 import sys
 import threading
-import time
 
 import psutil
 
+from tests.support.processes import wait_until
 from tests.support.systems import open_descriptors
 
 #: For waits that end by an event; long enough for a busy machine.
@@ -75,16 +75,6 @@ def taken(lock):
     if free:
         lock.release()
     return not free
-
-
-def wait_until(condition, limit=LIMIT):
-    """Wait until *condition* holds; return whether it does."""
-    deadline = time.monotonic() + limit
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 class Holdings:

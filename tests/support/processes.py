@@ -1,4 +1,4 @@
-"""Servers as processes of their own, on a free port."""
+"""Programs as processes of their own: servers on a free port, and others."""
 
 import contextlib
 import os
@@ -8,41 +8,76 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 #: Seconds for a start and an end; a framework takes long to import on a busy machine, and longer under Wine.
 LIMIT = 90
 
 
-@contextlib.contextmanager
-def serving(command, folder, **variables):
-    """Run a server until the end of the block; gives its URL, with a slash at the end.
+def wait_until(condition, limit=LIMIT):
+    """Wait until *condition* holds; return whether it does."""
+    deadline = time.monotonic() + limit
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
 
-    :param command: its words; PORT in one stands for the port.
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+def _listens(port):
+    with contextlib.suppress(OSError):
+        socket.create_connection(("127.0.0.1", port), 1).close()
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def running(command, folder, port=None, **variables):
+    """Run a program until the end of the block, and then ask it to stop; gives the process, and a list of what it writes.
+
     :param folder: where it runs, and imports from.
+    :param port: at which it listens before the block begins.
     :param variables: of its environment.
     """
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)]), **variables}
-    running = subprocess.Popen([word.replace("PORT", str(port)) for word in command], cwd=str(folder), env=environment,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process = subprocess.Popen(command, cwd=str(folder), env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT)
     said = []
-    reader = threading.Thread(target=lambda: said.extend(running.stdout), daemon=True)
+    reader = threading.Thread(target=lambda: said.extend(process.stdout), daemon=True)
     reader.start()
     try:
-        until = time.monotonic() + LIMIT
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                assert running.poll() is None and time.monotonic() < until, b"".join(said).decode("utf-8", "replace")
-                time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}/"
-        running.terminate()
-        running.wait(LIMIT)
+        if port is not None:
+            assert wait_until(lambda: _listens(port) or process.poll() is not None), "it does not listen"
+        assert process.poll() is None, "it has ended at its start"
+        yield process, said
+        assert process.poll() is None, "it has ended by itself"
+        process.terminate()
+        process.stdin.close()
+        process.wait(LIMIT)
     finally:
-        running.kill()
-        running.wait()
+        if process.poll() is None:
+            for one in [*psutil.Process(process.pid).children(recursive=True), process]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.kill()
+        process.wait()
+        process.stdin.close()
         reader.join(LIMIT)
-        running.stdout.close()
+        process.stdout.close()
+        print(b"".join(said).decode("utf-8", "replace"))  # shown when the test fails
+
+
+@contextlib.contextmanager
+def serving(command, folder, **variables):
+    """Run a server until the end of the block, as a program is run; gives its URL, with a slash at the end.
+
+    :param command: its words; PORT in one stands for the port.
+    """
+    port = free_port()
+    with running([word.replace("PORT", str(port)) for word in command], folder, port, **variables):
+        yield f"http://127.0.0.1:{port}/"

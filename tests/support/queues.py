@@ -3,17 +3,14 @@
 import contextlib
 import os
 import signal
-import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from mcplite.revisions import JULY_2026, NOVEMBER_2025
-from tests.support.processes import serving
+from tests.support.processes import running, serving
 from tests.support.stores import RedisServer
 from tests.support.taskclients import task_client
 
@@ -33,21 +30,10 @@ def working(queue, words):
         for name, value in {"MCPLITE_TEST_QUEUE": queue, "MCPLITE_BACKEND": store.url, "MCPLITE_STATE_KEYS": KEY,
                             "PYTHONPATH": os.pathsep.join([str(HERE.parent.parent), str(HERE)])}.items():
             patch.setenv(name, value)
-        worker = subprocess.Popen([sys.executable, "-W", "ignore", *(word.replace("REDIS", store.url) for word in words)],
-                                  cwd=store.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
-        said = []
-        reader = threading.Thread(target=lambda: said.extend(worker.stdout), daemon=True)
-        reader.start()
-        try:
-            with serving([sys.executable, "-W", "ignore", "-m", "mcplite.server", "queue_app:mcp", "--http=PORT"], HERE) as url:
-                yield url + "mcp", said
-        finally:
-            for process in [*psutil.Process(worker.pid).children(recursive=True), worker]:
-                with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
-                    process.kill()
-            worker.wait()
-            reader.join(LIMIT)
-            worker.stdout.close()
+        words = [sys.executable, "-W", "ignore", *(word.replace("REDIS", store.url) for word in words)]
+        _, said = stack.enter_context(running(words, HERE))
+        with serving([sys.executable, "-W", "ignore", "-m", "mcplite.server", "queue_app:mcp", "--http=PORT"], HERE) as url:
+            yield url + "mcp", said
 
 
 def until(client, task, said, *statuses):

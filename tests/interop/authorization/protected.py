@@ -6,11 +6,11 @@ Everything that it logs is on stderr, at DEBUG.
 
 import logging
 import os
-import socket
 import sys
 
 import mcplite
 from mcplite.server.transports.httpd import HTTPServer
+from tests.support.processes import free_port
 
 ISSUER = os.environ["ISSUER"]
 
@@ -20,11 +20,6 @@ def verifier():
         return mcplite.auth.JWTVerifier(issuer=ISSUER)
     return mcplite.auth.Introspection(f"{ISSUER}/token/introspection", issuer=ISSUER, client_id=os.environ["CLIENT_ID"],
                                  client_secret=os.environ["CLIENT_SECRET"], cache_seconds=0)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
 
 
 def main():

@@ -2,13 +2,13 @@
 
 import json
 import os
-import socket
 import stat
 import time
 
 import pytest
 
 import mcplite
+from tests.support.processes import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 NOVEMBER, JULY = "2025-11-25", "2026-07-28"
@@ -41,11 +41,6 @@ def until_it_has_ended(store, url):
     ends = store.load(f"token {url}")["expires_at"]
     while time.time() <= ends:
         time.sleep(0.05)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
