@@ -13,7 +13,6 @@ import pytest
 
 import mcplite
 from mcplite.proxy import client_connections
-from mcplite.types import Implementation
 from tests.support import connecting
 from tests.support.fakes import start
 from tests.support.processes import wait_until
@@ -211,22 +210,3 @@ def test_a_call_that_is_cancelled_does_not_wait_for_a_connection(downstream):
                     assert isinstance(outcome[0], mcplite.Cancelled)
             assert time.monotonic() - begun < 20
         hub.close()
-
-
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_calls_of_two_clients_in_turn_name_each_its_own(era):
-    server = mcplite.Server("inner")
-
-    @server.tool()
-    def sender(ctx: mcplite.Context) -> list:
-        return [ctx.client_info.name, ctx.can_elicit]
-
-    hub = mcplite.Server("hub")
-    hub.mount(mcplite.connect(server, options=mcplite.ClientOptions(era="modern")))
-    one = mcplite.connect(hub, options=mcplite.ClientOptions(era=era, client_info=Implementation("one", "1")),
-                          elicitation_handler=lambda request: None)
-    with one, mcplite.connect(hub, options=mcplite.ClientOptions(era=era, client_info=Implementation("two", "1"))) as two:
-        for _ in range(2):
-            assert json.loads(one.call_tool("sender").text) == ["one", True]
-            assert json.loads(two.call_tool("sender").text) == ["two", False]
-    hub.close()

@@ -13,20 +13,9 @@ def test_names_are_those_that_models_take(name, expected):
     assert model_name(name) == expected
 
 
-def test_a_prefix_stands_before_tools_and_prompts():
-    assert Names("weather").named("tools", ["forecast"]) == {"weather_forecast": "forecast"}
-    assert Names("weather").named("prompts", ["brief"]) == {"weather_brief": "brief"}
-
-
 def test_names_that_become_equal_are_kept_apart():
     names = Names("w").named("tools", ["a.b", "a b"])
     assert sorted(names.values()) == ["a b", "a.b"] and len(names) == 2
-
-
-def test_a_function_renames_and_hides_tools_and_not_prompts():
-    names = Names("w", {"old": "new", "secret": None}.get)
-    assert names.named("tools", ["old", "secret"]) == {"new": "old"}
-    assert names.named("prompts", ["old"]) == {"w_old": "old"}
 
 
 def test_a_uri_with_the_prefix_is_one_of_the_mount():

@@ -8,20 +8,7 @@ import threading
 
 import pytest
 
-from mcplite.rpc.deadline import WAKE_SECONDS, Deadline, Sleepers, WakeSignal, end_at_interrupt, wait_interruptibly
-
-
-def test_deadline_without_a_timeout_never_expires():
-    deadline = Deadline(None)
-    assert deadline.remaining() is None
-    assert not deadline.expired
-
-
-def test_deadline_counts_down_to_zero():
-    deadline = Deadline(0)
-    assert deadline.remaining() == 0
-    assert deadline.expired
-    assert 50 < Deadline(60).remaining() <= 60
+from mcplite.rpc.deadline import WAKE_SECONDS, Sleepers, WakeSignal, end_at_interrupt, wait_interruptibly
 
 
 def test_a_wakeup_ends_one_wait_however_often_it_is_set():

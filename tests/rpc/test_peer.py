@@ -97,16 +97,6 @@ def test_waiting_calls_raise_the_error_that_close_is_given(talk):
     assert str(error) == "the ping failed" and error.returncode == 3
 
 
-def test_every_message_is_traced(talk):
-    lines = []
-    talk.peer._trace = lambda direction, data: lines.append((direction, json.loads(data).get("method")))
-    talk.peer.notify("note")
-    talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
-    talk.hear()
-    talk.hear()
-    assert lines == [("->", "note"), ("<-", "x"), ("->", None)]
-
-
 @pytest.mark.parametrize("shared, answers", [(True, [{"who": "ann"}, {"who": "bob"}]), (False, [{"who": "ann"}, None])])
 def test_a_shared_peer_keeps_the_ids_of_its_senders_apart(make, shared, answers):
     talk, go_on = make(shared=shared), threading.Event()

@@ -366,15 +366,6 @@ def test_a_timeout_after_progress_says_so(talk):
     assert "within 1 s of its last progress (timeout)" in str(outcome())
 
 
-def test_progress_that_went_on_until_the_maximum_is_reported_as_the_maximum(talk):
-    id = talk.peer.new_id()
-    outcome = talk.call("slow", id=id, timeout=5.0, max_timeout=0.3, on_progress=lambda params: None)
-    talk.hear()
-    while talk.peer.progress(id, {}):
-        time.sleep(0.01)
-    assert "within 0.3 s in all (max_timeout)" in str(outcome())
-
-
 def test_a_bad_line_is_named_by_the_calls_it_came_during_and_not_to_the_server(talk):
     talk.handler.answers_invalid_input = lambda: False
     outcome = talk.call("slow", timeout=1.0)

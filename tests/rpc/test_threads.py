@@ -7,9 +7,13 @@ import weakref
 
 import pytest
 
+from mcplite.errors import TransportError
+from mcplite.rpc import threads as watchdog_module
 from mcplite.rpc.deadline import Deadline
 from mcplite.rpc.fair_queue import QueuedJob
-from mcplite.rpc.threads import Workers, start_thread, wait_for_end
+from mcplite.rpc.threads import Loop, Mailbox, Watchdog, Workers, start_thread, wait_for_end
+from tests.support.children import LIMIT, wait_until
+from tests.support.faults import FAULTS, no_threads
 
 
 @pytest.fixture
@@ -23,13 +27,6 @@ def make():
     yield make
     for workers in made:
         workers.stop()
-
-
-def test_invalid_sizes_are_refused():
-    with pytest.raises(ValueError, match="slots"):
-        Workers(0, 1, "x")
-    with pytest.raises(ValueError, match="slots"):
-        Workers(1, -1, "x")
 
 
 def test_tasks_run_after_one_that_failed(make, caplog):
@@ -88,55 +85,6 @@ def test_a_reserved_place_counts_as_a_running_task(make):
     assert not done.wait(0.05)
     workers.release_slot()
     assert done.wait(20)
-
-
-def test_a_suspended_task_releases_its_place(make):
-    workers, order, inner, done = make(slots=1), [], threading.Event(), threading.Event()
-
-    def outer():
-        order.append("outer asks")
-        with workers.suspended():
-            assert inner.wait(20)
-        order.append("outer continues")
-        done.set()
-
-    def answer():
-        order.append("inner")
-        inner.set()
-
-    workers.submit(outer)
-    workers.submit(answer)
-    assert done.wait(20)
-    assert order == ["outer asks", "inner", "outer continues"]
-
-
-def test_a_returning_task_goes_before_new_ones(make):
-    workers, order = make(slots=1), []
-    answered, queued, finished = threading.Event(), threading.Event(), threading.Event()
-
-    def asker():
-        with workers.suspended():
-            answered.wait(20)
-        order.append("asker")
-
-    def blocker():
-        queued.wait(20)
-        order.append("blocker")
-
-    workers.submit(asker)
-    workers.submit(blocker)
-    workers.submit(lambda: (order.append("new"), finished.set()))
-    answered.set()
-    while workers._returning == 0:
-        pass  # the asker has its answer and waits for a place
-    queued.set()
-    assert finished.wait(20)
-    assert order == ["blocker", "asker", "new"]
-
-
-def test_suspension_without_a_place_does_nothing(make):
-    with make().suspended():
-        pass
 
 
 def test_stuck_tasks_are_logged_with_their_stacks(make, caplog):
@@ -231,3 +179,298 @@ def test_a_thread_whose_start_is_interrupted_runs_nothing(monkeypatch, error):
     with pytest.raises(error):
         start_thread(ran.set, "interrupted")
     assert wait_for_end(threads[0], Deadline(30)) and not ran.is_set()
+
+
+# --- the mailbox: callbacks in order on one thread, with a bounded queue --------------------------
+
+
+def test_callbacks_run_in_order_and_after_one_that_failed(caplog):
+    box, seen, done = Mailbox("test mailbox"), [], threading.Event()
+    for number in range(100):
+        box.post(lambda number=number: seen.append(number))
+    box.post(lambda: 1 / 0)
+    box.post(done.set)
+    assert done.wait(20)
+    assert box.flush(20)
+    assert seen == list(range(100))
+    assert "a notification handler failed" in caplog.text
+    box.stop()
+    box.post(done.clear)
+    assert done.is_set()
+
+
+def test_a_full_mailbox_drops_the_oldest_and_warns_once(caplog):
+    box, seen, go, inside = Mailbox("test mailbox", limit=2), [], threading.Event(), threading.Event()
+    box.post(lambda: (inside.set(), go.wait(20)))
+    assert inside.wait(20)
+    for number in range(5):
+        box.post(lambda number=number: seen.append(number))
+    assert box.dropped == 3
+    go.set()
+    assert box.flush(20)
+    assert seen == [3, 4]
+    assert caplog.text.count("slower than what arrives") == 1
+    box.stop()
+
+
+def test_flush_on_the_mailbox_thread_does_not_wait():
+    box, answers, done = Mailbox("test mailbox"), [], threading.Event()
+    box.post(lambda: (answers.append(box.flush(20)), done.set()))
+    assert done.wait(20)
+    assert answers == [False]
+    box.stop()
+
+
+def test_a_mailbox_bounds_the_bytes_that_wait_and_keeps_the_newest(caplog):
+    box, seen = Mailbox("test mailbox", byte_limit=10, why="the server sends faster"), []
+    go, inside = threading.Event(), threading.Event()
+    box.post(lambda: (inside.set(), go.wait(20)), 8)
+    assert inside.wait(20)
+    for number, size in enumerate((4, 4, 4, 100, 3, 3)):
+        box.post(lambda number=number: seen.append(number), size)
+    assert box.dropped == 4 and "the server sends faster, and more than" in caplog.text
+    go.set()
+    assert box.flush(20)
+    assert seen == [4, 5]
+    box.post(lambda: seen.append("large"), 100)
+    assert box.flush(20)
+    assert seen[-1] == "large"  # one alone may hold more
+    box.stop()
+
+
+def test_callbacks_wait_for_a_thread_until_the_next_one(monkeypatch, caplog):
+    box, seen, start = Mailbox("test mailbox"), [], threading.Thread.start
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    box.post(lambda: seen.append(1))
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert seen == [] and "wait for a thread" in caplog.text
+    box.post(lambda: seen.append(2))
+    assert box.flush(20) and seen == [1, 2]
+    box.stop()
+
+
+def test_a_fault_of_its_own_does_not_end_the_mailbox(monkeypatch):
+    box, seen, faults = Mailbox("test mailbox"), [], [MemoryError()]
+    wait_for = box._changed.wait_for
+
+    def fail_once(*arguments):
+        if faults:
+            raise faults.pop()
+        return wait_for(*arguments)
+
+    monkeypatch.setattr(box._changed, "wait_for", fail_once)
+    box.post(lambda: seen.append(1))
+    assert wait_until(lambda: seen == [1]) and not faults
+    box.stop()
+
+
+def test_the_end_says_how_many_callbacks_are_dropped(caplog):
+    box, go, inside = Mailbox("test mailbox", why="shop: handlers are slow"), threading.Event(), threading.Event()
+    box.post(lambda: (inside.set(), go.wait(20)))
+    assert inside.wait(20)
+    for _ in range(3):
+        box.post(go.clear)
+    box.stop()
+    assert "shop: handlers are slow; the 3 messages that wait at the end are dropped" in caplog.text
+    go.set()
+
+
+# --- A loop: what it does after a fault, its pauses, its end --------------------------------------
+
+
+class Clock:
+    def __init__(self, monkeypatch):
+        self.now = 1000.0
+        self.pauses = []
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+
+    def pause(self, seconds):
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    return Clock(monkeypatch)
+
+
+def failing(errors, then=lambda: None):
+    """Return a body that raises these errors, one at each call, and then does something and returns."""
+    left = list(errors)
+
+    def body():
+        if left:
+            raise left.pop(0)
+        then()
+
+    return body
+
+
+def test_the_body_is_called_again_after_every_kind_of_exception_until_it_returns(clock, caplog):
+    done = []
+    Loop("reading from the peer", failing([fault() for fault in FAULTS], lambda: done.append(1)), clock.pause).run()
+    assert done == [1] and clock.pauses == [0.05, 0.1, 0.2, 0.4, 0.8]
+    assert {record.getMessage() for record in caplog.records} == {"reading from the peer failed, and is tried again"}
+
+
+def test_faults_that_follow_one_another_cost_longer_pauses_and_few_lines(clock, caplog):
+    Loop("x", failing([MemoryError("no memory")] * 100), clock.pause).run()
+    assert clock.pauses == [0.05, 0.1, 0.2, 0.4, 0.8] + [1.0] * 95
+    assert len([record for record in caplog.records if record.exc_info]) <= 3 * 5, "five tracebacks in a minute"
+    assert "MemoryError: no memory" in caplog.text
+
+
+def test_after_a_calm_time_a_fault_is_the_first_again(clock):
+    errors = [OSError()] * 7
+
+    def body():
+        if errors:
+            if len(errors) == 1:
+                clock.now += 7
+            raise errors.pop()
+
+    Loop("x", body, clock.pause).run()
+    assert clock.pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 0.05]
+
+
+def test_after_ten_faults_in_a_row_a_loop_ends_that_ends_something(clock):
+    ended = []
+    Loop("x", failing([OSError(number) for number in range(20)]), clock.pause, ended.append).run()
+    (error,) = ended
+    assert error.args == (9,) and len(clock.pauses) == 9
+
+
+def test_a_loop_has_a_thread_that_can_be_waited_for():
+    inside, end, seen = threading.Event(), threading.Event(), []
+
+    def body():
+        seen.append((threading.current_thread().name, threading.current_thread().daemon, loop.runs_here))
+        assert loop.join(Deadline(0)), "its own thread does not wait for itself"
+        inside.set()
+        end.wait(LIMIT)
+
+    loop = Loop("reader", body, end.wait)
+    assert loop.join(Deadline(0)) and not loop.runs_here
+    loop.start()
+    assert inside.wait(LIMIT) and not loop.join(Deadline(0.01)) and not loop.runs_here
+    end.set()
+    assert loop.join(Deadline(LIMIT)) and seen == [("mcplite reader", True, True)]
+
+
+def test_without_a_thread_the_start_fails_and_can_be_tried_again(monkeypatch):
+    there, ran = no_threads(monkeypatch, "mcplite x"), threading.Event()
+    loop = Loop("x", ran.set)
+    with pytest.raises(TransportError, match="mcplite x"):
+        loop.start()
+    there()
+    loop.start()
+    assert ran.wait(LIMIT) and loop.join(Deadline(LIMIT))
+
+
+# --- the watchdog notices tasks that take long ----------------------------------------------------
+
+
+class Work:
+    """A watchdog, and the numbers of the tasks that it found late; *late* is called with them as well."""
+
+    def __init__(self, late=None):
+        self.seen = []
+        self.noticed = threading.Event()
+        self.late = late
+        self.watchdog = Watchdog(0.002, self.note)
+        self.watchdog.start()
+
+    def note(self, task):
+        self.seen.append(task)
+        self.noticed.set()
+        if self.late is not None:
+            self.late(task)
+
+    def begin(self):
+        return self.watchdog.begin()
+
+    def end(self, task):
+        return self.watchdog.end(task)
+
+
+@pytest.fixture
+def work():
+    made = []
+
+    def make(late=None):
+        made.append(Work(late))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.watchdog.stop()
+
+
+def test_a_task_that_takes_long_is_noticed_once(work, monkeypatch):
+    monkeypatch.setattr(watchdog_module, "_AGAIN_SECONDS", 1000)
+    made = work()
+    task = made.begin()
+    assert made.noticed.wait(LIMIT)
+    assert not wait_until(lambda: len(made.seen) > 1, 0.05) and made.seen == [task]
+    assert made.end(task) and not made.end(task)
+
+
+def test_a_task_that_was_taken_over_cannot_end(work):
+    made = work()
+    made.late = made.end
+    task = made.begin()
+    assert made.noticed.wait(LIMIT) and wait_until(lambda: made.watchdog.job == 0)
+    assert not made.end(task)
+
+
+def test_a_failing_callback_does_not_end_the_watchdog_and_is_called_again(work, caplog, monkeypatch):
+    monkeypatch.setattr(watchdog_module, "_AGAIN_SECONDS", 0.01)
+
+    def fail(task):
+        raise RuntimeError("can't start new thread")
+
+    made = work(fail)
+    for task in (1, 2):
+        assert made.begin() == task
+        assert wait_until(lambda: made.seen.count(task) >= 3)
+        made.end(task)
+    assert sorted(set(made.seen)) == [1, 2]
+    assert "watchdog failed, and is tried again" in caplog.text
+
+
+def test_a_task_that_begins_while_the_watchdog_falls_asleep_is_noticed(work):
+    made = work()
+    assert wait_until(lambda: made.watchdog._asleep)
+    awake = made.watchdog._awake
+    clear = awake.clear
+    begun = []
+
+    def clear_late():
+        clear()
+        if not begun:
+            begun.append(made.begin())  # the leader does not see the mark yet
+
+    awake.clear = clear_late
+    made.end(made.begin())  # which wakes it
+    assert wait_until(lambda: made.seen == begun != [])
+
+
+def test_of_two_threads_that_end_a_task_one_succeeds(work):
+    made = work()
+    for _ in range(200):
+        task, both, ended = made.begin(), threading.Barrier(2), []
+
+        def end(task=task, both=both, ended=ended):
+            both.wait()
+            ended.append(made.end(task))
+
+        threads = [threading.Thread(target=end) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(ended) == [False, True]

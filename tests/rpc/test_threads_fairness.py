@@ -96,33 +96,6 @@ def test_a_small_pool_and_pipes_have_no_spare_places(pool):
     assert not call("", 2).started.wait(0.05)
 
 
-def test_while_others_wait_the_one_with_the_fewest_gets_the_next_place(pool):
-    _, call = pool(4)
-    hog = [call("a") for _ in range(12)]
-    assert all(one.started.wait(LIMIT) for one in hog[:4])
-    others = [call(name) for name in "bcd"]
-    for number, other in enumerate(others):
-        hog[number].go.set()
-        assert other.started.wait(LIMIT)
-    assert not any(running(hog[4:])), "one of four slots is left to a sender with twelve calls"
-    others[0].go.set()
-    assert hog[4].started.wait(LIMIT), "no other waits"
-
-
-def test_when_the_queue_is_full_the_sender_with_the_most_gives_way(pool):
-    workers, call = pool(1, queue=3)
-    first = call("a")
-    assert first.started.wait(LIMIT)
-    waiting = [call("a") for _ in range(3)]
-    assert not workers.enqueue(Call("a"))
-    other = call("b")
-    assert [one.refused for one in waiting] == [False, False, True] and not other.refused
-    for one in (first, *waiting):
-        one.go.set()
-    other.go.set()
-    assert all(one.started.wait(LIMIT) for one in (other, *waiting[:2])) and not waiting[2].started.is_set()
-
-
 def test_requests_that_take_much_memory_do_not_run_all_at_once(pool):
     workers, call = pool(10, running_bytes=100)
     large = [call("a", size=60) for _ in range(3)]
@@ -145,15 +118,6 @@ def test_one_that_takes_more_than_all_may_runs_alone(pool):
     assert not running([other])[0]
     huge.go.set()
     assert other.started.wait(LIMIT)
-
-
-def test_a_task_leaves_the_queue(pool):
-    workers, call = pool(1)
-    first, second, third = call("a"), call("a"), call("a")
-    assert first.started.wait(LIMIT)
-    assert workers.discard(second) and not workers.discard(second) and not workers.discard(first)
-    first.go.set()
-    assert third.started.wait(LIMIT) and not second.started.is_set()
 
 
 def test_a_task_that_returns_from_waiting_goes_before_queued_ones_but_not_on_spare_places(pool):

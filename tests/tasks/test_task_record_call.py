@@ -6,7 +6,7 @@ import mcplite
 from mcplite.errors import InvalidParams
 from mcplite.revisions import NOVEMBER_2025
 from mcplite.tasks import Tasks
-from tests.support.taskclients import REVISIONS, task_client
+from tests.support.taskclients import task_client
 
 
 @pytest.fixture
@@ -33,14 +33,3 @@ def test_a_lifetime_that_is_not_valid_is_refused(mcp, task):
     with task_client(mcp, NOVEMBER_2025) as client:
         with pytest.raises(InvalidParams, match="params.task"):
             client.request("tools/call", name="told", arguments={"text": "x"}, task=task)
-
-
-@pytest.mark.parametrize("revision", REVISIONS, ids=str)
-def test_the_handler_sees_the_client_that_has_called(mcp, revision):
-    with task_client(mcp, revision, elicitation_handler=print) as client:
-        params = {"name": "told", "arguments": {"text": "a"}, "_meta": {"mine": 1}}
-        if not client.modern:
-            params["task"] = {}
-        task = client.request("tools/call", **params)
-        text = client.result(task if client.modern else task["task"])["content"][0]["text"]
-    assert text.startswith("a of ") and text.endswith(f", {revision.name}, True, 1")

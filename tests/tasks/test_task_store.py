@@ -6,7 +6,16 @@ from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import RemoteError
 from mcplite.tasks import Tasks
 from mcplite.tasks.task_record import TaskCall, TaskRecord
-from mcplite.tasks.task_store import TaskStore
+from mcplite.tasks.task_store import (
+    ListedTask,
+    TaskBudget,
+    TaskStore,
+    append_task,
+    latest_end,
+    listed_totals,
+    read_list,
+    write_list,
+)
 
 CALL = TaskCall("t", "r", {}, {}, {}, {}, None, None)
 
@@ -117,50 +126,6 @@ def large(store, size=20_000, **options):
     return record
 
 
-def complete(store, record, result):
-    assert store.put_result(record, result)
-
-    def end(found):
-        found.result_bytes, found.listed = record.result_bytes, record.listed
-        found.end("completed", None)
-        return True
-
-    return store.change(record.id, end)
-
-
-@pytest.mark.parametrize("shared", [False, True])
-def test_calls_take_no_more_bytes_than_there_are(clock, shared):
-    store = sized(clock, shared)
-    kept = [large(store) for _ in range(4)]
-    with pytest.raises(RemoteError, match="unfinished tasks take the bytes"):
-        large(store)
-    assert store.list("ann") == [record.id for record in kept]
-    complete(store, kept[2], {"content": []})
-    assert large(store) and store.get(kept[2].id) is not None  # its arguments were all that was large
-
-
-@pytest.mark.parametrize("shared", [False, True])
-def test_results_take_no_more_bytes_than_there_are(clock, shared):
-    store = sized(clock, shared)
-    kept = []
-    for _ in range(10):
-        record = create(store)
-        complete(store, record, {"text": "x" * 20_000})
-        kept.append(record)
-    found = [record for record in kept if store.get(record.id) is not None]
-    assert found == kept[-len(found):] and 3 <= len(found) <= 5
-    assert sum(len(kept.value) for kept in store.backend._values.values()) < 110_000
-
-
-@pytest.mark.parametrize("shared", [False, True])
-def test_a_result_that_is_too_large_is_not_stored(clock, shared):
-    store = sized(clock, shared)
-    other, record = create(store), create(store)
-    complete(store, other, {"content": []})
-    assert not store.put_result(record, {"text": "x" * 200_000})
-    assert store.result(record) is None and store.get(other.id) is not None
-
-
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_record_that_grows_too_large_is_failed(clock, shared):
     store = sized(clock, shared)
@@ -182,3 +147,106 @@ def test_each_client_has_its_bytes_in_a_shared_store(clock):
         assert all(large(store, owner=owner) for _ in range(4))
         with pytest.raises(RemoteError, match="that are kept for you"):
             large(store, owner=owner)
+
+
+# --- test_task_store_budget.py --------------------------------------------------------------------
+
+
+KIB = 1024
+
+
+class Budgeted:
+    """A budget of 100 KiB, and the ids of the tasks that had to go."""
+
+    def __init__(self, in_memory=True):
+        self.now, self.gone = 1000.0, []
+        self.budget = TaskBudget(100 * KIB, in_memory, self.gone.append, lambda: self.now)
+
+    def add(self, id, held=0, stored=0, client="ann", finished=False):
+        record = TaskRecord(id, "s", "t", None, client, "r", self.now, self.now, 60.0, 0.5)
+        if finished:
+            record.end("completed", None)
+        return record if self.budget.add(record, held * KIB, stored * KIB) else None
+
+
+@pytest.fixture
+def tasks():
+    return Budgeted()
+
+
+def finish(tasks, record, stored):
+    record.end("completed", None)
+    return tasks.budget.count(record, stored * KIB)
+
+
+def test_the_oldest_finished_one_goes_first(tasks):
+    first, second, third = (tasks.add(id, 25) for id in "abc")
+    for task in (second, first):
+        assert finish(tasks, task, 20)
+        tasks.budget.release(task.id)
+    assert tasks.add("d", 50) and tasks.gone == ["a"]
+    assert third is not None
+
+
+def test_there_is_no_room_beside_unfinished_ones_of_the_same_client(tasks):
+    assert tasks.add("a", 60)
+    assert tasks.add("b", 60) is None and tasks.gone == []
+    assert tasks.add("c", 30)
+
+
+def test_another_client_gets_its_share_of_what_is_in_use(tasks):
+    for id in "abcdefghi":
+        assert tasks.add(id, 10)
+    assert tasks.add("x", 20, client="bob") and tasks.gone == ["a", "b"]
+    assert tasks.add("y", 20, client="bob") and tasks.gone == ["a", "b", "c", "d"]
+    assert tasks.add("z", 20, client="bob") is None  # bob would have the most
+
+
+def test_a_run_that_ends_gives_back_what_it_held(tasks):
+    task = tasks.add("a", 90, 5)
+    assert finish(tasks, task, 5)
+    assert tasks.add("b", 50, client="bob") and tasks.gone == ["a"]
+    task = tasks.add("c", 40)
+    assert task is not None
+    tasks.budget.release("c")
+    assert tasks.add("d", 40, client="bob")
+
+
+def test_what_grows_beyond_the_budget_is_not_counted_any_more(tasks):
+    task, small = tasks.add("a", 10), tasks.add("b", 10, finished=True)
+    assert not tasks.budget.count(task, 200 * KIB)
+    assert tasks.gone == [] and tasks.budget.bytes < 12 * KIB  # nothing else goes for what has no room anyway
+    assert small is not None and tasks.budget.count(task, 1)
+
+
+def test_a_task_whose_time_is_over_is_not_counted_any_more(tasks):
+    tasks.add("a", 0, 90)
+    tasks.now += 61
+    assert tasks.add("b", 90) and tasks.gone == []
+
+
+def test_what_lies_in_a_shared_store_is_not_in_this_process():
+    tasks = Budgeted(in_memory=False)
+    task = tasks.add("a", 10, 90)
+    assert tasks.budget.bytes < 12 * KIB and tasks.budget.count(task, 200 * KIB)
+    tasks.budget.release("a")
+    assert tasks.budget.bytes == 0
+    tasks.budget.release("a")
+
+
+# --- test_task_store_listing.py -------------------------------------------------------------------
+
+
+A, B, C = ListedTask("a", 10.0, 4096), ListedTask("b", 30.5, 0), ListedTask("c", 20.0, 8192)
+
+
+def test_a_list_comes_back():
+    data = write_list([A, B])
+    assert read_list(data, 0) == [A, B] and listed_totals(data) == (2, 4096) and latest_end(data) == 30.5
+    assert read_list(None, 0) == [] and read_list(write_list([]), 0) == []
+
+
+def test_what_is_over_is_not_read_and_still_counted():
+    data = append_task(write_list([A, B]), C)
+    assert read_list(data, 15) == [B, C] and listed_totals(data) == (3, 12_288) and latest_end(data) == 30.5
+    assert latest_end(append_task(write_list([A]), B)) == 30.5
