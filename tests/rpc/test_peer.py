@@ -97,25 +97,6 @@ def test_waiting_calls_raise_the_error_that_close_is_given(talk):
     assert str(error) == "the ping failed" and error.returncode == 3
 
 
-@pytest.mark.parametrize("shared, answers", [(True, [{"who": "ann"}, {"who": "bob"}]), (False, [{"who": "ann"}, None])])
-def test_a_shared_peer_keeps_the_ids_of_its_senders_apart(make, shared, answers):
-    talk, go_on = make(shared=shared), threading.Event()
-
-    def task(incoming):
-        assert go_on.wait(20)
-        incoming.respond({"who": incoming.facts})
-
-    talk.handler.task = task
-    for facts in ("ann", "bob"):
-        data = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "x"}).encode()
-        talk.peer.receive(data, jsonrpc.parse(data), facts=facts)
-    refused = None if shared else talk.hear()
-    go_on.set()
-    heard = [talk.hear() for answer in answers if answer is not None]
-    assert sorted(message["result"]["who"] for message in heard) == [answer["who"] for answer in answers if answer]
-    assert shared or (refused["id"] == 1 and "error" in refused)
-
-
 class Facts:
     sender = "ann"
 

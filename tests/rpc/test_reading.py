@@ -242,23 +242,6 @@ def test_what_was_slow_runs_beside_the_reading_thread_from_then_on(make, params)
         assert {talk.hear()["id"] for _ in range(8)} == set(range(8))
 
 
-def test_a_handler_that_asks_releases_its_role_and_place(make):
-    talk = make(serving=True, slots=1)
-
-    def task(incoming):
-        incoming.respond(talk.peer.call("question", {"for": incoming.id}, timeout=20))
-
-    talk.handler.task = task
-    for id in ("a", "b", "c"):
-        talk.say({"jsonrpc": "2.0", "id": id, "method": "x"})
-    questions = [talk.hear() for _ in range(3)]
-    for question in reversed(questions):
-        talk.say(reply(question, question["params"]))
-    answers = [talk.hear() for _ in range(3)]
-    assert sorted(answer["id"] for answer in answers) == ["a", "b", "c"]
-    assert all(answer["result"]["for"] == answer["id"] for answer in answers)
-
-
 def test_a_fault_costs_one_message_at_most(caplog):
     channel, theirs = MemoryChannel.pair()
     got, faults, third = [], [OSError(12, "Cannot allocate memory")], threading.Event()

@@ -62,12 +62,6 @@ def test_a_second_response_is_dropped(talk):
     assert talk.hear(0.1) is None
 
 
-def test_a_result_that_is_not_json_is_an_internal_error(talk):
-    talk.handler.task = lambda incoming: incoming.respond({"x": object()})
-    talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
-    assert talk.hear()["error"]["code"] == -32603
-
-
 def test_a_cancelled_request_is_not_answered(talk):
     inside, ended = threading.Event(), threading.Event()
 
@@ -143,20 +137,6 @@ def test_a_token_created_after_cancelling_is_cancelled(talk):
     while talk.peer.in_flight:
         pass
     assert seen == [(True, "early")]
-
-
-def test_batches_are_refused_where_they_are_not_legal(make):
-    talk = make(serving=True)
-    batch = [{"jsonrpc": "2.0", "id": 1, "method": "x"}, 3, {"jsonrpc": "2.0", "method": "note"}]
-    talk.say(batch)
-    assert talk.hear()["error"]["code"] == -32600
-    talk.handler.batches = True
-    talk.say(batch)
-    answer = talk.hear()
-    assert [item.get("id") for item in answer] == [1, None]
-    talk.say([{"jsonrpc": "2.0", "id": 9, "result": {}}])
-    talk.say({"jsonrpc": "2.0", "id": 2, "method": "x"})
-    assert talk.hear()["id"] == 2
 
 
 def test_a_cancelled_member_of_a_batch_is_left_out(make):

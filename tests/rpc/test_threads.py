@@ -1,6 +1,5 @@
 """The bounded pool: slots, queue, suspension, stuck tasks."""
 
-import logging
 import threading
 import time
 import weakref
@@ -54,63 +53,8 @@ def test_an_idle_thread_keeps_nothing_of_its_first_task(make):
     assert kept() is None
 
 
-def test_the_places_bound_running_tasks_and_the_queue_is_bounded(make):
-    workers, go, running, most = make(slots=2, queue=3), threading.Event(), [], []
-    lock = threading.Lock()
-
-    def task():
-        with lock:
-            running.append(1)
-            most.append(len(running))
-        go.wait(20)
-        with lock:
-            running.pop()
-
-    accepted = [workers.submit(task) for _ in range(8)]
-    assert accepted == [True] * 5 + [False] * 3
-    go.set()
-    assert workers.drain(Deadline(20))
-    assert len(most) == 5 and max(most) <= 2
-
-
 class Task(QueuedJob):
     size = 0
-
-
-def test_a_reserved_place_counts_as_a_running_task(make):
-    workers, done = make(slots=1), threading.Event()
-    assert workers.take_slot(Task())
-    assert not workers.take_slot(Task())
-    workers.submit(done.set)
-    assert not done.wait(0.05)
-    workers.release_slot()
-    assert done.wait(20)
-
-
-def test_stuck_tasks_are_logged_with_their_stacks(make, caplog):
-    workers, go, inside = make(), threading.Event(), threading.Event()
-
-    def hangs():
-        inside.set()
-        go.wait(20)
-
-    workers.submit(hangs)
-    assert inside.wait(20)
-    assert not workers.drain(Deadline(0.01))
-    workers.log_stuck(logging.getLogger("test"))
-    assert "test worker" in caplog.text and "hangs" in caplog.text
-    go.set()
-    assert workers.drain(Deadline(20))
-
-
-def test_a_stopped_pool_accepts_no_task(make):
-    workers = make()
-    ran = threading.Event()
-    workers.submit(ran.set)
-    assert ran.wait(20)
-    workers.stop()
-    assert not workers.submit(ran.set)
-    assert not workers.take_slot(Task())
 
 
 def test_spawn_needs_no_place(make):

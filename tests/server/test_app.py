@@ -127,19 +127,6 @@ def test_completers_take_one_or_two_parameters_and_are_unique():
         server.completion(prompt="p", argument="b")(three)
 
 
-def test_an_unknown_transport_is_refused():
-    with pytest.raises(ValueError, match="carrier pigeon"):
-        Server("x").run("carrier pigeon")
-
-
-def test_two_servers_in_one_process_share_nothing(connect):
-    first, second = Server("first"), Server("second")
-    first.add_tool(lambda: "1", name="tool")
-    second.add_tool(lambda: "2", name="tool")
-    one, two = connect(first), connect(second)
-    assert one.call("tool")["content"][0]["text"] == "1" and two.call("tool")["content"][0]["text"] == "2"
-
-
 def test_registering_from_many_threads_while_lists_are_read(connect, server):
     server.add_tool(lambda: None, name="first")
     client = connect(server)

@@ -297,35 +297,6 @@ def test_the_lifespan_lasts_as_long_as_a_task():
     assert left.wait(LIMIT) and seen == [({"open": True}, task["taskId"], None)]
 
 
-def test_many_tasks_of_many_clients():
-    # None is lost, and none is seen by another principal.
-    mcp, _ = jobs(auth=tokens(*(f"user{number}" for number in range(20))))
-    with mcplite.serve(mcp, port=0) as httpd:
-        found, problems = {}, []
-
-        def use(number):
-            try:
-                with task_client(httpd.url, JULY_2026, headers={
-                        "Authorization": f"Bearer token-user{number}-of-the-test"}) as client:
-                    tasks = [client.start("who") for _ in range(5)]
-                    found[number] = [(task["taskId"], client.result(task)["content"][0]["text"]) for task in tasks]
-            except BaseException as error:
-                problems.append(error)
-
-        threads = [threading.Thread(target=use, args=(number,)) for number in range(20)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(2 * LIMIT)
-        assert not problems
-        assert len({task for tasks in found.values() for task, _ in tasks}) == 100
-        assert all(text == f"user{number}" for number, tasks in found.items() for _, text in tasks)
-        with task_client(httpd.url, JULY_2026, headers={"Authorization": "Bearer token-user0-of-the-test"}) as client:
-            for task, _ in found[1]:
-                with pytest.raises(InvalidParams):
-                    client.get({"taskId": task})
-
-
 # --- registration ---------------------------------------------------------------------------------------
 
 

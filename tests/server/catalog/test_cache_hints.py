@@ -47,21 +47,6 @@ def test_clients_with_a_session_get_no_hints(connect):
     assert set(client.result("resources/read", {"uri": "memo://own"})) == {"contents"}
 
 
-def test_lists_come_in_the_same_order_each_time(way):
-    mcp = mcplite.Server("order")
-    names = [f"tool-{number * 7919 % 1000}" for number in range(300)]
-    for name in names:
-        mcp.add_tool(lambda: "x", name=name)
-    there, found, cursor = way(mcp), [], None
-    while True:
-        page = there.result(message("tools/list", {} if cursor is None else {"cursor": cursor}))
-        found += [tool["name"] for tool in page["tools"]]
-        cursor = page.get("nextCursor")
-        if cursor is None:
-            break
-    assert found == names
-
-
 @pytest.mark.parametrize("ttl, scope", [(-1, "private"), (float("nan"), "private"), (1e10, "private"), (1, "shared"), (1, "")])
 def test_invalid_hints_are_refused(ttl, scope):
     with pytest.raises(RegistrationError, match="cache hint"):

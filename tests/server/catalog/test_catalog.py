@@ -8,7 +8,7 @@ import mcplite
 from mcplite.errors import MethodNotFound, RegistrationError
 from mcplite.protocol import jsonrpc
 from mcplite.revisions import NEWEST, NEWEST_LEGACY, REVISIONS
-from mcplite.server.catalog.catalog import MOST_URIS, CapabilityFlags, read_capabilities
+from mcplite.server.catalog.catalog import MOST_URIS, read_capabilities
 from mcplite.server.catalog.registry import ProvidedEntry, Provider
 from mcplite.types import Tool
 from tests.support import connecting
@@ -46,33 +46,6 @@ def catalog(mcp):
 def test_a_tool_and_a_prompt_are_found_by_name(catalog, method, params, name, scopes, inline):
     target = catalog.resolve(method, params)
     assert (target.entry.name, target.custom_handler, target.scopes, target.may_run_inline) == (name, None, scopes, inline)
-
-
-def test_a_resource_is_found_by_its_uri_and_its_template(catalog):
-    assert catalog.resolve("resources/read", {"uri": "a://x"}).scopes == ("two",)
-    target = catalog.resolve("resources/read", {"uri": "a://b/z"})
-    assert target.values == {"y": "b"} and not target.may_run_inline
-    assert catalog.resolve("resources/subscribe", {"uri": "a://x"}).entry is not None
-
-
-@pytest.mark.parametrize("method, params", [
-    ("tools/call", None), ("tools/call", {"name": "x"}), ("tools/call", {"name": ["plain"]}), ("prompts/get", {}),
-    ("resources/read", {"uri": 5}), ("resources/read", {"uri": "a://" + "b" * 20 + "/z"}), ("tools/list", {"name": "plain"}),
-    ("own/method", {}),
-])
-def test_unknown_names_have_no_entry(catalog, method, params):
-    target = catalog.resolve(method, params)
-    assert (target.custom_handler, target.entry, target.scopes, target.marks) == (None, None, (), ())
-
-
-def test_a_parameter_that_travels_in_a_header(mcp, catalog):
-    from typing import Annotated
-
-    @mcp.tool()
-    def routed(region: Annotated[str, mcplite.Header("Region")]) -> str:
-        return region
-
-    assert [mark.path for mark in catalog.resolve("tools/call", {"name": "routed"}).marks] == [("region",)]
 
 
 def test_a_custom_handler_replaces_a_built_in_method(mcp, catalog):
@@ -171,24 +144,6 @@ def ask(method, params=None):
 ])
 def test_the_scopes_of_a_request(scoped, method, params, scopes):
     assert needed(scoped, ask(method, params)) == scopes
-
-
-def test_the_scopes_of_a_batch(scoped):
-    items = [ask("tools/call", {"name": "a"}), ask("ping"), ask("tools/call", {"name": "b"}),
-             jsonrpc.Notification("tools/call", {"name": "a"}),
-             jsonrpc.Invalid(None, -32600, "x")]
-    assert needed(scoped, jsonrpc.Batch(items)) == ("one", "two", "three")
-    for message in (jsonrpc.Notification("tools/call", {"name": "a"}), jsonrpc.Response(1, {}),
-                    jsonrpc.Invalid(None, -32600, "x")):
-        assert needed(scoped, message) == ()
-
-
-def test_the_scopes_of_a_registry(scoped):
-    assert scoped.registry.scopes() == ["one", "two", "three", "four", "five"] and scoped.registry.scoped
-    assert not mcplite.Server("free").registry.scoped
-    for name in ("a", "b"):
-        scoped.remove_tool(name)
-    assert scoped.registry.scopes() == ["four", "five"] and scoped.registry.scoped
 
 
 def test_a_filter_is_resolved_only_up_to_its_limit(scoped, monkeypatch):
@@ -310,8 +265,3 @@ def test_methods_of_undeclared_capabilities_do_not_exist(revision, method, param
 def test_what_cannot_be_declared_is_refused(given, text):
     with pytest.raises(RegistrationError, match=text):
         mcplite.Server("x", options=mcplite.ServerOptions(capabilities=given))
-
-
-def test_without_flags_everything_is_as_by_default():
-    flags, declared = read_capabilities(None)
-    assert vars(flags) == vars(CapabilityFlags()) and declared == []

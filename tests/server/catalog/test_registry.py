@@ -43,29 +43,6 @@ def registry(changes):
     return Registry(changes.append)
 
 
-def test_entries_are_found_in_the_order_of_registration(registry, changes):
-    entries = {name: entry(name) for name in "cab"}
-    for one in entries.values():
-        registry.add(one)
-    assert list(registry.all("tools").items()) == list(entries.items())
-    assert registry.get("tools", "a") is entries["a"] and registry.get("tools", "z") is None
-    assert registry.get("prompts", "a") is None
-    assert registry.version("tools") == 3 and registry.version("prompts") == 0
-    assert changes == ["tools", "tools", "tools"]
-
-
-def test_a_name_that_is_taken_is_refused(registry, changes):
-    first, second = (ToolEntry(Tool(name="a", input_schema={}), FUNCTION) for _ in range(2))
-    registry.add(first)
-    with pytest.raises(RegistrationError, match=r"^tool 'a' is registered already; remove it first, choose"):
-        registry.add(second)
-    assert registry.get("tools", "a") is first and changes == ["tools"]
-    registry.add(entry("a", "prompts"))
-    registry.remove("tools", "a")
-    registry.add(second)
-    assert registry.get("tools", "a") is second
-
-
 def test_removing_an_unknown_name_fails(registry, changes):
     with pytest.raises(KeyError, match="no prompt 'x' is registered; there are: none"):
         registry.remove("prompts", "x")
@@ -74,22 +51,6 @@ def test_removing_an_unknown_name_fails(registry, changes):
     with pytest.raises(KeyError, match="no prompt 'x' is registered; there are: a, b"):
         registry.remove("prompts", "x")
     assert changes == ["prompts", "prompts"]
-
-
-def test_a_declared_kind_stays_declared(registry):
-    assert not any(registry.declared(kind) for kind in Registry.KINDS)
-    registry.add(entry("a", "tools"))
-    registry.remove("tools", "a")
-    registry.declare("prompts")
-    assert [kind for kind in Registry.KINDS if registry.declared(kind)] == ["tools", "prompts"]
-
-
-def test_the_callback_may_use_the_registry():
-    seen = []
-    registry = Registry(lambda kind: seen.append(list(registry.all(kind))))
-    registry.add(entry("a", "tools"))
-    registry.remove("tools", "a")
-    assert seen == [["a"], []], "no lock is held while it runs"
 
 
 def test_the_template_with_most_text_is_used(registry):
@@ -136,26 +97,6 @@ def test_the_template_is_that_of_trying_them_all(texts, forms):
              for one in order if len(one.pattern.prefix) == length
              for values in [one.pattern.match_exactly(uri)] if values is not None]
     assert registry.match(uris) == (found[0] if found else None)
-
-
-def test_uris_are_found_in_any_form(registry):
-    pattern = template("x://caf%C3%A9/{a}")
-    registry.add(pattern)
-    registry.add_completion("resource", "X://caf%c3%a9/{a}", "a", FUNCTION)
-    assert registry.get("templates", "x://café/{a}") is pattern and registry.get("templates", "x://{") is None
-    assert registry.completion("resource", "x://café/{a}", "a") is FUNCTION
-    registry.remove("templates", "X://café/{a}")
-    assert registry.completion("resource", "x://café/{a}", "a") is None and not registry.all("templates")
-
-
-def test_completions_are_by_kind_name_and_argument(registry):
-    assert not registry.completes
-    registry.add_completion("prompt", "p", "a", FUNCTION)
-    assert registry.completes and registry.completion("prompt", "p", "a") is FUNCTION
-    for key in [("resource", "p", "a"), ("prompt", "q", "a"), ("prompt", "p", "b")]:
-        assert registry.completion(*key) is None
-    with pytest.raises(RegistrationError, match="^the completion of .a. of prompt .p. is registered already;"):
-        registry.add_completion("prompt", "p", "a", FUNCTION)
 
 
 @pytest.mark.parametrize("kind, completed", [("prompts", "prompt"), ("templates", "resource")])

@@ -449,11 +449,6 @@ def test_undefined_names_are_refused(from_space):
     assert message.startswith("tool 'it': the returned value is annotated with a name that is not defined")
 
 
-def test_a_name_for_type_checkers_alone_is_refused(from_space):
-    it = from_space("import typing\nif typing.TYPE_CHECKING: from decimal import Decimal\ndef it(a: 'Decimal'): ...")
-    assert "Decimal" in refusal(it) and "not only under TYPE_CHECKING" in refusal(it)
-
-
 @pytest.mark.parametrize("annotation, kind", [
     ("1 / 0", "ZeroDivisionError"), ("[", "SyntaxError"), ("typing.NoSuchName", "AttributeError"), ("[][0]", "IndexError")])
 def test_annotations_that_fail_are_refused(from_space, annotation, kind):
@@ -583,10 +578,6 @@ def test_annotations_are_ignored_with_a_given_schema():
 
 
 # --- arguments that are texts ----------------------------------------------------------------------------
-
-
-def test_tools_do_not_convert_text_to_numbers():
-    assert problems(add, {"a": "5"}, kind="tool") == ["a: '5' is not an integer"]
 
 
 def test_prompts_and_resources_have_no_output_schema():

@@ -5,7 +5,7 @@ import pytest
 from mcplite.protocol.error_text import worded
 from mcplite.protocol.http.headers import Headers
 from mcplite.server.handling.http_request import HTTPRequest
-from mcplite.server.http.access import OriginPolicy
+from mcplite.server.http.access import OriginPolicy, TrustedProxies
 
 APP = "https://app.example"
 
@@ -14,7 +14,7 @@ APP = "https://app.example"
     (None, "localhost:1", True), (None, "127.0.0.1", True), (None, "[::1]:9", True), (None, "example.com", False),
     (None, None, False), (None, "", False), (["example.com"], "EXAMPLE.com:8443", True), (["example.com"], "localhost", False),
     (["example.com:8443"], "example.com:8443", True), (["example.com:8443"], "example.com", False), (["*"], "anything", True),
-    (["*"], None, True), (["*", "a.example"], "b.example", True), ([], "localhost", False),
+    (["*"], None, True), (["example.com"], None, False), (["*", "a.example"], "b.example", True), ([], "localhost", False),
 ])
 def test_hosts(hosts, value, admitted):
     # HTTP-34
@@ -109,18 +109,6 @@ def test_refusals_repeat_a_hundred_characters_of_a_header():
     assert "'" + "a" * 100 + "'" in policy.check(HTTPRequest("GET", "/mcp", Headers([("Host", "a" * 200)]))).message
 
 
-@pytest.mark.parametrize("name", ["xxxx", "b.example"])
-def test_a_request_without_a_host_is_refused_whatever_is_allowed(name):
-    assert not OriginPolicy([name]).admits_host(None)
-
-
-@pytest.mark.parametrize("hosts, origins",
-                         [("localhost", []), (["http://a"], []), (["a b"], []), (None, "https://a"), (None, ["a"])])
-def test_malformed_hosts_and_origins_are_refused(hosts, origins):
-    with pytest.raises(ValueError):
-        OriginPolicy(hosts, origins)
-
-
 @pytest.mark.parametrize("host, origin, refused", [
     ("shop.example", None, None), ("evil.example", None, None), ("", None, None),  # the web framework has looked
     ("shop.example", "http://shop.example", None), ("shop.example", "https://shop.example", None),
@@ -133,3 +121,42 @@ def test_a_host_that_a_web_framework_has_checked(host, origin, refused):
     given = [("Host", host)] + ([] if origin is None else [("Origin", origin)])
     found = OriginPolicy(origins=[APP]).check(HTTPRequest("POST", "/mcp", Headers(given), host_checked=True))
     assert (found and found.status) == refused
+
+
+# --- the client's address behind reverse proxies --------------------------------------------------
+
+
+@pytest.mark.parametrize("trusted, address, forwarded, client", [
+    (["127.0.0.1"], "127.0.0.1", "192.0.2.1", "192.0.2.1"),
+    (["127.0.0.1"], "127.0.0.1", None, "127.0.0.1"),
+    (["127.0.0.1"], "127.0.0.2", "192.0.2.1", "127.0.0.2"),  # not a proxy: it may have written anything
+    (["127.0.0.1"], "127.0.0.1", "198.51.100.9, 192.0.2.1", "192.0.2.1"),  # what a client wrote itself comes first
+    (["10.0.0.0/8"], "10.1.2.3", "198.51.100.9, 192.0.2.1, 10.9.9.9", "192.0.2.1"),
+    (["10.0.0.0/8"], "10.1.2.3", "10.0.0.7,10.9.9.9", "10.0.0.7"),  # a client within the network of the proxies
+    (["10.0.0.0/8"], "10.1.2.3", "192.0.2.1, unknown", "10.1.2.3"),
+    (["10.0.0.0/8"], "10.1.2.3", "192.0.2.1, _hidden, 10.9.9.9", "10.9.9.9"),
+    (["10.0.0.0/8"], "10.1.2.3", "", "10.1.2.3"),
+    (["127.0.0.1"], "127.0.0.1", "192.0.2.1:4711", "192.0.2.1"),
+    (["::1"], "::1", "[2001:db8::7]:4711", "2001:db8::7"),
+    (["::1"], "::1", '"[2001:db8::7]"', "2001:db8::7"),
+    (["::1"], "::1", "2001:DB8:0::7", "2001:db8::7"),
+    (["127.0.0.1"], "::ffff:127.0.0.1", "::ffff:192.0.2.1", "192.0.2.1"),
+    (["unix"], "", "192.0.2.1", "192.0.2.1"),
+    (["127.0.0.1"], "", "192.0.2.1", ""),
+    (["unix", "127.0.0.1"], "127.0.0.1", "192.0.2.1", "192.0.2.1"),
+    ("127.0.0.1", "127.0.0.1", "192.0.2.1", "192.0.2.1"),
+])
+def test_the_client_of_a_request(trusted, address, forwarded, client):
+    headers = Headers([] if forwarded is None else [("X-Forwarded-For", forwarded)])
+    assert TrustedProxies(trusted).client(address, headers) == client
+
+
+def test_several_fields_are_one_list():
+    headers = Headers([("X-Forwarded-For", "198.51.100.9"), ("X-Forwarded-For", "192.0.2.1")])
+    assert TrustedProxies(["127.0.0.1"]).client("127.0.0.1", headers) == "192.0.2.1"
+
+
+@pytest.mark.parametrize("network", ["localhost", "10.0.0.1/8", "", "*"])
+def test_what_is_no_network_is_refused(network):
+    with pytest.raises(ValueError, match="trusted_proxies is not an address, a network"):
+        TrustedProxies([network])

@@ -18,7 +18,6 @@ from mcplite.errors import INTERNAL_ERROR, SERVER_BUSY
 from mcplite.protocol import jsonrpc
 from mcplite.protocol.http.headers import Headers
 from mcplite.protocol.http.oauth import parse_challenges
-from mcplite.server.catalog.catalog import Target
 from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import make_endpoint
 from mcplite.server.http.access import Authorization, OriginPolicy
@@ -364,36 +363,6 @@ def asking(token=None, method="POST", principal=None, **more):
                        principal=principal)
 
 
-def test_the_refusal_of_a_request_without_a_token():
-    request = asking(principal=mcplite.Principal("of the host"))
-    refused = authorization(tokens(realm="shop")).authenticate(request)
-    assert (refused.status, refused.code, refused.close) == (401, -32600, True)
-    assert "Authorization: Bearer" in refused.message
-    assert refused.headers == [("WWW-Authenticate", 'Bearer realm="shop"')]
-    assert request.principal is None
-
-
-def test_the_refusal_of_an_unknown_token():
-    refused = authorization(tokens(scopes=["base"])).authenticate(asking("stranger"))
-    assert (refused.status, refused.code, refused.close) == (401, -32600, True)
-    (name, challenge), = refused.headers
-    parameters = parse_challenges(challenge)[0].parameters
-    assert name == "WWW-Authenticate" and parameters == {
-        "error": "invalid_token", "error_description": refused.message, "scope": "base"}
-
-
-@pytest.mark.parametrize("error, status, code, headers", [
-    (ConnectionError("down"), 503, SERVER_BUSY, [("Retry-After", "1")]), (ValueError("odd"), 500, INTERNAL_ERROR, []),
-])
-def test_the_refusal_of_a_token_that_cannot_be_verified(error, status, code, headers):
-    def verify(token):
-        raise error
-
-    refused = authorization(mcplite.BearerAuth(verify)).authenticate(asking(ADA))
-    assert (refused.status, refused.code, refused.headers, refused.close) == (status, code, headers, True)
-    assert refused.message and str(error) not in refused.message
-
-
 def test_the_refusal_of_a_request_without_a_scope(caplog):
     caplog.set_level(logging.INFO)
     guard = authorization(tokens(realm="shop", ada=["write"]))
@@ -418,44 +387,6 @@ def test_the_refusal_of_a_request_without_a_scope_says_where_to_get_it():
     assert challenge["resource_metadata"] == f"http://localhost:9{WELL_KNOWN}/mcp"
 
 
-def test_what_a_message_is_about_is_not_looked_up_again():
-    message = jsonrpc.parse(json.dumps(call("write")).encode())
-    refused = authorization(None).authorize(asking(principal=mcplite.Principal("bob")), message,
-                                            Target(None, None, ("resolved",), (), True))
-    assert refused.message == "this requires the scopes: resolved"
-
-
-def test_the_refusal_of_a_principal_of_the_host_without_a_scope():
-    # Without auth= there is still a challenge; it repeats, in a session, what the host has granted.
-    message = jsonrpc.parse(json.dumps({**call("write"), "id": 9}).encode())
-    bob = mcplite.Principal("bob", scopes=["files", "of-the-host"])
-    refused = authorization(None).authorize(asking(principal=bob), message)
-    assert (refused.status, refused.id) == (403, 9)
-    assert parse_challenges(refused.headers[0][1])[0].parameters == {
-        "error": "insufficient_scope", "error_description": refused.message, "scope": "write files"}
-
-
-def test_the_refusal_of_a_request_that_no_host_has_authenticated(caplog):
-    guard = authorization(None)
-    message = jsonrpc.parse(json.dumps({**call("write"), "id": 9}).encode())
-    for _ in range(3):
-        refused = guard.authorize(asking(), message)
-    assert (refused.status, refused.id, refused.headers) == (403, 9, [])
-    assert refused.message == "this requires the scopes: write files"
-    assert guard.authorize(asking(), jsonrpc.parse(json.dumps(call("read")).encode())) is None
-    said = [record.getMessage() for record in caplog.records]
-    assert "scopes write files was refused" in said[0] and "auth=" in said[0]
-
-
-def test_requests_without_a_body_need_the_scopes_of_all_requests():
-    guard = authorization(tokens(scopes=["base"], ada=["base"]))
-    assert guard.authenticate(asking(ADA, "GET")) is None
-    refused = guard.authenticate(asking(BOB, "GET"))
-    assert (refused.status, refused.id, refused.close) == (403, None, True)
-    # A POST is authorized with its message.
-    assert guard.authenticate(asking(BOB)) is None
-
-
 @pytest.mark.parametrize("hosts, admitted", [(None, True), (["localhost", "mcp.example"], False)])
 def test_the_host_header_names_the_resource_on_loopback_only(hosts, admitted):
     # AUTH-15
@@ -472,13 +403,6 @@ def test_a_host_header_that_a_web_framework_accepts_does_not_name_the_resource()
     request = asking(ADA)
     request.host_checked = True
     assert guard.authenticate(request).status == 401
-
-
-def test_the_paths_of_the_metadata():
-    assert set(authorization(described()).routes) == {WELL_KNOWN, WELL_KNOWN + "/mcp"}
-    assert set(authorization(described(resource="https://mcp.example/public/")).routes) == {
-        WELL_KNOWN, WELL_KNOWN + "/mcp", WELL_KNOWN + "/public"}
-    assert authorization(tokens()).routes == authorization(None).routes == {}
 
 
 # --- whose things they are ----------------------------------------------------------------------------------------
@@ -832,25 +756,6 @@ def test_scopes_supported_can_be_given():
     bare = mcplite.Server("bare", auth=described(resource="https://mcp.example"))
     response = make_endpoint(bare.runtime).handle(HTTPRequest("GET", WELL_KNOWN, Headers([("Host", "localhost")])))
     assert "scopes_supported" not in json.loads(response.content)
-
-
-def test_the_metadata_is_read_by_get_and_head_only():
-    endpoint = make_endpoint(make(described(resource="https://mcp.example/mcp")).runtime, allowed_hosts=["*"])
-
-    def ask(method):
-        return endpoint.handle(HTTPRequest(method, WELL_KNOWN, Headers([("Host", "x")])))
-
-    assert [ask(method).status for method in ("GET", "HEAD", "POST", "DELETE")] == [200, 200, 405, 405]
-    refused = dict(ask("POST").headers)
-    assert refused["Content-Type"] == "text/plain" and refused["Connection"] == "close"
-    assert {"GET", "HEAD"} <= set(refused["Allow"].split(", "))
-
-
-def test_a_server_that_does_not_know_its_url_has_no_metadata():
-    endpoint = make_endpoint(make(described()).runtime)
-    missing = endpoint.handle(HTTPRequest("GET", WELL_KNOWN, Headers([("Host", "localhost:9")])))
-    assert missing.status == 404 and dict(missing.headers)["Content-Type"] == "text/plain"
-    assert b"does not know its URL" in missing.content
 
 
 def test_pages_of_allowed_origins_can_read_the_metadata(host):

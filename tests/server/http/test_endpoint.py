@@ -1,6 +1,5 @@
 """The HTTP endpoint, request by request and without a socket: each status, each mode, each revision's differences."""
 
-import contextlib
 import json
 import threading
 from typing import Any, Dict
@@ -262,12 +261,6 @@ def test_the_body_is_not_read_if_the_headers_are_refused(endpoint):
         assert answer.status in (403, 415, 421) and header(answer, "Connection") == "close"
 
 
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "HEAD", "OPTIONS", "TRACE", "BREW"])
-def test_other_methods(endpoint, method):
-    answer = Client(endpoint).send(method=method)
-    assert answer.status == 405 and header(answer, "Allow") == "POST, GET, DELETE"
-
-
 def test_other_paths(endpoint):
     assert endpoint.handle(request("POST", opening(), path="/")).status == 404
     assert endpoint.handle(request("POST", opening(), path="/mcp/")).status == 200
@@ -380,7 +373,7 @@ def test_notifications_are_sent_on_the_get_stream(mcp, endpoint):
     client = Client(endpoint)
     stream = client.send(method="GET")
     assert stream.status == 200 and stream.streaming
-    assert client.send(method="GET").status == 409  # HTTP-31
+    assert client.send(method="GET").status == 409  # HTTP-31, SEC-55
     mcp.add_tool(lambda: None, name="late", description="d")
     assert events(stream, 2)[1][1]["method"] == "notifications/tools/list_changed"
     stream.close()
@@ -442,21 +435,6 @@ def test_exceeded_limits_are_answered_with_503_and_retry_after():
     one.send(method="DELETE")
     assert Client(endpoint).opened.status == 200
     endpoint.close(0.1)
-
-
-def test_a_stopped_server_answers_503(endpoint):
-    client = Client(endpoint)
-    endpoint.close(0.1)
-    endpoint.close()
-    answer = client.send(call("ping"))
-    assert answer.status == 503 and header(answer, "Retry-After")
-
-
-def test_internal_errors_are_answered_and_logged(endpoint, monkeypatch, caplog):
-    monkeypatch.setattr(endpoint._rules, "find", lambda id, owner: 1 / 0)
-    answer = endpoint.handle(request("POST", call("ping"), mcp_session_id="x"))
-    assert answer.status == 500 and body(answer)["error"]["message"] == "Internal error"
-    assert "ZeroDivisionError" in caplog.text
 
 
 # --- other modes ----------------------------------------------------------------------------------------------------
@@ -639,30 +617,6 @@ def test_every_request_is_answered(method, headers, content, local, stateless):
     assert response.status in (200, 202, 204, 400, 403, 404, 405, 406, 413, 415, 421)
     response.close()
     endpoint.close(0.1)
-
-
-def test_a_lifespan_that_fails_is_entered_by_the_next_request(caplog):
-    entered = []
-
-    @contextlib.contextmanager
-    def lifespan(app):
-        entered.append(1)
-        if len(entered) == 1:
-            raise OSError("not yet")
-        yield "ready"
-
-    mcp = mcplite.Server("late", lifespan=lifespan)
-
-    @mcp.tool()
-    def state(ctx: mcplite.Context) -> str:
-        return str(ctx.lifespan)
-
-    web = stateless.Web(mcp)
-    assert web.respond(stateless.call("state")).status == 500
-    for _ in range(2):
-        assert web.result(stateless.call("state"))["content"][0]["text"] == "ready"
-    web.close()
-    assert len(entered) == 2
 
 
 def test_the_oldest_transport_is_for_clients_with_a_handshake():

@@ -2,8 +2,6 @@
 
 import json
 import logging
-import queue
-import threading
 
 import pytest
 
@@ -15,7 +13,6 @@ from mcplite.server.http import make_endpoint
 from tests.support import connecting, stateless
 from tests.support.stateless import MODERN, PREFIX, Web, call, message, meta
 
-LIMIT = 30
 NAMES = [revision.name for revision in reversed(REVISIONS)]
 GONE = ["ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "initialize", "tasks/list"]
 
@@ -222,26 +219,6 @@ def test_a_legacy_server_refuses_sessionless_requests(connect):
         "structuredContent"] == {"result": 3}
 
 
-def test_a_cancelled_request_is_not_answered(connect):
-    mcp, stopped, running = make(), threading.Event(), threading.Event()
-
-    @mcp.tool()
-    def block(ctx: mcplite.Context) -> str:
-        ctx.on_cancel(stopped.set)
-        running.set()
-        ctx.sleep(LIMIT)
-        return "?"
-
-    client = connect(mcp, revision=None)
-    client.send(call("block", id="b"))
-    assert running.wait(LIMIT)
-    client.notify("notifications/cancelled", {"requestId": "b", "reason": "enough"})
-    assert stopped.wait(LIMIT)
-    client.send(call("add", {"a": 1, "b": 1}, id="after"))
-    assert client.answer("after")["result"]["structuredContent"] == {"result": 2}
-    assert client.others == [] and client.silent()
-
-
 # --- over HTTP ----------------------------------------------------------------------------------------------
 
 
@@ -261,51 +238,9 @@ def test_a_header_may_be_in_base64(web):
     assert response.status == 200
 
 
-def test_batches_and_responses_are_refused(web):
-    for body in ([call("add", {"a": 1, "b": 2})], {"jsonrpc": "2.0", "id": 1, "result": {}}):
-        response = web.endpoint.handle(HTTPRequest("POST", "/mcp", Headers(stateless.headers(call("add")).items()),
-                                                   read=lambda limit, body=body: json.dumps(body).encode()))
-        assert response.status == 400  # H26-03
-
-
 def test_a_notification_is_accepted(web):
     note = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"_meta": meta()}}
     assert web.respond(note).status == 202  # H26-05
-
-
-def test_two_clients_may_use_the_same_id_at_once(web):
-    mcp = web.mcp
-    arrived, go_on = threading.Semaphore(0), threading.Event()
-
-    @mcp.tool()
-    def wait(name: str) -> str:
-        arrived.release()
-        go_on.wait(LIMIT)
-        return name
-
-    answers = queue.Queue()
-    threads = [threading.Thread(target=lambda name=name: answers.put((name, web.send(call("wait", {"name": name}))[0])))
-               for name in ("one", "two")]
-    for thread in threads:
-        thread.start()
-    for _ in threads:
-        assert arrived.acquire(timeout=LIMIT)
-    go_on.set()
-    for thread in threads:
-        thread.join(LIMIT)
-    assert sorted((name, answer["result"]["content"][0]["text"]) for name, answer in (answers.get(), answers.get())) == [
-        ("one", "one"), ("two", "two")]
-
-
-def test_both_eras_on_one_endpoint(web):
-    opening = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}}
-    headers = {name: value for name, value in stateless.headers(opening).items() if not name.upper().startswith("MCP")}
-    response = web.endpoint.handle(HTTPRequest("POST", "/mcp", Headers(headers.items()),
-                                               read=lambda limit: json.dumps(opening).encode()))
-    assert json.loads(response.content)["result"]["protocolVersion"] == "2025-11-25"
-    assert dict(response.headers)["Mcp-Session-Id"]
-    assert "Mcp-Session-Id" not in dict(web.respond(call("add", {"a": 1, "b": 2})).headers)
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])

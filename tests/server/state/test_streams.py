@@ -28,38 +28,6 @@ def read(body, count=1):
     return [next(body) for _ in range(count)]
 
 
-def test_a_response_alone_is_not_a_stream():
-    stream = EventStream(home())
-    assert not stream.wait_first(0.01)
-    stream.finish(b"answer", -1)
-    stream.finish(b"again")
-    assert stream.wait_first(1) and not stream.streaming and (stream.answer, stream.code) == (b"answer", -1)
-    assert not stream.commit() and not stream.send(b"late") and not stream.close_connection(None)
-
-
-def test_a_message_before_the_response_makes_a_stream():
-    stream = EventStream(home())
-    stream.send(b"1")
-    assert stream.wait_first(1) and stream.streaming
-    stream.finish(b"2")
-    assert list(stream) == [b"id: 1.1-1\nevent: message\ndata: 1\n\nid: 1.1-2\nevent: message\ndata: 2\n\n"]
-    assert stream.last
-
-
-def test_a_committed_stream_begins_with_bytes():
-    stream = EventStream(home())
-    assert stream.commit() is None and read(stream) == [b": open\n\n"]
-    primed = EventStream(home(priming=True, retry_seconds=0.5))
-    primed.commit()
-    assert read(primed) == [b"id: 1.1-0\nretry: 500\ndata:\n\n"]
-
-
-def test_silence_is_filled_with_keep_alive_comments():
-    stream = EventStream(home(keep_alive_seconds=0.02))
-    stream.commit()
-    assert read(stream, 2) == [b": open\n\n", b": keep-alive\n\n"]
-
-
 def test_a_client_that_reconnects_gets_what_it_missed():
     streams = home()
     stream = EventStream(streams)
@@ -118,47 +86,6 @@ def test_a_handler_waits_for_a_slow_reader_but_not_for_a_stalled_one():
     thread.join(LIMIT)
     still = EventStream(home(unread_messages=1, unread_seconds=0.02, stored=False))
     assert still.send(b"1") and not still.send(b"2") and not still._attached
-
-
-def test_a_body_ends_when_its_client_has_disconnected(monkeypatch):
-    monkeypatch.setattr("mcplite.server.state.streams.PROBE_SECONDS", 0.01)
-    stream = EventStream(home())
-    stream.commit()
-    read(stream)
-    stream.disconnected = lambda: True
-    assert list(stream) == []
-    other = EventStream(home())
-    other.commit()
-    read(other)
-    thread = threading.Thread(target=other.stop)
-    thread.start()
-    assert list(other) == []
-    thread.join(LIMIT)
-
-
-def test_a_paused_stream_ends_its_body():
-    stream = EventStream(home(priming=True))
-    assert stream.close_connection(0.25)
-    assert b"".join(stream).endswith(b"retry: 250\n\n") and stream.last
-    assert stream.close_connection(None)  # also without a body
-    stream.finish(b"answer")
-    assert b"".join(stream._streams.resume("1.1", 0)).endswith(encode_event(b"answer", "1.1-1"))
-    assert not EventStream(home(priming=False)).close_connection(None)
-    assert not EventStream(home(priming=True, stored=False)).close_connection(None)
-
-
-def test_closing_ends_every_stream_and_drops_its_events():
-    streams = home()
-    stream = EventStream(streams)
-    stream.send(b"1")
-    closed = []
-    stream.on_close = lambda: closed.append(1)
-    streams.close()
-    assert len(list(stream)) == 1 and streams.resume("1.1", 0) is None and not stream.send(b"x")
-    assert not streams.logs and not streams.logs.backend._logs
-    stream.close()
-    stream.close()
-    assert closed == [1]
 
 
 def test_only_so_many_finished_streams_are_kept():

@@ -147,16 +147,6 @@ def test_a_call_that_sends_a_message_is_a_stream(served):
         assert wire.post(PING, session).status == 200  # HTTP-46: the connection goes on
 
 
-def test_calls_of_one_connection_in_one_segment(served):
-    # SEC-15
-    with served().wire() as wire:
-        session = begin(wire)
-        wire.send(b"".join(post(call("add", id=number, a=number, b=1), session) for number in range(20)))
-        replies = [wire.reply().json for _ in range(20)]
-    assert [(reply["id"], reply["result"]["structuredContent"]["result"]) for reply in replies] == [
-        (number, number + 1) for number in range(20)]
-
-
 def test_a_call_byte_by_byte_and_in_chunks(served):
     # HTTP-46
     with served().wire() as wire:
@@ -261,12 +251,6 @@ def test_a_server_for_a_network_accepts_its_allowed_hosts(served):
     with made.wire() as wire:
         assert wire.send(post(initialize(), Host="mcp.example.com:8000")).reply().status == 200
         assert wire.send(post(initialize())).reply().status == 421
-
-
-def test_the_public_name():
-    with mcplite.serve(Server("public")) as made:
-        with Wire(made.port) as wire:
-            begin(wire)
 
 
 # --- the origin policy of every path ----------------------------------------------------------------------------------
@@ -520,20 +504,6 @@ def test_streams_leave_room_for_calls(served):
         assert not made.http.endpoint.sessions.find(session, None).peer.closed
 
 
-def test_at_the_limit_of_streams_the_oldest_one_ends(served):
-    made = served(streams=2)
-    with contextlib.ExitStack() as stack:
-        control = stack.enter_context(made.wire())
-        sessions = [begin(control) for _ in range(3)]
-        streams = [stack.enter_context(listen(made.port, session)) for session in sessions]
-        while streams[0].piece():
-            continue  # its end is a regular one, so the connection goes on
-        assert streams[0].post(PING, sessions[0]).status == 200
-        made.server.resource_updated("x:y")
-        made.server.add_tool(lambda: "new", name="new")
-        assert all(b"list_changed" in streams[at].piece() + streams[at].piece() for at in (1, 2))
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux has all of 127.0.0.0/8")
 def test_the_streams_of_one_client_do_not_end_those_of_another(served):
     made = served(streams=4)
@@ -672,20 +642,6 @@ def test_clients_that_disconnect_at_the_last_message(served, caplog):
     with made.wire() as wire:
         begin(wire)  # the listener is there
     assert caplog.records == []
-
-
-def test_a_second_reader_is_refused(served):
-    # HTTP-31, SEC-55
-    made = served()
-    with made.wire() as control:
-        session = begin(control)
-        with listen(made.port, session) as first:
-            reply = control.ask("GET", headers={"Accept": "text/event-stream", "Mcp-Session-Id": session})
-            assert reply.status == 409
-            made.server.add_tool(lambda: "new", name="new")
-            text = b""
-            while b"list_changed" not in text:
-                text += first.piece()
 
 
 def test_disconnecting_does_not_cancel_a_call_of_a_session(served, monkeypatch):
@@ -924,33 +880,6 @@ def test_running_calls_are_answered_at_the_end(served, tool):
         assert not closer.is_alive()
 
 
-def test_long_calls_are_cancelled_at_the_end(served, caplog):
-    made = served(grace=0.3)
-    with made.wire() as wire:
-        session = begin(wire)
-        wire.send(post(call("watched"), session))
-        made.wait_started()
-        made.http.close()
-        made.wait_ended()
-        assert b'"result"' not in wire.rest()
-    assert caplog.records == []
-
-
-@pytest.mark.slow
-def test_a_hanging_handler_is_logged_and_abandoned(served, caplog):
-    made = served()
-    with made.wire() as wire:
-        session = begin(wire)
-        wire.send(post(call("held"), session))
-        made.wait_started()
-        made.http.close(0.1)
-        assert wire.ended()
-        record, = caplog.records
-        assert record.getMessage().startswith("a handler is still running at the end, in ") and "in held" in record.getMessage()
-        made.go.set()
-        made.wait_ended()
-
-
 @pytest.mark.parametrize("message", [PING, initialize()], ids=["ping", "initialize"])
 @pytest.mark.parametrize("cut", [20, -1], ids=["head", "body"])
 def test_late_requests_are_refused(served, cut, message):
@@ -1011,28 +940,6 @@ def test_the_end_of_a_block_that_failed():
         port = made.port
         raise KeyError
     assert refuses(port)
-
-
-def test_two_hosts_of_one_server(served):
-    # The lifespan ends with the last of them.
-    events = []
-
-    @contextlib.contextmanager
-    def lifespan(server):
-        events.append("enter")
-        yield
-        events.append("leave")
-
-    made = served({"lifespan": lifespan})
-    with mcplite.serve(made.server) as other:
-        for port in (made.port, other.port):
-            with Wire(port) as wire:
-                begin(wire)
-    assert events == ["enter"]
-    with made.wire() as wire:
-        assert text_of(result_in(wire.post(call("add", a=1, b=1), begin(wire)))) == "2"
-    made.http.close()
-    assert events == ["enter", "leave"]
 
 
 # --- as a process of its own ----------------------------------------------------------------------------------------
@@ -1228,21 +1135,6 @@ def test_a_process_without_free_descriptors_serves_open_connections_and_recovers
     made.child.send_signal(signal.SIGTERM)
     status, err = made.end()
     assert status == 0 and "Traceback" not in err
-
-
-def test_requests_are_logged_without_their_queries(process):
-    made = process()
-    with Wire(made.port) as wire:
-        begin(wire)
-        assert wire.ask("GET", "/mcp?token=secret", headers={"Accept": "text/event-stream"}).status == 400
-        assert wire.ask("GET", "/nowhere/%0a?token=secret").status == 404
-    made.child.send_signal(signal.SIGTERM)
-    status, err = made.end()
-    lines = [line.split(" ", 2)[2] for line in err.splitlines() if line.startswith("INFO mcplite.access ")]
-    assert status == 0 and "secret" not in err
-    assert [line.split(" ")[1:4] for line in lines] == [
-        ["POST", "'/mcp'", "200"], ["POST", "'/mcp'", "202"], ["GET", "'/mcp'", "400"], ["GET", "'/nowhere/\\n'", "404"]]
-    assert all(line.startswith("127.0.0.1:") for line in lines)
 
 
 # --- warnings about open servers ------------------------------------------------------------------------

@@ -1,12 +1,10 @@
 """Which thread serves which connection: the leader, its successors, and threads for one connection."""
 
-import contextlib
 import errno
 import logging
 import selectors
 import socket
 import threading
-import time
 
 import pytest
 
@@ -100,17 +98,6 @@ def ask(wire, path):
     return wire.reply().body
 
 
-def test_one_thread_serves_every_ready_connection(host):
-    made = host()
-    with made.client() as one, made.client() as other:
-        for number in range(20):
-            assert ask(one, f"/one/{number}") == b"/one/%d" % number
-            assert ask(other, f"/other/{number}") == b"/other/%d" % number
-    threads = {thread for served in made.threads.values() for thread in served}
-    assert len(threads) <= 2, "an answer that took long by chance changes the leader, but nothing here should"
-    assert wait_until(lambda: len(made.gone) == 2)
-
-
 def test_a_slow_request_does_not_delay_others(host):
     made = host()
     event = made.events["/slow"] = threading.Event()
@@ -169,19 +156,6 @@ def test_a_body_that_does_not_come_is_waited_for_within_its_limit(host):
     assert made.bodies == [b""]
 
 
-@pytest.mark.parametrize("line", ["Expect: 100-continue", "Transfer-Encoding: chunked"])
-def test_a_body_that_is_announced_otherwise_is_read_as_ever(host, line):
-    made = host()
-    with made.client() as wire:
-        lines = [b"Content-Length: 4\r\n", b"abcd"] if line.startswith("Expect") else [b"", b"4\r\nabcd\r\n0\r\n\r\n"]
-        wire.send(b"POST /other HTTP/1.1\r\nHost: x\r\n" + lines[0] + line.encode() + b"\r\n\r\n")
-        if line.startswith("Expect"):
-            assert wire.reply().status == 100
-        wire.send(lines[1])
-        assert wire.reply().body == b"/other"
-    assert made.bodies == [b"abcd"]
-
-
 @pytest.mark.parametrize("end", ["close", "reset"])
 def test_a_client_that_leaves_instead_of_sending_its_body_is_let_go(host, end, caplog):
     made = host()
@@ -206,37 +180,6 @@ def test_a_request_whose_body_is_awaited_is_served_by_a_server_that_stops(host):
     assert made.bodies == [b"body"]
 
 
-def test_during_a_burst_of_slow_requests_each_has_a_thread(host, monkeypatch):
-    monkeypatch.setattr(poller_module, "_BURST_SECONDS", 1000)
-    made = host()
-    made.poller._burst_for = 1000
-    made.events["/slow"] = threading.Event()
-    with contextlib.ExitStack() as stack:
-        wires = [stack.enter_context(made.client()) for _ in range(10)]
-        for wire in wires:
-            wire.send(request("GET", "/slow"))
-        assert wait_until(lambda: len(made.threads.get("/slow", ())) == 10)
-        assert len(set(made.threads["/slow"])) == 10
-        made.events["/slow"].set()
-        for wire in wires:
-            assert wire.reply().body == b"/slow"
-            assert ask(wire, "/next") == b"/next"
-        assert set(made.threads["/next"]) == set(made.threads["/slow"]), "they stay with their connections"
-
-
-def test_a_burst_is_extended_while_it_proves_too_short(host):
-    poller = host().poller
-    lengths = []
-    for _ in range(8):
-        poller._extend_burst()
-        lengths.append(poller._burst_for)
-        poller._burst_until = time.monotonic() - 0.01  # it has just ended
-    assert lengths[:3] == [0.1, 0.2, 0.4] and lengths[-1] == 5.0
-    poller._burst_until = time.monotonic() - 60
-    poller._extend_burst()
-    assert poller._burst_for == 0.1
-
-
 def test_a_thread_that_waits_for_its_client_gives_up_the_leader_role(host):
     made = host(idle_seconds=LIMIT)
     with made.client() as slow, made.client() as quick:
@@ -247,13 +190,6 @@ def test_a_thread_that_waits_for_its_client_gives_up_the_leader_role(host):
         slow.send(request("GET", "/slow")[20:])
         assert slow.reply().body == b"/slow"
         assert made.threads["/slow"][0] not in made.threads["/quick"]
-
-
-def test_pipelined_requests_are_served_in_order(host):
-    made = host()
-    with made.client() as wire:
-        wire.send(b"".join(request("GET", f"/{number}") for number in range(50)))
-        assert [wire.reply().body for _ in range(50)] == [b"/%d" % number for number in range(50)]
 
 
 def test_idle_connections_are_closed(host):
@@ -296,11 +232,6 @@ def test_closing_serves_pending_requests_and_closes_the_others(host):
         with late:
             assert late.recv(1) == b""
     assert wait_until(lambda: len(made.gone) == 3)
-
-
-def test_a_poller_that_was_never_started_can_be_closed():
-    made = Host()
-    made.close()
 
 
 class Faulty:

@@ -410,16 +410,6 @@ def test_a_client_that_does_not_read_is_served_when_it_does(process):
     assert all(answer["result"]["content"][0]["text"] == text for answer in answers)
 
 
-def test_a_disconnected_client_ends_the_server_quietly(process):
-    server = process().initialize()
-    server.child.stdout.close()
-    server.start("ping")
-    server.start("ping")
-    server.child.stdin.close()
-    status, stderr = server.end()
-    assert status == 0 and "Traceback" not in stderr
-
-
 def test_stdin_and_stdout_have_one_owner_at_a_time():
     before = [os.fstat(fd).st_ino for fd in (0, 1)]
     for _ in range(2):
