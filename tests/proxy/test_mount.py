@@ -249,8 +249,7 @@ def test_uris_of_the_mounted_server_are_found_in_any_form(mount):
         for resource in client.list_resources():
             assert client.read_resource(resource.uri).text
         for uri, text in (("Notes://café", "of the hub"), ("I+Notes://caf%c3%a9", "notes://café"), ("HTTP://example.com/",
-         "http://Example.com"),
-                          ("file:///srv/my%20notes.txt", "file:///srv/my notes.txt"), ("notes://日本/a b", "a b")):
+         "http://Example.com"), ("file:///srv/my%20notes.txt", "file:///srv/my notes.txt"), ("notes://日本/a b", "a b")):
             assert client.read_resource(uri).text == text
         client.subscribe_resource("file:///srv/my notes.txt")
         inner.resource_updated("file://localhost/srv/my%20notes.txt")

@@ -49,20 +49,6 @@ def test_a_wait_without_a_limit_is_made_of_short_ones():
     assert waits == [WAKE_SECONDS] * 3
 
 
-def test_another_thread_than_the_main_one_sleeps_for_the_whole_time():
-    waits = []
-    thread = threading.Thread(target=wait_interruptibly, args=(waits.append, 20 * WAKE_SECONDS))
-    thread.start()
-    thread.join()
-    assert len(waits) == 1 and waits[0] > 19 * WAKE_SECONDS
-
-
-def test_a_wait_with_a_limit_ends_with_it():
-    waits = []
-    assert not wait_interruptibly(lambda seconds: bool(waits.append(seconds)), WAKE_SECONDS / 2)
-    assert len(waits) == 1 and waits[0] <= WAKE_SECONDS / 2
-
-
 LOADING = """
 import os, signal, weakref
 from mcplite.rpc.deadline import end_at_interrupt

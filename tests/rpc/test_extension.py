@@ -228,13 +228,6 @@ def test_what_are_no_extensions(side, given, words):
     assert all(word in str(caught.value) for word in words), caught.value
 
 
-@pytest.mark.parametrize("given", [None, (), [], {}])
-def test_none_at_all(given):
-    mcp = mcplite.Server("x", extensions=given)
-    with mcplite.connect(mcp, extensions=given) as client:
-        assert not client.server_capabilities.extensions
-
-
 @pytest.mark.parametrize("given, words", [
     (dict(methods=["charts/confirm"]), ["charts/confirm", "com.example/other", NAME]),
     (dict(methods=["sampling/createMessage"]), ["sampling/createMessage", "the protocol"]),

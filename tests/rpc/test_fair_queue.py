@@ -58,10 +58,6 @@ def taken(queue, running="", open_to=EVERYONE):
         busy.append(task)
 
 
-def test_one_line_is_served_in_order():
-    assert taken(filled("a1.x a1.y a1.z")) == "a1.x a1.y a1.z"
-
-
 def test_the_sender_with_the_fewest_running_tasks_is_next():
     assert taken(filled("a1.v a1.w a1.x b1.y c1.z"), running="a1 a1 c1") == "b1.y c1.z a1.v a1.w a1.x"
 

@@ -34,8 +34,8 @@ def test_an_error_response_is_raised_with_code_message_and_data(talk, code, kind
 
 
 @pytest.mark.parametrize("answer", [
-    {"result": {}, "error": {"code": 1, "message": "x"}}, {"result": None}, {"result": 3}, {"error": "x"}, {"result": [1]},
-    {}, {"content": []},
+    {"result": {}, "error": {"code": 1, "message": "x"}}, {"result": None}, {"result": 3}, {"error": "x"}, {"result": [1]}, {},
+    {"content": []},
 ])
 def test_an_invalid_response_fails_its_call_and_no_other(talk, answer):
     outcome = talk.call("x")

@@ -57,17 +57,6 @@ class Task(QueuedJob):
     size = 0
 
 
-def test_spawn_needs_no_place(make):
-    workers, ran = make(slots=1), threading.Event()
-    assert workers.take_slot(Task())
-    workers.spawn(ran.set)
-    assert ran.wait(20)
-    again = threading.Event()
-    workers.spawn(again.set)  # on the idle thread, or on a new one
-    assert again.wait(20)
-    workers.release_slot()
-
-
 def test_an_idle_thread_ends_after_a_while(make, monkeypatch):
     monkeypatch.setattr("mcplite.rpc.threads._IDLE_SECONDS", 0.01)
     workers, seen = make(), []

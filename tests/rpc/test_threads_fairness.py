@@ -110,16 +110,6 @@ def test_requests_that_take_much_memory_do_not_run_all_at_once(pool):
     assert not workers.take_slot(Call("a", size=60))
 
 
-def test_one_that_takes_more_than_all_may_runs_alone(pool):
-    _, call = pool(4, running_bytes=100)
-    huge = call("a", size=1000)
-    assert huge.started.wait(LIMIT)
-    other = call("b", size=1)
-    assert not running([other])[0]
-    huge.go.set()
-    assert other.started.wait(LIMIT)
-
-
 def test_a_task_that_returns_from_waiting_goes_before_queued_ones_but_not_on_spare_places(pool):
     workers, call = pool(8)
     answered, back = threading.Event(), threading.Event()

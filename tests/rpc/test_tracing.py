@@ -159,9 +159,8 @@ def test_without_a_log_handler_the_trace_goes_to_stderr(logger, monkeypatch, cap
 
 
 @pytest.mark.parametrize("variable, debug, on", [
-    (None, None, False), ("", None, False), ("0", None, False), ("false", None, False), ("No", None, False),
-    ("1", None, True), ("true", None, True), ("YES", None, True), ("1", False, False), (None, True, True),
-    ("0", True, True), (None, "", False),
+    (None, None, False), ("", None, False), ("0", None, False), ("false", None, False), ("No", None, False), ("1", None, True),
+    ("true", None, True), ("YES", None, True), ("1", False, False), (None, True, True), ("0", True, True), (None, "", False),
 ])
 def test_the_environment_variable_decides_if_debug_is_none(variable, debug, on, monkeypatch, logger):
     monkeypatch.delenv("MCPLITE_DEBUG", raising=False)

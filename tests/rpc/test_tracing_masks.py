@@ -15,12 +15,11 @@ def masked(value):
 
 
 @pytest.mark.parametrize("key", [
-    "authorization", "Authorization", "token", "TOKEN", "access_token", "refreshToken", "password", "db_passwd",
-    "passphrase", "client_secret", "SECRET_KEY", "api_key", "apiKey", "API-KEY", "x-apikey", "credentials", "Cookie",
-    "private_key", "pwd", "PWD", "dbpwd", "pass", "db_pass", "passcode", "jwt", "JWT", "idJwt", "otp", "totp_code", "pin",
-    "cardPin",
-    "api key", "API Key", "code_verifier", "codeVerifier", "client_assertion", "AccountKey", "AccessKeyId", "SharedKey",
-    "Mcp-Session-Id", "sessionId", "requestState", "connectionString", "connection_string", "Set-Cookie", "proxy-authorization",
+    "authorization", "Authorization", "token", "TOKEN", "access_token", "refreshToken", "password", "db_passwd", "passphrase",
+    "client_secret", "SECRET_KEY", "api_key", "apiKey", "API-KEY", "x-apikey", "credentials", "Cookie", "private_key", "pwd",
+    "PWD", "dbpwd", "pass", "db_pass", "passcode", "jwt", "JWT", "idJwt", "otp", "totp_code", "pin", "cardPin", "api key",
+    "API Key", "code_verifier", "codeVerifier", "client_assertion", "AccountKey", "AccessKeyId", "SharedKey", "Mcp-Session-Id",
+    "sessionId", "requestState", "connectionString", "connection_string", "Set-Cookie", "proxy-authorization",
     "a" * 100 + "password", "bearer", "basicAuth", "DATABASE_URL", "dsn",
 ])
 @pytest.mark.parametrize("value", [SECRET, [SECRET], {"value": SECRET}])
@@ -32,8 +31,8 @@ def test_values_of_keys_that_name_secrets_are_masked_at_any_depth(key, value):
 @pytest.mark.parametrize("value", [
     {"pass": 3}, {"pass": 3, "fail": 0.5}, {"pass_rate": 0.9}, {"auth": 1, "cookies": 12, "credentials": 2, "secrets": 0},
     {"tokens": 5, "tokenCount": 7, "token_limit": -1, "passwordLength": 12, "pinCount": 4, "auth_ms": 1e3}, {"pass": False},
-    {"text": '{"pass": 3, "fail": 1'}, {"password": True},
-    {"progressToken": 7}, {"maxTokens": 100}, {"text": "the token is not a key"}, {"token": None}, {"token": True},
+    {"text": '{"pass": 3, "fail": 1'}, {"password": True}, {"progressToken": 7}, {"maxTokens": 100},
+    {"text": "the token is not a key"}, {"token": None}, {"token": True},
     {"inputSchema": {"properties": {"token": {"type": "string"}}}}, ["token", SECRET], 3, "x",
     {"properties": {"password": {"type": "string", "description": "of the user", "minLength": 8}}},
     {"pinned": 1, "compass": 2, "passenger": 3, "passed": True, "spin": 4, "mapping": 5, "author": "Ada", "authority": "x"},

@@ -12,6 +12,7 @@ from mcplite.revisions import JULY_2026, NOVEMBER_2025
 from mcplite.tasks import Tasks
 from mcplite.tasks.server_tasks import tasks_of
 from tests.support import connecting
+from tests.support.faults import every_fault, lines, strike
 from tests.support.taskclients import LIMIT, REVISIONS, task_client
 
 KEY = "a secret of at least 16 bytes"
@@ -315,3 +316,27 @@ def test_a_server_without_tasks_loads_nothing_of_them():
     code = ("import sys, mcplite; mcp = mcplite.Server('x'); mcp.add_tool(lambda: 1, name='t'); print(sorted(name for name in"
             " sys.modules if name.startswith(('mcplite.tasks', 'mcplite.types.tasks'))))")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout == "[]\n"
+
+
+# --- the thread that looks after tasks goes on after any one fault --------------------------------
+
+
+def wait_taken(task, process):
+    end = time.monotonic() + LIMIT
+    while task["taskId"] not in tasks_of(process.mcp.runtime)._runs:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@every_fault
+@pytest.mark.slow
+def test_the_tasks_of_an_ended_process_are_found_after_a_fault(two, monkeypatch, caplog, fault):
+    one, other = two
+    with task_client(one.mcp, JULY_2026, elicitation_handler=print) as first, task_client(other.mcp, JULY_2026):
+        task = first.start("again")
+        first.until(task, "input_required")
+        struck = strike(monkeypatch, tasks_of(other.mcp.runtime)._roster, "look", fault)
+        assert struck.wait(LIMIT)
+        one.die()
+        wait_taken(task, other)
+    assert lines(caplog, "watch over tasks failed, and is tried again") == 1

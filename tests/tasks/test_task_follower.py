@@ -21,8 +21,7 @@ HOUR = 3_600_000
 
 def wire(status):
     at = "2026-07-28T12:00:00Z"
-    return {"taskId": "t1", "status": status, "createdAt": at, "lastUpdatedAt": at, "ttlMs": HOUR,
-            "pollIntervalMs": HOUR}
+    return {"taskId": "t1", "status": status, "createdAt": at, "lastUpdatedAt": at, "ttlMs": HOUR, "pollIntervalMs": HOUR}
 
 
 class Session:

@@ -123,8 +123,8 @@ def test_a_task_is_polled_when_the_stream_is_refused_or_ends(server, answer):
 # --- notifications about started tasks reach their views, and no others ---------------------------
 
 
-STATE = {"taskId": "t1", "status": "working", "createdAt": "2026-01-01T00:00:00Z",
-         "lastUpdatedAt": "2026-01-01T00:00:00Z", "ttl": None}
+STATE = {"taskId": "t1", "status": "working", "createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z",
+         "ttl": None}
 
 
 def test_progress_goes_to_the_view_of_its_token():
