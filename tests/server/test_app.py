@@ -167,18 +167,16 @@ def fine(server):
     ({"version": 1.0}, r"server 'x': version= must be a text, not 1.0; write version='1.0'"), ({"version": 2}, "version="),
     ({"title": 5}, "title="), ({"description": b"x"}, "description="), ({"instructions": 5}, "instructions="),
     ({"website_url": 5}, "website_url="), ({"icons": "https://x/i.png"}, "icons= takes a list"),
-    ({"icons": {"src": "x"}}, "icons="),
-    ({"extensions": ["com.example/x"]}, r"write extensions=\{'com.example/x': \{\}\}"),
+    ({"icons": {"src": "x"}}, "icons="), ({"extensions": ["com.example/x"]}, r"write extensions=\{'com.example/x': \{\}\}"),
     ({"extensions": {"com.example/x": {"a": object()}}}, "is not JSON"),
     ({"middleware": lambda context, proceed: proceed()}, r"middleware= takes a list: write middleware=\[function\]"),
     ({"middleware": [5]}, r"middleware\[0\] must be a function, not 5"),
     ({"lifespan": plain}, "decorate the function of lifespan= with @contextlib.contextmanager"),
     ({"lifespan": needs_a_loop}, "no event loop"), ({"lifespan": needs_a_loop.__wrapped__}, "no event loop"),
     ({"lifespan": fine(None)}, "give the function itself, without calling it"),
-    ({"lifespan": 5}, "lifespan= must be a function"),
-    ({"limits": {}}, "limits= must be Limits"),
-    ({"cache": 60}, "cache= must be a CacheHint"),
-    ({"state_keys": "x" * 20}, r"write state_keys=\[secret\]"), ({"state_keys": [5]}, "state_keys takes a list of secrets"),
+    ({"lifespan": 5}, "lifespan= must be a function"), ({"limits": {}}, "limits= must be Limits"),
+    ({"cache": 60}, "cache= must be a CacheHint"), ({"state_keys": "x" * 20}, r"write state_keys=\[secret\]"),
+    ({"state_keys": [5]}, "state_keys takes a list of secrets"),
 ])
 def test_options_of_a_wrong_type_are_refused_by_name(given, reason):
     with pytest.raises(RegistrationError, match=reason):

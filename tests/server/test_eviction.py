@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcplite.server.eviction import ByteBudget, Shares, sender_at
+from mcplite.server.eviction import Shares, sender_at
 
 
 class Clock:
@@ -33,13 +33,6 @@ def test_what_was_used_stays_longer_than_what_was_not():
     shares.use("a1")
     shares.use("a2")
     assert shares.add("n1", "a") == ["a3"] and shares.add("n2", "a") == ["a4"]
-
-
-def test_the_longest_idle_goes_where_all_were_used():
-    shares = filled(3, "aaa")
-    for item in ("a3", "a1", "a2"):
-        shares.use(item)
-    assert shares.add("new", "a") == ["a3"]
 
 
 def test_a_new_item_has_time_for_its_first_use():
@@ -186,25 +179,8 @@ def test_another_sender_takes_what_is_idle_before_what_is_about_to_be_used():
     assert [shares.add(item, "b") for item in ("b1", "b2")] == [["a3"], ["a1"]]
 
 
-def test_shares_are_full_at_their_limit():
-    shares = filled(2, "a")
-    assert not shares.full
-    shares.add("b1", "b")
-    assert shares.full
-
-
 def test_room_is_made_for_a_sender_who_is_not_known_yet():
     shares = filled(10, "abaa", busy=lambda item: item == "a1")
     assert shares.make_room() == "a2" and shares.make_room() == "a3" and shares.make_room() == "b1"
     assert shares.make_room() is None and shares.items() == ["a1"]
     assert Shares(1).make_room() is None
-
-
-def test_a_budget_is_full_while_too_much_is_held():
-    budget = ByteBudget(100)
-    budget.change(60)
-    assert not budget.full
-    budget.change(60)
-    assert budget.full and budget.held == 120
-    budget.change(-120)
-    assert not budget.full

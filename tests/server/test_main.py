@@ -64,8 +64,8 @@ def folder(tmp_path, monkeypatch):
 
 
 def client(folder, *arguments, **options):
-    return connecting.connect([sys.executable, "-m", "mcplite.server", *arguments], cwd=str(folder),
-                           env={"PYTHONPATH": ROOT}, timeout=30, **options)
+    return connecting.connect([sys.executable, "-m", "mcplite.server", *arguments], cwd=str(folder), env={"PYTHONPATH": ROOT},
+                           timeout=30, **options)
 
 
 @pytest.mark.parametrize("target", ["weather_app.py", "weather_app.py:mcp", "weather_app.py:make", "weather_app:mcp",
@@ -123,8 +123,8 @@ def test_at_a_terminal_the_server_says_how_to_try_it(folder):
     import pty
 
     outside, inside = pty.openpty()
-    child = subprocess.Popen([sys.executable, "-m", "mcplite.server", "small_tools.py"], stdin=inside,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=str(folder))
+    child = subprocess.Popen([sys.executable, "-m", "mcplite.server", "small_tools.py"], stdin=inside, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=str(folder))
     try:
         said = child.stderr.readline().decode()
         while "waits" not in said:
@@ -410,9 +410,9 @@ def test_token_env_conflicts_with_auth(folder, monkeypatch):
 
 @pytest.mark.parametrize("level", ["warning", "error", "critical"])
 def test_the_warning_about_an_open_server_is_shown_at_any_log_level(folder, level):
-    child = subprocess.Popen([sys.executable, "-m", "mcplite.server", "weather_app.py", "--http", "0.0.0.0:0",
-                              "--allow-host", "*", "--log-level", level],
-                             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=str(folder))
+    child = subprocess.Popen([sys.executable, "-m", "mcplite.server", "weather_app.py", "--http", "0.0.0.0:0", "--allow-host",
+                              "*", "--log-level", level], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=ENVIRONMENT,
+                             cwd=str(folder))
     try:
         said = ""
         while " is served at " not in said:

@@ -16,8 +16,7 @@ def test_the_key_is_the_same_for_all_tokens_of_one_client_and_subject():
     second = Principal("ada", issuer="https://a.example", client_id="desk", audience="x", claims={"jti": "2"})
     assert first.key == second.key
     others = [Principal("bob", issuer="https://a.example", client_id="desk"), Principal("ada", client_id="desk"),
-              Principal("ada", issuer="https://b.example", client_id="desk"),
-              Principal("ada", issuer="https://a.example"),
+              Principal("ada", issuer="https://b.example", client_id="desk"), Principal("ada", issuer="https://a.example"),
               Principal('ada"', issuer="https://a.example", client_id="desk"), Principal("desk", client_id="ada")]
     assert len({first.key, *(other.key for other in others)}) == 1 + len(others)
 

@@ -37,17 +37,6 @@ def catalog(mcp):
     return mcp.runtime.catalog
 
 
-@pytest.mark.parametrize("method, params, name, scopes, inline", [
-    ("tools/call", {"name": "plain"}, "plain", ("one",), True),
-    ("tools/call", {"name": "bounded"}, "bounded", (), False),
-    ("tools/call", {"name": "reports"}, "reports", (), False),
-    ("prompts/get", {"name": "greet"}, "greet", (), True),
-])
-def test_a_tool_and_a_prompt_are_found_by_name(catalog, method, params, name, scopes, inline):
-    target = catalog.resolve(method, params)
-    assert (target.entry.name, target.custom_handler, target.scopes, target.may_run_inline) == (name, None, scopes, inline)
-
-
 def test_a_custom_handler_replaces_a_built_in_method(mcp, catalog):
     own = lambda params, ctx: None  # noqa: E731
     mcp.add_method("tools/call", own)
@@ -127,15 +116,12 @@ def ask(method, params=None):
 
 
 @pytest.mark.parametrize("method, params, scopes", [
-    ("tools/call", {"name": "a"}, ("one", "two")), ("tools/call", {"name": "free"}, ()),
-    ("tools/call", {"name": "none"}, ()),
+    ("tools/call", {"name": "a"}, ("one", "two")), ("tools/call", {"name": "free"}, ()), ("tools/call", {"name": "none"}, ()),
     ("tools/call", {"name": ["a"]}, ()), ("tools/call", None, ()), ("tools/list", {"name": "a"}, ()),
-    ("own/method", {"name": "a"}, ()),
-    ("resources/read", {"uri": "a://x"}, ("four",)), ("resources/read", {"uri": "a://1/z"}, ("five",)),
-    ("resources/read", {"uri": "a://2"}, ()),
+    ("own/method", {"name": "a"}, ()), ("resources/read", {"uri": "a://x"}, ("four",)),
+    ("resources/read", {"uri": "a://1/z"}, ("five",)), ("resources/read", {"uri": "a://2"}, ()),
     ("resources/read", {"uri": 5}, ()), ("resources/read", {"uri": "a://" + "1" * 70_000 + "/z"}, ()),
-    ("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["a://x", 5, "a://1/z", "a://x"]}},
-     ("four", "five")),
+    ("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["a://x", 5, "a://1/z", "a://x"]}}, ("four", "five")),
     ("subscriptions/listen", {"notifications": []}, ()),
     ("subscriptions/listen", {"notifications": {"resourceSubscriptions": "a://x"}}, ()),
     ("completion/complete", {"ref": {"type": "ref/resource", "uri": "a://{y}/z"}}, ("five",)),

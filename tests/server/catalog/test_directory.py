@@ -76,8 +76,7 @@ def test_only_names_that_a_request_can_name_are_listed_and_each_can_be_read(maps
     north = os.fsencode(str(tmp_path / "maps" / "north")) + b"/"
     good = ["100%.txt", "C:x", "a+b=c&d.txt", "c%41.txt", "d #1?.txt", "e;f,g@h!.txt", "j[1]{2}.txt", "k'\"`^|<>.txt", "~l.txt",
      "ü–日.txt"]
-    for name in [*map(os.fsencode, good), b"\xff.txt", b"back\\slash", b"ends.", b"blank ", b"con", b"x%2fy",
-     b"aux.txt"]:
+    for name in [*map(os.fsencode, good), b"\xff.txt", b"back\\slash", b"ends.", b"blank ", b"con", b"x%2fy", b"aux.txt"]:
         with open(north + name, "wb") as file:
             file.write(name)
     with open(north + b"m\nn.txt", "wb"):
@@ -111,8 +110,7 @@ def test_what_is_listed_can_be_read_in_any_form_of_its_uri(maps, tmp_path, uri):
 
 
 @pytest.mark.parametrize("uri, reason", [("my_maps://x", "'my-maps:'"), ("maps", "needs a scheme"), ("1x:/", "a letter first"),
- ("x://a?b", "%3F"),
-                                         ("x://a#b", "%23"), ("x://a\n", "control"), ("", "needs a scheme")])
+ ("x://a?b", "%3F"), ("x://a#b", "%23"), ("x://a\n", "control"), ("", "needs a scheme")])
 def test_a_uri_that_no_request_can_name_is_refused(maps, tmp_path, uri, reason):
     with pytest.raises(RegistrationError, match="^add_directory.*" + re.escape(reason)):
         mcplite.Server("files").add_directory(uri, str(tmp_path / "maps"))
@@ -297,9 +295,8 @@ def test_options_that_make_no_sense_are_refused(served, options):
 @pytest.mark.parametrize("name, kind", [
     ("a.png", "image/png"), ("A.PNG", "image/png"), ("a/b.c/d.html", "text/html"), ("a.json", "application/json"),
     ("README.md", "text/markdown"), ("a.yml", "application/yaml"), ("a.tar.gz", "application/gzip"),
-    ("a.js", "text/javascript"),
-    ("Makefile", None), ("a.unheard", None), (".md", None), ("data:x", None), ("a.bin", "application/octet-stream"),
-    ("http://example.com", None),
+    ("a.js", "text/javascript"), ("Makefile", None), ("a.unheard", None), (".md", None), ("data:x", None),
+    ("a.bin", "application/octet-stream"), ("http://example.com", None),
 ])
 def test_the_extension_says_what_a_file_is(name, kind):
     assert media_type(name) == kind

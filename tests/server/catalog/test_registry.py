@@ -10,10 +10,9 @@ from hypothesis import given, settings, strategies as st
 import mcplite
 from mcplite.errors import RegistrationError
 from mcplite.protocol.uritemplate import Template
-from mcplite.revisions import NEWEST, NEWEST_LEGACY
-from mcplite.server.catalog.registry import CatalogEntry, Registry, ToolEntry, check_name, suggestions
+from mcplite.server.catalog.registry import CatalogEntry, Registry, check_name
 from mcplite.server.functions.function import compile_function
-from mcplite.types import ResourceTemplate, Tool
+from mcplite.types import ResourceTemplate
 
 
 def add(a: int) -> int:
@@ -63,8 +62,8 @@ def test_the_template_with_most_text_is_used(registry):
             ("a://c", "a://{x}", {"x": "c"}), ("a://c/d/e", "a://{+x}", {"x": "c/d/e"}), ("a://c.txt", "a://{y}.txt",
              {"y": "c"}),
             ("a://b/1", "a://b/{x}", {"x": "1"}), ("a://b/1/2", "a://b/{+x}", {"x": "1/2"}), ("a://b/1/c", "a://b/{x}/c",
-             {"x": "1"}),
-            ("a://bbc", "a://bb{x}", {"x": "c"}), ("a://bb", "a://{x}", {"x": "bb"}), ("b://?x=1", "b://{?x}", {"x": "1"})]:
+             {"x": "1"}), ("a://bbc", "a://bb{x}", {"x": "c"}), ("a://bb", "a://{x}", {"x": "bb"}),
+            ("b://?x=1", "b://{?x}", {"x": "1"})]:
         assert registry.match([uri]) == (made[text], values)
     assert registry.match(["c://b"]) is None and registry.match(["d", "a://c"]) == (made["a://{x}"], {"x": "c"})
     registry.remove("templates", "a://{x}")
@@ -115,17 +114,6 @@ def test_completions_go_with_their_entry(registry, kind, completed):
     assert registry.completion(completed, "p", "a") is FUNCTION
 
 
-def test_a_tool_is_listed_with_schemas_that_are_compiled_on_first_use():
-    tool = ToolEntry(Tool(name="add", input_schema={}), FUNCTION)
-    listed = tool.listed(NEWEST)
-    assert tool.listed(NEWEST_LEGACY) is listed is tool.definition, "one object for all revisions"
-    assert listed.input_schema == FUNCTION.input_schema and listed.output_schema == FUNCTION.output.schema
-    assert listed.output_schema == {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}
-    bare = ToolEntry(Tool(name="add", input_schema={}), compile_function(add, structured_output="bare"))
-    assert bare.listed(NEWEST).output_schema == {"type": "integer"}
-    assert bare.listed(NEWEST_LEGACY).output_schema == listed.output_schema
-
-
 @pytest.mark.parametrize("name", ["a", "A-b_c.9", "x" * 128])
 def test_good_names_are_accepted_without_a_warning(name, caplog):
     assert check_name("tool", name) == name and not caplog.records
@@ -150,11 +138,6 @@ def test_invalid_names_are_refused(name):
     with pytest.raises(RegistrationError) as caught:
         check_name("prompt", name)
     assert str(caught.value) == f"a prompt needs a name; give name='...' (got {name!r})"
-
-
-def test_suggestions():
-    assert suggestions("forcast", ["forecast", "other"]) == "; did you mean 'forecast'?"
-    assert suggestions("zzz", ["forecast"]) == "" == suggestions("a" * 10_000, [])
 
 
 # --- names that are registered again -------------------------------------------------------------------

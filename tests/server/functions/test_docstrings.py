@@ -136,8 +136,8 @@ def test_text_after_a_section_is_kept():
 
 
 @pytest.mark.parametrize("docstring", [
-    "Args:\n    a: first", "Args:\na: first",
-    "Parameters\n    ---\n    a : int\n        first", "Parameters\n---\na\n    first"])
+    "Args:\n    a: first", "Args:\na: first", "Parameters\n    ---\n    a : int\n        first",
+    "Parameters\n---\na\n    first"])
 def test_a_section_can_come_first(docstring):
     assert parse(docstring) == (None, {"a": "first"})
 
@@ -162,10 +162,9 @@ def test_any_text_can_be_parsed(docstring):
 @pytest.mark.parametrize("section", [
     "Args:\n    a: first\n    b: second", "Args:\n    - a: first\n    - b: second", "Args:\n    * a: first\n    * b: second",
     "Args:\n    `a`: first\n    `b` (str): second", "Args:\n    **a**: first\n    **b:** second",
-    "Args:\n    a -- first\n    b - second",
-    "Parameters:\n    - `a` (int): first\n    - `b` (str): second", "Args:\n    'a': first\n    \"b\": second",
-    "Args:\n    a — first\n    b – second", "Args:\n    • a: first\n    + b: second",
-    "Parameters\n----------\na : int\n    first\nb\n    second",
+    "Args:\n    a -- first\n    b - second", "Parameters:\n    - `a` (int): first\n    - `b` (str): second",
+    "Args:\n    'a': first\n    \"b\": second", "Args:\n    a — first\n    b – second",
+    "Args:\n    • a: first\n    + b: second", "Parameters\n----------\na : int\n    first\nb\n    second",
     "Parameters\n----------\n`a` : int\n    first\n**b**\n    second", "Parameters\n----------\na : first\nb : second",
     ":param a: first\n:param str b: second", "@param a: first\n@param b: second",
 ])

@@ -286,9 +286,6 @@ def test_a_value_that_cannot_be_sent_fails_only_its_call(connect, server, value,
     assert client.result("ping") == {} and client.others == []
 
 
-# --- content blocks --------------------------------------------------------------------------------------
-
-
 # --- resources ---------------------------------------------------------------------------------------------
 
 URI = "a://b"

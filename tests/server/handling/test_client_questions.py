@@ -96,14 +96,6 @@ def test_a_plain_type_becomes_a_form_with_one_field(connect, wanted, answer, dat
     assert got == [data] and type(got[0]) is type(data)
 
 
-def test_a_form_without_fields_asks_yes_or_no(connect):
-    asking = Asking(connect, lambda ctx: str(ctx.elicit("Sure?").accepted))
-    question = asking.question()
-    assert question["params"]["requestedSchema"] == {"type": "object", "properties": {}}
-    asking.client.respond(question, {"action": "accept"})
-    assert asking.text() == "True"
-
-
 def test_titled_choices_by_revision(connect):
     schema = {"type": "object", "properties": {
         "size": {"type": "string", "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}],
@@ -193,8 +185,8 @@ def test_capabilities_decide_which_questions_can_be_asked(connect, capabilities,
 def test_undeclared_capabilities_are_never_used(connect):
     def ask(ctx: Context) -> str:
         texts = []
-        for question in (lambda: ctx.elicit("?"), lambda: ctx.elicit_url("?", "https://example.com"),
-                         lambda: ctx.sample("?"), lambda: ctx.sample("?", tools=[types.Tool("t", {})]), ctx.list_roots):
+        for question in (lambda: ctx.elicit("?"), lambda: ctx.elicit_url("?", "https://example.com"), lambda: ctx.sample("?"),
+                         lambda: ctx.sample("?", tools=[types.Tool("t", {})]), ctx.list_roots):
             try:
                 question()
             except Exception as error:
@@ -231,9 +223,8 @@ def test_sampling(connect):
 
     def ask(ctx: Context) -> str:
         reply = ctx.sample(["Hello", types.assistant("Hi"), types.user("Again"),
-                            types.SamplingMessage("assistant", [types.TextContent("x")])],
-                           max_tokens=7, system_prompt="s", temperature=0.5, stop_sequences=["."], metadata={"a": 1},
-                           include_context="thisServer",
+                            types.SamplingMessage("assistant", [types.TextContent("x")])], max_tokens=7, system_prompt="s",
+                           temperature=0.5, stop_sequences=["."], metadata={"a": 1}, include_context="thisServer",
                            model_preferences=types.ModelPreferences(hints=[types.ModelHint("claude")], speed_priority=1.0))
         got.append(reply)
         return reply.text
@@ -243,8 +234,8 @@ def test_sampling(connect):
     assert question["method"] == "sampling/createMessage"
     assert question["params"] == {
         "messages": [{"role": role, "content": {"type": "text", "text": text}} for role, text in
-                     (("user", "Hello"), ("assistant", "Hi"), ("user", "Again"), ("assistant", "x"))],
-        "maxTokens": 7, "systemPrompt": "s", "temperature": 0.5, "stopSequences": ["."], "metadata": {"a": 1},
+                     (("user", "Hello"), ("assistant", "Hi"), ("user", "Again"), ("assistant", "x"))], "maxTokens": 7,
+        "systemPrompt": "s", "temperature": 0.5, "stopSequences": ["."], "metadata": {"a": 1},
         "modelPreferences": {"hints": [{"name": "claude"}], "speedPriority": 1.0}}
     asking.client.respond(question, {"role": "assistant", "content": {"type": "text", "text": "Yes"}, "model": "m",
                                      "stopReason": "endTurn"})

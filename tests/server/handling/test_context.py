@@ -189,8 +189,8 @@ def test_the_facts_of_a_request(connect):
     id = client.start("tools/call", {"name": "facts", "_meta": {"com.example/k": 1}}, id="abc")
     found = client.answer(id)["result"]["structuredContent"]
     assert found == {"id": "abc", "method": "tools/call", "meta": {"com.example/k": 1}, "client": "raw",
-                     "revision": "2025-11-25", "life": {"db": "facts"}, "roots": True,
-                     "asks": [False, False, True, True], "once": [1, 1], "session": True}
+                     "revision": "2025-11-25", "life": {"db": "facts"}, "roots": True, "asks": [False, False, True, True],
+                     "once": [1, 1], "session": True}
     second = connect(server)
     second.call("facts")
     client.close()

@@ -57,8 +57,8 @@ VALUES: Dict[str, Any] = {
     "call": types.CallToolResult(content=[types.TextContent("x")], meta={"com.example/a": 1}),
     "call with data": types.CallToolResult(structured_content={"result": 1}),
     "call with null": types.CallToolResult(structured_content=types.NULL),
-    "call with error": types.CallToolResult(content=[types.TextContent("x")], is_error=True),
-    "colour": Colour.RED, "colour 2": Colour.BLUE, "generator": (n for n in range(3)),
+    "call with error": types.CallToolResult(content=[types.TextContent("x")], is_error=True), "colour": Colour.RED,
+    "colour 2": Colour.BLUE, "generator": (n for n in range(3)),
 }
 VALUES["long"] = "\ud800\U0001f600\"\\\n\x00é" * 10_000
 VALUES["long in a dict"] = {"a": VALUES["long"]}
@@ -66,8 +66,8 @@ VALUES["cycle"] = cycle = []
 cycle.append(cycle)
 SCHEMAS: Dict[str, Any] = {
     "an integer": {"type": "integer", "minimum": 0}, "a value": {"type": ["string", "null"]},
-    "an object": {"type": "object", "properties": {"result": {"type": "integer"}}},
-    "anything": {}, "an array": {"type": "array", "items": {"type": "integer"}},
+    "an object": {"type": "object", "properties": {"result": {"type": "integer"}}}, "anything": {},
+    "an array": {"type": "array", "items": {"type": "integer"}},
 }
 
 
@@ -95,8 +95,8 @@ def tools(server: mcplite.Server) -> None:
     @server.tool()
     def fail(kind: str) -> str:
         raise {"tool": mcplite.ToolError("no", [types.TextContent("x")]),
-               "remote": mcplite.RemoteError("no", code=7, data={"a": 1}),
-               "params": mcplite.errors.InvalidParams("no"), "cancelled": mcplite.Cancelled("no")}.get(kind, ValueError(kind))
+               "remote": mcplite.RemoteError("no", code=7, data={"a": 1}), "params": mcplite.errors.InvalidParams("no"),
+               "cancelled": mcplite.Cancelled("no")}.get(kind, ValueError(kind))
 
     @server.tool()
     def report(count: int, ctx: mcplite.Context) -> int:
@@ -186,8 +186,8 @@ def arguments(random: random.Random, name: str) -> Any:
     made: Any = {
         "add": {"a": random.choice(numbers), "b": random.choice(numbers)}, "half": {"a": random.choice(numbers)},
         "join": {"parts": random.choices(TEXTS, k=2), "point": point},
-        "move": {"point": point, "colour": random.choice(["red", 2, "green"])},
-        "divide": {"a": 1, "b": random.choice([0, 4])}, "report": {"count": random.choice([0, 2])},
+        "move": {"point": point, "colour": random.choice(["red", 2, "green"])}, "divide": {"a": 1, "b": random.choice([0, 4])},
+        "report": {"count": random.choice([0, 2])},
         "fail": {"kind": random.choice(["tool", "remote", "params", "cancelled", "other", ""])},
         "timed": {"text": random.choice(TEXTS)}, "cancel": {}, "ask": {},
     }.get(name, {"key": random.choice([*VALUES, *TEXTS])})

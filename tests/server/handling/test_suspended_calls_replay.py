@@ -25,8 +25,7 @@ class Fleet:
         self.turns = itertools.cycle(self.processes)
 
     def make(self, keys, name, seconds):
-        mcp = mcplite.Server(name, fleet=True, state_keys=keys,
-                             limits=mcplite.Limits(waiting_seconds=seconds))
+        mcp = mcplite.Server(name, fleet=True, state_keys=keys, limits=mcplite.Limits(waiting_seconds=seconds))
 
         @mcp.tool()
         def book(guest: str, ctx: mcplite.Context) -> str:

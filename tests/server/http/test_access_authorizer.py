@@ -64,8 +64,7 @@ class HTTP:
 
     def ask(self, method, path="/mcp", message=None, headers=(), query=""):
         body = b"" if message is None else json.dumps(message).encode()
-        given = {"Host": "localhost", "Accept": BOTH, **({"Content-Type": "application/json"} if body else {}),
-                 **dict(headers)}
+        given = {"Host": "localhost", "Accept": BOTH, **({"Content-Type": "application/json"} if body else {}), **dict(headers)}
         with contextlib.ExitStack() as stack:
             wire = stack.enter_context(Wire(self.server.port))
             head = wire.send(request(method, path + query, body, given)).head()
@@ -87,9 +86,8 @@ class WSGI:
     def ask(self, method, path="/mcp", message=None, headers=(), query="", app=None, **more):
         body = b"" if message is None else json.dumps(message).encode()
         environ = {"REQUEST_METHOD": method, "SCRIPT_NAME": "", "PATH_INFO": path, "QUERY_STRING": query.lstrip("?"),
-                   "HTTP_HOST": "localhost",
-                   "HTTP_ACCEPT": BOTH, "wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body)),
-                   "SERVER_PORT": "80",
+                   "HTTP_HOST": "localhost", "HTTP_ACCEPT": BOTH, "wsgi.input": io.BytesIO(body),
+                   "CONTENT_LENGTH": str(len(body)), "SERVER_PORT": "80",
                    **({"CONTENT_TYPE": "application/json"} if body else {})}
         environ.update({"HTTP_" + name.upper().replace("-", "_"): value for name, value in dict(headers).items()})
         environ.update(more)
@@ -199,8 +197,7 @@ def paths_of(session, post_path):
         "initialize": ("POST", "/mcp", initialize(), {}), "legacy post": ("POST", "/mcp", call("read"), old),
         "notification": ("POST", "/mcp", {"jsonrpc": "2.0", "method": "notifications/initialized"}, old),
         "stream": ("GET", "/mcp", None, {**old, **STREAM}),
-        "resumption": ("GET", "/mcp", None, {**old, **STREAM, "Last-Event-ID": "1-1"}),
-        "end": ("DELETE", "/mcp", None, old),
+        "resumption": ("GET", "/mcp", None, {**old, **STREAM, "Last-Event-ID": "1-1"}), "end": ("DELETE", "/mcp", None, old),
         "modern post": ("POST", "/mcp", READ, modern(READ)), "modern stream": ("POST", "/mcp", LISTEN, modern(LISTEN)),
         "old stream": ("GET", "/sse", None, STREAM), "old post": ("POST", post_path, call("read"), {}),
         "no method": ("PUT", "/mcp", None, {}), "question": ("OPTIONS", "/mcp", None, {}),
@@ -257,8 +254,7 @@ def test_every_path_requires_a_token(host):
                 assert reply.status == 401 and reply.challenge["error"] == "invalid_token", (name, sent)
         assert done == []
         # The session is still there, and valid tokens are accepted.
-        for name, status in (("legacy post", 200), ("notification", 202), ("modern post", 200), ("old post", 202),
-                             ("end", 204),
+        for name, status in (("legacy post", 200), ("notification", 202), ("modern post", 200), ("old post", 202), ("end", 204),
                              ("no method", 405), ("question", 405)):
             assert ask_at(served, known[name], bearer(ADA)).status == status, name
 
@@ -327,8 +323,7 @@ def test_the_body_of_a_refused_request_is_not_read():
 
     for sent in ({}, {"Authorization": "Bearer x y"}, bearer("stranger")):
         request = HTTPRequest("POST", "/mcp",
-                              Headers({"Host": "localhost", "Content-Type": "application/json", **sent}.items()),
-                              read=read)
+                              Headers({"Host": "localhost", "Content-Type": "application/json", **sent}.items()), read=read)
         response = endpoint.handle(request)
         assert response.status in (400, 401) and ("Connection", "close") in response.headers
     endpoint.close(0.1)
@@ -416,8 +411,7 @@ def issued(name, client="desk", issuer=ISSUER, scopes=(), expires=None):
 #: Ada's token, her next one, and those of others who are like her.
 HOLDERS = {
     "first": issued("ada"), "refreshed": issued("ada", scopes=["more"]), "bob": issued("bob"),
-    "other-client": issued("ada", "app"),
-    "other-issuer": issued("ada", issuer="https://second.example"),
+    "other-client": issued("ada", "app"), "other-issuer": issued("ada", issuer="https://second.example"),
 }
 OTHERS = ["bob", "other-client", "other-issuer"]
 
@@ -497,8 +491,7 @@ def test_a_handler_sees_the_principal_of_its_own_request(host):
             assert json.loads(answer["result"]["content"][0]["text"]) == json.loads(expected)
     reply = served.ask("POST", message=initialize("2025-03-26"), headers=bearer("first"))
     old = {"Mcp-Session-Id": reply.headers["mcp-session-id"]}
-    served.ask("POST", message={"jsonrpc": "2.0", "method": "notifications/initialized"},
-               headers={**old, **bearer("first")})
+    served.ask("POST", message={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers={**old, **bearer("first")})
     answers = served.ask("POST", message=[call("who", 1), call("who", 2)], headers={**old, **bearer("refreshed")}).json
     assert len(answers) == 2 and all('"more"' in answer["result"]["content"][0]["text"] for answer in answers)
 
@@ -639,8 +632,7 @@ def test_a_challenge_names_all_required_scopes(host):
 def test_granted_scopes_are_repeated_as_the_revision_advises(host, repeat, old, new):
     # AUS-19: sorted behind what is needed, without what another scope includes, and without unknown scopes
     auth = tokens(ada=["read", "admin", "audit", "offline_access", "foreign"], implies={"admin": ["audit"]},
-                  scopes_supported=["read"],
-                  repeat_granted=repeat)
+                  scopes_supported=["read"], repeat_granted=repeat)
     served = host(make(auth))
     session = open_session(served, ADA)
     refused = served.ask("POST", message=call("write"), headers={"Mcp-Session-Id": session, **bearer(ADA)})
@@ -686,8 +678,7 @@ def test_the_files_of_a_directory_can_require_scopes(tmp_path, hosted):
     mcp = mcplite.Server("files", auth=tokens(ada=["files"]))
     mcp.add_directory("file:///srv", str(tmp_path), scopes=["files"])
     served = hosted("http", mcp)
-    assert ask_modern(served, "resources/read",
-                      {"uri": "file:///srv/a.txt"}).json["result"]["contents"][0]["text"] == "text"
+    assert ask_modern(served, "resources/read", {"uri": "file:///srv/a.txt"}).json["result"]["contents"][0]["text"] == "text"
     assert ask_modern(served, "resources/read", {"uri": "file:///srv/a.txt"}, BOB).status == 403
 
 
@@ -738,9 +729,8 @@ def test_the_metadata_is_at_the_well_known_paths(host):
             assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
             assert reply.json == {
                 "resource": "https://mcp.example/mcp", "authorization_servers": [ISSUER],
-                "bearer_methods_supported": ["header"],
-                "scopes_supported": ["base", "write", "files", "secret"], "resource_name": "The Guarded",
-                "resource_documentation": "https://mcp.example/docs"}
+                "bearer_methods_supported": ["header"], "scopes_supported": ["base", "write", "files", "secret"],
+                "resource_name": "The Guarded", "resource_documentation": "https://mcp.example/docs"}
     assert served.ask("HEAD", WELL_KNOWN).body == b"" and served.ask("POST", WELL_KNOWN, READ).status == 405
     assert served.ask("GET", WELL_KNOWN + "/other").status == 404
     assert served.ask("GET", WELL_KNOWN, headers={"Host": "evil.example"}).status == 421
@@ -797,9 +787,8 @@ def test_on_loopback_the_resource_is_the_requested_url(hosted):
 
 
 @pytest.mark.parametrize("port, name, status", [
-    ("9999", "localhost:9999", 200), ("80", "localhost", 200), ("9998", "localhost:9999", 401),
-    ("80", "localhost:9999", 401), ("", "localhost:9999", 401), ("", "localhost:80", 401), ("", "localhost", 401),
-    ("81", "localhost:81", 200),
+    ("9999", "localhost:9999", 200), ("80", "localhost", 200), ("9998", "localhost:9999", 401), ("80", "localhost:9999", 401),
+    ("", "localhost:9999", 401), ("", "localhost:80", 401), ("", "localhost", 401), ("81", "localhost:81", 200),
 ])
 def test_without_a_known_port_the_resource_is_unknown(hosted, port, name, status):
     # AUTH-15: a Unix socket has no port, and the Host header does not replace it.
@@ -938,9 +927,8 @@ def test_a_process_never_prints_a_token(tmp_path):
         "@mcp.tool()\n"
         "def fail() -> str:\n"
         "    raise ValueError('failed')\n")
-    process = subprocess.Popen([sys.executable, "-m", "mcplite.server", "guarded.py", "--http", "0", "--log-level",
-                                "debug", "--debug"],
-                               cwd=str(tmp_path), env={**os.environ, "PYTHONPATH": ROOT, "MCPLITE_DEBUG": "1"},
+    process = subprocess.Popen([sys.executable, "-m", "mcplite.server", "guarded.py", "--http", "0", "--log-level", "debug",
+                                "--debug"], cwd=str(tmp_path), env={**os.environ, "PYTHONPATH": ROOT, "MCPLITE_DEBUG": "1"},
                                stderr=subprocess.PIPE)
     try:
         said = b""

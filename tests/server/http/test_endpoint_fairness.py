@@ -48,8 +48,8 @@ class Slow:
         if session is None:
             return self.web.respond(call(name, arguments, id), network=address)
         return self.web.respond({"jsonrpc": "2.0", "id": id, "method": "tools/call",
-                                 "params": {"name": name, "arguments": arguments}},
-                                network=address, MCP_Protocol_Version=None, mcp_session_id=session)
+                                 "params": {"name": name, "arguments": arguments}}, network=address, MCP_Protocol_Version=None,
+                                mcp_session_id=session)
 
     def occupy(self, address, count, **arguments):
         """Occupy places by calls in two sessions, and hang up."""

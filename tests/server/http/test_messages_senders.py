@@ -88,9 +88,8 @@ def test_wsgi_names_the_address_of_its_client(server, proxies, second):
 
     def ask(message, **more):
         data = json.dumps(message).encode()
-        environ = {"REQUEST_METHOD": "POST", "HTTP_HOST": "localhost", "CONTENT_TYPE": "application/json",
-                   "HTTP_ACCEPT": BOTH, "CONTENT_LENGTH": str(len(data)), "wsgi.input": io.BytesIO(data),
-                   "REMOTE_ADDR": "2001:db8::5", **more}
+        environ = {"REQUEST_METHOD": "POST", "HTTP_HOST": "localhost", "CONTENT_TYPE": "application/json", "HTTP_ACCEPT": BOTH,
+                   "CONTENT_LENGTH": str(len(data)), "wsgi.input": io.BytesIO(data), "REMOTE_ADDR": "2001:db8::5", **more}
         said = []
         return b"".join(app(environ, lambda status, headers: said.extend(headers))), dict(said)
 

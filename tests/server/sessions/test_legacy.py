@@ -254,18 +254,6 @@ def test_batches_are_answered_only_where_they_exist(connect, server):
         assert client.result("ping") == {}
 
 
-def test_a_batch_with_a_slow_call_is_answered_whole(connect, server):
-    @server.tool()
-    def nap(ctx: Context) -> str:
-        ctx.sleep(0.05)
-        return "slept"
-
-    client = connect(server, "2025-03-26")
-    client.send([{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "nap"}},
-                 {"jsonrpc": "2.0", "id": 2, "method": "ping"}])
-    assert {item["id"] for item in client.receive()} == {1, 2}
-
-
 def test_too_many_calls_are_refused_as_busy(connect):
     from mcplite.server import Limits
 

@@ -15,8 +15,10 @@ import time
 import pytest
 from hypothesis import example, given, strategies as st
 
+import mcplite
 from mcplite.protocol.http.headers import Headers
 from mcplite.protocol.http.http1 import HeadLimits
+from mcplite.server import Context
 from mcplite.server.http.messages import HTTPResponse, UnreadableBody
 from mcplite.server.limits import Limits
 from mcplite.server.state.response_bodies import StreamingBody
@@ -24,7 +26,7 @@ from mcplite.server.transports import client_socket
 from mcplite.server.transports.client_socket import BodyBudget, State
 from mcplite.server.transports.connection import Connection
 from tests.support.children import wait_until
-from tests.support.rawhttp import LIMIT, Wire, chunked, request
+from tests.support.rawhttp import LIMIT, Wire, begin, call, chunked, post, request
 from tests.support.tight import tight
 
 #: Of a body, as the handlers here read it.
@@ -310,8 +312,7 @@ def test_a_header_with_an_underscore_is_another_header(host):
 
 
 @pytest.mark.parametrize("data, status", [
-    (b"GET /" + b"x" * 2000, 414), (b"x" * 300_000, 414),
-    (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 2000, 431),
+    (b"GET /" + b"x" * 2000, 414), (b"x" * 300_000, 414), (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 2000, 431),
     (b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: %s\r\n" % (b"x" * 900) * 20, 431),
     (b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: 1\r\n" * 11 + b"\r\n", 431),
     (b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: 1\r\n" * 20_000, 431),
@@ -835,3 +836,84 @@ def test_changed_headers_are_parsed_again(host):
     with host().open() as wire:
         for tag in ("a", "a", "b", "a"):
             assert Headers(map(tuple, wire.ask(headers={"X-Tag": tag}).json["headers"])).get("x-tag") == tag
+
+
+# --- answers that their clients do not read have a budget: the oldest is cut off ------------------
+
+
+#: Characters of an answer; more than the kernel takes for a client with a small buffer.
+SIZE = 12_000_000
+
+
+@pytest.fixture
+def unread():
+    with contextlib.ExitStack() as stack:
+        def unread(**bounds):
+            server = mcplite.Server("unread", limits=tight(grace=5.0, commit_seconds=60.0, **bounds))
+
+            @server.tool()
+            def plain() -> str:
+                return "x" * SIZE
+
+            @server.tool()
+            def streamed(ctx: Context) -> str:
+                ctx.info("it takes a moment")
+                return "x" * SIZE
+
+            @server.tool()
+            def small() -> str:
+                return "x"
+
+            return stack.enter_context(mcplite.serve(server))
+
+        yield unread
+
+
+def ended_early(wire):
+    """Return whether a connection ended in the middle of its response."""
+    with pytest.raises((AssertionError, OSError)):
+        wire.reply()
+    return True
+
+
+@pytest.mark.parametrize("tool", ["plain", "streamed"])
+@pytest.mark.slow
+def test_the_oldest_answer_that_is_not_read_is_cut_off(unread, tool):
+    made = unread(body_bytes_at_once=5 * SIZE // 2)
+    with contextlib.ExitStack() as stack:
+        with Wire(made.port) as control:
+            session = begin(control)
+        wires, shares, newest = [], made.budget.shares, None
+        for number in range(4):
+            wires.append(stack.enter_context(Wire(made.port, small=True)).send(post(call(tool, id=number), session)))
+            assert wait_until(lambda last=newest: shares.items()[-1:] not in ([], [last]))
+            newest, = shares.items()[-1:]
+            assert len(shares) == min(len(wires), 2)
+        assert made.budget.shares.bytes <= 5 * SIZE // 2
+        assert ended_early(wires[0])
+        reply = wires[3].reply()
+        assert reply.status == 200 and len(reply.body) > SIZE
+        with Wire(made.port) as wire:
+            assert wire.post(call("small"), session).status == 200
+    assert wait_until(lambda: len(made.budget.shares) == 0)
+
+
+@pytest.mark.parametrize("tool", ["plain", "streamed"])
+def test_an_answer_larger_than_the_budget_is_sent(unread, tool):
+    made = unread(body_bytes_at_once=100_000)
+    with Wire(made.port, small=True) as wire:
+        session = begin(wire)
+        for number in range(2):
+            reply = wire.post(call(tool, id=number), session)
+            assert reply.status == 200 and len(reply.body) > SIZE
+        assert wait_until(lambda: len(made.budget.shares) == 0)
+
+
+def test_answers_that_are_read_count_to_nothing(unread):
+    made, counted = unread(), []
+    add = made.budget.shares.add
+    made.budget.shares.add = lambda *given: counted.append(given) or add(*given)
+    with Wire(made.port) as wire:
+        session = begin(wire)
+        assert wire.post(call("small"), session).status == 200
+    assert counted == []

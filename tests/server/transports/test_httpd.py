@@ -171,17 +171,6 @@ def test_header_names_are_case_insensitive(served):
             assert wire.ask(body=body, headers=headers).status == status
 
 
-def test_the_old_version_of_http_and_head(served):
-    with served().wire() as wire:
-        session = begin(wire)
-        head = wire.send(request("HEAD", headers={"Mcp-Session-Id": session})).reply("HEAD")
-        assert (head.status, head.headers["allow"]) == (405, "POST, GET, DELETE")  # HTTP-37
-    with served().wire() as wire:
-        reply = wire.send(post(initialize()).replace(b"HTTP/1.1", b"HTTP/1.0")).reply()
-        assert (reply.status, reply.headers["connection"]) == (200, "close")
-        assert wire.ended()
-
-
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "TRACE", "CONNECT", "FOO", "post", "Get", "OPTIONS"])
 def test_other_methods(served, method):
     # HTTP-37, SEC-14
@@ -373,16 +362,6 @@ def test_expired_sessions_are_let_go_without_traffic(served):
         for _ in range(3):
             wire.post(initialize())
     assert wait_until(lambda: made.open == 0 and len(made.http.endpoint.sessions) == 0)
-
-
-def test_expired_sessions_make_room(served):
-    # SEC-54
-    made = served(sessions=2, session_idle_seconds=0.2)
-    with made.wire() as wire:
-        old = [begin(wire) for _ in range(2)]
-        assert wait_until(lambda: wire.post(initialize()).status == 200)
-        # On a busy machine the first may be over before the second has begun.
-        assert 404 in [wire.post(PING, session).status for session in old]
 
 
 def slow_head(made, stack):
@@ -933,13 +912,6 @@ def test_a_server_that_was_never_started():
         made.close()
         assert wire.ended()
     made.close()
-
-
-def test_the_end_of_a_block_that_failed():
-    with pytest.raises(KeyError), mcplite.serve(Server("block")) as made:
-        port = made.port
-        raise KeyError
-    assert refuses(port)
 
 
 # --- as a process of its own ----------------------------------------------------------------------------------------

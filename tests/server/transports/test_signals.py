@@ -106,8 +106,8 @@ def test_two_signals_end_a_process_at_once(which):
     child = subprocess.Popen(
         [sys.executable, "-c", "import time\nfrom mcplite.server.transports.signals import stop_signals\n"
          "with stop_signals(lambda: print('stopping', flush=True)):\n"
-         "    print('ready', flush=True)\n    while True:\n        time.sleep(60)\n"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}, **OPTIONS)
+         "    print('ready', flush=True)\n    while True:\n        time.sleep(60)\n"], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}, **OPTIONS)
     try:
         assert child.stdout.readline().rstrip() == b"ready"
         ask_to_stop(child, which)

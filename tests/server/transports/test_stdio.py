@@ -89,8 +89,8 @@ class Process:
 
     def __init__(self, path, **environment):
         self.child = subprocess.Popen(
-            [sys.executable, "-X", "utf8=0", str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT), **environment}, **OPTIONS)
+            [sys.executable, "-X", "utf8=0", str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **environment}, **OPTIONS)
         self.stderr = bytearray()
         self._pump = threading.Thread(target=self._drain)
         self._pump.start()

@@ -229,9 +229,9 @@ def test_a_body_without_a_length(app, pieces):
 
 
 @pytest.mark.parametrize("length, pieces, status", [
-    ("10", [b"12345"], 400), ("10", [b"12345", OSError("reset")], 400), ("10", [], 400),
-    ("-1", [b"x"], 400), ("+5", [b"x"], 400), ("1_0", [b"x"], 400), ("5, 5", [b"x"], 400), ("\xb2", [b"x"], 400),
-    ("1" * 16, [b"x"], 400), ("1001", [b"x"], 413), ("999999999999999", [b"x"], 413), ("0", [], 400), ("", [b"x"], 400),
+    ("10", [b"12345"], 400), ("10", [b"12345", OSError("reset")], 400), ("10", [], 400), ("-1", [b"x"], 400),
+    ("+5", [b"x"], 400), ("1_0", [b"x"], 400), ("5, 5", [b"x"], 400), ("\xb2", [b"x"], 400), ("1" * 16, [b"x"], 400),
+    ("1001", [b"x"], 413), ("999999999999999", [b"x"], 413), ("0", [], 400), ("", [b"x"], 400),
     (None, [b"x" * 400, b"x" * 601], 413), (None, [b"{", OSError("reset")], 400),
     # Hosts have exceptions of their own for what a client does: gunicorn's for chunks and trailers are no OSError.
     ("10", [b"12345", HostError("no chunk")], 400), (None, [b"{", HostError("no chunk")], 400), (None, [HostError()], 400),
@@ -378,8 +378,7 @@ def test_a_listen_request_counts_and_ends_with_a_result(app):
     ({"tools": {"listChanged": False}, "resources": {"listChanged": False}}, True, 200),
     ({"tools": {"listChanged": False}, "resources": {"listChanged": False, "subscribe": False}}, True, 405),
     ({"tools": {"listChanged": False}, "logging": {}}, True, 200),
-    ({"tools": {"listChanged": False}, "logging": False}, True, 405),
-    ({"prompts": {"listChanged": True}}, False, 200)])
+    ({"tools": {"listChanged": False}, "logging": False}, True, 405), ({"prompts": {"listChanged": True}}, False, 200)])
 def test_a_server_that_has_nothing_to_tell_offers_no_stream(app, capabilities, tools, status):
     # HTTP-24
     app = app((make if tools else connecting.new_server)(**({"name": "few"} if not tools else {}),

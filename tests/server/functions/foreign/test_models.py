@@ -167,8 +167,8 @@ TABLE = [
     (Union[Small, int], {'{"a": 1}': Small(a=1), "3": 3}, ['"x"'], []),
     (Union[Small, Large], {'{"a": 1, "b": 2}': Large(a=1, b=2), '{"a": 1}': Small(a=1)}, ["1"], []),
     (Union[Cat, Dog], {'{"kind": "dog", "bark": "w"}': Dog(kind="dog", bark="w")}, ['{"kind": "cow"}', '{"kind": "dog"}'], []),
-    (Annotated[Union[Cat, Dog], Field(discriminator="kind")], {'{"kind": "cat"}': Cat(kind="cat")},
-     ['{"kind": "cow"}', "{}"], []),
+    (Annotated[Union[Cat, Dog], Field(discriminator="kind")], {'{"kind": "cat"}': Cat(kind="cat")}, ['{"kind": "cow"}', "{}"],
+     []),
     (Box[int], {'{"item": 1}': Box[int](item=1)}, ['{"item": "1"}'], []),
     (Box[List[Small]], {'{"item": [{"a": 1}]}': None}, ['{"item": [{}]}'], []),
     (Numbers, {"[1, 2]": Numbers([1, 2])}, ['["1"]', "{}"], []),
@@ -188,8 +188,8 @@ TABLE = [
     (SecretStr, {'"x"': SecretStr("x")}, ["1"], []),
     (Annotated[str, AfterValidator(str.upper)], {'"a"': "A"}, ["1"], []),
     (Annotated[List[int], BeforeValidator(lambda value: value + [0])], {"[1]": [1, 0]}, ['"1"'], []),
-    (Annotated[decimal.Decimal, Field(max_digits=3, decimal_places=1)], {'"1.5"': decimal.Decimal("1.5"), "2": None},
-     ["null"], ['"1.55"']),
+    (Annotated[decimal.Decimal, Field(max_digits=3, decimal_places=1)], {'"1.5"': decimal.Decimal("1.5"), "2": None}, ["null"],
+     ['"1.55"']),
 ]
 
 
@@ -307,8 +307,8 @@ def test_a_model_is_a_structured_result_with_aliases_and_computed_fields():
     assert function.output.schema["required"] == ["name", "initial"]
     assert function.output.schema["properties"]["eMail"]
     result = tool_result(make(), function)
-    assert result.structured_content == {"name": "Ann", "age": 3, "eMail": "a@b", "color": "red", "born": None,
-                                         "addresses": [], "initial": "A"}
+    assert result.structured_content == {"name": "Ann", "age": 3, "eMail": "a@b", "color": "red", "born": None, "addresses": [],
+                                         "initial": "A"}
     assert json.loads(result.content[0].text) == result.structured_content
 
 

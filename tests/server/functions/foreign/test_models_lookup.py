@@ -83,9 +83,3 @@ def test_one_library_does_not_bring_another(library, names):
     ran = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
     assert ran.returncode == 0, ran.stderr.decode()
     assert ran.stdout.decode().split() == []
-
-
-# --- random values ------------------------------------------------------------------------------------
-
-
-# --- generic classes of the standard library, which go the same way as attrs' -------------------------
