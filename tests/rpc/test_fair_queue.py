@@ -257,3 +257,14 @@ def test_a_turn_ends_with_an_exception(line):
         raise ZeroDivisionError
     line.join("b1")
     assert line.begun == [("b1", 1)]
+
+
+def test_in_a_forked_process_nobody_has_a_turn(line):
+    line.join("a1")
+    line.join("b1")
+    other = Turns()
+    with other.turn("a"):
+        other.let_go()
+        with other.turn("b"):
+            assert other.waiting == 0
+    assert other._current is None

@@ -83,3 +83,13 @@ def test_the_bytes_of_reports_that_were_delivered_are_free_for_others():
     pending.interrupted = False
     pending.deliver_progress()
     assert seen == [0, 1, 2, 3, 5]
+
+
+def test_a_pending_call_without_limits_never_times_out():
+    pending = Pending(1, "x", Clock(), None, None, None)
+    assert pending.remaining() is None
+    pending.add_progress({"progress": 1})
+    assert pending.progress is None
+    pending.complete("first")
+    pending.complete("second")
+    assert pending.outcome == "first"

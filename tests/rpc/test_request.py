@@ -188,3 +188,9 @@ def test_only_the_latest_successor_of_a_request_is_kept(make):
     assert first.successor is last and [one.successor for one in between] == [None, None]
     last.respond({"last": True})
     assert [talk.hear()["id"] for _ in held] == [0, 1, 2, 3]
+
+
+def test_a_result_that_is_not_json_is_an_internal_error(talk):
+    talk.handler.task = lambda incoming: incoming.respond({"x": object()})
+    talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
+    assert talk.hear()["error"]["code"] == -32603

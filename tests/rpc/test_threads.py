@@ -407,3 +407,10 @@ def test_of_two_threads_that_end_a_task_one_succeeds(work):
         for thread in threads:
             thread.join()
         assert sorted(ended) == [False, True]
+
+
+def test_invalid_sizes_are_refused():
+    with pytest.raises(ValueError, match="slots"):
+        Workers(0, 1, "x")
+    with pytest.raises(ValueError, match="slots"):
+        Workers(1, -1, "x")

@@ -127,3 +127,17 @@ def test_a_task_that_returns_from_waiting_goes_before_queued_ones_but_not_on_spa
     calls[0].go.set()
     calls[1].go.set()
     assert back.wait(LIMIT)
+
+
+def test_when_the_queue_is_full_the_sender_with_the_most_gives_way(pool):
+    workers, call = pool(1, queue=3)
+    first = call("a")
+    assert first.started.wait(LIMIT)
+    waiting = [call("a") for _ in range(3)]
+    assert not workers.enqueue(Call("a"))
+    other = call("b")
+    assert [one.refused for one in waiting] == [False, False, True] and not other.refused
+    for one in (first, *waiting):
+        one.go.set()
+    other.go.set()
+    assert all(one.started.wait(LIMIT) for one in (other, *waiting[:2])) and not waiting[2].started.is_set()

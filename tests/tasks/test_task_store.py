@@ -229,3 +229,27 @@ def test_what_lies_in_a_shared_store_is_not_in_this_process():
 
 
 A, B, C = ListedTask("a", 10.0, 4096), ListedTask("b", 30.5, 0), ListedTask("c", 20.0, 8192)
+
+
+def complete(store, record, result):
+    assert store.put_result(record, result)
+
+    def end(found):
+        found.result_bytes, found.listed = record.result_bytes, record.listed
+        found.end("completed", None)
+        return True
+
+    return store.change(record.id, end)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_results_take_no_more_bytes_than_there_are(clock, shared):
+    store = sized(clock, shared)
+    kept = []
+    for _ in range(10):
+        record = create(store)
+        complete(store, record, {"text": "x" * 20_000})
+        kept.append(record)
+    found = [record for record in kept if store.get(record.id) is not None]
+    assert found == kept[-len(found):] and 3 <= len(found) <= 5
+    assert sum(len(kept.value) for kept in store.backend._values.values()) < 110_000

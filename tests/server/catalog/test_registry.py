@@ -228,3 +228,13 @@ def test_another_function_of_the_session_does_not_take_the_name(monkeypatch):
     other.__qualname__ = "other"
     with pytest.raises(RegistrationError, match="already"):
         mcp.tool("add")(other)
+
+
+def test_uris_are_found_in_any_form(registry):
+    pattern = template("x://caf%C3%A9/{a}")
+    registry.add(pattern)
+    registry.add_completion("resource", "X://caf%c3%a9/{a}", "a", FUNCTION)
+    assert registry.get("templates", "x://café/{a}") is pattern and registry.get("templates", "x://{") is None
+    assert registry.completion("resource", "x://café/{a}", "a") is FUNCTION
+    registry.remove("templates", "X://café/{a}")
+    assert registry.completion("resource", "x://café/{a}", "a") is None and not registry.all("templates")

@@ -158,3 +158,19 @@ def test_the_end_of_a_stream_gives_its_bytes_back():
     assert unread.held > 100_000
     answer.close()
     assert unread.held == 0
+
+
+def test_a_body_ends_when_its_client_has_disconnected(monkeypatch):
+    monkeypatch.setattr("mcplite.server.state.streams.PROBE_SECONDS", 0.01)
+    stream = EventStream(home())
+    stream.commit()
+    read(stream.first)
+    stream.first.disconnected = lambda: True
+    assert list(stream.first) == []
+    other = EventStream(home())
+    other.commit()
+    read(other.first)
+    thread = threading.Thread(target=other.first.stop)
+    thread.start()
+    assert list(other.first) == []
+    thread.join(LIMIT)

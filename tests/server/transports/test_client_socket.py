@@ -215,3 +215,31 @@ def test_an_answer_whose_client_has_left_counts_to_nothing(ends):
     body.close()
     body.reserve(60)
     assert len(budget.shares) == 0
+
+
+def test_a_disconnect_is_seen_unless_data_is_pending(pair):
+    client, theirs = pair
+    assert not client.disconnected()
+    theirs.sendall(b"next")
+    assert not client.disconnected()
+    client.receive_pending(10)
+    assert client.buffer == b"next"
+    theirs.close()
+    assert not client.disconnected()  # the pending request hides what follows
+    client.buffer.clear()
+    assert client.disconnected()
+    client.close()
+    assert client.disconnected()
+    client.receive_pending(10)
+    client.shut(socket.SHUT_RDWR)
+
+
+def test_input_that_was_not_read_is_seen(pair):
+    client, theirs = pair
+    assert not client.has_input()
+    theirs.sendall(b"request")
+    assert client.has_input()
+    client.recv(100, LIMIT)
+    assert not client.has_input()
+    client.close()
+    assert not client.has_input()
