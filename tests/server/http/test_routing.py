@@ -63,9 +63,8 @@ def rules(mode="sessions", revisions=REVISIONS, session=NEWEST_LEGACY):
         json_limits=jsonrpc.JSONLimits(nesting=10, elements=100),
         catalog=SimpleNamespace(revisions=revisions, resolve=resolve, modern_methods=frozenset({"server/discover"})))
     return routing.Rules(
-        OriginPolicy(origins=[ORIGIN]), BODY_BYTES, jsonrpc.JSONLimits(nesting=10, elements=100), find=lambda id,
-        owner: Session(id, session) if (id, owner) in known else None, stateless=mode == "stateless", revisions=revisions,
-        resolve=resolve, modern_methods=frozenset({"server/discover"}))
+        runtime, OriginPolicy(origins=[ORIGIN]),
+        find=lambda id, owner: Session(id, session) if (id, owner) in known else None, stateless=mode == "stateless")
 
 
 def decide(method, given=None, body=b"", principal=None, **options):

@@ -164,13 +164,13 @@ def test_a_body_ends_when_its_client_has_disconnected(monkeypatch):
     monkeypatch.setattr("mcplite.server.state.streams.PROBE_SECONDS", 0.01)
     stream = EventStream(home())
     stream.commit()
-    read(stream.first)
-    stream.first.disconnected = lambda: True
-    assert list(stream.first) == []
+    read(stream)
+    stream.disconnected = lambda: True
+    assert list(stream) == []
     other = EventStream(home())
     other.commit()
-    read(other.first)
-    thread = threading.Thread(target=other.first.stop)
+    read(other)
+    thread = threading.Thread(target=other.stop)
     thread.start()
-    assert list(other.first) == []
+    assert list(other) == []
     thread.join(LIMIT)
