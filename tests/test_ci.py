@@ -151,3 +151,11 @@ def test_every_requirement_for_users_has_a_floor(for_users):
     assert [line for line in lines if not re.match(r"[\w.-]+(\[\w+\])?>=\d", line)] == []
     floors = {re.split(r"[\[>]", line)[0]: line for line in lines}
     assert {"requests", "PyJWT"} <= set(floors)
+
+
+def test_the_files_that_the_mutants_name_exist():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    options = ("only_mutate", "pytest_add_cli_args_test_selection")
+    named = [name for option in options for name in setup["mutmut"][option].split()]
+    assert [name for name in named if not (ROOT / name).is_file()] == [] and len(named) > 10
