@@ -108,11 +108,10 @@ class Poller:
         #: Set while no thread leads.
         self._ended = threading.Event()
         self._ended.set()
-        #: The leader's own: when it last swept, and until when accepting is paused; 0 if it is not.
-        self._swept = self._accept_paused_until = 0.0
-        #: As :meth:`add_listener` got them.
-        self._listener: socket.socket
-        self._accept: Callable[[], bool]
+        #: The leader's own: when it last swept, until when accepting is paused, and what resumes it.
+        self._swept = 0.0
+        self._accept_paused_until = 0.0
+        self._resume_accepting: Optional[Callable[[], None]] = None
 
     def start(self) -> None:
         """Start the first leader, which ends with :meth:`stop` or :meth:`close`, and the watchdog, which ends with the latter.
@@ -149,23 +148,23 @@ class Poller:
 
         :param accept: must not block; returns False to pause accepting for a moment.
         """
-        self._listener, self._accept = sock, accept
-        self._listen()
+        def readable() -> None:
+            accepted = False
+            try:
+                accepted = accept()
+            finally:
+                if not accepted:
+                    # Noted first: listening must be resumed even if it could not be interrupted.
+                    self._accept_paused_until = time.monotonic() + _ACCEPT_PAUSE_SECONDS
+                    self._resume_accepting = register
+                    with self._lock:
+                        self._remove(sock)
 
-    def _listen(self) -> None:
-        with self._lock:
-            self._selector.register(self._listener, selectors.EVENT_READ, self._accept_ready)
-        self._accept_paused_until = 0.0
+        def register() -> None:
+            with self._lock:
+                self._add(sock, readable)
 
-    def _accept_ready(self) -> None:
-        accepted = False
-        try:
-            accepted = self._accept()
-        finally:
-            if not accepted:
-                self._accept_paused_until = time.monotonic() + _ACCEPT_PAUSE_SECONDS
-                with self._lock:
-                    self._selector.unregister(self._listener)
+        register()
 
     def watch(self, sock: socket.socket, on_disconnect: Callable[[], object]) -> None:
         """Call *on_disconnect* when the client closes a connection whose response is being sent, until :meth:`unwatch`."""
@@ -174,9 +173,9 @@ class Poller:
                 return
             if self._idle.pop(sock, None) is not None:
                 # The connection that the leader serves stays registered until the leader hands over.
-                self._selector.unregister(sock)
+                self._remove(sock)
             try:
-                self._selector.register(sock, selectors.EVENT_READ, functools.partial(self._readable, sock, on_disconnect))
+                self._add(sock, functools.partial(self._readable, sock, on_disconnect))
             except OSError:
                 # The response is sent all the same; a client that leaves is noticed when a piece cannot be sent.
                 _log.exception("the client of an event stream cannot be watched")
@@ -188,14 +187,14 @@ class Poller:
         """Stop watching the client of a response that has been sent."""
         with self._lock:
             if self._watched.pop(sock, None) is not None:
-                self._selector.unregister(sock)
+                self._remove(sock)
 
     def _readable(self, sock: socket.socket, on_disconnect: Callable[[], object]) -> None:
         with self._lock:
             if self._watched.get(sock) is not on_disconnect:
                 return  # the stream has ended meanwhile, and the socket is closed or serves its next request
             del self._watched[sock]
-            self._selector.unregister(sock)
+            self._remove(sock)
             try:
                 # Does not block: no other thread reads from the socket while it is watched.
                 disconnected = not sock.recv(1, socket.MSG_PEEK)
@@ -246,9 +245,14 @@ class Poller:
         # The body of the loop: of start(), and of a thread to which the watchdog or the last leader passes the role. It blocks
         # on the selector and on what a request does, and ends when another thread leads, or with stop() or close().
         while self._leading:
-            pause = (_ACCEPT_PAUSE_SECONDS if self._accept_paused_until or self.hurried else
+            pause = (_ACCEPT_PAUSE_SECONDS if self._resume_accepting is not None or self.hurried else
                      self._pause if self._idle or self._expiring else None)
-            for key, _ in self._selector.select(pause):
+            try:
+                ready = self._selector.select(pause)
+            except (OSError, ValueError):
+                self._remove_closed()
+                raise
+            for key, _ in ready:
                 if not isinstance(key.data, Connection):
                     try:
                         key.data()
@@ -266,7 +270,9 @@ class Poller:
         watchdog = self._watchdog
         with self._lock:
             if connection.request not in self._idle:
-                return True  # the poller was closed meanwhile
+                if connection.request not in self._watched:
+                    self._remove(connection.request)  # an earlier attempt failed; another thread serves the connection
+                return True
             task = watchdog.begin()
             self._serving = connection
         connection.handle(blocking=False)
@@ -341,8 +347,10 @@ class Poller:
 
     def _sweep(self) -> None:
         now = time.monotonic()
-        if self._accept_paused_until and now >= self._accept_paused_until:
-            self._listen()
+        resume = self._resume_accepting
+        if resume is not None and now >= self._accept_paused_until:
+            resume()
+            self._resume_accepting = None
         if self.hurried and now - self._hurried_at >= _ACCEPT_PAUSE_SECONDS:
             self._hurried_at = now
             self.on_woken()
@@ -375,7 +383,7 @@ class Poller:
     def _register(self, connection: Connection) -> bool:
         """Let the leader serve a connection when it is readable; False if that failed, and it must be closed."""
         try:
-            self._selector.register(connection.request, selectors.EVENT_READ, connection)
+            self._add(connection.request, connection)
         except Exception:
             _log.exception("a connection cannot be waited for, and is closed")
             return False
@@ -385,7 +393,29 @@ class Poller:
 
     def _unregister(self, connection: Connection) -> None:
         if self._idle.pop(connection.request, None) is not None:
-            self._selector.unregister(connection.request)
+            self._remove(connection.request)
+
+    def _add(self, sock: socket.socket, data: object) -> None:
+        try:
+            self._selector.register(sock, selectors.EVENT_READ, data)
+        except KeyError:
+            # Left from a socket of the same number that could not be removed before it was closed.
+            self._selector.unregister(sock)
+            self._selector.register(sock, selectors.EVENT_READ, data)
+
+    def _remove(self, sock: socket.socket) -> None:
+        try:
+            self._selector.unregister(sock)
+        except Exception:
+            _log.exception("a connection could not be taken from those that are waited for")
+
+    def _remove_closed(self) -> None:
+        """Take sockets that are closed from the selector: one that could not be removed makes each ``select()`` fail."""
+        with self._lock:
+            closed = [key.fileobj for key in self._selector.get_map().values()
+                      if key.fileobj.fileno() != key.fd]  # type: ignore[union-attr]
+            for sock in closed:
+                self._remove(sock)  # type: ignore[arg-type]
 
     def _extend_burst(self) -> None:
         now = time.monotonic()

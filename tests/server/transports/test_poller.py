@@ -253,6 +253,10 @@ class Faulty:
         self._fail("register")
         return super().register(fileobj, events, data)
 
+    def unregister(self, fileobj):
+        self._fail("unregister")
+        return super().unregister(fileobj)
+
 
 # With select(), which Windows has alone, a closed socket makes each call fail until it is removed.
 @pytest.fixture(params=sorted({selectors.DefaultSelector.__name__, "SelectSelector"}))
@@ -267,7 +271,7 @@ def fault(method):
     return method, OSError(errno.ENOSPC, "No space left on device") if method == "register" else MemoryError()
 
 
-@pytest.mark.parametrize("method", ["select", "register"])
+@pytest.mark.parametrize("method", ["select", "register", "unregister"])
 @pytest.mark.slow
 def test_one_fault_of_the_selector_costs_one_connection_at_most(host, faults, method, caplog):
     made = host(idle_seconds=0.2)
@@ -283,6 +287,19 @@ def test_one_fault_of_the_selector_costs_one_connection_at_most(host, faults, me
         assert before.ended()
     assert wait_until(lambda: len(made.gone) == 5), "each connection was closed and reported"
     assert [record for record in caplog.records if record.exc_info]
+
+
+def test_a_closed_socket_that_could_not_be_removed_does_not_stop_the_others(host, faults):
+    made = host(idle_seconds=LIMIT)
+    with made.client() as other:
+        assert ask(other, "/before") == b"/before"
+        with made.client() as struck:
+            assert ask(struck, "/struck") == b"/struck"
+            faults.append(fault("unregister"))
+        assert wait_until(lambda: len(made.gone) == 1 and not faults)
+        # No new connection takes the number of the closed socket.
+        for _ in range(3):
+            assert ask(other, "/after") == b"/after"
 
 
 def test_a_fault_that_stays_costs_neither_the_log_nor_the_close(host, monkeypatch, caplog, faults):
