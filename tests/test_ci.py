@@ -159,3 +159,9 @@ def test_the_files_that_the_mutants_name_exist():
     options = ("only_mutate", "pytest_add_cli_args_test_selection")
     named = [name for option in options for name in setup["mutmut"][option].split()]
     assert [name for name in named if not (ROOT / name).is_file()] == [] and len(named) > 10
+
+
+def test_the_files_that_the_windows_lane_names_exist():
+    named = re.findall(r"tests/[\w/{},]+\.py", (ROOT / ".ci" / "windows").read_text("utf-8"))
+    files = subprocess.run(["bash", "-c", "ls -d " + " ".join(named)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert files.returncode == 0 and len(files.stdout.split()) > 5, files.stderr
