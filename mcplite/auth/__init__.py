@@ -9,6 +9,16 @@ from typing import TYPE_CHECKING, Any, List
 
 if TYPE_CHECKING:
     from ..server.principals import ISSUED_HERE as ISSUED_HERE
+    from .issuer.issuer import Issuer as Issuer
+    from .issuer.pages import Pages as Pages
+    from .issuer.upstream import upstream as upstream
+    from .issuer.users import (
+        PasswordFile as PasswordFile,
+        User as User,
+        Users as Users,
+        check_password as check_password,
+        hash_password as hash_password,
+    )
     from .login.code_flow import client_metadata as client_metadata
     from .login.file_store import FileStore as FileStore
     from .login.grant_base import find_authorization as find_authorization
@@ -20,17 +30,24 @@ if TYPE_CHECKING:
     )
     from .login.stores import MemoryStore as MemoryStore, Store as Store
     from .login.user_agent import Browser as Browser, Terminal as Terminal, UserAgent as UserAgent
+    from .verify.client_certificate import ClientCertificate as ClientCertificate
+    from .verify.dpop import DPoP as DPoP
     from .verify.introspection import Introspection as Introspection
     from .verify.jwt_verifier import JWTVerifier as JWTVerifier
 
 __all__ = [
-    "Browser", "ClientCredentials", "EnterpriseManaged", "FileStore", "ISSUED_HERE", "Introspection", "JWTVerifier",
-    "KeyringStore", "MemoryStore", "Store", "Terminal", "UserAgent", "WorkloadIdentity", "client_metadata",
-    "find_authorization",
+    "Browser", "ClientCertificate", "ClientCredentials", "DPoP", "EnterpriseManaged", "FileStore", "ISSUED_HERE",
+    "Introspection", "Issuer", "JWTVerifier", "KeyringStore", "MemoryStore", "Pages", "PasswordFile", "Store", "Terminal",
+    "User", "UserAgent", "Users", "WorkloadIdentity", "check_password", "client_metadata", "find_authorization",
+    "hash_password", "upstream",
 ]
 
 #: Where each name lives, relative to this folder.
 _HOMES = {
+    ".issuer.issuer": ("Issuer",),
+    ".issuer.pages": ("Pages",),
+    ".issuer.upstream": ("upstream",),
+    ".issuer.users": ("PasswordFile", "User", "Users", "check_password", "hash_password"),
     ".login.code_flow": ("client_metadata",),
     ".login.grant_base": ("find_authorization",),
     ".login.stores": ("MemoryStore", "Store"),
@@ -38,6 +55,8 @@ _HOMES = {
     ".login.keyring_store": ("KeyringStore",),
     ".login.service_grants": ("ClientCredentials", "EnterpriseManaged", "WorkloadIdentity"),
     ".login.user_agent": ("Browser", "Terminal", "UserAgent"),
+    ".verify.client_certificate": ("ClientCertificate",),
+    ".verify.dpop": ("DPoP",),
     ".verify.introspection": ("Introspection",),
     ".verify.jwt_verifier": ("JWTVerifier",),
     "..server.principals": ("ISSUED_HERE",),

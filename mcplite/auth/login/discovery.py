@@ -232,9 +232,12 @@ _MOST_STEPS = 3
 
 def choose_scopes(challenge: Optional[Challenge], resource: ProtectedResource, server: AuthorizationServer,
                   given: Sequence[str], granted: Sequence[str], offline: bool) -> List[str]:
-    """Return the scopes to ask for: those of the challenge, else those of the caller, else those of the metadata (AUC-39).
+    """Return the scopes to ask for: those of the challenge, else all of the metadata, else none beside the caller's (AUC-39).
 
-    :param given: by the caller.
+    The caller knows which scopes are needed, so that scopes of the caller take the place of the metadata's; they are
+    asked for beside those of a challenge.
+
+    :param given: by the caller; empty if the server's word counts.
     :param granted: before; they are asked for again with the new ones (AUC-43).
     :param offline: whether a refresh token is wanted.
     """

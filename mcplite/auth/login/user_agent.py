@@ -18,7 +18,7 @@ from typing import Any, Callable, Mapping, Optional, TextIO, TypeVar
 from urllib.parse import quote, urlsplit
 
 from ...errors import AuthError
-from ...protocol.error_text import one_line, printable
+from ...protocol.error_text import Option, OptionText, one_line, printable
 from ...protocol.http.oauth import base_of, check_url
 from ...rpc.stdio.descriptors import is_terminal
 from .loopback import HOSTS, LoopbackListener, has_state, wait_ready
@@ -119,10 +119,10 @@ class NoUserAgent(UserAgent):
         :raises AuthError: always.
         """
         package = __name__.rpartition(".auth.")[0]
-        raise AuthError(
+        raise AuthError(OptionText(
             f"{shown_name(server)} wants a user to log in, but no user can be asked here: there is neither a browser nor a"
-            f" terminal. Log in before with `python -m {package} login URL`, use credentials that need no user"
-            f" ({package}.auth.ClientCredentials), or set how to ask with OAuth(ask=...)")
+            " terminal", Option("ask", f". Log in before with `python -m {package} login URL`, use credentials that need no"
+                                f" user ({package}.auth.ClientCredentials), or set how to ask with OAuth(ask=...)")))
 
 
 class CallbackVisit(Visit):

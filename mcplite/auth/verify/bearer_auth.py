@@ -11,10 +11,12 @@ import json
 import re
 import time
 import traceback
+from copy import copy
 from dataclasses import replace
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 from urllib.parse import quote, urlsplit
 
+from ...protocol.http.headers import Headers
 from ...protocol.http.oauth import PROTECTED_RESOURCE, base_of, canonical, check_url
 from ...protocol.uris import decoded_path, url_path
 from ...rpc.tracing import get_logger
@@ -23,23 +25,27 @@ from ...server.http.access import Authorization, Authorizer, Refused
 from ...server.http.messages import HTTPResponse
 from ...server.principals import ISSUED_HERE, Principal, Verifier, all_scopes, checked_scopes
 
-__all__ = ["BearerAuth", "Refused", "StaticTokens", "Verifier", "bearer_token", "is_token"]
+if TYPE_CHECKING:
+    from .dpop import DPoP
+
+__all__ = ["BearerAuth", "Refused", "StaticTokens", "Verifier", "bearer_token", "is_token", "of_any_origin", "only"]
 
 _log = get_logger(__name__)
+_Route = Callable[[HTTPRequest], HTTPResponse]
 #: A token after "Bearer" (RFC 6750, section 2.1), with the spaces before it.
 _TOKEN = re.compile(r" +([A-Za-z0-9\-._~+/]+=*)")
 #: Characters of an ``Authorization`` header. Our own HTTP server's limit for a header line is only a little higher.
 _MAX_HEADER_CHARACTERS = 8000
-_METADATA_METHODS = "GET, HEAD, OPTIONS"
 #: Shorter pieces of a token are not masked in logs: they are of no use to an attacker.
 _SHORTEST_MASKED = 12
 
 
-def bearer_token(values: Sequence[str]) -> Optional[str]:
+def bearer_token(headers: Headers) -> Optional[str]:
     """Return the bearer token in the ``Authorization`` headers of a request; None if there is none (AUTH-02).
 
     :raises Refused: there are several headers, or a malformed token.
     """
+    values = headers.all("authorization")
     if not values:
         return None
     if len(values) > 1:
@@ -50,6 +56,20 @@ def bearer_token(values: Sequence[str]) -> Optional[str]:
     match = _TOKEN.fullmatch(value, 6) if len(value) <= _MAX_HEADER_CHARACTERS else None
     if match is None:
         raise Refused(400, "invalid_request", "the Authorization header must be 'Bearer' and one token")
+    return match.group(1)
+
+
+def bound_token(headers: Headers) -> Optional[str]:
+    """Return the token of the scheme DPoP in the only ``Authorization`` header of a request; None if there is none.
+
+    :raises Refused: the token is malformed.
+    """
+    value = headers.get("authorization") or ""
+    if value[:4].lower() != "dpop" or value[4:5] not in ("", " "):
+        return None
+    match = _TOKEN.fullmatch(value, 4) if len(value) <= _MAX_HEADER_CHARACTERS else None
+    if match is None:
+        raise Refused(400, "invalid_request", "the Authorization header must be 'DPoP' and one token")
     return match.group(1)
 
 
@@ -80,6 +100,9 @@ class BearerAuth(Authorizer):
     :param repeat_granted: whether a challenge for more scopes also names the scopes that the token already has and this
         server knows. None, the default, follows the client's revision: clients up to November 2025 may lose scopes that
         are not repeated; from July 2026 on clients keep them, and only the scopes that the request needs are named.
+    :param dpop: also accepts tokens that are bound to a key, or only these; see :class:`DPoP`. Without it such tokens of
+        :class:`JWTVerifier` and :class:`Introspection` are refused. A verifier of your own passes the token's ``cnf`` on in the
+        claims of its principal.
     :param clock: returns seconds since 1970.
     :raises ValueError: an option is not valid.
     """
@@ -88,7 +111,7 @@ class BearerAuth(Authorizer):
                  audience: Union[None, str, Iterable[str]] = None, scopes: Union[str, Iterable[str]] = (),
                  implies: Optional[Mapping[str, Iterable[str]]] = None,
                  scopes_supported: Union[None, str, Iterable[str]] = None, realm: Optional[str] = None,
-                 documentation: Optional[str] = None, repeat_granted: Optional[bool] = None,
+                 documentation: Optional[str] = None, repeat_granted: Optional[bool] = None, dpop: "Optional[DPoP]" = None,
                  clock: Callable[[], float] = time.time) -> None:
         if not callable(verify):
             raise ValueError(f"a verifier is called with a token and returns a Principal or None; {type(verify).__name__}"
@@ -112,15 +135,27 @@ class BearerAuth(Authorizer):
         self.documentation = documentation
         self.repeat_granted = repeat_granted
         self._clock = clock
+        self.dpop = dpop
+        if dpop is not None:
+            for_bound = getattr(verify, "for_bound_tokens", None)
+            #: Identifies the holders of all tokens; the proofs of bound ones are not its concern.
+            self._of_bound = copy(self)
+            self._of_bound._verify = verify if for_bound is None else for_bound()
+            self._verify = self._verify_bearer
 
     def __repr__(self) -> str:
-        return f"<BearerAuth of {type(self._verify).__name__}, issuers {list(self.issuers)}, resource {self.resource!r}>"
+        verify = getattr(self, "_of_bound", self)._verify
+        return f"<BearerAuth of {type(verify).__name__}, issuers {list(self.issuers)}, resource {self.resource!r}>"
 
     # --- the authorizer of an endpoint ------------------------------------------------------------------------
 
     def routes(self, endpoint: Authorization) -> Dict[str, Callable[[HTTPRequest], HTTPResponse]]:
-        """Return the handlers of the protected resource metadata (RFC 9728, AUS-07); without an issuer there is none."""
-        if not self.issuers:
+        """Return the handlers of the protected resource metadata (RFC 9728, AUS-07); without an issuer there is none.
+
+        Metadata is public, and a client in a web page, such as the Inspector, reads it before it knows anything else: pages of
+        any origin may. The ``Host`` is checked as everywhere, and the endpoint keeps to the accepted origins.
+        """
+        if not self.issuers and self.dpop is None:
             return {}
         if self.resource is None and not endpoint.origins.loopback_only:
             raise ValueError("clients must be told which URL their tokens are for; give BearerAuth(...,"
@@ -129,27 +164,60 @@ class BearerAuth(Authorizer):
         def serve(request: HTTPRequest) -> HTTPResponse:
             return self._serve_metadata(request, endpoint)
 
+        if not self.issuers:
+            return {}
         ours = urlsplit(self.resource or "").path.rstrip("/")
-        return {PROTECTED_RESOURCE + decoded_path(path): serve for path in ("", endpoint.path, ours)}
+        return {PROTECTED_RESOURCE + decoded_path(path): of_any_origin(serve, "GET") for path in ("", endpoint.path, ours)}
 
     def authenticate(self, request: HTTPRequest, endpoint: Authorization) -> Principal:
-        token = bearer_token(request.headers.all("authorization"))
+        token = request.headers.read_once(bearer_token)
         if token is None:
+            if self.dpop is not None:
+                return self._authenticate_by_proof(request, endpoint, self.dpop)
             raise Refused(401, "", "this server requires an access token; send 'Authorization: Bearer ...'")
         return self.identify(token, endpoint.url_of(request))
+
+    def _authenticate_by_proof(self, request: HTTPRequest, endpoint: Authorization, dpop: "DPoP") -> Principal:
+        from .dpop import bound_key
+
+        token = bound_token(request.headers)
+        resource = endpoint.url_of(request)
+        if token is None:
+            raise Refused(401, "", "this server requires an access token; send 'Authorization: DPoP ...' and a proof")
+        if resource is None:
+            raise Refused(401, "invalid_dpop_proof", "this server does not know its URL under this host and port")
+        principal = self._of_bound.identify(token, resource)
+        key = bound_key(principal)
+        if key is None:
+            raise _invalid("the token is not bound to a key; send it as 'Authorization: Bearer ...'")
+        # HTTP+SSE has other paths beside the endpoint's.
+        url = resource[:-len(endpoint.path)] + request.path if endpoint.path and resource.endswith(endpoint.path) else resource
+        dpop.check(request.headers.all("dpop"), request.method, url, endpoint.backend, token=token, key=key)
+        return principal
+
+    def _verify_bearer(self, token: str) -> Optional[Principal]:
+        assert self.dpop is not None
+        if self.dpop.required:
+            raise _invalid("this server requires tokens that are bound to a key (DPoP)")
+        principal = self._of_bound._verify(token)
+        if isinstance(principal, Principal) and "cnf" in principal.claims:
+            raise _invalid("the token is bound to a key; send it as 'Authorization: DPoP ...', with a proof")
+        return principal
 
     def challenge(self, endpoint: Authorization, resource: Optional[str], error: str, description: Optional[str],
                   scopes: Iterable[str]) -> str:
         metadata = _metadata_url(resource, endpoint.path) if resource is not None and self.issuers else None
-        return self.bearer_challenge(error, description, scopes, self.realm, metadata)
+        if self.dpop is None:
+            return self.bearer_challenge(error, description, scopes, self.realm, metadata)
+        from .dpop import PROOF_ERRORS
+
+        named = list(scopes)
+        bound = self.bearer_challenge(error, description, named, self.realm, metadata, "DPoP", self.dpop.algorithms)
+        if self.dpop.required or error in PROOF_ERRORS:
+            return bound
+        return f"{self.bearer_challenge(error, description, named, self.realm, metadata)}, {bound}"
 
     def _serve_metadata(self, request: HTTPRequest, endpoint: Authorization) -> HTTPResponse:
-        if request.method == "OPTIONS":
-            allowed = endpoint.origins.preflight(request.headers)
-            if allowed is not None:
-                return HTTPResponse(204, allowed)
-        if request.method not in ("GET", "HEAD"):
-            return HTTPResponse(405, [("Content-Type", "text/plain"), ("Allow", _METADATA_METHODS), ("Connection", "close")])
         resource = endpoint.url_of(request)
         if resource is None:
             return HTTPResponse(404, [("Content-Type", "text/plain")],
@@ -157,6 +225,8 @@ class BearerAuth(Authorizer):
         scopes = endpoint.scopes() if self.scopes_supported is None else self.scopes_supported
         document: Dict[str, Any] = {
             "resource": resource, "authorization_servers": list(self.issuers), "bearer_methods_supported": ["header"],
+            "dpop_signing_alg_values_supported": self.dpop and list(self.dpop.algorithms),
+            "dpop_bound_access_tokens_required": True if self.dpop and self.dpop.required else None,
             "scopes_supported": list(dict.fromkeys(scopes)) or None,
             "resource_name": endpoint.info.title or endpoint.info.name, "resource_documentation": self.documentation}
         content = json.dumps({name: value for name, value in document.items() if value is not None})
@@ -180,12 +250,13 @@ class BearerAuth(Authorizer):
         scopes = all_scopes(principal.scopes, self.implies) if self.implies else principal.scopes
         if scopes == principal.scopes:
             return principal
-        return Principal(principal.subject, audience=principal.audience, issuer=principal.issuer, scopes=scopes,
-                         client_id=principal.client_id, expires_at=principal.expires_at, claims=principal.claims)
+        return replace(principal, scopes=scopes)
 
     def _verified(self, token: str) -> Principal:
         try:
             found: Any = self._verify(token)
+        except Refused:
+            raise  # of _verify_bearer
         except Exception as error:
             # A failing verifier admits no request (AUTH-17), and its error can quote the token (AUTH-19).
             if isinstance(error, OSError):
@@ -222,6 +293,31 @@ class BearerAuth(Authorizer):
             _log.info("a token for %.300s was refused; this server is %s", list(principal.audience),
                           [*self._audiences, *filter(None, [resource])])
         raise _invalid("the token is for another server")
+
+
+def only(methods: str, answer: _Route) -> _Route:
+    """Return a route that answers these methods alone."""
+    def route(request: HTTPRequest) -> HTTPResponse:
+        if request.method not in methods.split(", "):
+            return HTTPResponse(405, [("Content-Type", "text/plain"), ("Allow", methods), ("Connection", "close")])
+        return answer(request)
+
+    return route
+
+
+def of_any_origin(answer: _Route, method: str) -> _Route:
+    """Return a route for web pages of any origin: it knows no cookies, and a token or code is proof enough."""
+    def route(request: HTTPRequest) -> HTTPResponse:
+        if request.method == "OPTIONS":
+            return HTTPResponse(204, [("Access-Control-Allow-Origin", "*"), ("Access-Control-Allow-Methods", method),
+                                      ("Access-Control-Allow-Headers", "Content-Type, Authorization, MCP-Protocol-Version"),
+                                      ("Access-Control-Max-Age", "86400")])
+        response = only(f"{method}, HEAD, OPTIONS" if method == "GET" else f"{method}, OPTIONS", answer)(request)
+        response.headers.append(("Access-Control-Allow-Origin", "*"))
+        return response
+
+    route.any_origin = frozenset({method, "HEAD", "OPTIONS"})  # type: ignore[attr-defined]
+    return route
 
 
 def _metadata_url(resource: str, at: str) -> str:

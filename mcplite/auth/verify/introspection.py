@@ -1,6 +1,7 @@
 """Verifies opaque access tokens by token introspection: the authorization server is asked about each (RFC 7662)."""
 
 import time
+from copy import copy
 from typing import Any, Callable, Mapping, Optional
 from urllib.parse import quote_plus
 
@@ -32,6 +33,9 @@ class Introspection:
     :raises ValueError: an option is not valid.
     """
 
+    #: Whether tokens that are bound to a key are accepted.
+    _takes_bound = False
+
     def __init__(self, url: str, *, client_id: str, client_secret: str, issuer: Optional[str] = None,
                  cache_seconds: float = 60.0, clock: Callable[[], float] = time.time) -> None:
         self._url = check_url(url, "the introspection endpoint")
@@ -42,13 +46,20 @@ class Introspection:
         self.issuer = None if issuer is None else check_url(issuer, "issuer=")
         if not 0 <= cache_seconds <= _MOST_SECONDS:
             raise ValueError(f"cache_seconds must be 0 to {_MOST_SECONDS:g}, not {cache_seconds!r}")
+        self._cache_seconds, self._clock = cache_seconds, clock
         self._cache = VerifiedTokens(cache_seconds, _MOST_CACHED, clock)
 
     def __repr__(self) -> str:
         return f"<Introspection at {shown(self._url)}>"
 
+    def for_bound_tokens(self) -> "Introspection":
+        """Return a verifier at this endpoint that accepts bound tokens as well, whose proof its caller checks."""
+        other = copy(self)
+        other._takes_bound, other._cache = True, VerifiedTokens(self._cache_seconds, _MOST_CACHED, self._clock)
+        return other
+
     def __call__(self, token: str) -> Optional[Principal]:
-        """Return the principal of a token; None if the token is not valid.
+        """Return the principal of a token; None if the token is not valid, or is bound to a key.
 
         :raises OSError: the authorization server cannot be reached, or its answer is not usable.
         """
@@ -78,7 +89,9 @@ class Introspection:
         kind = answer.get("token_type")
         if answer.get("active") is not True:
             return None
-        if "cnf" in answer or isinstance(kind, str) and kind.lower() not in ("bearer", "access_token"):
+        bound = "cnf" in answer
+        kinds = ("dpop",) if bound else ()
+        if bound and not self._takes_bound or isinstance(kind, str) and kind.lower() not in ("bearer", "access_token", *kinds):
             _log.info("a token was refused: it is bound to a key, or of the type %.50r, and not a"
                           " bearer token", kind)
             return None

@@ -8,7 +8,22 @@ import json
 import os
 import threading
 import time
-from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from copy import copy
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+    Union,
+)
 
 from ...protocol.error_text import shown
 from ...protocol.http.oauth import check_url, issuer_metadata_urls
@@ -16,9 +31,11 @@ from ...rpc.tracing import get_logger
 from ...server.principals import Principal, VerifiedTokens
 from .fetch import FetchError, deadline, fetch_json
 
-__all__ = ["JWTVerifier", "KeySet", "fitting", "metadata_keys_url", "read_keys"]
+__all__ = ["InvalidToken", "JWTVerifier", "KeySet", "audience_of", "fitting", "fetch_metadata", "metadata_keys_url",
+           "read_claims", "read_jwk", "read_keys"]
 
 _log = get_logger(__name__)
+T = TypeVar("T")
 _RSA = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 #: The supported signature algorithms. Those with a shared secret are not: a verifier of such tokens could also issue them.
@@ -69,7 +86,7 @@ def read_keys(given: Any) -> List[Key]:
         text = given.lstrip("\ufeff").strip()
         found = [_pem(text)] if text.startswith("-----BEGIN") else read_keys(_json(text))
     elif isinstance(given, Mapping):
-        found = _set(given["keys"]) if "keys" in given else [_jwk(given)]
+        found = _set(given["keys"]) if "keys" in given else [read_jwk(given)]
     else:
         found = [key for one in given for key in read_keys(one)]
     if not found:
@@ -93,13 +110,17 @@ def _set(keys: Any) -> List[Key]:
     found = []
     for item in keys[:_MOST_KEYS]:
         try:
-            found.append(_jwk(item))
+            found.append(read_jwk(item))
         except ValueError as error:
             _log.debug("a key is ignored: %s", error)  # for another use, or of a type that is not known yet
     return found
 
 
-def _jwk(given: Any) -> Key:
+def read_jwk(given: Any) -> Key:
+    """Return the public key in a JWK.
+
+    :raises ValueError: there is none, or it is not for signatures.
+    """
     from jwt import PyJWTError
     from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
@@ -156,38 +177,43 @@ def metadata_keys_url(issuer: str, until: float) -> str:
     :param until: the :func:`deadline` for fetching the metadata.
     :raises FetchError: there is no metadata, it belongs to another issuer, or it does not name the URL.
     """
-    failures: List[FetchError] = []
-    for url in issuer_metadata_urls(issuer):
+    def keys_url(found: Dict[str, Any], url: str) -> str:
         try:
-            found = _keys_url_at(url, issuer, until)
+            return check_url(found.get("jwks_uri", ""), "jwks_uri")
+        except ValueError as error:
+            raise FetchError(f"the metadata at {url} does not say where the keys are: {error}") from error
+
+    return fetch_metadata(issuer, issuer_metadata_urls(issuer), until, keys_url, lambda named: named == issuer)
+
+
+def fetch_metadata(issuer: str, urls: Iterable[str], until: float, read: Callable[[Dict[str, Any], str], T],
+                   is_issuer: Callable[[Any], bool]) -> T:
+    """Return what *read* makes of an authorization server's metadata, from the first URL where that succeeds.
+
+    :param urls: where the metadata may be, in the order to try.
+    :param until: the :func:`deadline` for fetching the metadata.
+    :param read: called with metadata and its URL; raises FetchError if they are not enough.
+    :param is_issuer: tells whether the ``issuer`` of the metadata is the expected one.
+    :raises FetchError: there is no metadata, or none that is of this issuer and enough.
+    """
+    failures: List[FetchError] = []
+    for url in urls:
+        try:
+            status, found = fetch_json(url, "the metadata of the authorization server", until=until)
+            if 400 <= status < 500:
+                continue
+            if status != 200 or not isinstance(found, dict):
+                raise FetchError(f"the metadata of the authorization server at {url} could not be fetched (status {status})")
+            if not is_issuer(found.get("issuer")):
+                # RFC 8414, section 3.3: such metadata must not be used.
+                raise FetchError(f"the metadata at {url} is of the issuer {str(found.get('issuer'))[:200]!r}, not of"
+                                 f" {issuer!r}; issuers are compared character by character")
+            return read(found, url)
         except FetchError as error:  # such as a page, a redirect or an error of a gateway
             failures.append(error)
-            continue
-        if found is not None:
-            return found
     if failures:
         raise failures[0]
     raise FetchError(f"the authorization server {issuer} has no metadata at its well-known URLs; give jwks_url=")
-
-
-def _keys_url_at(url: str, issuer: str, until: float) -> Optional[str]:
-    """Return the URL of the keys from the metadata at one URL; None if there is no metadata.
-
-    :raises FetchError: as for :func:`metadata_keys_url`.
-    """
-    status, found = fetch_json(url, "the metadata of the authorization server", until=until)
-    if 400 <= status < 500:
-        return None
-    if status != 200 or not isinstance(found, dict):
-        raise FetchError(f"the metadata of the authorization server at {url} could not be fetched (status {status})")
-    if found.get("issuer") != issuer:
-        # RFC 8414, section 3.3: such metadata must not be used.
-        raise FetchError(f"the metadata at {url} is of the issuer {str(found.get('issuer'))[:200]!r}, not of {issuer!r};"
-                         " issuers are compared character by character")
-    try:
-        return check_url(found.get("jwks_uri", ""), "jwks_uri")
-    except ValueError as error:
-        raise FetchError(f"the metadata at {url} does not say where the keys are: {error}") from error
 
 
 class KeySet:
@@ -287,7 +313,7 @@ _FOREIGN_CLAIMS = {"at_hash": "an ID token", "c_hash": "an ID token", "cnf": "bo
 _FOREIGN_KINDS = frozenset({"id", "id_token", "refresh", "refresh_token", "offline", "logout"})
 
 
-class _Invalid(Exception):
+class InvalidToken(Exception):
     """The token is not valid.
 
     :param why: a text for the log, with the places of *values*. It stands in the code, so that the log is limited for each.
@@ -317,6 +343,9 @@ class JWTVerifier:
     :raises ImportError: PyJWT or cryptography is not installed.
     :raises ValueError: an option is not valid.
     """
+
+    #: Whether tokens that are bound to a key are accepted.
+    _takes_bound = False
 
     def __init__(self, *, issuer: str, jwks_url: Optional[str] = None, keys: Any = None,
                  algorithms: Iterable[str] = ("RS256", "ES256"), leeway: float = 30.0,
@@ -360,8 +389,14 @@ class JWTVerifier:
     def __repr__(self) -> str:
         return f"<JWTVerifier of {self.issuer}>"
 
+    def for_bound_tokens(self) -> "JWTVerifier":
+        """Return a verifier with these keys that accepts bound tokens as well, whose proof its caller checks."""
+        other = copy(self)
+        other._takes_bound, other._cache = True, VerifiedTokens(_CACHE_SECONDS, _MOST_CACHED, self._clock)
+        return other
+
     def __call__(self, token: str) -> Optional[Principal]:
-        """Return the principal of a token; None if the token is not valid.
+        """Return the principal of a token; None if the token is not valid, or is bound to a key.
 
         :raises OSError: the issuer's keys cannot be fetched.
         """
@@ -370,9 +405,9 @@ class JWTVerifier:
         if principal is not None:
             return principal
         try:
-            claims, key = self._claims(token)
+            claims, key = self.signed_claims(token)
             principal = self._principal(claims)
-        except _Invalid as error:
+        except InvalidToken as error:
             _log.info("a token was refused: " + error.why, *error.values)
             return None
         fresh = self._fresh_keys()
@@ -382,58 +417,71 @@ class JWTVerifier:
 
     # --- the signature ----------------------------------------------------------------------------------------
 
-    def _claims(self, token: str) -> Tuple[Dict[str, Any], Key]:
-        """Return the claims of a token, after its signature has been verified, and the key that has verified it."""
+    def signed_claims(self, token: str) -> Tuple[Dict[str, Any], Key]:
+        """Return the claims of a token, after its signature has been verified, and the key that has verified it.
+
+        :raises InvalidToken: it is not signed by one of the issuer's keys. Issuer, audience and times are not looked at.
+        :raises OSError: the issuer's keys cannot be fetched.
+        """
         from jwt import PyJWTError
 
         try:
             header = self._jws.get_unverified_header(token)
         except (PyJWTError, ValueError, RecursionError) as error:
-            raise _Invalid("it is not a signed JWT (%s)", type(error).__name__) from error
+            raise InvalidToken("it is not a signed JWT (%s)", type(error).__name__) from error
         algorithm, id = header.get("alg"), header.get("kid")
         # AUTH-06: the configuration decides which algorithms are allowed, never the token.
         if algorithm not in self._algorithms:
-            raise _Invalid("it is signed with %.20r; allowed are %s", str(algorithm), ", ".join(self._algorithms))
+            raise InvalidToken("it is signed with %.20r; allowed are %s", str(algorithm), ", ".join(self._algorithms))
         if "crit" in header or header.get("b64", True) is not True:
-            raise _Invalid("its header asks for extensions")
+            raise InvalidToken("its header asks for extensions")
         if self._types is not None and _short_type(header.get("typ")) not in self._types:
-            raise _Invalid("its type is %.50r", str(header.get("typ")))
+            raise InvalidToken("its type is %.50r", str(header.get("typ")))
         named = id if isinstance(id, str) else None
         for key in fitting(self._keys, named, algorithm) if isinstance(self._keys, list) else self._keys.find(named, algorithm):
             try:
-                return _object(self._jws.decode(token, key.key, algorithms=[algorithm])), key
+                return read_claims(self._jws.decode(token, key.key, algorithms=[algorithm])), key
             except (PyJWTError, ValueError, TypeError) as error:
                 _log.debug("a key does not fit a token: %s", type(error).__name__)
-        raise _Invalid("its signature is not by one of the issuer's keys")
+        raise InvalidToken("its signature is not by one of the issuer's keys")
 
     # --- the claims -------------------------------------------------------------------------------------------
 
     def _principal(self, claims: Mapping[str, Any]) -> Principal:
         for name in self._required:
             if claims.get(name) is None:
-                raise _Invalid("it has no %r", name)
+                raise InvalidToken("it has no %r", name)
         if claims.get("iss") != self.issuer:
-            raise _Invalid("its issuer is %.200r, not %r", str(claims.get("iss")), self.issuer)  # AUTH-05: as text
+            raise InvalidToken("its issuer is %.200r, not %r", str(claims.get("iss")), self.issuer)  # AUTH-05: as text
         for name, what in _FOREIGN_CLAIMS.items():
-            if name in claims:
-                raise _Invalid("it is %s", what)
+            if name in claims and not (self._takes_bound and name == "cnf"):
+                raise InvalidToken("it is %s", what)
         if any(str(claims.get(name, "")).lower() in _FOREIGN_KINDS for name in ("typ", "token_use", "token_type")):
-            raise _Invalid("it is not an access token")
-        now = self._clock()
-        ends = _time(claims, "exp")
-        if ends is not None and ends + self._leeway <= now:
-            raise _Invalid("it has expired")
-        for name in ("nbf", "iat"):
-            begins = _time(claims, name)
-            if begins is not None and begins - self._leeway > now:
-                raise _Invalid("its %r is in the future", name)
+            raise InvalidToken("it is not an access token")
+        ends = self.check_times(claims)
         try:
             return Principal(
                 claims.get("sub", ""), audience=audience_of(claims), issuer=self.issuer, scopes=scopes_of(claims),
                 client_id=_text(claims.get("client_id")) or _text(claims.get("azp")),
                 expires_at=None if ends is None else ends + self._leeway, claims=claims)
         except (TypeError, ValueError) as error:
-            raise _Invalid("%s", error) from error
+            raise InvalidToken("%s", error) from error
+
+
+    def check_times(self, claims: Mapping[str, Any]) -> Optional[float]:
+        """Return when a token with these claims expires, without the leeway; None for never.
+
+        :raises InvalidToken: it has expired, or is not valid yet.
+        """
+        now = self._clock()
+        ends = _time(claims, "exp")
+        if ends is not None and ends + self._leeway <= now:
+            raise InvalidToken("it has expired")
+        for name in ("nbf", "iat"):
+            begins = _time(claims, name)
+            if begins is not None and begins - self._leeway > now:
+                raise InvalidToken("its %r is in the future", name)
+        return ends
 
 
 def _short_type(kind: Any) -> str:
@@ -442,7 +490,11 @@ def _short_type(kind: Any) -> str:
     return text[len("application/"):] if text.startswith("application/") else text
 
 
-def _object(payload: bytes) -> Dict[str, Any]:
+def read_claims(payload: bytes) -> Dict[str, Any]:
+    """Return the claims of a token.
+
+    :raises ValueError: they are no JSON object.
+    """
     try:
         claims = json.loads(payload, parse_constant=_no_constant)
     except RecursionError:
@@ -461,7 +513,7 @@ def _time(claims: Mapping[str, Any], name: str) -> Optional[float]:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _LATEST:
-        raise _Invalid("its %r is not a valid time", name)
+        raise InvalidToken("its %r is not a valid time", name)
     return float(value)
 
 

@@ -1,12 +1,12 @@
 """Requests to authorization servers: accepted responses, time limits, and what is never sent."""
 
 import base64
-import socket
 
 import pytest
 
 from mcplite.auth.verify import fetch
 from mcplite.auth.verify.fetch import FetchError, fetch_json
+from tests.support.processes import free_port
 from tests.support.webscript import WebScript
 
 SECRET = "a-secret-that-must-not-be-shown"
@@ -94,8 +94,7 @@ def test_a_response_byte_by_byte_ends_in_time(monkeypatch):
 
 
 def test_connection_errors():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with pytest.raises(FetchError, match="ConnectionRefusedError") as raised:
         fetch_json(f"http://127.0.0.1:{port}/x", "the thing", {"token": SECRET}, ("me", SECRET))
     assert SECRET not in str(raised.value)

