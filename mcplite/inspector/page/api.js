@@ -1,0 +1,95 @@
+// Api: requests to the inspector's server, which owns the connections to the inspected servers.
+
+// The key of this inspector, which the address has behind "#" once, and this origin keeps: unlike a cookie, it does not go to
+// other ports of this machine.
+const KEPT = "mcplite inspector";
+const given = location.hash.startsWith("#key=") ? location.hash.slice("#key=".length) : null;
+if (given) {
+  localStorage.setItem(KEPT, given);
+  history.replaceState(null, "", "/");
+}
+const key = given || localStorage.getItem(KEPT) || "";
+
+// Returns the address of what has no headers of ours: an event stream, a link to a file.
+export function withKey(path) {
+  return `${path}${path.includes("?") ? "&" : "?"}key=${encodeURIComponent(key)}`;
+}
+
+// What the server refused, with its sentence for people.
+export class Refusal extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+
+async function answered(response) {
+  let body = null;
+  try {
+    body = await response.json();
+  } catch {
+    throw new Refusal(`The inspector answered with status ${response.status} and no JSON.`, response.status);
+  }
+  if (!response.ok) throw new Refusal(body.error || `status ${response.status}`, response.status);
+  return body;
+}
+
+async function reached(path, options) {
+  try {
+    return await fetch(path, { ...options, headers: { ...options.headers, "Inspector-Key": key } });
+  } catch {
+    throw new Refusal("The inspector has ended. Start it again, and open the address that it prints.", 0);
+  }
+}
+
+export async function get(path) {
+  return answered(await reached(path, { cache: "no-store" }));
+}
+
+// Returns the whole text of a message.
+export async function messageText(number) {
+  const response = await reached(`/api/message?message=${number}`, { cache: "no-store" });
+  if (!response.ok) await answered(response);
+  return response.text();
+}
+
+// Returns the answer of a route, such as "open"; raises Refusal.
+export async function post(route, body) {
+  return answered(
+    await reached(`/api/${route}`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+    }),
+  );
+}
+
+const EVENTS = [
+  "server",
+  "message",
+  "message-update",
+  "dropped",
+  "cleared",
+  "stderr",
+  "call",
+  "question",
+  "question-closed",
+  "changed",
+  "updated",
+  "walk",
+];
+
+// Opens the stream of events. The browser resumes it by itself; "outage" is told when it breaks and when it is back.
+export function events(receive, outage) {
+  const source = new EventSource(withKey("/api/events"));
+  for (const name of EVENTS) {
+    source.addEventListener(name, (event) => receive(name, JSON.parse(event.data)));
+  }
+  source.addEventListener("open", () => outage(false));
+  source.addEventListener("error", () => {
+    outage(true);
+    // After an answer that is no stream the browser gives up.
+    if (source.readyState === EventSource.CLOSED) setTimeout(() => events(receive, outage), 2000);
+  });
+  return source;
+}
