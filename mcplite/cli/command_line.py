@@ -16,8 +16,8 @@ from ..errors import MCPError
 from ..rpc.deadline import end_at_interrupt
 from ..version import __version__
 from . import parser
-from .parser import UsageError
-from .printing import clean, is_unread, record_of, status_of, text_of
+from .command_table import COMMANDS, load
+from .printing import clean, is_unread, record_of, status_of, styled, text_of
 
 __all__ = ["run"]
 
@@ -37,6 +37,11 @@ def run(arguments: Optional[List[str]] = None) -> int:
     if sys.stdout is None:
         print("open stdout: it was closed at the start, so that there is no place for the output", file=sys.stderr)
         return _NO_OUTPUT
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["__complete"] and len(given) == 3:
+        from .completion import complete_line
+
+        return complete_line(*given[1:])
     options = parser.parse(arguments, package, __version__)
     if options.debug:
         logging.basicConfig(stream=sys.stderr, level=logging.INFO)
@@ -52,7 +57,7 @@ def run(arguments: Optional[List[str]] = None) -> int:
         as_json = getattr(options, "json", False)
         said = json.dumps({"error": record_of(error)}) if as_json else clean(text_of(error, options.debug))
         with contextlib.suppress(OSError):  # stderr takes nothing; the status tells the kind of error
-            print(said, file=sys.stderr)
+            print(said if as_json else styled(said, "fault", sys.stderr), file=sys.stderr)
         return status_of(error)
     except OSError as error:  # behind the others: a RequestTimeout is a TimeoutError, and so an OSError
         # The buffer is flushed at exit and needs a place to go.
@@ -69,30 +74,20 @@ def run(arguments: Optional[List[str]] = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    words = list(options.words)
-    if options.command in ("login", "logout", "token"):
-        parser.check_words(words, options.command, False)
+    words, needs = list(options.words), COMMANDS[options.command].needs
+    called = parser.take_verb(words, options)
+    if needs in ("client", "target"):
+        from .target import take_file
+
+        take_file(words, options)
+        if options.server and not options.config:
+            raise parser.UsageError("--server names a server in a file: give the file with --config FILE")
+    parser.check_words(words, *called, bool(getattr(options, "config", None)))
+    if needs == "client":
         with end_at_interrupt():
-            from . import login
+            from .commands import run
 
-        return login.run(words[0], options)
-    with end_at_interrupt():
-        from .commands import ACTIONS, is_overview, show_all
-        from .target import connected, take_file
-
-    command = options.command
-    if command == "task":
-        command = parser.take_verb(words, options)
-    take_file(words, options)
-    if options.server and not options.config:
-        raise UsageError("--server names a server in a file: give the file with --config FILE")
-    parser.check_words(words, command, bool(options.config))
-    if command == "bridge":
-        with end_at_interrupt():
-            from . import bridge_command
-
-        return bridge_command.run(words, options)
-    if is_overview(words, options):
-        return show_all(options)
-    with connected(words, options) as client:
-        return ACTIONS[options.command](client, words, options)
+        return run(words, options)
+    _, function = load(options.command)
+    status: int = function(words, options)
+    return status

@@ -1,24 +1,24 @@
 """The commands that use a server: each takes a connected client, and returns the exit status.
 
-Results of tools are shown as text, as JSON, as a table, or go into a file. ``watch`` prints the changes of the server's lists
-and resources, a line each, until Ctrl-C. ``task`` lists, shows, waits for and cancels tasks, and ``call --task`` starts one.
-``list``, ``describe`` and ``ping`` take a configuration file too, and treat its servers one after the other.
+Results of tools are shown as text, as JSON, as a table, or go into a file. ``task`` is about tasks, and ``call --task`` starts
+one. ``list``, ``describe`` and ``ping`` take a configuration file too, and treat its servers one after the other.
 """
 
 import argparse
 import contextlib
 import io
 import json
+import os
+import re
 import shutil
 import sys
 import textwrap
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List
 
-from ..errors import MCPError, NotSupported
-from ..protocol.schema.references import Extent
-from ..protocol.schema.type_signature import arguments_of, result_of
+from ..errors import INTERNAL_ERROR, MCPError, RemoteError
 from ..rpc.stdio.descriptors import is_terminal
-from .description import Found, chosen, described, examples_of, is_number, offered_by, pasted, server_record
+from .command_table import load
+from .description import pasted
 from .parser import UsageError, parse_arguments, parse_strings
 from .printing import (
     as_json,
@@ -31,86 +31,47 @@ from .printing import (
     status_of,
     table,
     text_of,
-    wrapped,
 )
 from .target import connected, server_names
 
-__all__ = ["ACTIONS", "is_overview", "row_table", "rows_of", "show_all"]
-
-#: The narrowest that a column becomes on a terminal.
-_NARROW = 8
-#: A table of more cannot be read; its JSON is shown.
-_MOST_CELLS, _MOST_CHARACTERS = 200_000, 20_000_000
+__all__ = ["act", "add_arguments", "run"]
 
 
-def rows_of(value: Any) -> Optional[List[Dict[str, Any]]]:
-    """Return the rows of a value: a list of flat objects, its JSON, or an object with nothing but that list.
-
-    None for anything else, and for what is too large.
-    """
-    if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return None
-    if isinstance(value, dict) and len(value) == 1:
-        value = next(iter(value.values()))
-    if not isinstance(value, list) or not value:
-        return None
-    longest: Dict[str, int] = {}
-    for row in value:
-        if not isinstance(row, dict) or not row or any(isinstance(cell, (dict, list)) for cell in row.values()):
-            return None
-        for name, cell in row.items():
-            longest[name] = max(longest.get(name, len(name)), len(cell) if isinstance(cell, str) else 1)
-    # Each row has a cell of each name, as wide as the widest of them.
-    fits = Extent(_MOST_CELLS, _MOST_CHARACTERS).take(len(value) * len(longest), len(value) * sum(longest.values()))
-    return value if fits else None
+def add_arguments(one: argparse.ArgumentParser, command: str) -> None:
+    """Add the options of a command to its parser."""
+    if command in ("call", "task"):
+        of_task = "with wait: " if command == "task" else ""
+        one.add_argument("--table", action="store_true", help=f"{of_task}print a list of flat objects as a table")
+    if command == "call":
+        one.add_argument("--task", action="store_true",
+                         help="start the tool as a task, print its id, and do not wait for the result")
+    if command in ("call", "read", "task"):
+        one.add_argument("--output", metavar="FILE", help="save the first binary content, or the text")
 
 
-def row_table(rows: List[Dict[str, Any]], width: Optional[int]) -> str:
-    """Return rows as a table with a line of names; numbers are at the right, and a missing value or null is empty.
-
-    :param width: columns of the terminal, in which long cells are wrapped; None for one line a row.
-    """
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    cells = [[clean_line(name) for name in names], *([_cell(row.get(name)) for name in names] for row in rows)]
-    widths = [max(1, *(len(line[column]) for line in cells)) for column in range(len(names))]
-    if width is not None:
-        room = width - 2 * (len(widths) - 1)
-        most = max(widths)
-        if sum(widths) > room:
-            # The widest columns give way until the rest fits.
-            fitting = (one for one in range(min(most, width), _NARROW, -1) if sum(min(own, one) for own in widths) <= room)
-            most = next(fitting, min(most, _NARROW))
-        widths = [min(one, most) for one in widths]
-    right = [all(row.get(name) is None or is_number(row[name]) for row in rows) for name in names]
-    lines: List[str] = []
-    for number, line in enumerate(cells):
-        lines += _wrapped(line, widths, right)
-        if number == 0:
-            lines.append("  ".join("-" * one for one in widths))
-    return "\n".join(lines)
-
-
-def _wrapped(cells: List[str], widths: List[int], right: List[bool]) -> List[str]:
-    parts = [wrapped(cell, width) for cell, width in zip(cells, widths)]
-    lines = []
-    for number in range(max(map(len, parts))):
-        line = [part[number] if number < len(part) else "" for part in parts]
-        lines.append("  ".join(text.rjust(width) if at_right else text.ljust(width)
-                               for text, width, at_right in zip(line, widths, right)).rstrip())
-    return lines
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return clean_line(value) if isinstance(value, str) else json.dumps(value)
-
-
-#: How Python begins one.
+#: How Python begins a traceback, what it writes for each call, and for the exception.
 _TRACEBACK = "Traceback (most recent call last):"
+_FRAME = re.compile(r'  File "(.+)", line (\d+)')
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:: .*)?$")
+
+
+def _logged(before: str, stderr: str) -> str:
+    """Return what a server has logged of an exception, as a line; empty if it has logged none.
+
+    :param before: what had come of its stderr before the call.
+    """
+    new = stderr[len(before):] if stderr.startswith(before) else stderr  # which has only the end of a long one
+    _, found, traceback = new.rpartition(_TRACEBACK)
+    if not found:
+        return ""
+    place = ""
+    for line in traceback.splitlines()[1:]:
+        frame = _FRAME.match(line)
+        if frame:
+            place = f" ({os.path.basename(frame.group(1))}, line {frame.group(2)})"
+        elif _EXCEPTION.match(line):
+            return f"the server logged {clean_line(line[:500] + place)}; --debug shows its traceback"
+    return "the server logged a traceback; --debug shows it"
 
 
 def wire(value: Any, client: Any) -> Any:
@@ -121,13 +82,17 @@ def wire(value: Any, client: Any) -> Any:
 
 
 def _print(result: Any, options: argparse.Namespace) -> None:
-    rows = rows_of(result.data) if options.table else None
+    if not options.table:
+        print_result(result, sys.stdout)
+        return
+    from .row_tables import row_table, rows_of
+
+    rows = rows_of(result.data)
     if rows is not None:
         print(row_table(rows, shutil.get_terminal_size((80, 24)).columns if is_terminal(sys.stdout) else None))
         return
     print_result(result, sys.stdout)
-    if options.table:
-        print("--table: the result is not a list of flat objects", file=sys.stderr)
+    print("--table: the result is not a list of flat objects", file=sys.stderr)
 
 
 def show_call(client: Any, call: Callable[[], Any], options: argparse.Namespace) -> int:
@@ -135,7 +100,7 @@ def show_call(client: Any, call: Callable[[], Any], options: argparse.Namespace)
 
     :param call: returns the result of a tool.
     """
-    before = client.stderr_tail.count(_TRACEBACK)
+    before = client.stderr_tail
     try:
         result = call()
     finally:
@@ -148,22 +113,27 @@ def show_call(client: Any, call: Callable[[], Any], options: argparse.Namespace)
         print(as_json(whole))
     elif result.is_error:
         print_result(result, sys.stderr)
-        if not options.debug and client.stderr_tail.count(_TRACEBACK) > before:
-            print("the server logged a traceback; --debug shows it", file=sys.stderr)
+        _show_logged(before, client, options)
     elif not options.output:
         _print(result, options)
     return 1 if result.is_error else 0
+
+
+def _show_logged(before: str, client: Any, options: argparse.Namespace) -> None:
+    line = "" if options.debug else _logged(before, client.stderr_tail)
+    if line:
+        print(line, file=sys.stderr)
 
 
 def settle(client: Any, options: argparse.Namespace, failed: bool = False) -> None:
     """Close the client before its result is printed, where lines of the server belong above it.
 
     Log messages and the server's stderr are read by other threads; after the end all of them have come. Without them a
-    result is printed at once, as a server may take seconds to end.
+    result is printed at once, as a server may take seconds to end. In the shell the client stays open.
 
     :param failed: whether the server's stderr is looked at for a traceback.
     """
-    if options.log_level or options.debug or failed:
+    if (options.log_level or options.debug or failed) and not getattr(options, "lasting", False):
         client.close()
 
 
@@ -183,42 +153,6 @@ def save(items: List[Any], options: argparse.Namespace) -> None:
             raise UsageError(f"--output: cannot write {options.output}: {error.strerror}") from error
 
 
-#: The parameters of ``client.listen`` for the lists, and what they are called.
-_LISTS = {"tools": "tools", "prompts": "prompts", "resource_list": "resources"}
-
-
-def watch(client: Any, words: List[str], options: argparse.Namespace) -> int:
-    """Print changes until Ctrl-C; return the exit status.
-
-    :param client: connected; it asks for the changes of the lists that the server announces.
-    :param words: URIs of resources to watch besides.
-    :raises NotSupported: the server announces no changes of its lists, and there are no URIs.
-    """
-    offered = client.server_capabilities
-    kinds = {"tools": offered.tools, "prompts": offered.prompts, "resource_list": offered.resources}
-    lists = {name: True for name, kind in kinds.items() if kind is not None and kind.get("listChanged")}
-    if not lists and not words:
-        raise NotSupported(f"{client.server_info.display_name} announces no changes of its lists; to watch resources, give"
-                           " their URIs: watch TARGET URI ...")
-    try:
-        with client.listen(resources=words, **lists) as events:
-            watched = ", ".join([*(f"the list of {_LISTS[name]}" for name in lists), *words])
-            print(clean_line(f"watching {watched} (Ctrl-C ends it)"), file=sys.stderr, flush=True)
-            for event in events:
-                print(_line(event, options.json), flush=True)
-    except KeyboardInterrupt:
-        return 0  # the way to end it
-    return 0
-
-
-def _line(event: Any, as_json: bool) -> str:
-    if as_json:
-        text = json.dumps({"method": event.method, "params": event.params, "missed": event.missed})
-        return text.replace("\x7f", "\\u007f")
-    changed = event.params.get("uri") or f"the list of {event.method.split('/')[1]}"
-    return clean_line(f"{changed} {'may have changed while the connection was interrupted' if event.missed else 'has changed'}")
-
-
 def start(client: Any, name: str, arguments: Dict[str, Any], options: argparse.Namespace) -> int:
     """Start a tool as a task and print its id, or its result if the server has answered the call at once."""
     started = client.start_tool(name, arguments)
@@ -235,7 +169,7 @@ def start(client: Any, name: str, arguments: Dict[str, Any], options: argparse.N
 
 
 def _is_elsewhere(options: argparse.Namespace) -> bool:
-    return bool(options.config) or options.target[0].startswith(("http://", "https://"))
+    return bool(options.config) or options.target[0].startswith(("http://", "https://", "@"))
 
 
 def task(client: Any, words: List[str], options: argparse.Namespace) -> int:
@@ -270,54 +204,7 @@ def _list_tasks(client: Any, options: argparse.Namespace) -> int:
     return 0
 
 
-def _list(client: Any, words: List[str], options: argparse.Namespace) -> int:
-    found = offered_by(client)
-    if options.json:
-        print(as_json(_record(client, found)))
-        return 0
-    info = client.server_info
-    print(clean_line(f"{info.display_name} {info.version} (protocol {client.protocol_version})"))
-    for kind, items in found.items():
-        if items:
-            print(f"\n{kind}:")
-            print(table((_label(item), item.description or item.title or "") for item in items))
-    if not any(found.values()):
-        print("the server offers no tools, resources or prompts")
-    return 0
-
-
-def _record(client: Any, found: Found) -> Dict[str, Any]:
-    return {**server_record(client, lambda value: wire(value, client)),
-            **{_member(kind): [wire(item, client) for item in items] for kind, items in found.items()}}
-
-
-def _member(kind: str) -> str:
-    """Return the name of a kind of entries in JSON, where the protocol's own names stand beside it."""
-    return {"resource templates": "resourceTemplates"}.get(kind, kind)
-
-
-def _describe(client: Any, words: List[str], options: argparse.Namespace) -> int:
-    found = offered_by(client)
-    if words:
-        found = chosen(found, words[0])
-    if options.json:
-        examples = {_member(kind): one for kind, one in examples_of(found, options.target).items()}
-        print(as_json({**_record(client, found), "examples": examples}))
-    else:
-        print(described(client, found, options.target, not words))
-    return 0
-
-
-def _label(item: Any) -> str:
-    if hasattr(item, "input_schema"):
-        end = "" if item.output_schema is None else f" -> {result_of(item.output_schema)}"
-        return f"{item.name}({', '.join(map(str, arguments_of(item.input_schema)))}){end}"
-    if hasattr(item, "arguments"):
-        return f"{item.name}({', '.join(a.name if a.required else a.name + '?' for a in item.arguments or ())})"
-    return str(getattr(item, "uri", None) or item.uri_template)
-
-
-def _call(client: Any, words: List[str], options: argparse.Namespace) -> int:
+def call(client: Any, words: List[str], options: argparse.Namespace) -> int:
     name, *words = words
     if options.table and options.json:
         raise UsageError("--table and --json are two forms of the result; write one of them")
@@ -328,7 +215,7 @@ def _call(client: Any, words: List[str], options: argparse.Namespace) -> int:
     return show_call(client, lambda: client.call_tool(name, arguments, on_progress=options.bar), options)
 
 
-def _read(client: Any, words: List[str], options: argparse.Namespace) -> int:
+def read(client: Any, words: List[str], options: argparse.Namespace) -> int:
     result = client.read_resource(words[0])
     save(result.contents, options)
     whole = wire(result, client) if options.json else None
@@ -340,7 +227,7 @@ def _read(client: Any, words: List[str], options: argparse.Namespace) -> int:
     return 0
 
 
-def _prompt(client: Any, words: List[str], options: argparse.Namespace) -> int:
+def prompt(client: Any, words: List[str], options: argparse.Namespace) -> int:
     name, *words = words
     result = client.get_prompt(name, parse_arguments(words))
     whole = wire(result, client) if options.json else None
@@ -354,10 +241,12 @@ def _prompt(client: Any, words: List[str], options: argparse.Namespace) -> int:
     return 0
 
 
-def _complete(client: Any, words: List[str], options: argparse.Namespace) -> int:
+def complete(client: Any, words: List[str], options: argparse.Namespace) -> int:
     target, argument, *words = words
     where = {"resource": target} if "://" in target or "{" in target else {"prompt": target}
-    value = words.pop(0) if words else ""
+    argument, given, value = argument.partition("=")  # key=value, as in the other commands; no name has a "="
+    if not given and words:
+        value = words.pop(0)
     result = client.complete(argument=argument, value=value, context=parse_strings(words), **where)
     if options.json:
         print(as_json(wire(result, client)))
@@ -367,7 +256,7 @@ def _complete(client: Any, words: List[str], options: argparse.Namespace) -> int
     return 0
 
 
-def _ping(client: Any, words: List[str], options: argparse.Namespace) -> int:
+def ping(client: Any, words: List[str], options: argparse.Namespace) -> int:
     client.ping()
     info = client.server_info
     if options.json:
@@ -377,7 +266,7 @@ def _ping(client: Any, words: List[str], options: argparse.Namespace) -> int:
     return 0
 
 
-def _request(client: Any, words: List[str], options: argparse.Namespace) -> int:
+def request(client: Any, words: List[str], options: argparse.Namespace) -> int:
     method, *words = words
     result = client.request(method, parse_arguments(words) or None)
     settle(client, options)
@@ -385,11 +274,37 @@ def _request(client: Any, words: List[str], options: argparse.Namespace) -> int:
     return 0
 
 
-#: By command. An action takes the client, the words after TARGET and the options, and returns the exit status.
-ACTIONS: Dict[str, Callable[[Any, List[str], argparse.Namespace], int]] = {
-    "list": _list, "describe": _describe, "call": _call, "read": _read, "prompt": _prompt, "complete": _complete, "ping": _ping,
-    "request": _request, "task": task, "watch": watch,
-}
+def act(client: Any, words: List[str], options: argparse.Namespace) -> int:
+    """Run a command that needs a client; return the exit status.
+
+    An internal error says nothing, so that what the server has logged of it is shown.
+
+    :param client: connected.
+    :param words: those after TARGET.
+    """
+    before = client.stderr_tail
+    _, function = load(options.command)
+    try:
+        status: int = function(client, words, options)
+        return status
+    except RemoteError as error:
+        if error.code == INTERNAL_ERROR:
+            settle(client, options, failed=True)
+            _show_logged(before, client, options)
+        raise
+
+
+def run(words: List[str], options: argparse.Namespace) -> int:
+    """Connect, and run a command that needs a client; return the exit status.
+
+    :param words: without TARGET if the server comes from a file.
+    :raises UsageError: the options do not fit together.
+    :raises MCPError: the server cannot be reached, or refuses.
+    """
+    if is_overview(words, options):
+        return show_all(options)
+    with connected(words, options) as client:
+        return act(client, words, options)
 
 
 #: The commands that can be about several servers.
@@ -409,7 +324,11 @@ def show_all(options: argparse.Namespace) -> int:
     """Run the command for each server; one that fails does not stop the others.
 
     :returns: the exit status of the first that failed; 0 if none did.
+    :raises UsageError: an option is for one server.
     """
+    if options.record or options.keep:
+        raise UsageError(f"{'--record' if options.record else '--keep'} is for one server: name it, as in"
+                         f" {options.config}:NAME")
     status = 0
     records: Dict[str, Any] = {}
     for name, in_use in server_names(options).items():
@@ -439,5 +358,5 @@ def _one(name: str, options: argparse.Namespace) -> str:
     own = argparse.Namespace(**{**vars(options), "server": name})
     out = io.StringIO()
     with connected([], own) as client, contextlib.redirect_stdout(out):
-        ACTIONS[options.command](client, [], own)
+        act(client, [], own)
     return out.getvalue()

@@ -5,7 +5,6 @@ tool is wanted, ``protocol/schema`` has it. Every line of a server's text is ind
 this program.
 """
 
-import difflib
 import inspect
 import json
 import shlex
@@ -15,12 +14,12 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from ..protocol.schema.references import Extent, LenientReferences, References
 from ..protocol.schema.type_signature import arguments_of, result_of
 from ..protocol.uritemplate import Template
-from .parser import UsageError
-from .printing import clean, clean_line, table, wrapped
+from .parser import program_of
+from .printing import clean, clean_line, styled, table, wrapped
 
 __all__ = [
-    "Found", "argument_words", "chosen", "described", "example_of", "example_uri", "examples_of", "is_number", "limits_of",
-    "members_of", "offered_by", "pasted", "prompt_words", "resolved", "server_record",
+    "Found", "argument_words", "described", "example_of", "example_uri", "examples_of", "is_number", "limits_of", "markdown_of",
+    "members_of", "names_of", "pasted", "prompt_words", "resolved",
 ]
 
 #: Levels of objects whose members are shown.
@@ -141,7 +140,7 @@ def pasted(own: Sequence[str], *words: str) -> str:
     :param words: what the server named; ``--`` stands before them if one could be taken for an option.
     """
     end = ["--"] if any(word.startswith("-") for word in words) else []
-    return f"python -m {__name__.rpartition('.cli.')[0]} {shlex.join([*own, *end, *words])}"
+    return f"{program_of(__name__.rpartition('.cli.')[0])} {shlex.join([*own, *end, *words])}"
 
 
 def argument_words(schema: Mapping[str, Any]) -> List[str]:
@@ -250,45 +249,8 @@ _HINTS = {"read_only_hint": ("only reads", "changes something"),
           "open_world_hint": ("reaches systems outside of the server", "stays inside the server")}
 
 
-def offered_by(client: Any) -> Found:
-    """Return all that a server offers, by kind; a kind that it does not declare is absent."""
-    found: Found = {}
-    offered = client.server_capabilities
-    if offered.tools is not None:
-        found["tools"] = client.list_tools()
-    if offered.resources is not None:
-        found["resources"] = client.list_resources()
-        found["resource templates"] = client.list_resource_templates()
-    if offered.prompts is not None:
-        found["prompts"] = client.list_prompts()
-    return found
-
-
-def server_record(client: Any, encode: Callable[[Any], Any]) -> Dict[str, Any]:
-    """Return what a server says about itself, for JSON."""
-    record = {"server": encode(client.server_info), "protocolVersion": client.protocol_version,
-              "capabilities": encode(client.server_capabilities)}
-    return {**record, "instructions": client.instructions} if client.instructions else record
-
-
-def chosen(found: Found, name: str) -> Found:
-    """Return the definitions with a name, a URI or a template.
-
-    :raises UsageError: there are none; the text names similar ones.
-    """
-    matching = {kind: [item for item in items if name in _names(item)] for kind, items in found.items()}
-    if any(matching.values()):
-        return {kind: items for kind, items in matching.items() if items}
-    names = [key for items in found.values() for item in items for key in _names(item)]
-    similar = difflib.get_close_matches(name, names, 3)
-    if similar:
-        hint = f"did you mean {' or '.join(map(repr, similar))}?"
-    else:
-        hint = f"it has {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}" if names else "it offers nothing"
-    raise UsageError(f"the server has no tool, prompt, resource or template {name!r}; {hint}")
-
-
-def _names(item: Any) -> List[str]:
+def names_of(item: Any) -> List[str]:
+    """Return the names of a definition: its URI or template, if it has one, and its name."""
     return [name for name in (getattr(item, "uri", None), getattr(item, "uri_template", None), item.name) if name]
 
 
@@ -297,7 +259,7 @@ def examples_of(found: Found, target: List[str]) -> Dict[str, Dict[str, str]]:
 
     :param target: the words of the command line that stand for the server.
     """
-    return {kind: {_names(item)[0]: _example(item, target) for item in items} for kind, items in found.items() if items}
+    return {kind: {names_of(item)[0]: _example(item, target) for item in items} for kind, items in found.items() if items}
 
 
 def _example(item: Any, target: List[str]) -> str:
@@ -324,7 +286,7 @@ def described(client: Any, found: Found, target: List[str], whole: bool) -> str:
 
 def _server(client: Any) -> str:
     info = client.server_info
-    lines = [clean_line(f"{info.display_name} {info.version} (protocol {client.protocol_version})")]
+    lines = [styled(clean_line(f"{info.display_name} {info.version} (protocol {client.protocol_version})"), "heading")]
     lines += [_paragraphs(info.description)] if info.description else []
     lines += [_labelled("website", info.website_url)] if info.website_url else []
     names = [name for name in ("tools", "resources", "prompts", "completions", "logging", "experimental", "extensions")
@@ -337,8 +299,8 @@ def _server(client: Any) -> str:
 
 def _heading(item: Any, kind: str) -> str:
     title = getattr(item, "display_name", item.name)
-    name = _names(item)[0]
-    return clean_line(f"{kind[:-1]} {name}{f' ({title})' if title != name else ''}")
+    name = names_of(item)[0]
+    return styled(clean_line(f"{kind[:-1]} {name}{f' ({title})' if title != name else ''}"), "heading")
 
 
 def _body(item: Any) -> List[Optional[str]]:
@@ -371,19 +333,75 @@ def _returned(schema: Optional[Mapping[str, Any]]) -> List[Optional[str]]:
 
 
 def _hints(annotations: Any) -> Optional[str]:
-    # A tool that only reads deletes nothing, and the two hints about changes say nothing more.
-    skipped = ("destructive_hint", "idempotent_hint") if annotations is not None and annotations.is_read_only else ()
-    given = [words[not value] for name, words in _HINTS.items() if name not in skipped
-             for value in [getattr(annotations, name, None)] if value is not None]
+    given = _hint_words(annotations)
     return _labelled("hints", f"{', '.join(given)} (as the server says)") if given else None
 
 
+def _hint_words(annotations: Any) -> List[str]:
+    # A tool that only reads deletes nothing, and the two hints about changes say nothing more.
+    skipped = ("destructive_hint", "idempotent_hint") if annotations is not None and annotations.is_read_only else ()
+    return [words[not value] for name, words in _HINTS.items() if name not in skipped
+            for value in [getattr(annotations, name, None)] if value is not None]
+
+
+def markdown_of(client: Any, found: Found, target: List[str], whole: bool) -> str:
+    """Return the description as Markdown, in the order of the server.
+
+    :param whole: whether the server itself is described too.
+    """
+    parts: List[str] = []
+    if whole:
+        info = client.server_info
+        parts = [f"# {clean_line(info.display_name)}", *_own_text(info.description), *_own_text(client.instructions)]
+    for kind, items in found.items():
+        parts += [f"## {kind[:1].upper()}{kind[1:]}"] if items else []
+        for item in items:
+            title = getattr(item, "display_name", item.name)
+            parts += [f"### {_code(names_of(item)[0])}", *([clean_line(title)] if title != names_of(item)[0] else []),
+                      *_own_text(item.description), *_markdown_arguments(item)]
+            if hasattr(item, "input_schema"):
+                returned = None if item.output_schema is None else result_of(item.output_schema)
+                parts += [f"Returns {_code(returned)}."] if returned else []
+                hints = _hint_words(item.annotations)
+                parts += [f"Hints: {', '.join(hints)}."] if hints else []
+            elif getattr(item, "mime_type", None):
+                parts.append(f"Type: {_code(item.mime_type)}.")
+            parts.append(f"```console\n$ {clean_line(_example(item, target))}\n```")
+    return "\n\n".join(parts)
+
+
+def _own_text(text: Optional[str]) -> List[str]:
+    """Return a server's text, which may be Markdown: its headings and code must not end those of the page."""
+    if not text or not text.strip():
+        return []
+    lines = clean(inspect.cleandoc(text)).split("\n")
+    return ["\n".join("\\" + line if line.startswith("#") else line for line in lines)]
+
+
+def _code(text: str) -> str:
+    quotes = "``" if "`" in text else "`"
+    return f"{quotes}{clean_line(text)}{quotes}"
+
+
+def _markdown_arguments(item: Any) -> List[str]:
+    if hasattr(item, "input_schema"):
+        rows = members_of(item.input_schema)
+    elif getattr(item, "arguments", None):
+        rows = [(one.name, "; ".join(filter(None, [one.description or one.title, None if one.required else "optional"])))
+                for one in item.arguments]
+    else:
+        return []
+    cells = [(_code(name).replace("|", "\\|"), clean_line(text).replace("|", "\\|")) for name, text in rows]
+    lines = ["| Argument | Description |", "| --- | --- |", *(f"| {name} | {text} |" for name, text in cells)]
+    return ["\n".join(lines)] if cells else []
+
+
 def _rows(label: str, rows: List[Any]) -> str:
-    return f"  {label}:\n{table(rows, indent='    ')}"
+    return f"  {styled(f'{label}:', 'note')}\n{table(rows, indent='    ')}"
 
 
 def _labelled(label: str, text: str) -> str:
-    return f"  {label}: {clean_line(text)}"
+    return f"  {styled(f'{label}:', 'note')} {clean_line(text)}"
 
 
 def _paragraphs(text: str, indent: str = "  ") -> str:

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import time
-from typing import Any, Callable, ContextManager, Dict, Optional
+from typing import Any, Callable, ContextManager, Dict, List, Optional
 from urllib.parse import urlsplit
 
 from ..auth.login.code_flow import OAuth
@@ -17,10 +17,10 @@ from ..auth.login.token_endpoint import Credentials
 from ..auth.login.user_agent import Browser, Terminal, UserAgent, Visit, default_user_agent
 from ..errors import AuthError
 from ..protocol.error_text import shown, worded
-from .parser import NAMES, UsageError
+from .parser import NAMES, STATUS, UsageError, program_of
 from .printing import as_json, clean, clean_line
 
-__all__ = ["Stored", "choose_agent", "how_to_log_in", "run"]
+__all__ = ["HELP", "Stored", "add_arguments", "choose_agent", "how_to_log_in", "run"]
 
 #: Options of a login that are stored for the next one; the client's identity is part of the credentials.
 _STORED_OPTIONS = {"client_name": str, "dpop": bool, "redirect_uri": str, "scopes": list}
@@ -56,12 +56,14 @@ class Stored:
         """Delete the options of the login."""
         self.store.delete(self._options_key)
 
-    def grant(self, alone: Optional[Callable[[], ContextManager[object]]] = None) -> Optional[OAuth]:
+    def grant(self, alone: Optional[Callable[[], ContextManager[object]]] = None,
+              agent: Optional[UserAgent] = None) -> Optional[OAuth]:
         """Return a grant that uses and renews the credentials; None if there are none.
 
         It is bound to their authorization server and client; only ``login`` chooses others.
 
         :param alone: a context manager that keeps other output from the terminal while the user is asked.
+        :param agent: how the user is asked; by default as the stored options say.
         """
         credentials = self.credentials
         if credentials is None:
@@ -71,7 +73,7 @@ class Stored:
         client = credentials.client
         if not client.redirect_uris:  # registered by hand
             options.update(client_id=client.client_id, client_secret=client.secret)
-        agent = choose_agent(options.get("redirect_uri"))
+        agent = agent or choose_agent(options.get("redirect_uri"))
         return OAuth(issuer=credentials.issuer, store=self.store, ask=agent if alone is None else _Alone(agent, alone),
                      **options)
 
@@ -113,7 +115,7 @@ def how_to_log_in(url: str, package: str) -> str:
     """
     base, query, _ = url.partition("?")
     # A query and a user name in the URL may be secret.
-    return f"python -m {package} login {'URL' if query or '@' in base else shlex.quote(url)}"
+    return f"{program_of(package)} login {'URL' if query or '@' in base else shlex.quote(url)}"
 
 
 class _Alone(UserAgent):
@@ -145,13 +147,55 @@ class _AloneVisit(Visit):
         self._visit.close()
 
 
-def run(url: str, options: argparse.Namespace) -> int:
+HELP = """\
+URL is that of an MCP server. The login is stored in a file that only you can read: the one that
+the variable MCPLITE_CREDENTIALS names, or one in your system's folder for data of programs. All
+other commands use it for the same URL, and renew it automatically.
+
+examples:
+  %(prog)s login https://example.com/mcp
+  %(prog)s login https://example.com/mcp --scope mcp:read --scope mcp:write
+  %(prog)s login https://example.com/mcp --no-browser
+  %(prog)s login https://example.com/mcp --issuer https://login.example.com \\
+      --client-id mine --client-secret-env SECRET --redirect-uri http://127.0.0.1:8765/callback
+  %(prog)s call https://example.com/mcp search query=rain
+  %(prog)s token https://example.com/mcp --header | curl -H @- https://example.com/files
+  %(prog)s logout https://example.com/mcp
+
+""" + STATUS
+
+
+def add_arguments(one: argparse.ArgumentParser, command: str) -> None:
+    """Add the options of a command about logins to its parser."""
+    if command == "token":
+        one.add_argument("--header", action="store_true", help="print the whole header, 'Authorization: Bearer ...'")
+    if command != "login":
+        return
+    one.add_argument("--scope", action="append", default=[], metavar="SCOPE",
+                     help="a scope to request besides those that the server needs; repeatable")
+    one.add_argument("--no-browser", action="store_true",
+                     help="print the URL to visit, and read the URL that the browser ended at")
+    one.add_argument("--timeout", type=float, default=300.0, metavar="SECONDS", help="time limit of the login; default 300")
+    one.add_argument("--issuer", metavar="URL", help="the only authorization server to trust, exactly as it writes its own URL")
+    one.add_argument("--client-id", metavar="ID", help="id of a client that you registered by hand; needs --issuer")
+    one.add_argument("--client-secret-env", metavar="NAME", help="the environment variable with that client's secret")
+    one.add_argument("--client-metadata-url", metavar="URL",
+                     help="URL of a document that describes this client, in place of --client-id")
+    one.add_argument("--client-name", metavar="NAME", help="the name that the login page shows for this program")
+    one.add_argument("--redirect-uri", metavar="URI",
+                     help="the registered URI that the browser returns to on this machine; by default any free port")
+    one.add_argument("--dpop", action="store_true", help="bind the tokens to a key that stays here (needs PyJWT)")
+    one.add_argument("--json", action="store_true", help="print the result as JSON, without tokens")
+
+
+def run(words: List[str], options: argparse.Namespace) -> int:
     """Run the command of the options for the server at a URL; return the exit status.
 
     :raises UsageError: it is not a URL, or the options do not fit together.
     :raises AuthError: no token could be obtained, or none is stored.
     :raises TransportError: the server cannot be reached.
     """
+    url = words[0]
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"{options.command}: {url!r} is not a URL; a server that is started here needs no login")
     return _ACTIONS[options.command](url, options)

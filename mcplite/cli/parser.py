@@ -1,18 +1,19 @@
-"""The parser of the command line: its commands, their options and the help texts.
+"""The parser of the command line, whose commands are those of :mod:`.command_table`.
 
 Arguments of tools and prompts on the command line: key=value, key:=json, key=@file, and - for stdin.
 """
 
 import argparse
-import difflib
 import json
 import os
-import re
-import shlex
 import sys
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
-__all__ = ["NAMES", "UsageError", "check_words", "parse", "parse_arguments", "parse_strings", "take_verb"]
+from ..errors import TransportError
+from .command_table import COMMANDS, HOST_NAMES, load
+
+__all__ = ["ARGUMENTS", "NAMES", "STATUS", "TARGET", "UsageError", "check_words", "option_names", "parse", "parse_arguments",
+           "parse_header", "parse_strings", "parse_variable", "program_of", "similar", "take_verb"]
 
 
 class UsageError(ValueError):
@@ -56,6 +57,31 @@ def parse_strings(items: List[str]) -> Dict[str, str]:
             for key, value in parse_arguments(items).items()}
 
 
+def parse_variable(item: str) -> Tuple[str, str]:
+    """Return a variable of ``--env``."""
+    name, equals, value = item.partition("=")
+    if not name:
+        raise UsageError(f"--env {item!r}: write KEY=VALUE, or KEY alone to pass a variable on")
+    if not equals:
+        if name not in os.environ:
+            raise UsageError(f"--env {name}: there is no variable {name} to pass on; write {name}=VALUE to set it")
+        value = os.environ[name]
+    return name, value
+
+
+def parse_header(item: str) -> Tuple[str, str]:
+    """Return a header of ``--header``."""
+    from ..client.config import Placeholders
+
+    name, colon, value = item.partition(":")
+    if not colon or not name.strip():
+        raise UsageError(f"--header {item!r}: write 'Name: value'")
+    try:
+        return name.strip(), Placeholders(os.environ, None).fill(value.strip())
+    except TransportError as error:
+        raise UsageError(f"--header {name.strip()}: {error}") from error
+
+
 def _json(text: str, where: str) -> Any:
     try:
         return json.loads(text.lstrip("\ufeff"))
@@ -88,8 +114,10 @@ def _typed(key: str, text: str, schema: Any) -> Any:
 def _spelling(key: str, text: str, kinds: "set[str]") -> str:
     """Return how to spell a value that has parts; empty for one that has none."""
     if "array" in kinds:
+        from shlex import quote
+
         items = [_number(item.strip()) for item in text.split(",")][:20]
-        return f"; write {key}:={shlex.quote(json.dumps(items, ensure_ascii=False))}"
+        return f"; write {key}:={quote(json.dumps(items, ensure_ascii=False))}"
     return f"; write {key}:='{{\"name\": \"value\"}}'" if "object" in kinds else ""
 
 
@@ -112,122 +140,28 @@ def _kinds(schema: Any) -> "set[str]":
     return kinds
 
 
-_STATUS = """\
+STATUS = """\
 exit status: 0 done, 1 the tool reported an error, 2 wrong usage, 3 the server answered with an
 error, 4 no connection, it was lost, or no authorization, 5 no answer in time, 6 the output cannot
 be written, 130 interrupted.
 """
-_TARGET = """\
-TARGET is a Python file, module:name, a command in quotes, a URL, or a configuration file: mcp.json:name
-is one of its servers, and list, describe and ping take mcp.json for all of them. What follows -- is no
-option, whatever it begins with.
+TARGET = """\
+TARGET is a Python file, module:name, a command in quotes, a URL, an OpenAPI document of JSON or YAML, or a
+configuration file: mcp.json:name is one of its servers, and list, describe and ping take mcp.json for all
+of them. What follows -- is no option, whatever it begins with.
 """
-_ARGUMENTS = """
+ARGUMENTS = """
 arguments: key=value is text (or the type in the tool's schema), key:=json is any JSON value,
 key=@file is the text of a file, '{...}' and - are a JSON object, in one word or on stdin.
 """
-
-#: By command, what its help shows; the help of the whole shows the first of each.
-_EXAMPLES: Dict[str, Tuple[str, ...]] = {
-    "list": ("list weather.py", "list https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'"),
-    "describe": ("describe weather.py forecast", "describe 'npx -y some-server' --json"),
-    "call": ("call weather.py forecast city=Rome days:=3", "call 'npx -y some-server' search query=@question.txt --json"),
-    "read": ("read notes.py note://today", "read https://example.com/mcp file:///logo.png --output logo.png"),
-    "prompt": ("prompt notes.py summary topic=rain", "prompt mcp.json:notes summary topic=@topic.txt --json"),
-    "complete": ("complete notes.py summary topic ra", "complete notes.py note://{day} day to"),
-    "ping": ("ping weather.py", "ping https://example.com/mcp --timeout 5"),
-    "request": ("request notes.py resources/read uri=note://today", "request weather.py tools/list"),
-    "task": ("task list https://example.com/mcp", "task wait https://example.com/mcp ID"),
-    "watch": ("watch notes.py", "watch notes.py note://today --json"),
-    "login": ("login https://example.com/mcp",),
-}
-
-
-def _epilog(command: str = "") -> str:
-    """Return what follows the options in the help of a command; that of the whole command line without a name."""
-    shown = _EXAMPLES[command] if command else [lines[0] for lines in _EXAMPLES.values()]
-    examples = "\nexamples:\n" + "".join(f"  %(prog)s {line}\n" for line in shown)
-    arguments = _ARGUMENTS if command in ("", "call", "prompt", "request") else ""
-    return f"{_TARGET}{examples}{arguments}\n{_STATUS}"
-
-
-_LOGIN_EPILOG = """\
-URL is that of an MCP server. The login is stored in a file that only you can read: the one that
-the variable MCPLITE_CREDENTIALS names, or one in your system's folder for data of programs. All
-other commands use it for the same URL, and renew it automatically.
-
-examples:
-  %(prog)s login https://example.com/mcp
-  %(prog)s login https://example.com/mcp --scope mcp:read --scope mcp:write
-  %(prog)s login https://example.com/mcp --no-browser
-  %(prog)s login https://example.com/mcp --issuer https://login.example.com \\
-      --client-id mine --client-secret-env SECRET --redirect-uri http://127.0.0.1:8765/callback
-  %(prog)s call https://example.com/mcp search query=rain
-  %(prog)s token https://example.com/mcp --header | curl -H @- https://example.com/files
-  %(prog)s logout https://example.com/mcp
-
-""" + _STATUS
-_BRIDGE_EPILOG = """\
-TARGET is a Python file, module:name, a command in quotes, a URL, or mcp.json:name. Without --http the
-bridge speaks stdio, as a program that a host application starts.
-
-examples:
-  %(prog)s bridge 'npx -y some-server' --http 127.0.0.1:8000     a stdio server over HTTP
-  %(prog)s bridge https://example.com/mcp                        a server over HTTP on stdio
-  %(prog)s bridge weather.py --http 8000 --shared                one process for all clients
-
-A host application that knows only stdio reaches a server over HTTP with
-  {"mcpServers": {"example": {"command": "python", "args": ["-m", "PACKAGE", "bridge", "https://example.com/mcp"]}}}
-Log in before with `%(prog)s login https://example.com/mcp`; the bridge uses and renews the stored login.
-
-Clients of all revisions are served, whichever the server speaks. Over HTTP each client with a session has
-a connection of its own to the server, for a stdio server a process of its own; --shared uses one for all,
-where a question of the server fails if it may belong to several clients. Ctrl-C, SIGTERM and the end of
-stdin stop the bridge, and the processes that it has started.
-
-""" + _STATUS
-
 #: How errors name the options of this command line, by the keywords in Python.
 NAMES = {
+    "ask": "",  # which is said in Python; a command says at the end how to log in
     "auth": "--header 'Authorization: Bearer ...'", "client_id": "--client-id", "client_metadata_url": "--client-metadata-url",
     "client_name": "--client-name", "client_secret": "--client-secret-env", "cwd": "--cwd", "env": "--env",
-    "issuer": "--issuer", "max_timeout": "--max-timeout", "redirect_uri": "--redirect-uri", "revision": "--revision",
-    "scopes": "--scope", "timeout": "--timeout",
+    "issuer": "--issuer", "max_timeout": "--max-timeout", "open_timeout": "--timeout", "redirect_uri": "--redirect-uri",
+    "revision": "--revision", "scopes": "--scope", "timeout": "--timeout",
 }
-#: By name: what a command is for, and the words that it takes.
-_COMMANDS: Dict[str, Tuple[str, str]] = {
-    "list": ("list a server's tools, resources and prompts", "TARGET"),
-    "describe": ("describe a server, or one tool, prompt, resource or template, with examples to paste", "TARGET [NAME]"),
-    "call": ("call a tool", "TARGET TOOL [key=value ...]"),
-    "read": ("read a resource", "TARGET URI"),
-    "prompt": ("show a prompt with its arguments filled in", "TARGET PROMPT [key=value ...]"),
-    "complete": ("complete an argument of a prompt or of a resource template",
-                 "TARGET PROMPT_OR_TEMPLATE ARGUMENT [VALUE [key=value ...]]"),
-    "ping": ("connect, and check that the server answers", "TARGET"),
-    "request": ("send any request, and print its result as JSON", "TARGET METHOD [name:=json ...]"),
-    "task": ("list, show, wait for or cancel tasks: tool calls that go on at a server",
-             "list TARGET | show|wait|cancel TARGET ID"),
-    "watch": ("print changes of the lists, and of the resources named, until Ctrl-C", "TARGET [URI ...]"),
-    "bridge": ("offer a server on stdio or over HTTP, whatever its own transport and revisions are", "TARGET"),
-    "login": ("log in to a server, and store the login", "URL"),
-    "logout": ("delete a stored login, and revoke its tokens", "URL"),
-    "token": ("print a valid access token, for curl and scripts", "URL"),
-}
-#: What is done about tasks, with the words that follow.
-_VERBS = {"list": "TARGET", "show": "TARGET ID", "wait": "TARGET ID", "cancel": "TARGET ID"}
-
-
-def take_verb(words: List[str], options: argparse.Namespace) -> str:
-    """Move what is to be done about tasks from the words to ``options.verb``; return the command with it.
-
-    :raises UsageError: it is missing, or unknown.
-    """
-    verb = words.pop(0) if words else ""
-    if verb not in _VERBS:
-        said = f"task: {verb!r} is unknown" if verb else "task: what to do is missing"
-        raise UsageError(f"{said}; write: task {_COMMANDS['task'][1]}")
-    options.verb = verb
-    return f"task {verb}"
 
 
 def parse(arguments: Optional[List[str]], package: str, version: str) -> argparse.Namespace:
@@ -235,144 +169,158 @@ def parse(arguments: Optional[List[str]], package: str, version: str) -> argpars
 
     :param package: the name after ``python -m``.
     """
-    parser, commands = _parser(package, version)
     given = sys.argv[1:] if arguments is None else list(arguments)
     # What follows "--" is words, whatever it begins with. argparse has other rules for it in each version of Python.
     end = given.index("--") if "--" in given else len(given)
-    # Words may stand before, between and after the options; argparse returns all but the first group as unknown.
+    command = next((word for word in given[:end] if not word.startswith("-")), None)
+    if command is not None and command not in COMMANDS and _is_target(command):
+        command, given, end = "describe", ["describe", *given], end + 1
+    known = command if command in COMMANDS else None
+    parser, own = _parser(package, version, known, known is None or given[0].startswith("-"))
     if not given:
         parser.print_help(sys.stderr)
         raise SystemExit(2)
-    command = next((word for word in given[:end] if not word.startswith("-")), None)
-    if command is not None and command not in commands:
-        parser.error(f"there is no command {command!r}{_similar(command, commands)}; --help lists them")
+    if command != known:
+        parser.error(f"there is no command {command!r}{similar(str(command), COMMANDS)}; --help lists them, and a server is a"
+                     " file, a URL, a command in quotes or module:name")
+    # Words may stand before, between and after the options; argparse returns all but the first group as unknown.
     options, more = parser.parse_known_args(given[:end])
-    unknown = [word for word in more if word.startswith("-") and word != "-"]
-    if unknown:
-        known = re.findall(r"(?<![\w-])--[a-z][a-z-]*", commands[options.command].format_help().partition("examples:")[0])
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}{_similar(unknown[0].partition('=')[0], known)}")
+    strange = [word for word in more if word.startswith("-") and word != "-"]
+    if strange:
+        parser.error(f"unrecognized arguments: {' '.join(strange)}{similar(strange[0].partition('=')[0], _options_of(own))}")
     options.words += [*more, *given[end + 1:]]
     return options
 
 
-def _similar(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), 1)
-    return f"; did you mean {near[0]}?" if near else ""
+def take_verb(words: List[str], options: argparse.Namespace) -> Tuple[str, str]:
+    """Return what a command is called in errors, and its words; ``options.verb`` gets the first of several things that it does.
+
+    :param words: of the command. The word that says what to do is removed.
+    :raises UsageError: that word is missing, or unknown.
+    """
+    command, row = options.command, COMMANDS[options.command]
+    forms = row.forms()
+    if not forms:
+        return command, row.form
+    options.verb = words.pop(0) if words else ""
+    if options.verb not in forms:
+        said = f"{options.verb!r} is unknown" if options.verb else "what to do is missing"
+        raise UsageError(f"{command}: {said}; write: {command} {row.form}")
+    return f"{command} {options.verb}", forms[options.verb]
 
 
-def check_words(words: List[str], command: str, configured: bool) -> None:
+def check_words(words: List[str], called: str, form: str, configured: bool) -> None:
     """Check the number of words before a server is started.
 
+    :param called, form: what :func:`take_verb` has returned.
     :param configured: whether the server comes from a file, so that there is no word for it.
     :raises UsageError: a word is missing, or there is one too many.
     """
-    name, _, verb = command.partition(" ")
-    form = _VERBS[verb] if verb else _COMMANDS[name][1]
     names = form.partition(" [")[0].split()[1 if configured else 0:]
     if len(words) < len(names):
-        raise UsageError(f"{command}: {names[len(words)]} is missing; write: {command} {form}")
+        raise UsageError(f"{called}: {names[len(words)]} is missing; write: {called} {form}")
     most = len(names) + ("[NAME]" in form)
     if len(words) > most and "..." not in form:
-        raise UsageError(f"{command}: {words[most]!r} is one argument too many; write: {command} {form}")
+        raise UsageError(f"{called}: {words[most]!r} is one argument too many; write: {called} {form}")
 
 
-def _parser(package: str, version: str) -> Tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
-    """Return the parser, and that of each command."""
-    # "mcplite" where it was started by the script of that name, as users then go on to type it.
+def program_of(package: str) -> str:
+    """Return how the command line was started, as users then go on to type it: by the script of that name, or the module."""
     started = os.path.basename(sys.argv[0])
-    program = package if started.partition(".")[0] == package else f"python -m {package}"
+    return package if started.partition(".")[0] == package else f"python -m {package}"
+
+
+def option_names(package: str, version: str, command: str) -> List[str]:
+    """Return the options of a command, those that take a value with a ``=`` at the end.
+
+    :param package: the name after ``python -m``.
+    """
+    return _options_of(_parser(package, version, command, False)[1], "=")
+
+
+def _options_of(parser: Optional[argparse.ArgumentParser], valued: str = "") -> List[str]:
+    return [f"{option}{'' if action.nargs == 0 else valued}" for action in (parser._actions if parser is not None else ())
+            for option in action.option_strings if option.startswith("--")]
+
+
+def _is_target(word: str) -> bool:
+    """Return whether a word in place of a command can name a server."""
+    return word in HOST_NAMES or os.path.isfile(word) or any(mark in word for mark in "./:@ ") or os.sep in word
+
+
+def similar(word: str, known: Iterable[str]) -> str:
+    """Return the end of an error about a word that is not known: which one may have been meant; empty for none."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, list(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _parser(package: str, version: str, command: Optional[str], whole: bool
+            ) -> Tuple[argparse.ArgumentParser, Optional[argparse.ArgumentParser]]:
+    """Return the parser, and that of a command, which alone has its options.
+
+    :param command: whose module is loaded; None for none.
+    :param whole: whether the other commands are there, too, as the help of the whole needs them.
+    """
+    program = program_of(package)
+    shown = ["weather.py", *(row.examples[0] for row in COMMANDS.values() if row.examples)]
     parser = argparse.ArgumentParser(
-        prog=program, description="Use any MCP server from the command line.", epilog=_epilog(),
-        formatter_class=argparse.RawDescriptionHelpFormatter)
+        prog=program, description="Use any MCP server from the command line. Without a command, TARGET alone describes it.",
+        epilog=_epilog(shown, ARGUMENTS), formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"{package} {version}")
-    using = _using()
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, (text, words) in _COMMANDS.items():
-        epilog, parents = (_LOGIN_EPILOG, []) if words == "URL" else (
-            _BRIDGE_EPILOG if name == "bridge" else _epilog(name), [using])
+    for name, row in COMMANDS.items() if whole or command is None else [(command, COMMANDS[command])]:
         one = commands.add_parser(
-            name, usage=f"{program} {name} [options] {words}", help=text, parents=parents,
-            description=text[0].upper() + text[1:] + ".",
-            epilog=epilog.replace("%(prog)s", program).replace("PACKAGE", package),
-            formatter_class=argparse.RawDescriptionHelpFormatter)
-        one.add_argument("words", nargs="*", help=argparse.SUPPRESS)  # the usage names them
-        if name == "call":
-            one.add_argument("--table", action="store_true", help="print a list of flat objects as a table")
-            one.add_argument("--task", action="store_true",
-                             help="start the tool as a task, print its id, and do not wait for the result")
-        elif name == "task":
-            one.add_argument("--table", action="store_true", help="with wait: print a list of flat objects as a table")
-        if name in ("call", "read", "task"):
-            one.add_argument("--output", metavar="FILE", help="save the first binary content, or the text")
-        elif name == "login":
-            _add_login(one)
-        elif name == "bridge":
-            _add_bridge(one)
-        elif name == "token":
-            one.add_argument("--header", action="store_true", help="print the whole header, 'Authorization: Bearer ...'")
-        if words == "URL":
-            one.add_argument("--debug", action="store_true", help="show each step, and tracebacks, on stderr")
-    return parser, commands.choices
+            name, usage=f"{program} {name} [options] {row.form}".rstrip(), help=row.purpose,
+            description=row.purpose[0].upper() + row.purpose[1:] + ".", formatter_class=argparse.RawDescriptionHelpFormatter)
+        if name == command:
+            _fill(one, name, program, package)
+    return parser, None if command is None else commands.choices[command]
 
 
-def _using() -> argparse.ArgumentParser:
-    """Return the options of all commands that use a server."""
-    using = argparse.ArgumentParser(add_help=False)
-    using.add_argument("--json", action="store_true",
-                       help="print the whole result as JSON, and an error as one line of JSON on stderr")
-    using.add_argument("--config", metavar="FILE", help="a file with mcpServers, whatever its name, in place of TARGET")
-    using.add_argument("--server", metavar="NAME", help="the server to use in --config; not needed if it has only one")
-    using.add_argument("--revision", metavar="DATE", help="the only protocol revision to accept")
-    using.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS",
-                       help="time limit of each request, which progress of the server begins again; default 60")
-    using.add_argument("--max-timeout", type=float, default=300.0, metavar="SECONDS",
-                       help="time limit of each request, whatever its progress; default 300")
-    using.add_argument("--env", action="append", default=[], metavar="KEY[=VALUE]",
-                       help="a variable for the server, by default with its value here; repeatable")
-    using.add_argument("--cwd", metavar="FOLDER", help="the server's working directory")
-    using.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'",
-                       help="sent with every request to a URL; ${VAR} is a variable of the environment; repeatable")
-    using.add_argument("--root", action="append", default=[], metavar="PATH",
-                       help="a folder that the server may work in; repeatable")
-    using.add_argument("--log-level", metavar="LEVEL", help="show the server's log messages from this level on")
-    using.add_argument("--debug", action="store_true", help="show every message, the server's stderr and tracebacks on stderr")
-    return using
+def _fill(one: argparse.ArgumentParser, command: str, program: str, package: str) -> None:
+    row, (module, _) = COMMANDS[command], load(command)
+    if row.needs:
+        _add_server_options(one)
+    one.add_argument("words", nargs="*", help=argparse.SUPPRESS)  # the usage names them
+    arguments = ARGUMENTS if "key=value" in row.form or "name:=json" in row.form else ""
+    one.epilog = getattr(module, "HELP", None) or _epilog(row.examples, arguments)
+    if hasattr(module, "add_arguments"):
+        module.add_arguments(one, command)
+    if not row.needs:
+        one.add_argument("--debug", action="store_true", help="show each step, and tracebacks, on stderr")
+    one.epilog = one.epilog.replace("%(prog)s", program).replace("PACKAGE", package)
 
 
-def _add_bridge(one: argparse.ArgumentParser) -> None:
-    one.add_argument("--stdio", action="store_true", help="serve one client on stdin and stdout, which is the default")
-    one.add_argument("--http", metavar="[HOST:]PORT",
-                     help="serve Streamable HTTP at this address; default HOST 127.0.0.1; PORT 0 picks a free port")
-    one.add_argument("--shared", action="store_true", help="one connection to the server, or one process, for all clients")
-    one.add_argument("--path", help="path of the endpoint; default /mcp")
-    one.add_argument("--allow-host", metavar="NAME", action="append",
-                     help="a host name that requests may be addressed to, besides loopback names; '*' allows any; repeatable")
-    one.add_argument("--allow-origin", metavar="ORIGIN", action="append",
-                     help="an origin, such as https://app.example, whose web pages may use the bridge; repeatable")
-    one.add_argument("--trust-proxy", metavar="NETWORK", action="append",
-                     help="the address or network of a reverse proxy, such as 127.0.0.1 or 10.0.0.0/8, which tells the client's"
-                          " address in X-Forwarded-For; repeatable")
-    one.add_argument("--stateless", action="store_true", default=None, help="serve every request on its own, without sessions")
-    one.add_argument("--legacy-sse", action="store_true", default=None,
-                     help="also serve the HTTP+SSE transport for clients of 2024, at /sse and /messages")
-    one.add_argument("--backend", metavar="URL",
-                     help="what several bridges behind one address share, such as redis://host:6379/0; with the variable"
-                          " MCPLITE_STATE_KEYS")
+def _add_server_options(one: argparse.ArgumentParser) -> None:
+    """Add the options of all commands that use a server."""
+    one.add_argument("--json", action="store_true",
+                     help="print the whole result as JSON, and an error as one line of JSON on stderr")
+    one.add_argument("--config", metavar="FILE", help="a file with mcpServers, whatever its name, in place of TARGET")
+    one.add_argument("--server", metavar="NAME", help="the server to use in --config; not needed if it has only one")
+    one.add_argument("--revision", metavar="DATE", help="the only protocol revision to accept")
+    one.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS",
+                     help="time limit of connecting, and of each request, which progress begins again; default 60")
+    one.add_argument("--max-timeout", type=float, default=300.0, metavar="SECONDS",
+                     help="time limit of each request, whatever its progress; default 300")
+    one.add_argument("--env", action="append", default=[], metavar="KEY[=VALUE]",
+                     help="a variable for the server, by default with its value here; repeatable")
+    one.add_argument("--cwd", metavar="FOLDER", help="the server's working directory")
+    one.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'",
+                     help="sent with every request to a URL; ${VAR} is a variable of the environment; repeatable")
+    one.add_argument("--root", action="append", default=[], metavar="PATH",
+                     help="a folder that the server may work in; repeatable")
+    one.add_argument("--record", metavar="FILE",
+                     help="write all messages to a file that `replay` serves; values that look like secrets are masked")
+    one.add_argument("--keep", metavar="NAME",
+                     help="keep the server connected when the command has ended; later commands use it as @NAME")
+    one.add_argument("--idle", type=float, default=30.0, metavar="MINUTES",
+                     help="with --keep: how long it stays without a command; default 30")
+    one.add_argument("--log-level", metavar="LEVEL", help="show the server's log messages from this level on")
+    one.add_argument("--debug", action="store_true", help="show every message, the server's stderr and tracebacks on stderr")
 
 
-def _add_login(one: argparse.ArgumentParser) -> None:
-    one.add_argument("--scope", action="append", default=[], metavar="SCOPE",
-                     help="a scope to request besides those that the server needs; repeatable")
-    one.add_argument("--no-browser", action="store_true",
-                     help="print the URL to visit, and read the URL that the browser ended at")
-    one.add_argument("--timeout", type=float, default=300.0, metavar="SECONDS", help="time limit of the login; default 300")
-    one.add_argument("--issuer", metavar="URL", help="the only authorization server to trust, exactly as it writes its own URL")
-    one.add_argument("--client-id", metavar="ID", help="id of a client that you registered by hand; needs --issuer")
-    one.add_argument("--client-secret-env", metavar="NAME", help="the environment variable with that client's secret")
-    one.add_argument("--client-metadata-url", metavar="URL",
-                     help="URL of a document that describes this client, in place of --client-id")
-    one.add_argument("--client-name", metavar="NAME", help="the name that the login page shows for this program")
-    one.add_argument("--redirect-uri", metavar="URI",
-                     help="the registered URI that the browser returns to on this machine; by default any free port")
-    one.add_argument("--dpop", action="store_true", help="bind the tokens to a key that stays here (needs PyJWT)")
-    one.add_argument("--json", action="store_true", help="print the result as JSON, without tokens")
+def _epilog(examples: Iterable[str], arguments: str) -> str:
+    lines = "".join(f"  %(prog)s {line}\n" for line in examples)
+    return f"{TARGET}\nexamples:\n{lines}{arguments}\n{STATUS}"

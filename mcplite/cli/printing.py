@@ -5,6 +5,7 @@ Text of a server is cleaned here, so that it cannot steer the terminal.
 
 import contextlib
 import json
+import os
 import shutil
 import sys
 import threading
@@ -29,7 +30,7 @@ from .parser import NAMES
 
 __all__ = [
     "ProgressBar", "as_json", "clean", "clean_line", "first_binary", "is_unread", "print_content", "print_result",
-    "record_of", "status_of", "table", "text_of", "wrapped",
+    "record_of", "status_of", "styled", "table", "text_of", "wrapped",
 ]
 
 #: Control characters, lone surrogates, line separators, and invisible characters such as those for the direction.
@@ -65,6 +66,25 @@ def as_json(value: Any) -> str:
     return "".join(json.dumps(c)[1:-1] if c != "\n" and _steers(c) else c for c in text)
 
 
+#: By style, the codes of a terminal.
+_STYLES = {"name": "36", "heading": "1", "fault": "31", "warning": "33", "note": "34"}
+
+
+def styled(text: str, style: str, out: Optional[TextIO] = None) -> str:
+    """Return a text in the colour of a style where its reader sees colours, else as it is.
+
+    A terminal shows them, unless ``TERM`` is ``dumb``; ``NO_COLOR`` and ``FORCE_COLOR`` decide otherwise, the former first.
+
+    :param text: clean, and without colours.
+    :param style: ``name``, ``heading``, ``fault``, ``warning`` or ``note``.
+    :param out: where it is printed; stdout by default.
+    """
+    environ = os.environ
+    seen = not environ.get("NO_COLOR") and (
+        bool(environ.get("FORCE_COLOR")) or environ.get("TERM") != "dumb" and is_terminal(sys.stdout if out is None else out))
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if seen and text else text
+
+
 def wrapped(text: str, width: int, longest: Optional[int] = None) -> List[str]:
     """Return the words of a text as lines of at most *width* characters.
 
@@ -97,8 +117,9 @@ def table(rows: Iterable[Sequence[str]], *, indent: str = "  ") -> str:
     lines: List[str] = []
     for name, text in pairs:
         texts = wrapped(text, width - names - len(indent) - 2)
-        first = name if len(name) <= names else name + "\n" + indent + " " * names
-        lines.append(f"{indent}{first:<{names}}  {texts[0]}".rstrip())
+        # A name that is too long has a line of its own.
+        space = " " * (names - len(name)) if len(name) <= names else "\n" + indent + " " * names
+        lines.append(f"{indent}{styled(name, 'name')}{space}  {texts[0]}".rstrip())
         lines.extend(f"{indent}{'':<{names}}  {line}" for line in texts[1:])
     return "\n".join(lines)
 
@@ -164,6 +185,10 @@ def first_binary(items: Sequence[Any]) -> Optional[bytes]:
     return None if text is None else text.encode("utf-8", "backslashreplace")
 
 
+#: Seconds after which a person at a terminal is told what a command waits for.
+_SLOW_SECONDS = 5.0
+
+
 class ProgressBar:
     """Shows progress on the last line of a terminal; does nothing if the output is not a terminal.
 
@@ -195,15 +220,36 @@ class ProgressBar:
                 share = min(1.0, max(0.0, progress.progress / progress.total))
                 filled = int(share * 20)
                 text = f"[{'#' * filled}{'.' * (20 - filled)}] {share:4.0%}"
-            else:
-                text = f"{progress.progress:g}"
+            else:  # a number without a total may be counted here, and says less than the message
+                text = "" if progress.message else f"{progress.progress:g}"
         except (OverflowError, ValueError):  # JSON has integers that no float holds, and a share may be no number
             text = "..."
         if progress.message:
-            text += " " + clean_line(progress.message)
+            text = f"{text} {clean_line(progress.message)}".lstrip()
         text = text[:columns]
         print("\r" + text.ljust(self._width), end="", file=self._out, flush=True)
         self._width = len(text)
+
+    @contextlib.contextmanager
+    def saying_when_slow(self, text: str) -> Iterator[None]:
+        """Write a line on the terminal if the block takes long, unless a question or other output has the terminal then."""
+        # Begun and ended here; it blocks only while it writes the line.
+        timer = threading.Timer(_SLOW_SECONDS, self._say, [text])
+        if self._on:
+            timer.daemon = True
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if self._on:
+                timer.join()
+
+    def _say(self, text: str) -> None:
+        with self._lock:
+            if not self._hidden:
+                self._wipe()
+                print(text, file=self._out, flush=True)
 
     def done(self) -> None:
         """Remove the bar for good."""

@@ -1,7 +1,8 @@
 """From the command line to a connected client: the target, its options, and the stored login for its URL.
 
 All commands that use a server start here; ``commands`` gets the connected client. A target is a URL, a command, a file with a
-server, or a server of a configuration file: the file as TARGET, FILE:NAME, or ``--config`` with ``--server``.
+server, a server of a configuration file (the file as TARGET, FILE:NAME, or ``--config`` with ``--server``), a cassette, or
+@NAME, a kept session.
 """
 
 import argparse
@@ -12,18 +13,24 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional
 
+from ..client.client_options import ClientOptions
 from ..client.config import Config, ConfigInput, load_config
 from ..errors import AuthError, TransportError
+from ..protocol.api_documents import is_api_document
+from ..protocol.error_text import shown
 from ..types import LogMessage
-from .parser import UsageError
-from .printing import ProgressBar, clean
+from .host_applications import HOSTS, no_server, servers_of
+from .parser import UsageError, parse_header, parse_variable
+from .printing import ProgressBar, clean, clean_line
 from .terminal_questions import TerminalAsker
 
 if TYPE_CHECKING:
+    from ..testing.cassette import Cassette
     from .login import Stored
 
-__all__ = ["client_of", "configured_server", "connected", "server_names", "take_file"]
-
+__all__ = [
+    "cassette_of", "client_of", "configured_server", "connected", "load_servers", "server_names", "take_file", "url_of",
+]
 
 @contextlib.contextmanager
 def connected(words: List[str], options: argparse.Namespace) -> Iterator[Any]:
@@ -34,25 +41,50 @@ def connected(words: List[str], options: argparse.Namespace) -> Iterator[Any]:
     :raises UsageError: the options do not fit together.
     :raises MCPError, TypeError, ValueError: see :func:`connect`.
     """
-    with client_of(words, options) as client, client:
+    with contextlib.ExitStack() as open_clients:
+        client = open_clients.enter_context(client_of(words, options))
+        with options.bar.saying_when_slow(f"still waiting for {_who(options)} to answer"):
+            open_clients.enter_context(client)
         if options.log_level:
             client.set_log_level(options.log_level)
         yield client
 
 
+def _who(options: argparse.Namespace) -> str:
+    """Return how a person knows the server that the target names; a URL may have secrets."""
+    word: str = options.target[-1]
+    return clean_line(shown(word) if word.startswith(("http://", "https://")) else word)
+
+
 @contextlib.contextmanager
-def client_of(words: List[str], options: argparse.Namespace) -> Iterator[Any]:
+def client_of(words: List[str], options: argparse.Namespace, **more: Any) -> Iterator[Any]:
     """Give the client, which is not open, for the length of the block; an error of its login says what helps.
 
+    :param more: further keywords of :func:`connect`.
     :raises UsageError: the options do not fit together.
     :raises TypeError, ValueError: see :func:`connect`.
     """
-    from ..client import ClientOptions, connect
+    from ..client import connect
 
     options.bar = ProgressBar()
     asker = TerminalAsker(alone=options.bar.hidden)
     target: Any
-    if options.config:
+    if options.keep:
+        from .kept_sessions import keep, kept_channel
+
+        options.target = [keep(words, options)]
+        target = kept_channel(options.keep)
+    elif words and words[0].startswith("@") and not options.config:
+        from .kept_sessions import kept_channel
+
+        options.target = [words.pop(0)]
+        if options.command == "bridge":
+            raise UsageError(f"bridge: give the server itself in place of {options.target[0]}, which is a bridge already")
+        if options.env or options.cwd or options.header:
+            raise UsageError(f"{options.target[0]} is connected already: --env, --cwd and --header are for the command that"
+                             " begins it with --keep")
+        target = kept_channel(options.target[0][1:])
+    elif options.config:
         target = configured_server(options, asker.setting if asker.has_terminal else None)
         options.target = ["--config", options.config, "--server", target.name]
         for warning in target.warnings:
@@ -60,22 +92,65 @@ def client_of(words: List[str], options: argparse.Namespace) -> Iterator[Any]:
     else:
         target = words.pop(0)
         options.target = [target]
-    extra: Dict[str, Any] = {}
+        if options.command == "replay" or target.endswith(".jsonl") and os.path.isfile(target):
+            target = cassette_of(target, complete=options.command in ("bridge", "replay"))
+    extra: Dict[str, Any] = dict(more)
+    if options.timeout is not None:
+        extra["open_timeout"] = options.timeout
     if options.root:
         extra["roots"] = options.root
     if options.log_level:
         extra["log_handler"] = lambda message: _logged(message, options)
-    url = _url(target)
+    url = url_of(target)
     login = None if url is None else _Login(url, target, options, asker)
-    extra.update(_child_options(options) if login is None else {"headers": login.headers, "auth": login.grant})
+    revision = options.revision
+    if hasattr(target, "serve_channel"):
+        revision = revision or target.revision
+    elif not options.target[0].startswith("@"):
+        extra.update(_child_options(options) if login is None else {"headers": login.headers, "auth": login.grant})
     try:
-        yield connect(target, revision=options.revision, timeout=options.timeout,
-                      elicitation_handler=asker.form, url_elicitation_handler=asker.url,
-                      options=ClientOptions(max_timeout=options.max_timeout), debug=True if options.debug else None, **extra)
+        with _options_of(options) as own:
+            yield connect(target, revision=revision, timeout=options.timeout, elicitation_handler=asker.form,
+                          url_elicitation_handler=asker.url, options=own, debug=True if options.debug else None, **extra)
     except AuthError as error:
         if login is None:
             raise
         raise AuthError(login.explained(error), challenge=error.challenge, error=error.error) from error
+
+
+@contextlib.contextmanager
+def _options_of(options: argparse.Namespace) -> Iterator[ClientOptions]:
+    """Give the options of the client; the recording that ``--record`` asks for ends with the block.
+
+    :raises UsageError: the file of the recording cannot be written, or is no recording.
+    """
+    if not options.record:
+        yield ClientOptions(max_timeout=options.max_timeout)
+        return
+    from ..testing.recording import CassetteWriter
+
+    try:
+        writer = CassetteWriter(options.record, " ".join(options.target))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--record: {error}") from error
+    with writer:
+        yield ClientOptions(max_timeout=options.max_timeout, on_message=writer)
+    if writer.masked:
+        _warn(f"{writer.masked} messages in {options.record} have values that look like secrets; they are written as ***")
+
+
+def cassette_of(path: str, complete: bool = False) -> "Cassette":
+    """Return the cassette of a file.
+
+    :param complete: as for :class:`Cassette`.
+    :raises UsageError: it cannot be read, or is none.
+    """
+    from ..testing.cassette import Cassette
+
+    try:
+        return Cassette(path, complete=complete)
+    except (OSError, ValueError) as error:
+        raise UsageError(str(error)) from error
 
 
 def _logged(message: LogMessage, options: argparse.Namespace) -> None:
@@ -92,11 +167,11 @@ def _warn(text: str) -> None:
     print(clean(f"warning: {text}"), file=sys.stderr)
 
 
-def _url(target: Any) -> Optional[str]:
+def url_of(target: Any) -> Optional[str]:
     """Return the URL of the target; None if it is started here."""
     if isinstance(target, str):
         return target if target.startswith(("http://", "https://")) else None
-    url: Optional[str] = target.url
+    url: Optional[str] = getattr(target, "url", None)  # a cassette and a kept session have none
     return url or None
 
 
@@ -104,35 +179,12 @@ def _child_options(options: argparse.Namespace) -> Dict[str, Any]:
     """Return the options for a server that is started as a child process."""
     if options.header:
         raise UsageError("--header is for a URL, not for a server that is started here")
-    extra: Dict[str, Any] = {"env": dict(map(_variable, options.env))}
+    extra: Dict[str, Any] = {"env": dict(map(parse_variable, options.env))}
     if options.debug:
         extra["stderr"] = lambda line: _note(line, options)
     if options.cwd:
         extra["cwd"] = options.cwd
     return extra
-
-
-def _variable(item: str) -> Any:
-    name, equals, value = item.partition("=")
-    if not name:
-        raise UsageError(f"--env {item!r}: write KEY=VALUE, or KEY alone to pass a variable on")
-    if not equals:
-        if name not in os.environ:
-            raise UsageError(f"--env {name}: there is no variable {name} to pass on; write {name}=VALUE to set it")
-        value = os.environ[name]
-    return name, value
-
-
-def _header(item: str) -> Any:
-    from ..client.config import Placeholders
-
-    name, colon, value = item.partition(":")
-    if not colon or not name.strip():
-        raise UsageError(f"--header {item!r}: write 'Name: value'")
-    try:
-        return name.strip(), Placeholders(os.environ, None).fill(value.strip())
-    except TransportError as error:
-        raise UsageError(f"--header {name.strip()}: {error}") from error
 
 
 class _Login:
@@ -142,7 +194,7 @@ class _Login:
         if options.env or options.cwd:
             raise UsageError("--env and --cwd are for a server that is started here, not for a URL")
         self._url = url
-        self.headers: Dict[str, str] = dict(map(_header, options.header))
+        self.headers: Dict[str, str] = dict(map(parse_header, options.header))
         names = {name.lower() for name in (*self.headers, *getattr(target, "headers", ()))}
         self._by_header = "authorization" in names
         #: Why the stored login is not used.
@@ -174,7 +226,7 @@ class _Login:
 
     def explained(self, error: AuthError) -> str:
         """Return the text of an error, with the command that helps."""
-        from ..protocol.error_text import shown, worded
+        from ..protocol.error_text import worded
         from .login import how_to_log_in
         from .parser import NAMES
 
@@ -192,18 +244,24 @@ class _Login:
 
 
 _FILE = re.compile(r"(?P<file>.+?\.jsonc?)(?::(?P<name>.+))?\Z")
+_HOST = re.compile(rf"(?P<file>{'|'.join(HOSTS)})(?::(?P<name>.+))?\Z")
 
 
 def take_file(words: List[str], options: argparse.Namespace) -> None:
-    """Move a TARGET that is a configuration file, or a server of one, from the words to the options.
+    """Move a TARGET that is a configuration file or a host application, or a server of one, from the words to the options.
 
     :raises UsageError: the file does not exist, or ``--server`` names another server than the target.
     """
-    found = None if options.config or not words else _FILE.match(words[0])
+    found = None if options.config or not words else _FILE.match(words[0]) or _HOST.match(words[0])
     if found is None or "://" in words[0]:
         return
+    if is_api_document(words[0]):
+        return
     file, name = found.group("file"), found.group("name")
-    if not os.path.isfile(file):
+    if found.re is _HOST:
+        if os.path.exists(words[0]):
+            return
+    elif not os.path.isfile(file):
         if " " in words[0]:
             return  # a command whose last argument is a file
         raise UsageError(f"there is no configuration file {os.path.abspath(file)}")
@@ -235,7 +293,9 @@ def configured_server(options: argparse.Namespace, ask: Optional[Callable[[Confi
         config = _load(options, ask, name)
     if name in config.errors:
         raise UsageError(str(config.errors[name]))
-    if name not in config.servers:
+    if name is not None and name not in config.servers:
+        raise no_server(options.config, name, [*config.servers, *config.errors])
+    if name is None:
         example = f"; or give it as the target, {options.config}:{names[0]}" if names else ""
         raise UsageError(f"{options.config}: choose a server with --server: {', '.join(names) or 'the file has none'}"
                          f"{example}")
@@ -244,8 +304,17 @@ def configured_server(options: argparse.Namespace, ask: Optional[Callable[[Confi
     return server
 
 
+def load_servers(options: argparse.Namespace) -> Config:
+    """Return all servers of the file of the options.
+
+    :raises UsageError: the file cannot be read.
+    """
+    return _load(options, None, None)
+
+
 def _load(options: argparse.Namespace, ask: Optional[Callable[[ConfigInput], str]], name: Optional[str]) -> Config:
     try:
-        return load_config(options.config, ask=ask, names=None if name is None else [name])
+        source = {"mcpServers": servers_of(options.config)} if options.config in HOSTS else options.config
+        return load_config(source, ask=ask, names=None if name is None else [name])
     except TransportError as error:
         raise UsageError(str(error)) from error

@@ -65,6 +65,17 @@ class TerminalAsker:
         """Whether there is a terminal to ask on."""
         return is_terminal(self._source)
 
+    def line(self, question: str) -> str:
+        """Return the user's line in answer to a question of this program; empty at the end of input.
+
+        Keys that were typed before the question was there are dropped.
+        """
+        with self.alone():
+            self._drop_typed()
+            self._token = None
+            print(clean(question), end="", file=self._out, flush=True)
+            return self._line()
+
     def setting(self, wanted: ConfigInput) -> str:
         """Ask for the value of an input of a configuration file; a secret one is not shown while it is typed.
 

@@ -1,5 +1,6 @@
 """A person at a command line: their side of a pseudo-terminal, their browser, and the servers that they log in to."""
 
+import contextlib
 import os
 import re
 import select
@@ -12,9 +13,12 @@ import pytest
 
 import mcplite
 from mcplite.auth.login.file_store import FileStore
+from tests.support import secure
 from tests.support.authserver import AuthServer, Protected
 from tests.support.interrupts import OPTIONS
 
+#: Certificates.
+folder = secure.folder
 ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
 #: Seconds to wait for what has to come.
 PATIENCE = 30
@@ -47,9 +51,9 @@ class Terminal:
         self._files = [open(os.dup(self.inside), "r", encoding="utf-8"), open(os.dup(self.inside), "w", encoding="utf-8")]
         return self._files
 
-    def expect(self, pattern):
+    def expect(self, pattern, patience=PATIENCE):
         """Wait until something new on the screen matches, and return the match."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + patience
         while True:
             found = re.search(pattern, self.screen[self._seen:])
             if found:
@@ -64,6 +68,17 @@ class Terminal:
 
     def type(self, text):
         os.write(self.outside, text.encode("utf-8"))
+
+    def interrupt(self, pattern):
+        """Press Ctrl-C at a prompt of readline until something new on the screen matches.
+
+        ``input()`` does not notice a signal between its reading of a character and its next wait; the next Ctrl-C is noticed.
+        """
+        for _ in range(PATIENCE):
+            self.type("\x03")
+            with contextlib.suppress(AssertionError):
+                return self.expect(pattern, patience=1)
+        return self.expect(pattern, patience=1)
 
     def answer(self, pattern, text):
         """Wait for a question and type a line."""

@@ -48,9 +48,9 @@ def bridge(*arguments):
 class Served:
     """A bridge over HTTP, as a process."""
 
-    def __init__(self, *arguments):
-        self.process = subprocess.Popen(bridge(*arguments, "--http", "0"), stderr=subprocess.PIPE, encoding="utf-8",
-                                        env=ENVIRONMENT)
+    def __init__(self, *arguments, command="bridge"):
+        self.process = subprocess.Popen([sys.executable, "-m", "mcplite", command, *arguments, "--http", "0"],
+                                        stderr=subprocess.PIPE, encoding="utf-8", env=ENVIRONMENT)
         line = self.process.stderr.readline()
         found = re.search(r"http://\S+", line)
         assert found, line + self.process.stderr.read()
@@ -137,3 +137,35 @@ def test_help_teaches():
     ran = run("--help")
     assert ran.returncode == 0
     assert "a stdio server over HTTP" in ran.stdout and '"mcpServers"' in ran.stdout and "PACKAGE" not in ran.stdout
+
+
+@pytest.fixture
+def recorded(program, tmp_path):
+    """A recorded call of the tool that asks; its user has agreed."""
+    from mcplite.testing import CassetteWriter
+
+    path = tmp_path / "behind.jsonl"
+    with CassetteWriter(path) as writer, mcplite.connect(
+            program, env={"PYTHONPATH": str(ROOT)}, elicitation_handler=accept, timeout=LIMIT,
+            options=mcplite.ClientOptions(on_message=writer)) as client:
+        client.call_tool("ask")
+    return str(path)
+
+
+@pytest.mark.slow
+def test_a_cassette_is_replayed_on_stdio_and_over_http(recorded):
+    with mcplite.connect([sys.executable, "-m", "mcplite", "replay", recorded], env={"PYTHONPATH": str(ROOT)}, timeout=LIMIT,
+                         elicitation_handler=accept) as client:
+        assert client.call_tool("ask").data == "accept"
+        with pytest.raises(mcplite.errors.InvalidParams, match="record it again"):
+            client.call_tool("who")
+    with Served(recorded, command="replay") as served:
+        for era in ("legacy", "modern"):
+            with connecting.connect(served.url, era=era, elicitation_handler=accept, timeout=LIMIT) as client:
+                assert client.call_tool("ask").data == "accept"
+
+
+def test_what_is_no_cassette_is_refused(program):
+    ran = subprocess.run([sys.executable, "-m", "mcplite", "replay", program], stdin=subprocess.DEVNULL, capture_output=True,
+                         encoding="utf-8", env=ENVIRONMENT, timeout=LIMIT)
+    assert ran.returncode == 2 and ran.stdout == "" and "is no cassette: line 1" in ran.stderr

@@ -6,14 +6,17 @@ Members of a schema in words.
 """
 
 import shlex
+import sys
 import types
+from typing import Annotated, List
 
 import jsonschema
 import pytest
 
+import mcplite
+from mcplite.cli import description
 from mcplite.cli.description import (
     argument_words,
-    chosen,
     described,
     example_of,
     example_uri,
@@ -23,7 +26,8 @@ from mcplite.cli.description import (
     prompt_words,
     resolved,
 )
-from mcplite.cli.parser import UsageError, parse, parse_arguments
+from mcplite.cli.listing import offered_by
+from mcplite.cli.parser import parse, parse_arguments
 from mcplite.protocol.schema.references import LenientReferences
 from mcplite.types import Prompt, PromptArgument, Resource, Tool, ToolAnnotations
 
@@ -73,14 +77,6 @@ def test_prompts_and_resources():
                     "  example: python -m mcplite read x.py n://1")
 
 
-def test_a_name_may_be_of_several_kinds():
-    found = {"tools": [Tool("a", {}), Tool("b", {})], "prompts": [Prompt("a")], "resources": [Resource("n://a", "b")]}
-    assert {kind: len(items) for kind, items in chosen(found, "a").items()} == {"tools": 1, "prompts": 1}
-    assert list(chosen(found, "n://a")) == ["resources"] and list(chosen(found, "b")) == ["tools", "resources"]
-    with pytest.raises(UsageError, match="it offers nothing"):
-        chosen({}, "a")
-
-
 POINT = {"type": "object", "properties": {"x": {"type": "number", "exclusiveMinimum": 0}}, "required": ["x"]}
 
 
@@ -126,10 +122,12 @@ def test_without_required_arguments_there_are_no_words(schema):
     assert argument_words(schema) == []
 
 
-def test_templates_and_quotes():
+def test_templates_and_quotes(monkeypatch):
     assert example_uri("city://{name}/history{?year}") == "city://name/history?year=year"
     assert example_uri("city://{") == "city://{"
     assert pasted(["call", "npx -y it"], "a b") == "python -m mcplite call 'npx -y it' 'a b'"
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/mcplite", "call"])
+    assert pasted(["call", "npx -y it"], "a b") == "mcplite call 'npx -y it' 'a b'"
 
 
 @pytest.mark.parametrize("words", [
@@ -205,3 +203,27 @@ def test_parameters_references_that_multiply_are_bounded():
 @pytest.mark.parametrize("schema", [None, True, [], {"properties": []}, {"properties": {"a": 5}}, {"$ref": "#/nowhere"}])
 def test_strange_schemas_are_no_error(schema):
     assert all(len(row) == 2 for row in members_of(schema))
+
+
+def test_a_description_as_markdown_keeps_the_servers_text_and_escapes_what_would_end_a_cell_or_begin_a_heading():
+    server = mcplite.Server("shop", version="1", instructions="# Not a heading\nSell `things`.")
+
+    @server.tool(annotations={"readOnlyHint": True})
+    def find(text: Annotated[str, "Words | signs"], most: int = 3) -> List[str]:
+        """Find things."""
+        return []
+
+    @server.prompt()
+    def offer(thing: str) -> str:
+        """Offer a thing."""
+        return thing
+
+    with mcplite.connect(server) as client:
+        text = description.markdown_of(client, offered_by(client), ["shop.py"], True)
+    lines = text.split("\n")
+    assert lines[0] == "# shop" and "\\# Not a heading" in lines and "Sell `things`." in lines
+    assert "## Tools" in lines and "### `find`" in lines and "Find things." in lines
+    assert "| `text: str` | Words \\| signs |" in lines and "| `most: int` | default 3 |" in lines
+    assert "Hints: only reads." in lines and "## Prompts" in lines and "| `thing` |  |" in lines
+    assert "$ python -m mcplite call shop.py find text=text" in lines
+    assert text.count("```") % 2 == 0

@@ -19,8 +19,10 @@ from mcplite.auth.login.stores import MemoryStore
 from mcplite.auth.login.user_agent import Browser, NoUserAgent, Terminal, UserAgent, Visit
 from mcplite.cli.login import Stored, choose_agent, how_to_log_in
 from mcplite.cli.parser import UsageError
+from tests.support import issuers
 from tests.support.authserver import REDIRECT, AuthServer, Protected, User, follow, refuse
 from tests.support.interrupts import ask_to_stop
+from tests.support.processes import free_port
 from tests.support.systems import posix_only
 from tests.support.webscript import WebScript
 
@@ -34,8 +36,7 @@ def no_secret(auth, text):
 @pytest.fixture
 def place():
     """The redirect URI of a client that was registered by hand: a port that is free."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return f"http://127.0.0.1:{free.getsockname()[1]}/back"
+    return f"http://127.0.0.1:{free_port()}/back"
 
 
 # --- login -------------------------------------------------------------------------------------------
@@ -228,6 +229,29 @@ def test_without_browser_and_terminal_the_url_is_printed(cli, auth, protected):
         assert answer.status == 200
     assert cli.end(child)[0] == 0
     assert cli.records()["token"]["access_token"] in auth.tokens
+
+
+# --- at a server that issues its own tokens --------------------------------------------------------------
+
+PERSON = "import sys; from tests.support.issuers import Person; Person()(sys.argv[1]).join()"
+
+
+@pytest.mark.parametrize("way", ["browser", "no browser", "--no-browser"])
+def test_a_user_logs_in_at_the_server_itself(cli, way):
+    pytest.importorskip("authlib")
+    cli.browses(PERSON if way == "browser" else None)
+    with issuers.serving() as issuer:
+        child = cli.start("login", issuer.endpoint, *([way] if way == "--no-browser" else []))
+        if way == "no browser":
+            issuers.Person()(cli.page(child))
+        elif way == "--no-browser":
+            child.stdin.write(issuers.Person().follow(cli.page(child)).encode() + b"\n")
+        status, out, err = cli.end(child)
+        assert status == 0, err
+        assert out.startswith(f"logged in to {issuer.endpoint} at {issuer.url}, with the scopes notes\n")
+        assert cli("call", issuer.endpoint, "hello") == (0, "ann ann@example.com notes\n", "")
+        status, out, err = cli("logout", issuer.endpoint)
+        assert status == 0 and "revoked" in out + err
 
 
 # --- interrupted -------------------------------------------------------------------------------------

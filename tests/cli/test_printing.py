@@ -203,11 +203,12 @@ def test_a_bar_with_a_total(columns):
     assert shown == "\r" + first + "\r" + second.ljust(len(first)) + "\r" + " " * len(second) + "\r"
 
 
-def test_without_a_total_the_number_is_shown_and_a_line_is_never_full(columns):
+@pytest.mark.parametrize("message, line", [(None, "12.5"), ("at 0", "at 0"), ("x" * 100, "x" * 19)])
+def test_without_a_total_the_message_or_the_number_is_shown_and_a_line_is_never_full(columns, message, line):
     columns(20)
     bar = ProgressBar(Screen())
-    bar(Progress(12.5, None, "x" * 100))
-    assert bar._out.getvalue() == "\r12.5 " + "x" * 14
+    bar(Progress(12.5, None, message))
+    assert bar._out.getvalue() == "\r" + line
 
 
 def test_the_bar_keeps_out_of_the_way(columns):
@@ -280,3 +281,26 @@ def test_rows_are_indented_on_a_terminal_alone():
                               (failed, Terminal(), '{"a":1}\n')):
         print_result(result, out)
         assert out.getvalue() == text
+
+
+@pytest.mark.parametrize("variables, terminal, seen", [
+    ({}, False, False), ({}, True, True), ({"TERM": "dumb"}, True, False), ({"NO_COLOR": "1"}, True, False),
+    ({"FORCE_COLOR": "1"}, False, True), ({"FORCE_COLOR": "1", "TERM": "dumb"}, False, True),
+    ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, True, False), ({"NO_COLOR": ""}, True, True)])
+def test_colours_are_for_terminals_unless_a_variable_decides(variables, terminal, seen, monkeypatch):
+    for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(printing, "is_terminal", lambda stream: terminal)
+    assert printing.styled("text", "name") == ("\x1b[36mtext\x1b[0m" if seen else "text")
+    assert printing.styled("", "name") == ""
+
+
+def test_a_table_is_as_wide_with_colours_as_without(monkeypatch):
+    rows = [("short", "a text"), ("n" * 60, "another")]
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    plain = printing.table(rows)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert printing.table(rows).replace("\x1b[36m", "").replace("\x1b[0m", "") == plain != printing.table(rows)

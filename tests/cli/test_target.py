@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 import mcplite
+from mcplite.__main__ import main
 from mcplite.cli.parser import parse
 from mcplite.cli.target import connected
 from tests.support.authserver import follow
@@ -224,8 +225,8 @@ def test_4_a_login_in_the_middle_needs_a_user(cli, auth, protected):
     cli.browses(None)
     status, out, err = cli("call", protected.url, "greet")
     assert (status, out, logins(auth)) == (4, "", 1)
-    assert "no user can be asked here" in err
-    assert err.endswith(f"To log in again: python -m mcplite login {protected.url}\n")
+    assert err.endswith("no user can be asked here: there is neither a browser nor a terminal\n"
+                        f"To log in again: python -m mcplite login {protected.url}\n")
 
 
 def test_4_another_authorization_server_is_not_asked_in_the_middle(cli, auth, protected):
@@ -314,3 +315,51 @@ def test_2_a_user_who_cancels(asking, terminal):
 def test_2_without_a_terminal(asking, cli):
     status, out, err = cli("call", asking, "color")
     assert (status, out) == (2, "") and "would ask the user" in err
+
+
+# --- recordings ---------------------------------------------------------------------------------------
+
+
+def test_5_a_server_that_does_not_answer_is_waited_for_as_long_as_the_option_says(tmp_path, monkeypatch, capsys):
+    (tmp_path / "hang.py").write_text("import sys\nsys.stdin.read()\n")
+    monkeypatch.setattr("mcplite.cli.printing._SLOW_SECONDS", 0.01)
+    monkeypatch.setattr("mcplite.cli.printing.is_terminal", lambda stream: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    command = f"{Path(sys.executable).as_posix()} {(tmp_path / 'hang.py').as_posix()}"
+    assert main(["ping", command, "--timeout", "0.4"]) == 5
+    said = capsys.readouterr().err
+    assert f"still waiting for {command} to answer\n" in said
+    assert "(0.4 s for opening in all); a first start may take longer (--timeout), and" in said
+
+
+@pytest.fixture
+def greeter(tmp_path):
+    path = tmp_path / "greeter.py"
+    path.write_text("def greet(name: str) -> str:\n    return 'hello ' + name\n\n\n"
+                    "def enter(token: str) -> str:\n    return 'welcome'\n")
+    return path
+
+
+def test_a_recorded_command_works_without_its_server(cli, greeter, tmp_path):
+    tape = tmp_path / "greeter.jsonl"
+    assert cli("call", greeter, "greet", "name=Ann", "--record", tape) == (0, "hello Ann\n", "")
+    greeter.unlink()
+    assert cli("call", tape, "greet", "name=Ann") == (0, "hello Ann\n", "")
+    status, out, err = cli("call", tape, "greet", "name=Bob")
+    assert (status, out) == (3, "") and "arguments.name is 'Ann' on the cassette, and 'Bob' here" in err
+
+
+def test_a_recording_warns_of_what_looks_like_a_secret(cli, greeter, tmp_path):
+    tape = tmp_path / "greeter.jsonl"
+    status, out, err = cli("call", greeter, "enter", "token=abc", "--record", tape)
+    assert (status, out) == (0, "welcome\n") and "1 messages in" in err and "written as ***" in err
+    assert "abc" not in tape.read_text()
+
+
+def test_a_recording_goes_into_no_other_file(cli, greeter, tmp_path):
+    assert cli("call", greeter, "greet", "name=Ann", "--record", greeter)[0] == 2
+    assert "def greet" in greeter.read_text()
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}}))
+    status, _, err = cli("list", config, "--record", tmp_path / "a.jsonl")
+    assert status == 2 and f"{config}:NAME" in err
