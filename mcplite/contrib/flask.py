@@ -56,7 +56,7 @@ def mount_mcp(app: "Union[Flask, Blueprint]", mcp: Server, path: str = "/mcp", *
     view.__name__ = f"mcp_view_of_{name}"
     at = path.rstrip("/")
     app.add_url_rule(at or "/", name, view, methods=METHODS, provide_automatic_options=False)
-    if served.publishes:
+    if served.publishes():
         app.add_url_rule(at + PROTECTED_RESOURCE, f"{name}_metadata", view, methods=METHODS, provide_automatic_options=False)
         _add_at_root(app, at, f"{name}_metadata_at_root", view)
     return view
@@ -84,7 +84,7 @@ def _respond(served: WSGIApp, check_host: bool) -> "Response":
     if check_host and request.trusted_hosts is not None:
         request.host  # refused here, if the application does not trust it
         http.host_checked = True
-    http.inline, http.around = True, _in_context(threading.get_ident())
+    http.around = _in_context(threading.get_ident())
     response = served.respond(http)
     return _flask_response(response)
 

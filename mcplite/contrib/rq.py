@@ -6,7 +6,7 @@ from typing import Any, Callable
 from ..errors import RegistrationError
 from ..tasks.server_tasks import QueueRunner
 
-__all__ = ["RQTasks", "run_task"]
+__all__ = ["RQTasks"]
 
 
 class RQTasks(QueueRunner):

@@ -1,18 +1,22 @@
-"""A client's tools for the APIs of models: declarations, calls, results; each API in the words of its own SDK.
+"""Models: a client's tools for their APIs, and models that answer servers; each API in the words of its own SDK.
 
 Nothing is imported but what the caller uses, and no SDK at all where plain dicts are enough.
 """
 
-from typing import TYPE_CHECKING, Any, List, Optional
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Union
 
-from .toolset import DEFAULT, Choice, Source
+from .tool_names import Choice
+from .toolset import DEFAULT, Source
 
 if TYPE_CHECKING:
     from .anthropic import AnthropicKit
     from .gemini import GeminiKit
     from .openai import OpenAIKit, ResponsesKit
+    from .sampling import AnthropicSampling, OpenAISampling
+    from .tool_search import ToolSearch as ToolSearch
 
-__all__ = ["anthropic_tools", "gemini_tools", "langchain_tools", "openai_responses_tools", "openai_tools"]
+__all__ = ["ToolSearch", "anthropic_sampling", "anthropic_tools", "gemini_tools", "langchain_tools", "openai_responses_tools",
+           "openai_sampling", "openai_tools"]
 
 
 def anthropic_tools(client: Source, *, only: Choice = None, exclude: Choice = None,
@@ -22,7 +26,7 @@ def anthropic_tools(client: Source, *, only: Choice = None, exclude: Choice = No
     ``kit.tools`` is for ``tools=``, ``kit.call(block)`` runs a ``tool_use`` block and returns its ``tool_result`` block,
     ``kit.answers(message)`` does so for all of a message, and ``kit.runnable_tools()`` is for the SDK's tool runner.
 
-    :param client: a ``Client``, or a ``Group`` of several; open when the tools are listed.
+    :param client: a ``Client``, or a ``Group`` of several, or a :class:`ToolSearch` of one; open when the tools are listed.
     :param only: the tools to offer: their names as ``client.list_tools()`` has them, or a function of the ``Tool``. None
         for all.
     :param exclude: the tools to leave out, likewise. A tool that is not offered cannot be called.
@@ -102,3 +106,45 @@ def langchain_tools(client: Source, *, only: Choice = None, exclude: Choice = No
     from .langchain import LangChainTools
 
     return LangChainTools(client, only, exclude, timeout).tools
+
+
+def anthropic_sampling(api: Any, model: Union[str, Sequence[str]], *, max_tokens: int = 4096) -> "AnthropicSampling":
+    """Return a sampling handler that answers servers by Anthropic's Messages API.
+
+    ``connect(target, sampling_handler=anthropic_sampling(anthropic.Anthropic(), "claude-sonnet-5-5"))``. Texts, images and PDF
+    files reach the model, other content is named in words. With ``ClientOptions(sampling_tools=True)`` servers may give the
+    model tools (from November 2025 on). The handler asks no user: wrap it in a function that does, for servers that you do
+    not trust with your model.
+
+    :param api: the blocking client of the SDK, or any object with ``messages.create()``.
+    :param model: the name of a model; or several, of which the first is used unless a hint of the server is part of another.
+    :param max_tokens: that an answer may have at most, even if the server asks for more; default 4096.
+    :raises TypeError: *api* is no such client.
+    :raises ValueError: *model* is empty, or *max_tokens* is not positive.
+    """
+    from .sampling import AnthropicSampling
+
+    return AnthropicSampling(api, model, max_tokens)
+
+
+def openai_sampling(api: Any, model: Union[str, Sequence[str]], *, max_tokens: int = 4096) -> "OpenAISampling":
+    """Return a sampling handler that answers servers by OpenAI's Chat Completions, or an API of the same form.
+
+    Texts, images, PDF files, and sounds in WAV or MP3 reach the model, other content is named in words.
+
+    :param api: the blocking client of the SDK, or any object with ``chat.completions.create()``.
+    :param model, max_tokens: as for :func:`anthropic_sampling`.
+    :raises TypeError: *api* is no such client.
+    :raises ValueError: *model* is empty, or *max_tokens* is not positive.
+    """
+    from .sampling import OpenAISampling
+
+    return OpenAISampling(api, model, max_tokens)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ToolSearch":
+        from .tool_search import ToolSearch
+
+        return ToolSearch
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

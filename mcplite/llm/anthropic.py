@@ -5,7 +5,7 @@ from typing import Any, Callable, Dict, List, Tuple
 from .result_content import FAILED, Part, split
 from .toolset import CallOptions, Entry, Kit, Outcome, ToolUse, field
 
-__all__ = ["AnthropicKit"]
+__all__ = ["AnthropicKit", "blocks_of"]
 
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
@@ -35,7 +35,7 @@ class AnthropicKit(Kit):
 
             def call(self, input: object) -> Any:
                 outcome = kit._run(ToolUse(None, self._entry.name, input), CallOptions())
-                blocks = _blocks(outcome)
+                blocks = blocks_of(outcome)
                 if outcome.is_error:
                     raise ToolError(blocks)
                 return blocks
@@ -61,14 +61,15 @@ class AnthropicKit(Kit):
 
     def _answer(self, given: Any, use: ToolUse, outcome: Outcome, follows: Callable[[Part], bool]
                 ) -> Tuple[Any, List[Part]]:
-        answer = {"type": "tool_result", "tool_use_id": use.id, "content": _blocks(outcome)}
+        answer = {"type": "tool_result", "tool_use_id": use.id, "content": blocks_of(outcome)}
         return {**answer, "is_error": True} if outcome.is_error else answer, []
 
     def _messages(self, answers: List[Any], rest: List[Part]) -> List[Any]:
         return [{"role": "user", "content": answers}]
 
 
-def _blocks(outcome: Outcome) -> List[Dict[str, Any]]:
+def blocks_of(outcome: Outcome) -> List[Dict[str, Any]]:
+    """Return the blocks of a call's result, or of a message of the user."""
     # The API refuses errors with anything but text.
     parts, _ = split(outcome.parts, lambda part: not outcome.is_error and _is_taken(part))
     blocks = [_block(part) for part in parts]

@@ -9,9 +9,9 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Pattern, Tup
 
 from ..protocol.schema.references import Extent
 from .result_content import FAILED, Part, split
-from .tool_names import PARAMETERS_OF_GEMINI, TOOLS_OF_GEMINI
+from .tool_names import PARAMETERS_OF_GEMINI, TOOLS_OF_GEMINI, Choice
 from .tool_schemas import Schema, described, kind_of, resolve
-from .toolset import Choice, Entry, Kit, Outcome, Source, ToolUse, field
+from .toolset import Entry, Kit, Outcome, Source, ToolUse, field
 
 __all__ = ["GeminiKit", "gemini_schema"]
 

@@ -5,13 +5,15 @@ nothing else is allowed, so that an optional parameter becomes one that may be n
 of the arguments again.
 """
 
+import json
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from .result_content import Part, file_name, never, split, text_of
+from .tool_names import Choice
 from .tool_schemas import Schema, nullable, resolve, types_of
-from .toolset import CallOptions, Choice, Entry, Kit, Outcome, Source, ToolUse, field
+from .toolset import CallOptions, Entry, Kit, Outcome, Source, ToolUse, field
 
-__all__ = ["IMAGES", "OpenAIKit", "ResponsesKit", "StrictKit", "strict_schema", "without_nulls"]
+__all__ = ["IMAGES", "OpenAIKit", "ResponsesKit", "StrictKit", "media_of", "strict_schema", "without_nulls"]
 
 _KEPT = {"type", "description", "title", "enum", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
          "multipleOf", "minItems", "maxItems"}
@@ -196,6 +198,11 @@ class OpenAIKit(StrictKit):
             raise TypeError(f"a completion, or a message of the role 'assistant', was expected, not {type(reply).__name__}")
         return list(field(message, "tool_calls") or [])
 
+    @staticmethod
+    def use(id: str, name: str, arguments: Dict[str, Any]) -> Dict[str, Any]:
+        """Return an item of ``tool_calls``."""
+        return {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+
     def _read(self, tool_use: Any) -> ToolUse:
         function = field(tool_use, "function")
         if function is None:
@@ -212,17 +219,17 @@ class OpenAIKit(StrictKit):
         return {"role": "tool", "tool_call_id": use.id, "content": text_of(parts, outcome.is_error)}, rest
 
     def _follows(self, part: Part) -> bool:
-        return self._takes_media and _media(part) is not None
+        return self._takes_media and media_of(part) is not None
 
     def _messages(self, answers: List[Any], rest: List[Part]) -> List[Any]:
-        media = [_media(part) for part in rest]
+        media = [media_of(part) for part in rest]
         if not media:
             return answers
         note = {"type": "text", "text": "Content that the tools returned, in the order of their results:"}
         return [*answers, {"role": "user", "content": [note, *media]}]
 
 
-def _media(part: Part) -> Optional[Dict[str, Any]]:
+def media_of(part: Part) -> Optional[Dict[str, Any]]:
     """Return a part as the content of a user's message; None if the API does not take it."""
     if part.kind == "image":
         return {"type": "image_url", "image_url": {"url": part.data_url}} if part.mime_type in IMAGES else None

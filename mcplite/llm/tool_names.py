@@ -1,11 +1,13 @@
-"""Names that APIs of models take, mapped both ways: of tools, and of their parameters."""
+"""Names of tools: which of them a model is told of, and the names that its API takes, mapped both ways."""
 
 import hashlib
 import re
 from collections import Counter
-from typing import Dict, Iterable, Optional, Pattern
+from typing import Callable, Dict, Iterable, Optional, Pattern, Set, Union
 
-__all__ = ["NameMap", "PARAMETERS", "PARAMETERS_OF_GEMINI", "TOOLS", "TOOLS_OF_GEMINI"]
+from ..types import Tool
+
+__all__ = ["Choice", "NameMap", "PARAMETERS", "PARAMETERS_OF_GEMINI", "TOOLS", "TOOLS_OF_GEMINI", "chooser"]
 
 #: What Anthropic and OpenAI take as the name of a tool.
 TOOLS = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -14,6 +16,8 @@ TOOLS_OF_GEMINI = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 #: Anthropic refuses a whole request if one parameter of one tool has another name.
 PARAMETERS = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 PARAMETERS_OF_GEMINI = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+#: Which tools: their names as ``list_tools()`` has them, or a function of the tool.
+Choice = Union[None, Iterable[str], Callable[[Tool], bool]]
 _MOST = 64
 
 
@@ -75,3 +79,29 @@ class NameMap:
         salted = name if not count else f"{name}\n{count}"
         digits = hashlib.sha256(salted.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         return f"{plain[:_MOST - 9]}_{digits}"
+
+
+class _Chooser:
+    """One of ``only=`` and ``exclude=``."""
+
+    def __init__(self, choice: Union[None, Set[str], Callable[[Tool], bool]]) -> None:
+        self._choice = choice
+
+    @property
+    def names(self) -> Optional[Set[str]]:
+        return self._choice if isinstance(self._choice, set) else None
+
+    def __call__(self, tool: Tool, default: bool) -> bool:
+        if self._choice is None:
+            return default
+        return tool.name in self._choice if isinstance(self._choice, set) else bool(self._choice(tool))
+
+
+def chooser(parameter: str, choice: Choice) -> _Chooser:
+    """Return what tells whether a tool is chosen by *parameter*.
+
+    :raises TypeError: the choice is one string.
+    """
+    if isinstance(choice, str):
+        raise TypeError(f"{parameter}= takes a list of names or a function, so write {parameter}=[{choice!r}]")
+    return _Chooser(choice if choice is None or callable(choice) else set(choice))

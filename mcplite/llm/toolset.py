@@ -9,7 +9,7 @@ import difflib
 import json
 import threading
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Pattern, Set, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Pattern, Set, Tuple, Union
 
 from ..client.call import DEFAULT, OnProgress
 from ..errors import Cancelled, ConnectionClosed, MCPError, ToolError, TransportError
@@ -18,20 +18,20 @@ from ..rpc.cancel import CancelToken
 from ..rpc.tracing import get_logger
 from ..types import CallToolResult, TextContent, Tool
 from .result_content import FAILED, Part, never, parts_of
-from .tool_names import PARAMETERS, TOOLS, NameMap
+from .tool_names import PARAMETERS, TOOLS, Choice, NameMap, chooser
 from .tool_schemas import Schema, portable
 
 if TYPE_CHECKING:
     from ..client import Client
     from ..client.group import Group
+    from .tool_search import ToolSearch
 
-__all__ = ["CallOptions", "Choice", "DEFAULT", "Entry", "Kit", "Outcome", "Source", "ToolUse", "Toolset", "field"]
+__all__ = ["BadModelArguments", "CallOptions", "Choice", "DEFAULT", "Entry", "Kit", "Outcome", "Source", "ToolUse", "Toolset",
+           "field"]
 
 _log = get_logger(__name__)
-#: Which tools: their names as ``list_tools()`` has them, or a function of the tool.
-Choice = Union[None, Iterable[str], Callable[[Tool], bool]]
 #: Whose tools.
-Source = Union["Client", "Group"]
+Source = Union["Client", "Group", "ToolSearch"]
 _MOST_LISTED = 50
 
 
@@ -89,8 +89,8 @@ class Toolset(ABC):
 
     def __init__(self, client: Source, only: Choice, exclude: Choice, timeout: Optional[float]) -> None:
         self._client = client
-        self._only = _chooser("only", only)
-        self._exclude = _chooser("exclude", exclude)
+        self._only = chooser("only", only)
+        self._exclude = chooser("exclude", exclude)
         self._timeout = timeout
         #: Guards the three fields below; held for work in memory only.
         self._lock = threading.Lock()
@@ -158,7 +158,7 @@ class Toolset(ABC):
                          ", ".join(sorted(listed)[:_MOST_LISTED]) or "none")
 
     def _find(self, name: str) -> Optional[Entry]:
-        """Return the tool of a name that a model uses: of those that it was told, else of those that there are now."""
+        """Return the tool of a name that a model uses, from the tools that it was told or from those that are there now."""
         with self._lock:
             entry = self._entries.get(name)
         if entry is None:
@@ -184,29 +184,29 @@ class Toolset(ABC):
             result = self._client.call_tool(
                 entry.tool.name, arguments, timeout=self._timeout if options.timeout is DEFAULT else options.timeout,
                 max_timeout=options.max_timeout, cancel=options.cancel, on_progress=options.on_progress)
-        except (MCPError, _BadArguments) as error:
+        except (MCPError, BadModelArguments) as error:
             return _failed(error, use.name, options.cancel)
         return Outcome(parts_of(result), bool(result.is_error), result)
 
     def _arguments(self, given: Any, entry: Entry) -> Dict[str, Any]:
         """Return arguments with the server's names of the parameters.
 
-        :raises _BadArguments: they are no object.
+        :raises BadModelArguments: they are no object.
         """
         arguments = given
         if isinstance(given, (str, bytes)):
             try:
                 arguments = json.loads(given) if given.strip() else {}
             except (ValueError, RecursionError) as error:
-                raise _BadArguments(f"the arguments are not valid JSON: {error}") from error
+                raise BadModelArguments(f"the arguments are not valid JSON: {error}") from error
         if arguments is None:
             arguments = {}
         if not isinstance(arguments, dict):
-            raise _BadArguments(f"the arguments must be a JSON object, not {type(arguments).__name__}")
+            raise BadModelArguments(f"the arguments must be a JSON object, not {type(arguments).__name__}")
         try:
             json.dumps(arguments, allow_nan=False, ensure_ascii=False).encode("utf-8")
         except (TypeError, ValueError, RecursionError) as error:
-            raise _BadArguments(f"the arguments cannot be sent as JSON: {error}") from error
+            raise BadModelArguments(f"the arguments cannot be sent as JSON: {error}") from error
         return {entry.own_parameters.get(str(name), str(name)): value for name, value in arguments.items()}
 
     def _no_such_tool(self, name: str) -> Outcome:
@@ -222,30 +222,8 @@ def _members(schema: Any) -> List[str]:
     return list(properties) if isinstance(properties, dict) else []
 
 
-class _BadArguments(Exception):
+class BadModelArguments(Exception):
     """A model's arguments are no JSON object."""
-
-
-class _Chooser:
-    """One of ``only=`` and ``exclude=``."""
-
-    def __init__(self, choice: Union[None, Set[str], Callable[[Tool], bool]]) -> None:
-        self._choice = choice
-
-    @property
-    def names(self) -> Optional[Set[str]]:
-        return self._choice if isinstance(self._choice, set) else None
-
-    def __call__(self, tool: Tool, default: bool) -> bool:
-        if self._choice is None:
-            return default
-        return tool.name in self._choice if isinstance(self._choice, set) else bool(self._choice(tool))
-
-
-def _chooser(parameter: str, choice: Choice) -> _Chooser:
-    if isinstance(choice, str):
-        raise TypeError(f"{parameter}= takes a list of names or a function, so write {parameter}=[{choice!r}]")
-    return _Chooser(choice if choice is None or callable(choice) else set(choice))
 
 
 def _failed(error: Exception, name: str, cancel: Optional[CancelToken]) -> Outcome:

@@ -1,38 +1,54 @@
-"""A transport that records every message that passes.
+"""Recordings of the messages between clients and servers: in memory for a test, or as a cassette, a file to be replayed later.
 
-Connects a test to a server object in this process, and records the messages.
+Both are functions for ``ClientOptions(on_message=)``, so that they see every message of every transport. A cassette has JSON
+lines: the first describes it, and each other has one message, with the seconds since the beginning and the side that sent it.
+HTTP headers are no messages and are never in it; values under names of secrets are masked, as they are in a trace.
 """
 
 import json
+import os
 import threading
-from typing import Any, Dict, List, NamedTuple, Optional
+import time
+from types import TracebackType
+from typing import Any, Dict, List, NamedTuple, Optional, Type, Union
 
-from ..rpc.channels import MemoryChannel
-from ..rpc.interfaces import Channel
+from ..revisions import find_revision
+from ..rpc.tracing import masked
 
-__all__ = ["Recorded", "Recording", "record"]
+__all__ = ["CassetteWriter", "Recorded", "Recording", "head_line", "message_line", "revision_in"]
+
+#: Where the first line of a cassette has its revision, which becomes known later; the line keeps its length.
+_PLACE = 12
+_SIDES = {"->": "client", "<-": "server"}
+_VERSION = "io.modelcontextprotocol/protocolVersion"
 
 
 class Recorded(NamedTuple):
-    """One message: its direction, "->" for sent and "<-" for received, and its content."""
+    """One message: its direction, "->" for sent and "<-" for received, its content, and the number of its connection."""
 
     direction: str
     message: Any
+    connection: int = 1
 
 
-class Recording(Channel):
-    """A transport that passes each message on to another one and keeps a record of it.
+class Recording:
+    """The messages of one client or of several, in order.
 
-    :param channel: the transport to record.
+    It is for a test: ``connect(target, options=ClientOptions(on_message=recording))``.
     """
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self.name = channel.name
-        self.interruptible = channel.interruptible
-        #: Guards ``_messages``; held for list work only.
+    def __init__(self) -> None:
+        #: Guards the fields below; held for list work only.
         self._lock = threading.Lock()
         self._messages: List[Recorded] = []
+        self._connections: Dict[int, int] = {}
+
+    def __call__(self, connection: int, direction: str, data: bytes) -> None:
+        """Keep one message; the client calls this."""
+        message = _content(data)
+        with self._lock:
+            number = self._connections.setdefault(connection, len(self._connections) + 1)
+            self._messages.append(Recorded(direction, message, number))
 
     @property
     def messages(self) -> List[Recorded]:
@@ -48,43 +64,129 @@ class Recording(Channel):
         return [item.message for item in self.messages
                 if item.direction == "->" and (method is None or item.message.get("method") == method)]
 
+
+class CassetteWriter:
+    """Writes a cassette, for ``connect(target, options=ClientOptions(on_message=writer))``; a ``with`` block closes it.
+
+    Each message is in the file as soon as it has passed, so that a program that is killed leaves a cassette of what was until
+    then. Values under names of secrets (``password``, ``api_key``, ...) are written as ``***``.
+
+    :param path: of the file. A cassette that is there is replaced.
+    :param target: what was connected to, for people who read the file.
+    :raises ValueError: the file is there, and is no cassette.
+    :raises OSError: it cannot be written.
+    """
+
+    def __init__(self, path: "Union[str, os.PathLike[str]]", target: str = "") -> None:
+        self.path = os.fspath(path)
+        if os.path.exists(self.path) and os.path.getsize(self.path) and not _is_cassette(self.path):
+            raise ValueError(f"choose another file for the recording: {self.path} is there, and is no cassette")
+        self._target = masked(target)
+        self._recorded = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self._began = time.monotonic()
+        # A lone surrogate, which UTF-8 has not, becomes its escape in JSON.
+        self._file = open(self.path, "w", encoding="utf-8", errors="backslashreplace", newline="\n")  # noqa: SIM115
+        #: Guards the file and the fields below; held while a line is written.
+        self._lock = threading.Lock()
+        self._connections: Dict[int, int] = {}
+        self._revision: Optional[str] = None
+        self._masked = 0
+        self._file.write(head_line(self._target, None, self._recorded))
+        self._file.flush()
+
     @property
-    def buffered(self) -> bool:
-        return self._channel.buffered
+    def masked(self) -> int:
+        """How many messages had a value that looks like a secret, and was written as ``***``."""
+        return self._masked
 
-    def read(self, timeout: Optional[float] = None) -> Optional[bytes]:
-        data = self._channel.read(timeout)
-        if data is not None:
-            self._note("<-", data)
-        return data
-
-    def consume(self) -> None:
-        self._channel.consume()
-
-    def write(self, data: bytes, timeout: Optional[float] = None) -> None:
-        self._note("->", data)
-        self._channel.write(data, timeout)
-
-    def wake(self) -> None:
-        self._channel.wake()
+    def __call__(self, connection: int, direction: str, data: bytes) -> None:
+        """Write one message; the client calls this."""
+        at, message = time.monotonic() - self._began, _content(data)
+        if isinstance(message, bytes):
+            message = message.decode("utf-8", "backslashreplace")
+        shown = masked(message)
+        with self._lock:
+            if self._file.closed:
+                return
+            number = self._connections.setdefault(connection, len(self._connections) + 1)
+            self._masked += shown != message and _has_secret(message)
+            self._file.write(_line(at, _SIDES[direction], shown, number))
+            self._file.flush()
+            revision = revision_in(message)
+            if revision is not None and revision != self._revision:
+                self._revision = revision
+                self._file.seek(0)
+                self._file.write(head_line(self._target, revision, self._recorded))
+                self._file.seek(0, os.SEEK_END)
 
     def close(self) -> None:
-        self._channel.close()
-
-    def _note(self, direction: str, data: bytes) -> None:
-        try:
-            message: Any = json.loads(data)
-        except (ValueError, RecursionError):
-            message = data
+        """Close the file; messages that pass later are not recorded."""
         with self._lock:
-            self._messages.append(Recorded(direction, message))
+            self._file.close()
+
+    def __enter__(self) -> "CassetteWriter":
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.close()
 
 
-def record(server: Any) -> Recording:
-    """Return a recording transport to a Server object in this process; pass it to ``connect``.
+def head_line(target: str, revision: Optional[str], recorded: str) -> str:
+    """Return the first line of a cassette; its length does not depend on the revision.
 
-    :param server: anything with ``serve_channel(channel)``.
+    :param target: what was connected to.
+    :param revision: None if it is not known yet.
+    :param recorded: when, in ISO 8601.
     """
-    ours, theirs = MemoryChannel.pair(("the client", f"the server {getattr(server, 'name', server)!r}"))
-    server.serve_channel(theirs)
-    return Recording(ours)
+    shown = json.dumps(revision)
+    head = json.dumps({"mcplite": "cassette", "version": 1, "target": target, "recorded": recorded, "revision": None})
+    return f"{head[:-5]}{shown}}}{' ' * (_PLACE - len(shown))}\n"
+
+
+def message_line(at: float, sender: str, message: Any, connection: int = 1) -> str:
+    """Return the line of one message in a cassette, with secrets masked.
+
+    :param at: seconds since the beginning.
+    :param sender: "client" or "server".
+    :param message: its JSON.
+    :param connection: its number in this cassette.
+    """
+    return _line(at, sender, masked(message), connection)
+
+
+def _line(at: float, sender: str, message: Any, connection: int) -> str:
+    line = {"at": round(at, 6), "from": sender, **({} if connection == 1 else {"connection": connection})}
+    return json.dumps({**line, "message": message}, ensure_ascii=False) + "\n"
+
+
+def revision_in(message: Any) -> Optional[str]:
+    """Return the revision that a message tells: the answer to a handshake, or a request that stands for itself."""
+    if not isinstance(message, dict):
+        return None
+    found: Any = None
+    result, params = message.get("result"), message.get("params")
+    if isinstance(result, dict) and "capabilities" in result:
+        found = result.get("protocolVersion")
+    elif isinstance(params, dict) and isinstance(params.get("_meta"), dict):
+        found = params["_meta"].get(_VERSION)
+    return found if isinstance(found, str) and find_revision(found) is not None else None
+
+
+def _has_secret(message: Any) -> bool:
+    """Return whether something is masked besides the state of a question, which is the protocol's own."""
+    parts = [value for value in message.values() if isinstance(value, dict)] if isinstance(message, dict) else []
+    parts = [{name: value for name, value in part.items() if name != "requestState"} for part in parts]
+    return bool(masked(parts) != parts)
+
+
+def _content(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return data
+
+
+def _is_cassette(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(64).lstrip().startswith(b'{"mcplite": "cassette"')

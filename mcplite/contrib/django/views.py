@@ -81,7 +81,7 @@ def _respond(served: WSGIApp, request: "HttpRequest") -> "HttpResponseBase":
     if request.META.get("CONTENT_LENGTH"):
         environ["wsgi.input"] = request  # a middleware may have read the body
     http = served.make_request(environ)
-    http.inline, http.around, http.host_checked = True, close_around(threading.get_ident()), True
+    http.around, http.host_checked = close_around(threading.get_ident()), True
     response = served.respond(http)
     if response.streaming:
         return _stream(response)

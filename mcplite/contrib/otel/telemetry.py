@@ -104,12 +104,14 @@ class Operation:
         self._noted = False
 
     @contextlib.contextmanager
-    def running(self, parent: Optional[contexts.Context] = None, current: bool = True) -> Iterator[None]:
+    def running(self, parent: Optional[contexts.Context] = None, current: bool = True,
+                fail: Optional[Callable[[BaseException], None]] = None) -> Iterator[None]:
         """Return the block in which the operation runs; an exception that leaves it is the operation's error.
 
         :param parent: the remote parent, from :func:`extract`; None takes the current span. With a remote parent the
             current span is linked.
         :param current: whether the operation's span is the current one in the block.
+        :param fail: notes the error, in place of :meth:`fail`.
         """
         ambient = trace.get_current_span().get_span_context()
         links = [trace.Link(ambient)] if parent is not None and ambient.is_valid else []
@@ -119,7 +121,7 @@ class Operation:
         try:
             yield
         except BaseException as error:
-            self.fail(error)
+            (fail or self.fail)(error)
             raise
         finally:
             if token is not None:
@@ -290,12 +292,8 @@ class ServerTelemetry(ServerObserver):
         parent = extract(context.trace_context)
         if parent is None and http is not None and not trace.get_current_span().get_span_context().is_valid:
             parent = propagate.extract(http.headers)  # of a client that writes headers only, where no span stands for HTTP
-        with operation.running(parent):
-            try:
-                result = proceed()
-            except BaseException as error:
-                _fail(operation, context, error)
-                raise
+        with operation.running(parent, fail=lambda error: _fail(operation, context, error)):
+            result = proceed()
             operation.finish(result)
         return result
 
