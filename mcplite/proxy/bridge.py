@@ -23,7 +23,7 @@ from ..types import ClientCapabilities, Implementation, ServerCapabilities, code
 from .client_connections import UpstreamPool
 from .client_mount import ClientMount
 from .forwarded_calls import Upstream, declared_to_server
-from .mount import Names
+from .mount_names import Names
 
 __all__ = ["ListObserver", "OnlyClient", "OnlyClientPool", "client_of_handshake", "open_bridge"]
 

@@ -112,35 +112,43 @@ class UpstreamPool:
             text += json.dumps(codec.encode(info, NEWEST), sort_keys=True)
         return self._exclusive((session.owner, text), declared, info, call)
 
-    @contextlib.contextmanager
-    def _kept(self, call: RelayedCall, session: Optional[LegacySession]) -> Iterator[Upstream]:
+    def _kept(self, call: RelayedCall, session: Optional[LegacySession]) -> ContextManager[Upstream]:
         """Lend the connection that is kept for a session, or for the clients of a principal that cannot be asked."""
-        token, owner = call.context.token, call.context.session.owner
-        key: Any = owner if session is None else session
+        key: Any = call.context.session.owner if session is None else session
+        upstream = self._take(self._plain if session is None else self._own, key)
+        return self._opened(call, session, key) if upstream is None else _Noted(upstream, call, True)
+
+    def _take(self, kept: Dict[Any, Upstream], key: Any) -> Optional[Upstream]:
+        """Return a connection that is kept, held for a call; None if there is none that can be used."""
+        with self._lock:
+            upstream = kept.pop(key, None)
+            if upstream is None or not upstream.usable:
+                return None
+            kept[key] = upstream  # at the end, behind those that were used longer ago
+            upstream.hold()
+            return upstream
+
+    @contextlib.contextmanager
+    def _opened(self, call: RelayedCall, session: Optional[LegacySession], key: Any) -> Iterator[Upstream]:
+        """Lend the connection after it was opened, by this call or by one that was first."""
         kept: Dict[Any, Upstream] = self._plain if session is None else self._own
         with contextlib.ExitStack() as stack:
             with self._lock:
                 opening = self._opening.setdefault(key, OpeningLock())
-            with opening.hold(Waiting(cancel=token), self._name) as failure:
-                with self._lock:
-                    upstream = kept.pop(key, None)
-                    if upstream is not None and upstream.usable:
-                        kept[key] = upstream  # at the end, behind those that were used longer ago
-                        upstream.hold()
-                        stack.callback(upstream.release)
-                if upstream is None or not upstream.usable:
-                    if failure is not None:
-                        raise failure
+            with opening.hold(Waiting(cancel=call.context.token), self._name) as failure:
+                upstream = self._take(kept, key)
+                if upstream is not None:
+                    stack.enter_context(_Noted(upstream, call, True))
+                elif failure is not None:
+                    raise failure
+                else:
                     upstream = (self.create(ClientCapabilities()) if session is None
                                 else self.create(declared_by(call.context), session, session.client_info))
                     upstream.hold()
-                    stack.callback(upstream.release)
-                    stack.enter_context(_Noted(upstream, call))  # a server may ask as soon as the connection is open
+                    stack.enter_context(_Noted(upstream, call, True))  # a server may ask as soon as the connection is open
                     with undo(lambda: self._opening.pop(key, None)):
                         self._open(upstream, call)
                     self._keep(kept, key, upstream)
-                else:
-                    stack.enter_context(_Noted(upstream, call))
             if session is not None and session.peer.closed:
                 self.forget(session)
             yield upstream
@@ -169,7 +177,7 @@ class UpstreamPool:
                     break
         opened = upstream is not None
         upstream = upstream or self.create(declared, info=info)
-        answered = False  # else it is not certain what the server still does for this call
+        answered = False  # until then the server may still work on this call
         try:
             with _Noted(upstream, call):
                 if not opened:
@@ -222,13 +230,17 @@ class UpstreamPool:
 
 
 class _Noted(ContextManager[Upstream]):
-    """A block in which the handlers of a connection know of a call. Not a generator, since each call has one."""
+    """A block in which the handlers of a connection know of a call. Not a generator, since each call has one.
 
-    __slots__ = ("_upstream", "_call")
+    :param held: whether the connection is held for the call, until the end of the block.
+    """
 
-    def __init__(self, upstream: Upstream, call: RelayedCall) -> None:
+    __slots__ = ("_upstream", "_call", "_held")
+
+    def __init__(self, upstream: Upstream, call: RelayedCall, held: bool = False) -> None:
         self._upstream = upstream
         self._call = call
+        self._held = held
 
     def __enter__(self) -> Upstream:
         self._upstream.handlers.add(self._call)
@@ -236,6 +248,8 @@ class _Noted(ContextManager[Upstream]):
 
     def __exit__(self, *error: object) -> None:
         self._upstream.handlers.remove(self._call)
+        if self._held:
+            self._upstream.release()
 
 
 def pass_call(pool: UpstreamPool, context: RequestContext, params: Dict[str, Any]) -> Tuple[Dict[str, Any], Revision]:

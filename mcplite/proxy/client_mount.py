@@ -1,7 +1,7 @@
 """ClientMount: a server of another process or host, whose calls are passed on over connections to it."""
 
 import functools
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Optional, Set
 
 from ..client.client import Client
 from ..errors import (
@@ -10,7 +10,6 @@ from ..errors import (
     MCPError,
     MissingCapability,
     ProtocolError,
-    RegistrationError,
     RemoteError,
     RequestTimeout,
     ResourceNotFound,
@@ -22,21 +21,21 @@ from ..protocol.uris import normal_uri
 from ..protocol.uritemplate import Template
 from ..revisions import Revision
 from ..rpc.tracing import get_logger
-from ..server.app import Server
 from ..server.catalog.registry import ProvidedEntry, Service
-from ..server.handling.context import RequestContext
+from ..server.handling.context import RequestContext, visible_catalog
 from ..server.runtime.runtime import OpenSession, Runtime
 from ..types import Tool
 from ..types.tasks import runs_tool_tasks
 from .client_connections import UpstreamPool, pass_call
 from .forwarded_calls import Upstream, adapted_result, error_for, unaskable
-from .mount import AREAS, KINDS, Mounted, Names, ServerMount, tasks_of
+from .mount import AREAS, KINDS, Choice, Mounted, tasks_of
+from .mount_names import Names
 from .reconnecting import MainUpstream
 
 if TYPE_CHECKING:
     from .mounted_tasks import PassedTasks
 
-__all__ = ["ClientMount", "mount"]
+__all__ = ["ClientMount"]
 
 _log = get_logger(__name__)
 
@@ -49,16 +48,17 @@ class ClientMount(Mounted, Service):
     :param names: of its entries.
     :param shared: whether one connection serves all clients.
     :param pool: the connections; None for those of a mount with any number of clients.
+    :param choice: as for :class:`Mounted`.
     """
 
     def __init__(self, parent: Runtime, client: Client, names: Names, shared: bool,
-                 pool: Optional[UpstreamPool] = None) -> None:
-        super().__init__(parent, names)
+                 pool: Optional[UpstreamPool] = None, choice: Optional[Choice] = None) -> None:
+        super().__init__(parent, names, choice)
         self._label = f"the mounted server {names.prefix!r}" if names.prefix else "the mounted server"
         self._peer = ""
         self.pool = pool or UpstreamPool(client, self._label, shared)
         self._main = MainUpstream(self.pool, self._label, self._on_open, self._on_change, self._on_updated, self._on_lost)
-        #: The last error of the connection; None while it is open.
+        #: Why the connection was lost, or could not be opened, last; None before the first attempt, and while it is open.
         self.down: Optional[Exception] = None
         #: What the server has offered so far, by kind and the names that clients see; for the errors of calls while it is down.
         self._known: Dict[str, Dict[str, ProvidedEntry]] = {kind: {} for kind in KINDS}
@@ -202,21 +202,32 @@ class ClientMount(Mounted, Service):
             definition.output_schema = as_object(schema) or in_result(schema)
         return definition
 
-    def find(self, kind: str, name: str) -> Optional[ProvidedEntry]:
+    def find(self, kind: str, name: str, granted: Optional[FrozenSet[str]] = None) -> Optional[ProvidedEntry]:
         if kind != "resources":
             if self.down is None:
                 return None
             known = self._known[kind].get(name)
-            return known or (ProvidedEntry(self, (kind, name, None)) if self.names.belongs(name) else None)
+            if known is not None or self.choice is not None:  # which is not known of a name that was never listed
+                return known
+            return ProvidedEntry(self, (kind, name, None)) if self.names.belongs(name) else None
         own = self.names.own_uri(name)
-        if own is None and not self._reads:
+        if own is None and not self._reads or self.choice is not None and self.choice.tags and not self._tagged(own):
             return None
         return ProvidedEntry(self, ("resources", own or name, None), unlisted=own is None)
+
+    def _tagged(self, uri: Optional[str]) -> bool:
+        """Whether a URI of the mounted server is that of a resource that it offers, or one of an offered template's."""
+        return uri is not None and (
+            any(entry.own[1] == uri for entry in self._known["resources"].values())
+            or any(entry.pattern.match(uri) is not None for entry in self._known["templates"].values() if entry.pattern))
 
     # --- its calls --------------------------------------------------------------------------------------
 
     def run(self, entry: ProvidedEntry, context: RequestContext) -> Any:
         kind, own, definition = entry.own
+        refused = None if entry.change is None else entry.change.refused(context, entry.name)
+        if refused is not None:
+            return refused
         try:
             params = self._params(entry, context)
             if entry.task_support == "forbidden" or self._tasks is None:
@@ -238,7 +249,7 @@ class ClientMount(Mounted, Service):
             if entry.unlisted and isinstance(failure, ResourceNotFound):
                 others = self.parent.catalog.registry.providers
                 for other in others[others.index(self) + 1:]:
-                    found = other.find("resources", own)
+                    found = other.find("resources", own, visible_catalog(context).registry.granted)
                     if found is not None:
                         return found.handler(context.params, context)
             raise failure from error
@@ -253,7 +264,7 @@ class ClientMount(Mounted, Service):
             raise InternalError(f"{self.name}: {error}") from error
 
     def _params(self, entry: ProvidedEntry, context: RequestContext) -> Dict[str, Any]:
-        given = {name: value for name, value in self.own_params(entry, context).items()
+        given = {name: value for name, value in self.own_params(entry, context.method, context.params).items()
                  if name not in ("_meta", "inputResponses", "requestState", "task")}
         if context.method == "completion/complete":
             main = self.pool.main
@@ -314,39 +325,3 @@ def _has_tasks(client: Client) -> bool:
 def _wraps(tool: Optional[Tool]) -> bool:
     """Whether the structured result of a tool is not declared as an object."""
     return tool is not None and tool.output_schema is not None and as_object(tool.output_schema) is None
-
-
-def mount(parent: Server, other: Any, prefix: str = "", tool: Optional[Callable[[str], Optional[str]]] = None,
-          shared: bool = False) -> None:
-    """Offer *other* as a part of *parent*; see :meth:`Server.mount`.
-
-    :raises RegistrationError: it cannot be mounted.
-    """
-    if not isinstance(prefix, str) or tool is not None and not callable(tool):
-        raise RegistrationError(f"mount takes prefix= as a text and tool= as a function, not {prefix!r} and {tool!r}")
-    providers = parent.registry.providers
-    if prefix and any(getattr(provider, "names").prefix == prefix for provider in providers):
-        raise RegistrationError(f"another server is mounted with prefix={prefix!r} already; choose another one")
-    names = Names(prefix, tool)
-    if isinstance(other, Server):
-        if other is parent or _mounts(other, parent):
-            raise RegistrationError(f"{parent!r} would be mounted on itself")
-        ServerMount(parent.runtime, other.runtime, names).open()
-    elif not isinstance(other, Client):
-        raise RegistrationError(f"mount takes a Server, or a client as from mcplite.connect(), not {type(other).__name__}")
-    elif other.state != "new":
-        raise RegistrationError(f"the client to mount is {other.state}: mount one that is not open, as connect() returns it;"
-                                " the server opens the connections to it for its own clients")
-    else:
-        ClientMount(parent.runtime, other, names, shared).open()
-
-
-def _mounts(server: Server, parent: Server) -> bool:
-    """Whether *parent* is mounted on *server*, or on a server that is mounted there."""
-    waiting = [server.runtime]
-    while waiting:
-        runtime = waiting.pop()
-        if runtime is parent.runtime:
-            return True
-        waiting.extend(provider.mounted for provider in runtime.catalog.registry.providers if isinstance(provider, ServerMount))
-    return False

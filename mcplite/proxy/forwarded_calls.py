@@ -30,6 +30,7 @@ from ..rpc.tracing import get_logger
 from ..server.catalog.cache_hints import CacheHint
 from ..server.handling.context import LEVELS, RequestContext
 from ..server.handling.questions import Elicit, Relayed
+from ..server.handling.session import is_of_protocol
 from ..server.sessions.legacy import LegacySession
 from ..types import (
     NULL,
@@ -225,20 +226,28 @@ class RelayHandlers(Handlers):
                 session = self._visits.pop(identity, None) if isinstance(identity, str) else None
             if session is not None:
                 return lambda: session.elicitation_complete(identity)
+        elif not is_of_protocol(method):
+            self._pass(method, params, lambda receiver: receiver.notify(method, params))
         return None
 
     def _pass_log(self, params: Dict[str, Any]) -> None:
         level, logger = params.get("level"), params.get("logger")
-        if level not in LEVELS:
-            return
+        if level in LEVELS:
+            self._pass("a log message", params, lambda receiver: receiver.log(
+                level, params.get("data"), logger if isinstance(logger, str) else None))
+
+    def _pass(self, what: str, params: Dict[str, Any], send: Callable[[Any], object]) -> None:
+        """Send a message to the client whose call it belongs to, or whose connection this is; others do not get it.
+
+        :param send: is called with the context of the call, or with the session.
+        """
         try:
             call = self._call(params)
-            if call is not None:
-                call.context.log(level, params.get("data"), logger if isinstance(logger, str) else None)
-            elif self._session is not None:
-                self._session.log(level, params.get("data"), logger if isinstance(logger, str) else None)
+            receiver = self._session if call is None else call.context
+            if receiver is not None:
+                send(receiver)
         except MCPError as error:
-            _log.debug("a log message of %s was not passed on: %s", self._name, error)
+            _log.debug("%s of %s was not passed on: %s", what, self._name, error)
 
     @property
     def wants_logs(self) -> bool:
@@ -376,18 +385,20 @@ class _Complete(Exception):
         self.result = result
 
 
-def pass_over(upstream: Upstream, call: RelayedCall, params: Dict[str, Any], tasks: bool = False) -> Dict[str, Any]:
+def pass_over(upstream: Upstream, call: RelayedCall, params: Dict[str, Any], task_token: Optional[CancelToken] = None
+              ) -> Dict[str, Any]:
     """Return the result of a request as the mounted server gives it over one connection.
 
-    :param tasks: whether the result may say that the call has become a task, where the mounted server decides on that.
+    :param task_token: cancels a call whose result may say that it has become a task, where the mounted server decides on that;
+        None for other calls, which the context's token cancels.
     """
-    context = call.context
+    context, tasks = call.context, task_token is not None
     given = context.meta
     meta = {key: value for key, value in given.items() if key != "progressToken" and not key.startswith(OWN)}
     if meta:
         params["_meta"] = meta
     report = functools.partial(report_progress, context) if "progressToken" in given else None
-    request = Call(context.method, params, cancel=context.token, on_progress=report, rounds=False, fresh=True)
+    request = Call(context.method, params, cancel=task_token or context.token, on_progress=report, rounds=False, fresh=True)
     try:
         return _exchange(upstream, context, request, tasks)
     except UrlElicitationRequired as error:
@@ -403,7 +414,7 @@ def pass_over(upstream: Upstream, call: RelayedCall, params: Dict[str, Any], tas
 
 def _visited(context: RequestContext, error: UrlElicitationRequired) -> bool:
     """Ask a client whose revision lacks the error that asks for visits of pages (URLE-15); return whether it visits all."""
-    if context.session.revision.elicitation_ids or not context.can_elicit_url:
+    if context.session.revision.elicitation_ids or not context.can_elicit_url or not error.urls:
         return False
     pages = {f"page-{number}": Elicit(str(page.get("message") or error.message), url=str(page.get("url")))
              for number, page in enumerate(error.urls, 1)}
@@ -487,11 +498,25 @@ def adapted_result(context: RequestContext, given: Dict[str, Any], revision: Rev
         if meta:
             result["_meta"] = meta
     result.pop("resultType", None)
-    if own is not revision:
+    if own is not revision and not _means_the_same(result, own, wraps):
         result = _translated(context, result, own, wraps)
     if own.modern and context.method == "resources/read":
         result = {**hint.members(), **result}
     return result
+
+
+#: What all revisions have, in one form: the members of a tool's result, and those of a text.
+_PLAIN_RESULT, _PLAIN_TEXT = frozenset(("content", "structuredContent", "isError")), {"type", "text"}
+
+
+def _means_the_same(result: Dict[str, Any], own: Revision, wraps: bool) -> bool:
+    """Whether the result of a tool is one of the usual ones, which need no translation: texts, and an object beside them."""
+    content = result.get("content")
+    return (type(content) is list and result.keys() <= _PLAIN_RESULT and type(result.get("isError", False)) is bool
+            and ("structuredContent" not in result or own.structured_output and not wraps
+                 and type(result["structuredContent"]) is dict)
+            and all(type(item) is dict and item.keys() == _PLAIN_TEXT and item["type"] == "text" and type(item["text"]) is str
+                    for item in content))
 
 
 def _translated(context: RequestContext, result: Dict[str, Any], own: Revision, wraps: bool) -> Dict[str, Any]:

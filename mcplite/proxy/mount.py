@@ -1,7 +1,7 @@
 """Mounts: offer another server as a server's own; ``Server.mount`` loads it.
 
 A :class:`Mounted` puts the entries of the other server into the registry of the parent server, the one that mounts it. Its
-:class:`Names` are what the clients of the parent server see of the other server's names and URIs.
+:class:`~.mount_names.Names` are what the clients of the parent server see of the other server's names and URIs.
 
 A server of this process is a :class:`ServerMount`: its functions run as those of the parent server, and nothing is passed on.
 The function gets the context of the client's own request, so that questions, progress and cancellation need no second
@@ -9,110 +9,29 @@ connection. Its server's middleware, lifespan and limits of time hold as they do
 """
 
 import copy
-import hashlib
-import re
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Set, Tuple
+import functools
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
 
 from ..errors import InvalidParams, RegistrationError
+from ..protocol.http.routing_headers import marks
 from ..protocol.jsonrpc import object_of
 from ..protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
 from ..protocol.uris import normal_uri
 from ..protocol.uritemplate import normal_template
-from ..revisions import TASKS_EXTENSION, Revision
+from ..revisions import NEWEST, TASKS_EXTENSION, Revision
 from ..rooms import load
 from ..rpc.tracing import get_logger
-from ..server.catalog.registry import ProvidedEntry, Provider, Service
-from ..server.handling.context import RequestContext
+from ..server.catalog.entries import with_tags
+from ..server.catalog.registry import Needed, ProvidedEntry, Provider, Service
+from ..server.handling.context import NeedsWorker, RequestContext, visible_catalog
 from ..server.handling.dispatch import dispatch
 from ..server.runtime.runtime import Runtime
+from ..types.codec import TAGS, tags_of
+from .mount_names import Names
 
-__all__ = ["Mounted", "Names", "ServerMount", "model_name", "tasks_of"]
+__all__ = ["Choice", "Mounted", "ServerMount", "tasks_of"]
 
 _log = get_logger(__name__)
-#: Characters of the name of a tool that the APIs of models take, and how long it may be.
-_OTHER = r"[^A-Za-z0-9_-]"
-_MOST = 64
-
-
-def model_name(name: str) -> str:
-    """Return *name* in the form that the APIs of models take: 1 to 64 characters from A-Z a-z 0-9 _ and -.
-
-    Other characters become underscores. A name that is too long ends with eight digits of its hash.
-    """
-    plain = re.sub(_OTHER, "_", name)
-    return plain if len(plain) <= _MOST else with_digits(name, plain)
-
-
-def with_digits(name: str, plain: str) -> str:
-    """Return *plain*, cut, with digits of the hash of *name*, so that two names which become equal stay apart."""
-    digits = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{plain[:_MOST - 9]}_{digits}"
-
-
-class Names:
-    """The names of one mount.
-
-    :param prefix: before the names of tools and prompts, with an underscore between; empty for none, which leaves all names
-        as they are.
-    :param tool: returns the new name of a tool, or None to hide it; in place of the prefix.
-    """
-
-    def __init__(self, prefix: str, tool: Optional[Callable[[str], Optional[str]]] = None) -> None:
-        self.prefix = prefix
-        self._tool = tool
-        #: What stands before a URI that another has as well; a URI stays valid with it (RFC 3986, section 3.1).
-        self._scheme = re.sub(r"[^a-z0-9.-]", "-", prefix.lower()) + "+" if prefix else ""
-        #: By the normal form of the mounted server's own URI: the URI that clients see, where the two differ.
-        self._seen: Dict[str, str] = {}
-
-    def named(self, kind: str, names: Iterable[str]) -> Dict[str, str]:
-        """Return the mounted server's own names by the names that clients see; without those that are hidden.
-
-        :param kind: "tools" or "prompts".
-        """
-        found: Dict[str, str] = {}
-        for own in names:
-            seen: Optional[str] = own
-            if kind == "tools" and self._tool is not None:
-                seen = self._tool(own)
-            elif self.prefix:
-                seen = model_name(f"{self.prefix}_{own}")
-                if seen in found:
-                    seen = with_digits(own, seen)
-            if seen:
-                found[seen] = own
-        return found
-
-    def belongs(self, name: str) -> bool:
-        """Whether a name can be one of this mount, by its prefix."""
-        return bool(self.prefix) and name.startswith(model_name(self.prefix + "_"))
-
-    def other_uri(self, uri: str) -> Optional[str]:
-        """Return what clients see in place of a URI, in its normal form, that another has; None without a prefix."""
-        if not self._scheme:
-            return None
-        self._seen[uri] = seen = self._scheme + uri
-        return seen
-
-    def forget_uris(self) -> None:
-        """Forget the URIs that others have as well, before they are found out again."""
-        self._seen = {}
-
-    @property
-    def changes_uris(self) -> bool:
-        """Whether any URI differs."""
-        return bool(self._seen)
-
-    def seen_uri(self, own: str) -> str:
-        """Return a URI of the mounted server as clients see it."""
-        return self._seen.get(normal_uri(own), own) if self._seen else own
-
-    def own_uri(self, seen: str) -> Optional[str]:
-        """Return the mounted server's own form of a URI with the prefix of this mount; None for any other URI."""
-        size = len(self._scheme)
-        return seen[size:] if size and seen[:size].lower() == self._scheme else None
-
-
 #: By kind of entries: the member of a definition that has its name.
 _NAMED_BY = {"tools": "name", "resources": "uri", "templates": "uri_template", "prompts": "name"}
 KINDS = tuple(_NAMED_BY)
@@ -120,16 +39,62 @@ KINDS = tuple(_NAMED_BY)
 AREAS: Mapping[str, Tuple[str, ...]] = {"tools": ("tools",), "prompts": ("prompts",), "resources": ("resources", "templates")}
 
 
+class Choice:
+    """What a mount offers of a server.
+
+    :param tags: of entries, one of which an entry must have; none for all entries.
+    :param change: changes of tools, see :class:`~.tool_changes.ToolChanges`; None for none.
+    :param search: whether tools are found by a search, and not listed.
+    :raises RegistrationError: the tags are no list of texts, or the changes cannot be used.
+    """
+
+    def __init__(self, tags: Any, change: Any, search: bool = False) -> None:
+        self.search = search
+        meta = with_tags(None, tags, "mount")
+        self.tags: FrozenSet[str] = frozenset(() if meta is None else meta[TAGS])
+        self.changes: Any = None
+        if change is not None:
+            from .tool_changes import ToolChanges  # for mounts that change tools
+
+            self.changes = ToolChanges(change)
+
+    def take(self, kind: str, entry: ProvidedEntry, definition: Any) -> bool:
+        """Return whether an entry is offered, and note with it what changes it.
+
+        :raises RegistrationError: it cannot be changed so.
+        """
+        if self.tags and not self.tags & tags_of(definition):
+            return False
+        entry.unlisted = entry.unlisted or self.search and kind == "tools"
+        if self.changes is not None and kind == "tools":
+            entry.change = self.changes.of(definition)
+            if entry.change is not None:
+                entry.marks = marks(entry.change.schema)
+        return True
+
+
 class Mounted(Provider):
     """One mounted server.
 
     :param parent: the runtime of the server that mounts it.
     :param names: of its entries.
+    :param choice: which entries are offered, and what is changed of its tools; None for all as they are.
     """
 
-    def __init__(self, parent: Runtime, names: Names) -> None:
+    def __init__(self, parent: Runtime, names: Names, choice: "Optional[Choice]" = None) -> None:
         self.parent = parent
         self.names = names
+        self.choice = choice
+
+    def check(self) -> None:
+        """Return if :meth:`open` can do what it is asked to; nothing is changed.
+
+        :raises RegistrationError: the name of a tool or of a prompt is taken, or a tool cannot be changed as is asked.
+        """
+
+    def open(self) -> None:
+        """Offer the entries, and follow their changes."""
+        raise NotImplementedError
 
     def put(self, kind: str, entries: Mapping[str, ProvidedEntry], announced: bool = True) -> Dict[str, str]:
         """Put the present entries of a kind into the registry; return the names that others have, with their own names.
@@ -137,6 +102,8 @@ class Mounted(Provider):
         :param entries: by the mounted server's own names, or URIs.
         :param announced: whether clients are notified.
         """
+        if self.choice is not None:
+            entries = {own: entry for own, entry in entries.items() if self._chosen(kind, own, entry)}
         if kind in ("tools", "prompts"):
             names = self.names.named(kind, entries)
         else:
@@ -147,6 +114,25 @@ class Mounted(Provider):
             names = {(self.names.other_uri(seen) or seen) if seen in taken else seen: own for seen, own in names.items()}
             taken = self._provide(kind, names, entries, announced)
         return {seen: names[seen] for seen in taken}
+
+    def _chosen(self, kind: str, own: str, entry: ProvidedEntry, strict: bool = False) -> bool:
+        """Whether an entry is offered; what changes it is noted with it.
+
+        :param strict: raises the error of a change that cannot be made, in place of the log.
+        """
+        assert self.choice is not None
+        entry.change = None
+        try:
+            # As the mounted server has it: its own name is that of the change.
+            definition = copy.copy(self.listed(entry, NEWEST))
+            setattr(definition, _NAMED_BY[kind], own)
+            return self.choice.take(kind, entry, definition)
+        except Exception as error:  # of the user's function, or of a provider
+            if strict and isinstance(error, RegistrationError):
+                raise
+            _log.error("the %s %.200r of %s is left out: %s", kind[:-1], own, self.name, error,
+                       exc_info=not isinstance(error, RegistrationError))
+            return False
 
     def _provide(self, kind: str, names: Mapping[str, str], entries: Mapping[str, ProvidedEntry], announced: bool
                  ) -> List[str]:
@@ -165,15 +151,19 @@ class Mounted(Provider):
         """Return a copy of a definition, with the name or the URI that clients see."""
         definition = copy.copy(definition)
         setattr(definition, _NAMED_BY[entry.own[0]], entry.name)
+        if entry.change is not None:
+            entry.change.apply(definition)
         return definition
 
-    def own_params(self, entry: ProvidedEntry, context: RequestContext) -> Dict[str, Any]:
+    def own_params(self, entry: ProvidedEntry, method: str, given: Dict[str, Any]) -> Dict[str, Any]:
         """Return the params of a request with the mounted server's own names."""
-        (kind, own, _), params = entry.own, dict(context.params)
-        if context.method == "completion/complete":
+        (kind, own, _), params = entry.own, dict(given)
+        if method == "completion/complete":
             params["ref"] = {**(params.get("ref") or {}), "name" if kind == "prompts" else "uri": own}
         elif kind in ("tools", "prompts"):
             params["name"] = own
+            if entry.change is not None:
+                params["arguments"] = entry.change.own_arguments(object_of(params.get("arguments")))
         elif isinstance(params.get("uri"), str):
             params["uri"] = self.names.own_uri(params["uri"]) or params["uri"]
         return params
@@ -220,18 +210,17 @@ def tasks_of(runtime: Runtime) -> Any:
     return runtime.extension(TASKS_EXTENSION)
 
 
-
-
 class ServerMount(Mounted, Service):
     """One server of this process, mounted.
 
     :param parent: the runtime of the server that mounts it.
     :param own: the runtime of the mounted server.
     :param names: of its entries.
+    :param choice: as for :class:`Mounted`.
     """
 
-    def __init__(self, parent: Runtime, own: Runtime, names: Names) -> None:
-        super().__init__(parent, names)
+    def __init__(self, parent: Runtime, own: Runtime, names: Names, choice: Optional[Choice] = None) -> None:
+        super().__init__(parent, names, choice)
         self.mounted = own
         #: The resources that clients of the parent server subscribe to; used by the hook of subscriptions, one call at a time.
         self._followed: Set[str] = set()
@@ -242,18 +231,24 @@ class ServerMount(Mounted, Service):
 
     # --- what it offers ---------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        """Put all entries into the registry of the parent server, and follow their changes.
-
-        :raises RegistrationError: the name of a tool or of a prompt is taken; nothing is mounted then.
-        """
+    def check(self) -> None:
         registry = self.parent.catalog.registry
         for kind in ("tools", "prompts"):
-            there = registry.all(kind)
-            for seen, own in self.names.named(kind, self.mounted.catalog.registry.all(kind)).items():
+            there, entries = {*registry.all(kind)}, self.mounted.catalog.registry.all(kind)
+            if self.choice is not None:
+                if self.choice.search and kind == "tools":
+                    from .mounted_search import NAMES  # for mounts whose tools are found
+
+                    there.update(NAMES)
+                entries = {own: entry for own, entry in entries.items()
+                           if self._chosen(kind, own, self._entry(kind, own, entry), strict=True)}
+            for seen, own in self.names.named(kind, entries).items():
                 if seen in there:
                     raise RegistrationError(f"the {kind[:-1]} {own!r} of {self.name} would be {seen!r}, which is registered"
                                             f" already; mount it with another prefix={' or tool=' if kind == 'tools' else ''}")
+
+    def open(self) -> None:
+        registry = self.parent.catalog.registry
         for kind in KINDS:
             self._fill(kind)
         for kind in ("tools", "prompts", "resources"):
@@ -263,53 +258,67 @@ class ServerMount(Mounted, Service):
         self.parent.count_subscriptions(self._on_subscribe, awaited=True)
         self.parent.add_service(f"mount {id(self)}", self)
 
-    def _fill(self, kind: str) -> None:
+    def _fill(self, kind: str, announced: bool = True) -> None:
         registry = self.mounted.catalog.registry
         if registry.completes:
             self.parent.catalog.registry.completes = True
         if tasks_of(self.mounted) is not None:
             self.use_tasks()
-        self.report(kind, self.put(kind, {own: self._entry(kind, own, entry) for own, entry in registry.all(kind).items()}))
+        self.report(kind, self.put(kind, {own: self._entry(kind, own, entry) for own, entry in registry.all(kind).items()},
+                                   announced))
 
     def _entry(self, kind: str, own: str, entry: Any) -> ProvidedEntry:
-        made = ProvidedEntry(self, (kind, own, entry), scopes=entry.scopes)
+        made = ProvidedEntry(self, (kind, own, entry), scopes=entry.scopes, unlisted=entry.unlisted)
         if kind == "tools":
             made.marks, made.task_support, made.restartable = entry.marks, entry.task_support, entry.restartable
             made.decides_tasks = entry.decides_tasks
+            if entry.call_scopes is not None:
+                made.call_scopes = lambda params: entry.call_scopes(self.own_params(made, "tools/call", dict(params)))
+        if kind in ("tools", "prompts"):
+            made.may_run_inline = entry.may_run_inline
         elif kind == "templates":
             made.pattern, made.resources = entry.pattern, entry.resources
             made.cache, made.mime_type = self.mounted.catalog.hint_for(entry.cache), entry.mime_type
         elif kind == "resources":
-            made.cache, made.unlisted = self.mounted.catalog.hint_for(entry.cache), entry.unlisted
-            made.mime_type = entry.mime_type
+            made.cache, made.mime_type = self.mounted.catalog.hint_for(entry.cache), entry.mime_type
         return made
 
     def listed(self, entry: ProvidedEntry, revision: Revision) -> Any:
         return self.renamed(entry.own[2].listed(revision), entry)
 
-    def find(self, kind: str, name: str) -> Optional[ProvidedEntry]:
+    def find(self, kind: str, name: str, granted: Optional[FrozenSet[str]] = None) -> Optional[ProvidedEntry]:
         own = self.names.own_uri(name) if kind == "resources" else None
-        found = None if own is None else self.mounted.catalog.find_resource(own)
+        catalog = self.mounted.catalog if granted is None else self.mounted.catalog.visible(granted)
+        found = None if own is None else catalog.find_resource(own)
         if own is None or found is None:
             return None
         entry, _ = found
+        if self.choice is not None and not self._chosen(entry.kind, entry.name, self._entry(entry.kind, entry.name, entry)):
+            return None
         return ProvidedEntry(self, ("resources", own, None), mime_type=entry.mime_type, scopes=entry.scopes,
                              cache=self.mounted.catalog.hint_for(entry.cache))
 
     # --- its calls --------------------------------------------------------------------------------------
 
     def run(self, entry: ProvidedEntry, context: RequestContext) -> Any:
+        catalog = self.mounted.catalog
+        if (catalog.middleware or catalog.forwards_logs) and context.http is not None and context.http.inline:
+            raise NeedsWorker  # what is around the handler may ask and send
+        if entry.change is not None:
+            refused = entry.change.refused(context, entry.name)
+            if refused is not None:
+                return refused
         if entry.own[0] == "tools" and not (entry.decides_tasks and context.session.revision.modern):
             task = self.as_task(entry, context)
             if task is not None:
                 return task
-        params = self.own_params(entry, context)
-        with context.within(self.mounted, params, self.names.changes_uris):
-            return self.seen_contents(dispatch(context, self.mounted.catalog.resolve(context.method, params)))
+        rename = functools.partial(self.own_params, entry, context.method)
+        with context.within(self.mounted, rename, self.names.changes_uris):
+            return self.seen_contents(dispatch(context, visible_catalog(context).resolve(context.method, context.params)))
 
     # --- changes ----------------------------------------------------------------------------------------
 
-    def _on_change(self, method: str, uri: Optional[str]) -> None:
+    def _on_change(self, method: str, uri: Optional[str], needed: Needed) -> None:
         if method == RESOURCE_UPDATED and uri is not None:
             self.parent.resource_updated(self.names.seen_uri(uri))
             return
@@ -317,7 +326,8 @@ class ServerMount(Mounted, Service):
         if area == "resources":
             self.names.forget_uris()
         for kind in AREAS[area]:
-            self._fill(kind)  # which notifies the clients
+            self._fill(kind, announced=False)
+        self.parent.list_changed(area, needed, always=False)
 
     def _on_subscribe(self, uri: str, subscriptions: int) -> None:
         counted = self.mounted.subscribers

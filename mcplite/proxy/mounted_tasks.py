@@ -5,11 +5,15 @@ questions, result and cancellation pass in any pair of revisions. The lifetime a
 and another process of it continues to follow the task.
 """
 
-from typing import Any, Callable, Dict, Optional, Tuple
+import contextlib
+import threading
+import time
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 from ..client.call import Call
 from ..errors import Cancelled, InputNeeded, InternalError, MCPError, MissingCapability, RequestTimeout, TransportError
 from ..revisions import TASKS_EXTENSION, Revision
+from ..rpc.cancel import CancelToken
 from ..rpc.deadline import undo
 from ..rpc.tracing import INFO, get_logger
 from ..server.catalog.registry import ProvidedEntry
@@ -30,7 +34,36 @@ _log = get_logger(__name__)
 _SENT, _THERE = "mcplite call sent", "mcplite task there"
 #: Seconds between the attempts to reach a server whose task is followed.
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+#: Seconds for the answer of a server to a call that asks for a task, once the call is cancelled.
+_ANSWER_SECONDS = 5.0
+#: Seconds, from its begin, in which a call may get the answer that it has become a task, where the server decides on that.
+_DECISION_SECONDS = 1.0
 Passed = Tuple[Any, Optional[Revision]]
+
+
+@contextlib.contextmanager
+def _later(token: CancelToken, decides: bool) -> Iterator[CancelToken]:
+    """Return a token that is cancelled when another one is, and the answer of a server that makes a task had time to arrive.
+
+    Such a server answers at once, and only the answer has the id by which the task can be cancelled.
+
+    :param decides: whether the server decides if the call becomes a task; it may run a call that does not for long.
+    """
+    later, begun = CancelToken(), time.monotonic()
+
+    def cancel() -> None:
+        timer.interval = max(0.0, begun + _DECISION_SECONDS - time.monotonic()) if decides else _ANSWER_SECONDS
+        timer.start()
+
+    # Its thread is begun by the one that cancels, ends with the block, and blocks on nothing.
+    timer = threading.Timer(0.0, lambda: later.cancel(token.reason))
+    timer.daemon = True
+    remove = token.add_callback(cancel)
+    try:
+        yield later
+    finally:
+        remove()
+        timer.cancel()
 
 
 class PassedTasks:
@@ -96,6 +129,9 @@ class PassedTasks:
             follower = self._start(upstream, call, params, entry)
             if not follower.id:
                 return follower.fetch(), upstream.client.revision
+            if context.cancelled:
+                follower.abandon()
+                context.check_cancelled()
             upstream.hold()
             self._started[follower.id] = upstream, follower
             said = follower.immediate_response
@@ -111,12 +147,14 @@ class PassedTasks:
         """Call a tool so that it becomes a task there; the follower has no id if it did not."""
         context, client = call.context, upstream.client
         if entry.decides_tasks:
-            answer = pass_over(upstream, call, params, True)
+            with _later(context.token, True) as token:
+                answer = pass_over(upstream, call, params, token)
             return tasks_of_client(client).follow_task(answer)
         meta = {key: value for key, value in context.meta.items() if not key.startswith(OWN)}
         wanted = context.incoming.params.get("task")
         params = {**params, "task": wanted if isinstance(wanted, dict) else {}, **({"_meta": meta} if meta else {})}
-        return tasks_of_client(client).send_as_task(Call("tools/call", params, cancel=context.token, rounds=False, fresh=True))
+        with _later(context.token, False) as token:
+            return tasks_of_client(client).send_as_task(Call("tools/call", params, cancel=token, rounds=False, fresh=True))
 
     # --- a task of the parent server --------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ class MainUpstream:
 
         It does nothing if it was started already.
 
-        :raises TransportError: the system has no thread for it.
+        :raises TransportError: the system cannot start the thread that keeps the connection open.
         """
         with self._changed:
             if self._run is not None:

@@ -15,6 +15,7 @@ import pytest
 import mcplite
 from tests.support import connecting
 from tests.support.children import wait_until
+from tests.support.wsgi import serving_wsgi
 
 
 def weather(name="weather", **options):
@@ -188,6 +189,32 @@ def test_the_middleware_of_both_servers_sees_a_call_by_its_own_name():
     with mcplite.connect(hub) as client:
         assert client.call_tool("i_greet").text == "hi"
     assert seen == [("inner", "greet", "hi"), ("hub", "i_greet", "hi")]
+
+
+@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_a_mounted_handler_without_a_context_runs_on_the_thread_of_its_request(era, asks):
+    # Unless something around it may ask the client: that thread sends the question.
+    def ask(ctx, proceed):
+        if ctx.method == "tools/call":
+            ctx.elicit("Go on?")
+            assert ctx.params["name"] == "where"
+        return proceed()
+
+    inner, hub = mcplite.Server("inner", middleware=[ask] if asks else []), mcplite.Server("hub")
+    asked = []
+
+    @inner.tool()
+    def where() -> str:
+        return threading.current_thread().name
+
+    hub.mount(inner, prefix="i")
+    application = hub.wsgi(path="/mcp")
+    with contextlib.closing(application), serving_wsgi(application) as url, connecting.connect(
+            url, era=era, timeout=LIMIT, elicitation_handler=lambda request: asked.append(request) or True) as client:
+        for number in range(3):
+            assert (client.call_tool("i_where").text == "mcplite worker") is asks
+            assert len(asked) == asks * (number + 1)
 
 
 def test_changes_of_the_mounted_server_are_told():

@@ -3,7 +3,7 @@
 
 import pytest
 
-from mcplite.proxy.mount import Names, model_name
+from mcplite.proxy.mount_names import Names, model_name
 
 
 @pytest.mark.parametrize("name, expected", [

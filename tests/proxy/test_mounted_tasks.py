@@ -9,8 +9,11 @@ import mcplite
 from mcplite.backend.memory import MemoryBackend
 from mcplite.client.call import Call
 from mcplite.protocol.meta import CAPABILITIES
+from mcplite.proxy import mounted_tasks
 from mcplite.revisions import JULY_2026, NOVEMBER_2025, TASKS_EXTENSION
+from mcplite.rpc.cancel import CancelToken
 from tests.support import connecting
+from tests.support.children import wait_until
 from tests.support.taskclients import LIMIT, REVISIONS, task_client
 
 
@@ -23,9 +26,9 @@ class Shared(MemoryBackend):
 class Works:
     """A server whose tools wait until the test says go, and how often each has begun."""
 
-    def __init__(self):
+    def __init__(self, **options):
         self.go, self.begun, self.stopped = threading.Event(), [], threading.Event()
-        self.mcp = mcplite.Server("works")
+        self.mcp = mcplite.Server("works", **options)
         self.mcp.add_tool(self.work, task="optional")
         self.mcp.add_tool(self.must, task="required")
         self.mcp.add_tool(self.ask, task="required")
@@ -34,8 +37,8 @@ class Works:
 
     def work(self, ctx: mcplite.Context) -> str:
         self.begun.append(ctx.task_id)
-        ctx.report_progress(1, 2, "at work")
         try:
+            ctx.report_progress(1, 2, "at work")
             while not self.go.is_set():
                 ctx.sleep(0.01)
         except mcplite.Cancelled:
@@ -114,6 +117,47 @@ def test_a_cancelled_task_ends_at_its_server(works, kind, revision):
         client.cancel(task)
         assert client.until(task)["status"] == "cancelled"
         assert works.stopped.wait(LIMIT)
+
+
+@pytest.mark.parametrize("kind, patient", [(None, False), ("legacy", False), ("modern", False), ("modern", True)])
+@revisions
+def test_a_task_ends_whose_call_is_cancelled_before_the_answer(kind, patient, revision, monkeypatch):
+    monkeypatch.setattr(mounted_tasks, "_DECISION_SECONDS", LIMIT if patient else 0.0)
+    calls, held, made, answer, token = [], [], threading.Event(), threading.Event(), CancelToken()
+
+    def note(ctx, proceed):
+        if ctx.method == "tools/call":
+            calls.append(ctx)
+        return proceed()
+
+    def hold(ctx, proceed):
+        result = proceed()
+        if ctx.method == "tools/call" and wait_until(lambda: works.begun):
+            held.append(ctx)
+            made.set()
+            answer.wait(LIMIT)
+        return result
+
+    # The server is not told of the cancellation where the mount waits for its answer.
+    waits = patient or kind == "legacy"
+    works = Works(middleware=[hold] if waits else [note, hold])
+    hub, name = (works.mcp, "work") if kind is None else (hub_of(works, kind, middleware=[note] if waits else []), "far_work")
+    with task_client(hub, revision) as client:
+        if kind == "modern" and not client.modern:  # which has the task of the hub at once
+            task = client.start(name)
+            assert made.wait(LIMIT)
+            client.cancel(task)
+        else:
+            threading.Thread(target=lambda: made.wait(LIMIT) and token.cancel()).start()
+            with pytest.raises(mcplite.Cancelled):
+                client.client.request("tools/call", {"name": name, "arguments": {}, **({} if client.modern else {"task": {}})},
+                                      cancel=token, timeout=LIMIT)
+        # A mount that has answered with a task of its own tells only that.
+        assert patient and not client.modern or wait_until(lambda: calls[0].cancelled)
+        answer.set()
+        assert works.stopped.wait(LIMIT)
+        assert held[0].cancelled is not waits
+    works.mcp.close()
 
 
 @kinds
