@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from .server import Context as Context, Limits as Limits, Server as Server, ServerOptions as ServerOptions
     from .server.app import serve as serve
     from .server.catalog.cache_hints import CacheHint as CacheHint, Header as Header
-    from .server.functions.media import Audio as Audio, Image as Image
     from .server.handling.questions import (
         Elicit as Elicit,
         InputRequired as InputRequired,
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from .server.transports.wsgi import mount_wsgi as mount_wsgi
     from .tasks.task_follower import Task as Task
     from .types import assistant as assistant, user as user
+    from .types.media import Audio as Audio, Image as Image
     from .version import __version__ as __version__
 
 __all__ = [
@@ -72,11 +72,11 @@ _HOMES = {
     "auth.verify.bearer_auth": ("BearerAuth", "StaticTokens"),
     "server.principals": ("Principal",),
     "server.catalog.cache_hints": ("CacheHint", "Header"),
-    "server.functions.media": ("Audio", "Image"),
     "server.handling.questions": ("Elicit", "InputRequired", "ListRoots", "Sample"),
     "fleet.fleet_processes": ("publisher",),
     "server.transports.wsgi": ("mount_wsgi",),
     "types": ("assistant", "user"),
+    "types.media": ("Audio", "Image"),
     "version": ("__version__",),
 }
 

@@ -32,12 +32,12 @@ timeout cannot be taken for an answer of the peer (ERR-08).
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, TypeVar
 
 __all__ = [
     "PARSE_ERROR", "INVALID_REQUEST", "METHOD_NOT_FOUND", "INVALID_PARAMS", "INTERNAL_ERROR",
     "RESOURCE_NOT_FOUND", "URL_ELICITATION_REQUIRED", "HEADER_MISMATCH", "MISSING_CAPABILITY",
-    "UNSUPPORTED_VERSION", "SERVER_BUSY", "USER_REJECTED",
+    "UNSUPPORTED_VERSION", "SERVER_BUSY", "RATE_LIMITED", "USER_REJECTED",
     "MCPError", "RemoteError", "MethodNotFound", "InvalidParams", "ResourceNotFound", "InternalError",
     "UnsupportedVersion", "MissingCapability", "HeaderMismatch", "UrlElicitationRequired",
     "ProtocolError", "TransportError", "ConnectionClosed", "SessionLost", "HTTPStatusError",
@@ -59,6 +59,9 @@ UNSUPPORTED_VERSION = -32022
 USER_REJECTED = -1
 #: A code of mcplite's own, outside the range that JSON-RPC reserves (ERR-07).
 SERVER_BUSY = -31001
+#: A code of mcplite's own for a sender that has sent too many requests; ``data`` has the seconds after which it may try
+#: again, as ``{"retryAfter": 3.5}``. The request was not begun.
+RATE_LIMITED = -31002
 
 
 class MCPError(Exception):
@@ -80,6 +83,16 @@ def _restore(kind: Type[MCPError], args: Tuple[Any, ...]) -> MCPError:
     error = kind.__new__(kind)
     error.args = args
     return error
+
+
+ErrorType = TypeVar("ErrorType", bound=BaseException)
+
+
+def copied(error: ErrorType) -> ErrorType:
+    """Return a copy of an error, to be raised: each thread raises one of its own, since raising changes it."""
+    import copy  # with the first such error
+
+    return copy.copy(error)
 
 
 def text_of(message: Any) -> str:
@@ -113,7 +126,8 @@ class RemoteError(MCPError):
     received = False
     #: The status of the HTTP response that carried it; None if the status was an ordinary one.
     http_status: Optional[int] = None
-    #: The seconds after which the server asks to try again, of a response with status 429 or 503; None if it did not.
+    #: The seconds after which the server asks to try again: of a response with status 429 or 503, or of ``RATE_LIMITED``;
+    #: None if it did not.
     retry_after: Optional[float] = None
 
     def __init__(self, message: str = "", *, code: Optional[int] = None, data: Any = None) -> None:
@@ -166,6 +180,14 @@ class UnsupportedVersion(RemoteError):
         return [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
 
 
+#: The keywords of ``connect()`` by which a client declares a capability, or a part of one.
+CAPABILITY_KEYWORDS = {
+    "elicitation": "an elicitation_handler=", "elicitation.form": "an elicitation_handler=",
+    "elicitation.url": "a url_elicitation_handler=", "sampling": "a sampling_handler=",
+    "sampling.tools": "a sampling_handler= and options=ClientOptions(sampling_tools=True)", "roots": "roots=",
+}
+
+
 class MissingCapability(RemoteError):
     """The client did not declare a capability that this request needs; ``required`` names it."""
 
@@ -177,6 +199,14 @@ class MissingCapability(RemoteError):
         named = self.data.get("requiredCapabilities") if isinstance(self.data, dict) else None
         return named if isinstance(named, dict) else {}
 
+    def __str__(self) -> str:
+        names = [f"{name}.{part}" if part else name for name, parts in self.required.items()
+                 for part in (isinstance(parts, dict) and parts or ("",))]
+        keywords = [CAPABILITY_KEYWORDS[name] for name in names if name in CAPABILITY_KEYWORDS]
+        # Only a client receives this error.
+        advice = f"; give connect() {' and '.join(keywords)}" if self.received and keywords else ""
+        return super().__str__() + advice
+
 
 class HeaderMismatch(RemoteError):
     """An HTTP header and the body disagree."""
@@ -185,9 +215,24 @@ class HeaderMismatch(RemoteError):
 
 
 class UrlElicitationRequired(RemoteError):
-    """The request needs the user to visit URLs first (URLE-11 to URLE-14)."""
+    """The request needs the user to visit URLs first (URLE-11 to URLE-14).
+
+    A handler raises it with the pages in *data*: ``UrlElicitationRequired("Sign in first", data={"elicitations": [{"mode":
+    "url", "elicitationId": "sign-in", "url": "https://notes.example/sign-in", "message": "Sign in"}]})``.
+
+    :param message: a text for the user.
+    :param code: of the error.
+    :param data: the pages, as the protocol lists them.
+    :raises TypeError: the pages come in place of the message.
+    """
 
     default_code = URL_ELICITATION_REQUIRED
+
+    def __init__(self, message: str = "", *, code: Optional[int] = None, data: Any = None) -> None:
+        if isinstance(message, (dict, list, tuple)):
+            raise TypeError("give UrlElicitationRequired a text first, and the pages as data={'elicitations': [{'mode': 'url',"
+                            f" 'elicitationId': ..., 'url': ..., 'message': ...}}]}}, not {type(message).__name__}")
+        super().__init__(message, code=code, data=data)
 
     @property
     def urls(self) -> List[Dict[str, Any]]:
@@ -214,6 +259,10 @@ def remote_error(code: Any, message: Any, data: Any = None) -> RemoteError:
     text = message if isinstance(message, str) else repr(message)
     error = _BY_CODE.get(number, RemoteError)(text, code=number, data=data)
     error.received = True
+    if number == RATE_LIMITED and isinstance(data, dict):
+        after = data.get("retryAfter")
+        if isinstance(after, (int, float)) and 0 <= after < 1e9:
+            error.retry_after = float(after)
     return error
 
 
@@ -236,6 +285,10 @@ class TransportError(MCPError):
     stale = False
     #: The status of the HTTP response that the error comes from; 0 if none came.
     status = 0
+    #: Whether it is certain that nothing of the message was sent, as without a connection.
+    unsent = False
+    #: Whether another attempt may succeed.
+    temporary = True
 
     def of_second_attempt(self, first: "TransportError") -> "TransportError":
         """Return the error of a request that was sent again: this one, whose text says what happened to the *first* attempt."""
@@ -304,6 +357,7 @@ class HTTPStatusError(TransportError):
         super().__init__(message)
         self.status = status
         self.body = body
+        self.temporary = status in (429, 502, 503, 504)
 
 
 class AuthError(TransportError):
@@ -313,6 +367,8 @@ class AuthError(TransportError):
     :param error: the OAuth error code, such as ``access_denied`` or ``invalid_grant``; empty if there was none.
     :param status: of the authorization server's answer, such as 503; 0 if there was none.
     """
+
+    temporary = False
 
     def __init__(self, message: str, *, challenge: str = "", error: str = "", status: int = 0) -> None:
         super().__init__(message)

@@ -20,7 +20,7 @@ from .errors import (
 
 __all__ = [
     "Revision", "NOVEMBER_2024", "MARCH_2025", "JUNE_2025", "NOVEMBER_2025", "JULY_2026",
-    "TASKS_EXTENSION", "REVISIONS", "LEGACY", "NEWEST", "NEWEST_LEGACY", "DEFAULT_HTTP", "find_revision",
+    "TASKS_EXTENSION", "REGISTRY_SCHEMA", "REVISIONS", "LEGACY", "NEWEST", "NEWEST_LEGACY", "DEFAULT_HTTP", "find_revision",
 ]
 
 _CLIENT_REQUESTS = frozenset({
@@ -34,6 +34,8 @@ _SERVER_NOTIFICATIONS = frozenset({
 })
 #: The extension by which both sides declare tasks, where they are not a part of the protocol itself.
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
+#: The version of the registry's server.json, which has dates of its own.
+REGISTRY_SCHEMA = "2025-12-11"
 
 
 class Revision:

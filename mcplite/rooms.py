@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Dict, Tuple
 
 if TYPE_CHECKING:
+    from .skills.client_skills import ClientSkills as ClientSkills
     from .tasks.client_tasks import ClientTasks as ClientTasks
     from .tasks.task_follower import Task as Task
 
@@ -21,11 +22,21 @@ ROOMS: Dict[str, Tuple[str, str]] = {
     "a question with a shared backend": ("fleet.remote_answers", "SharedCalls"),
     "auth=": ("auth.verify.bearer_auth", "BearerAuth"),
     "--token-env": ("auth.verify.bearer_auth", "StaticTokens"),
-    "Server.mount()": ("proxy.client_mount", "mount"),
+    "--issuer": ("auth.issuer.issuer", "Issuer"),
+    "the file of --issuer": ("auth.issuer.users", "PasswordFile"),
+    "--log-json": ("middleware.request_logs", "JSONFormatter"),
+    "--health": ("middleware.health", "health_routes"),
+    "--reload": ("proxy.reloading", "serve_and_reload"),
+    "--reload-child": ("proxy.reloaded_child", "ReloadedChild"),
+    "Server.mount()": ("proxy.hub", "mount"),
+    "a configuration file": ("proxy.hub", "hub_of"),
+    "an OpenAPI document": ("openapi.provider", "from_openapi"),
     "task='optional'": ("tasks.server_tasks", "start_tasks"),
     "Server.run_task()": ("tasks.server_tasks", "run_task"),
     "start_tool()": ("tasks.client_tasks", "tasks_of_client"),
     "a question as a task": ("tasks.received_tasks", "take_question"),
+    "Server.add_skills()": ("skills.server_skills", "add_skills"),
+    "Client.skills": ("skills.client_skills", "ClientSkills"),
     "Elicit(task=True)": ("tasks.question_tasks", "ask_as_task"),
 }
 
@@ -35,8 +46,7 @@ def has(folder: str) -> bool:
     """Whether this copy of the package has a folder; nothing of it is loaded."""
     from importlib.machinery import PathFinder
 
-    package = import_module(__package__)
-    return PathFinder.find_spec(f"{__package__}.{folder}", package.__path__) is not None
+    return PathFinder.find_spec(f"{__package__}.{folder}", import_module(__package__).__path__) is not None
 
 
 def load(word: str) -> Any:

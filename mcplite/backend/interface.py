@@ -90,7 +90,8 @@ class Backend:
     def forget(self, log: str) -> None:
         """Drop a log whose name is not used again.
 
-        The server calls it for what only one process can reach, that is in memory. By default the entries expire.
+        The server calls it where no other process can follow the log, as with the backend in memory, which drops the log at
+        once. By default this does nothing, and the entries expire.
         """
 
     # --- life ---------------------------------------------------------------------------------------

@@ -74,13 +74,16 @@ class MemoryBackend(Backend):
         return self._alive(kept)
 
     def swap(self, key: str, old: Optional[bytes], new: Optional[bytes], seconds: float) -> bool:
+        now = self._clock()
         with self._lock:
+            if now - self._swept >= _SWEEP_SECONDS:
+                self._sweep(now)  # also where values are only swapped, such as those that are used once
             if self._alive(self._values.get(key)) != old:
                 return False
             if new is None:
                 self._values.pop(key, None)
             else:
-                self._values[key] = _Kept(new, self._clock() + seconds)
+                self._values[key] = _Kept(new, now + seconds)
             return True
 
     def _alive(self, kept: Optional[_Kept]) -> Optional[bytes]:

@@ -158,6 +158,9 @@ class RedisChanges:
         self._changed = threading.Condition()
         self._wanted: Set[str] = set()
         self._confirmed: Set[str] = set()
+        #: Whether the thread has still to look which of the wanted channels it is subscribed to: each message would cost as
+        #: much as there are channels.
+        self._altered = True
         self._started = self._closed = False
         #: Whether the server was reached since the thread last tried.
         self._reachable = False
@@ -172,6 +175,7 @@ class RedisChanges:
         renew(self)
         self._wanted.clear()
         self._confirmed.clear()
+        self._altered = True
         self._started = False
         self._connected = True
         self._target = {}
@@ -193,6 +197,7 @@ class RedisChanges:
         """
         with self._changed:
             self._wanted.update(channels)
+            self._altered = True
             awake = not self._started
             if not self._started and not self._closed:
                 self._start()
@@ -212,6 +217,7 @@ class RedisChanges:
         """Unsubscribe from channels, with the next message that comes."""
         with self._changed:
             self._wanted.difference_update(channels)
+            self._altered = True
 
     def _run(self) -> None:
         messages: Any = None
@@ -238,6 +244,7 @@ class RedisChanges:
                         self._abandon(messages)
                         messages = None
                     with self._changed:
+                        self._altered = True
                         self._changed.wait_for(lambda: self._closed or self._reachable, pause)
                         self._reachable = False
                     pause = min(2 * pause, _RETRY_SECONDS[1])
@@ -266,8 +273,11 @@ class RedisChanges:
         self._redis.get().publish(self._own, b"", **self._target)
 
     def _subscribe(self, messages: Any) -> None:
-        subscribed = {channel.decode("ascii") for channel in messages.channels}
         with self._changed:
+            if not self._altered:
+                return
+            self._altered = False
+            subscribed = {channel.decode("ascii") for channel in messages.channels}
             wanted = {self._own, *self._wanted}
             new: List[str] = [channel for channel in wanted if channel not in subscribed]
             old: List[str] = [channel for channel in subscribed if channel not in wanted]

@@ -11,14 +11,13 @@ A lock alone would have each of them try in turn, with the seconds of ``open_tim
 from __future__ import annotations
 
 import contextlib
-import copy
 import math
 import threading
 import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
 
-from ..errors import Cancelled, HTTPStatusError, MCPError, RemoteError, RequestTimeout
+from ..errors import Cancelled, HTTPStatusError, MCPError, RemoteError, RequestTimeout, copied
 from ..protocol.error_text import Option, OptionText
 from ..protocol.meta import REPEATABLE
 from ..rpc.cancel import CancelToken
@@ -82,6 +81,10 @@ class Call(NamedTuple):
     id: Optional[int] = None
     #: Seconds of its limits that are gone: they were spent on opening a session, or on an earlier message.
     spent: float = 0.0
+
+    def waiting(self, spent: float, now: Callable[[], float]) -> Waiting:
+        """Return what is left of the limits of the call, of which *spent* seconds are gone by the clock *now*."""
+        return Waiting(self.timeout, self.max_timeout, self.cancel, f"did not answer {self.method!r}", spent, now)
 
 
 def progress_reader(report: OnProgress) -> Callable[[Dict[str, Any]], object]:
@@ -304,7 +307,7 @@ class OpeningLock:
 
 
 def _copy(error: Exception) -> Exception:
-    other = copy.copy(error)  # each thread raises its own, since raising changes it
+    other = copied(error)
     other.__cause__ = error.__cause__
     return other
 

@@ -20,8 +20,9 @@ from ..rooms import has, load
 from ..rpc.cancel import CancelToken
 from ..rpc.tracing import INFO, get_logger
 from ..types import CallToolResult, ListToolsResult, Model, Tool, codec
+from ..types.content import read_tool_result
 from .call import DEFAULT, Call, OnProgress, RequestOptions, Waiting, progress_reader, time_limits
-from .output_schemas import OutputSchemas
+from .output_schemas import Listed, OutputSchema
 
 if TYPE_CHECKING:
     from ..revisions import Revision
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ..rpc.extension import Extension
     from .client_extensions import ClientExtensions
     from .client_options import ClientSettings
+    from .retries import SafeRetries
     from .sessions.base import ClientSession
     from .sessions.connecting import SessionOpener
     from .tool_list import Tools
@@ -171,16 +173,32 @@ class Features(ABC):
     #: Has the session; set by the subclass.
     _opener: SessionOpener
 
+    def __init_subclass__(cls) -> None:
+        # Python's errors for wrong arguments then name Client.call_tool(), which the caller knows, and not this class.
+        for name, method in vars(Features).items():
+            if not name.startswith("_") and callable(method):
+                method.__qualname__ = f"{cls.__name__}.{name}"
+
     def __init__(self, settings: ClientSettings) -> None:
         self._timeout, self._max_timeout = settings.timeout, settings.max_timeout
         #: The two times of a call without times of its own.
         self._default_limits = time_limits(DEFAULT, DEFAULT, self.time_limits)
         self._middleware = tuple(settings.middleware)
+        #: Repeats calls; None for a client without ``retry=``.
+        self._retries: "Optional[SafeRetries]" = None
+        if settings.retry is not None:
+            from .retries import SafeRetries  # for clients that repeat calls
+
+            self._retries = SafeRetries(settings.retry, lambda waiting: self._opener.wait(waiting), self.list_tools)
+        #: Whether a call goes to the session as it is.
+        self._direct = not self._middleware and self._retries is None
         #: The extensions of the protocol; None without any.
         self._extensions: "Optional[ClientExtensions]" = None
         #: Whether they add to the params of requests.
         self._adds_params = False
-        self._output_schemas = OutputSchemas(settings.validate)
+        self._validates = settings.validate
+        #: The output schemas of the tools that were listed, by the names of the tools.
+        self._schemas: Listed[OutputSchema] = Listed()
         self._raise_for_error, self._texts_are_json = settings.raise_for_error, False
         #: Whether results of tools take one more step, :meth:`_finish`.
         self._finishes = settings.raise_for_error
@@ -196,12 +214,8 @@ class Features(ABC):
         """Return the extension of this identifier; it is made and added if there is none yet, or one with settings alone."""
 
     @abstractmethod
-    def _watch(self, uri: str, timeout: Optional[float]) -> None:
-        """Call the handler of updates when a resource changes, by a stream of changes that is open in *timeout* seconds."""
-
-    @abstractmethod
-    def _unwatch(self, uri: str) -> None:
-        """Undo :meth:`_watch`."""
+    def _all_subscriptions(self) -> Any:
+        """Return the :class:`~.subscription.Subscriptions` of the client."""
 
     def _session_for(self, options: RequestOptions) -> Tuple[ClientSession, RequestOptions]:
         """Return the open session, and the keywords of the call with the time that opening it took.
@@ -272,7 +286,7 @@ class Features(ABC):
         call = Call(method, params, seconds, most, cancel, progress, rounds, fresh)
         if spent:
             call = call._replace(spent=spent)
-        return session.request(call) if not self._middleware else self._proceed(session, call, 0)
+        return session.request(call) if self._direct else self._proceed(session, call, 0)
 
     def send(self, call: Call) -> Dict[str, Any]:
         """Send a request that was made elsewhere, such as one that a server passes on; see :meth:`request`."""
@@ -281,12 +295,12 @@ class Features(ABC):
             waiting = Waiting(call.timeout, call.max_timeout, call.cancel, spent=call.spent, now=self._opener.clock.now)
             session = self._opener.wait(waiting)
             call = call._replace(spent=waiting.spent)
-        return session.request(call) if not self._middleware else self._proceed(session, call, 0)
+        return session.request(call) if self._direct else self._proceed(session, call, 0)
 
     def _proceed(self, session: ClientSession, call: Call, index: int) -> Dict[str, Any]:
         """Run the middleware from one position on, and send the request after the last."""
         if index == len(self._middleware):
-            return session.request(call)
+            return session.request(call) if self._retries is None else self._retries.send(session, call)
         return self._middleware[index](call.method, call.params, lambda: self._proceed(session, call, index + 1))
 
     def notify(self, method: str, params: Optional[Dict[str, Any]] = None) -> None:
@@ -308,7 +322,7 @@ class Features(ABC):
                  ) -> Tuple[ClientSession, RequestOptions]:
         """Return the open session, and the keywords of the call, if the server declared a capability.
 
-        :raises NotSupported: it did not; nothing was sent.
+        :raises NotSupported: the server did not declare the capability; nothing was sent.
         """
         session, options = self._session_for(options)
         declared = getattr(session.capabilities, capability)
@@ -331,13 +345,17 @@ class Features(ABC):
 
     def _list_page(self, cls: Type[M], cursor: Optional[str], options: RequestOptions) -> M:
         method, capability = _LISTS[cls.__name__][:2]
-        epoch = self._output_schemas.epoch
+        epoch = self._schemas.epoch
         session, options = self._require(options, capability, method)
         page = self._page(session, method, cls, cursor, options)
         if isinstance(page, ListToolsResult):
             page.tools = session.usable_tools(page.tools)
-            if session.revision.structured_output:
-                self._output_schemas.learn(page.tools, epoch)
+            if self._validates and session.revision.structured_output:
+                self._schemas.learn([tool.name for tool in page.tools],
+                                    {tool.name: OutputSchema(tool.name, tool.output_schema) for tool in page.tools
+                                     if tool.output_schema is not None}, epoch)
+            if self._retries is not None:
+                self._retries.learn(page.tools)
             for extension in self._learning_extensions():
                 extension.learn_tools(page.tools)
         return page
@@ -379,7 +397,7 @@ class Features(ABC):
                    cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
                    meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> List[Tool]:
         """Return all tools, from all pages; the keywords are those of :meth:`request`."""
-        epoch = self._output_schemas.epoch
+        epoch = self._schemas.epoch
         tools: List[Tool] = self._list(ListToolsResult, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
         for extension in self._learning_extensions():
             extension.tools_listed(epoch)
@@ -395,11 +413,13 @@ class Features(ABC):
     @property
     def tool_changes(self) -> int:
         """How often the server's list of tools has changed."""
-        return self._output_schemas.epoch
+        return self._schemas.epoch
 
     def _forget_tools(self) -> None:
         """Forget what is known of the listed tools: the server's list has changed."""
-        self._output_schemas.forget()
+        self._schemas.forget()
+        if self._retries is not None:
+            self._retries.forget()
         for extension in self._learning_extensions():
             extension.forget_tools()
 
@@ -419,7 +439,7 @@ class Features(ABC):
         Structured content is checked against the tool's declared schema if its definition has been listed (TOOL-38).
 
         :param name: the tool's name.
-        :param arguments: JSON values by name.
+        :param arguments: JSON values by name; dates, dataclasses and others are converted as in the results of tools.
         :param timeout, max_timeout, cancel, on_progress, meta, fresh: as for :meth:`request`.
         :param rounds, input_responses, request_state: as for :meth:`request`.
         :raises InvalidParams: there is no such tool, or, before November 2025, the arguments do not fit.
@@ -442,7 +462,7 @@ class Features(ABC):
                 raise TypeError(f"the arguments of the tool {name!r} must be a dict, not {type(arguments).__name__}")
             arguments = dict(arguments)
         params = {"name": name, "arguments": arguments}
-        if self._middleware or self._extensions is not None or spent or _NO_OPTIONS != (
+        if not self._direct or self._extensions is not None or spent or _NO_OPTIONS != (
                 timeout, max_timeout, on_progress, meta, rounds, fresh, input_responses, request_state):
             return self._call_tool(session, params, RequestOptions(
                 timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state, spent))
@@ -523,10 +543,10 @@ class Features(ABC):
 
     def _tool_result(self, answer: Dict[str, Any], session: ClientSession, name: Optional[str]) -> CallToolResult:
         try:
-            result: CallToolResult = codec.decoder(CallToolResult)(answer)
+            result = read_tool_result(answer)
         except ProtocolError as error:
             raise unreadable(error, session, "tools/call") from error
-        schema = None if name is None else self._output_schemas.listed.found.get(name)
+        schema = None if name is None else self._schemas.found.get(name)
         structured = result.structured_content
         if not structured and structured == [] and (
                 session.revision.object_output_only or schema is not None and schema.of_object):
@@ -561,7 +581,7 @@ class Features(ABC):
         if self._tools is None:
             from .tool_list import Tools  # for programs that use it
 
-            self._tools = Tools(self.list_tools, self.call_tool, lambda: self._output_schemas.epoch)
+            self._tools = Tools(self.list_tools, self.call_tool, lambda: self._schemas.epoch)
         return self._tools
 
     # --- resources --------------------------------------------------------------------------------------
@@ -643,7 +663,7 @@ class Features(ABC):
         method = "subscriptions/listen" if session.change_streams else "resources/subscribe"
         session, options = self._require(options, "resources", method, "subscribe")
         if session.change_streams:
-            self._watch(uri, self._left_of(options))
+            self._all_subscriptions().watch(session, uri, self._left_of(options))
             return
         self._request(session, "resources/subscribe", {"uri": uri}, options)
 
@@ -653,7 +673,7 @@ class Features(ABC):
         """End a subscription; the keywords are those of :meth:`request`, for revisions that send a request."""
         session, options = self._session_for(RequestOptions(timeout, max_timeout, cancel, on_progress, meta))
         if session.change_streams:
-            self._unwatch(uri)
+            self._all_subscriptions().unwatch(uri)
             return
         session, options = self._require(options, "resources", "resources/unsubscribe", "subscribe")
         self._request(session, "resources/unsubscribe", {"uri": uri}, options)

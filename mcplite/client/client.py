@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import os
 import threading
@@ -30,6 +29,7 @@ from .sessions.base import ClientObserver, ClientSession, SessionOptions, header
 from .sessions.connecting import SessionOpener, prior_of
 
 if TYPE_CHECKING:
+    from ..rooms import ClientSkills
     from ..rpc.extension import Extension
     from .handler_types import Roots
     from .subscription import Event, Filter, Following, Subscription, Subscriptions
@@ -180,7 +180,7 @@ class Client(Features):
         name = self._opener.name
         if self._opener.let_go(foreign_error(name, owner, "open a client in this process"), owner):
             self._ping_stop = threading.Event()
-            renew(self._cache, self._handlers, self._output_schemas)
+            renew(self._cache, self._handlers, self._schemas)
             if self._subscriptions is not None:
                 self._subscriptions.let_go(foreign_error(name, owner, "subscribe in this process"))
 
@@ -254,6 +254,13 @@ class Client(Features):
         return "open" if self._opener.state == "inherited" else self._opener.state
 
     @property
+    def skills(self) -> "ClientSkills":
+        """The server's skills: texts for a model, with files (SEP-2640); ``list()``, ``get(uri)``, ``load(skill)``."""
+        from ..rooms import load
+
+        return load("Client.skills")(self, lambda: self._opener.name)  # type: ignore[no-any-return]
+
+    @property
     def last_error(self) -> Optional[Exception]:
         """The error that ended the connection or kept it from opening; None if there was none."""
         connection = self._opener.connection
@@ -262,6 +269,8 @@ class Client(Features):
     @property
     def counters(self) -> Counters:
         """The messages and bytes sent and received."""
+        import copy  # for the few programs that ask
+
         connection = self._opener.connection
         return copy.copy(connection.peer.counters) if connection is not None else Counters()
 
@@ -426,12 +435,6 @@ class Client(Features):
         with self._lock:
             self._subscriptions = self._subscriptions or Subscriptions(self, self._handlers, self._open_session)
         return self._subscriptions
-
-    def _watch(self, uri: str, timeout: Optional[float]) -> None:
-        self._all_subscriptions().watch(self._open_session(), uri, timeout)
-
-    def _unwatch(self, uri: str) -> None:
-        self._all_subscriptions().unwatch(uri)
 
     def set_roots(self, roots: Roots) -> None:
         """Replace the roots, and notify the server (ROOT-03).

@@ -33,6 +33,11 @@ class ClientOptions(Record):
     For calls and sessions:
 
     :param max_timeout: seconds for each call in all, whatever its progress; default 300, None for no limit.
+    :param retry: attempts of a call, in all, that fails for the moment: a lost connection, status 429, 502, 503 or 504, a
+        busy server. Only what is safe is repeated: lists, reads, prompts, completions, tools with ``readOnlyHint`` or
+        ``idempotentHint``, and what certainly was not begun. It also starts a child process of an older revision again
+        that has ended. None, the default, is what :func:`~mcplite.connect` does by itself: lists and reads are repeated
+        where the server asks for it.
     :param raise_for_error: True makes ``call_tool`` raise :class:`ToolError` when a tool fails, in place of returning a
         result with ``is_error``.
     :param validate: whether structured results are checked against the declared schema.
@@ -46,7 +51,7 @@ class ClientOptions(Record):
     :param trace_context: called for each request; returns the trace context to send (``traceparent``, ...).
     :param ping_interval: seconds without traffic after which the server is pinged; a ping without an answer
         within *ping_timeout* closes the connection. None, the default, never pings.
-    :param ping_timeout: seconds.
+    :param ping_timeout: seconds that the server has to answer a ping.
     :param line_limit: bytes that one message of the server may have, and one to a server on a pipe; default 16 MiB.
 
     For a server that is started as a process:
@@ -74,11 +79,15 @@ class ClientOptions(Record):
     :param on_resource_updated: gets the URI, which may be below the one subscribed to (RSRC-14).
     :param on_elicitation_complete: gets the id of an earlier URL question; other ids are ignored (URLE-08).
     :param on_disconnect: gets the error if the connection ends without ``close()``.
+    :param on_message: called with each message of each connection: a number of the connection in this process, "->" for
+        sent or "<-" for received, and its bytes; on the thread that sends or reads it, which it must not hold up. An
+        exception is logged. :class:`mcplite.testing.Recording` is one.
     :param experimental: declared as the client's experimental capabilities.
     :raises ValueError: *era* is unknown, or a number is not positive.
     """
 
     max_timeout: Optional[float] = 300.0
+    retry: Optional[int] = None
     raise_for_error: bool = False
     validate: bool = True
     cache: bool = True
@@ -107,11 +116,14 @@ class ClientOptions(Record):
     on_resource_updated: Optional[Callable[[str], object]] = None
     on_elicitation_complete: Optional[Callable[[str], object]] = None
     on_disconnect: Optional[Callable[[Exception], object]] = None
+    on_message: Optional[Callable[[int, str, bytes], object]] = None
     experimental: Optional[Dict[str, Any]] = None
 
     def __post_init__(self) -> None:
         if self.era not in (None, "legacy", "modern"):
             raise ValueError(f"era is 'legacy', 'modern' or None for both, not {self.era!r}")
+        if self.retry is not None and (type(self.retry) is not int or self.retry < 1):
+            raise ValueError(f"retry= is a number of attempts, such as 3, or None, not {self.retry!r}")
         for name in ("max_timeout", "probe_timeout", "ping_interval", "ping_timeout", "max_handlers", "questions_per_minute"):
             check_positive(name, getattr(self, name))
 

@@ -19,10 +19,12 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ..errors import TransportError
+from ..protocol.jsonrpc import bounded_int
+from ..types.codec import kind_name
 
 __all__ = [
     "Config", "ConfigInput", "Placeholders", "ServerConfig", "entry", "input_values", "load_config", "parse", "read_env_file",
-    "to_json",
+    "to_json", "without_comments",
 ]
 
 
@@ -94,16 +96,14 @@ class Placeholders:
         self._folder = folder
         self._ask = ask
 
-    def fill(self, text: str) -> str:
+    def fill(self, text: str, depth: int = _MOST_DEFAULTS) -> str:
         """Return *text* with all placeholders replaced, once; placeholders in the replacements stay.
 
         A default may hold placeholders, which count only if it is used.
 
+        :param depth: how many defaults may stand inside of each other.
         :raises TransportError: a variable is not set, or a kind of placeholder is not supported.
         """
-        return self._fill(text, _MOST_DEFAULTS)
-
-    def _fill(self, text: str, depth: int) -> str:
         parts: List[str] = []
         position = 0
         for begin, end in _placeholders(text):
@@ -138,7 +138,7 @@ class Placeholders:
                 return value
             if not depth:
                 raise TransportError(f"${{{inside}:-...}}: more than {_MOST_DEFAULTS} defaults stand inside of each other")
-            return self._fill(default, depth - 1)
+            return self.fill(default, depth - 1)
         if value is None:
             raise TransportError(f"the environment variable {name} is not set; set it, or write"
                                  f" ${{{name}:-default}}")
@@ -174,7 +174,7 @@ def to_json(text: str) -> str:
 
     Strings do not change. Text that is invalid for any other reason stays invalid.
     """
-    plain = _COMMENT.sub(_without_comment, text)
+    plain = without_comments(text)
     pieces: List[str] = []
     done = 0
     # The two tokens before the current one: a comma is trailing if it follows a value.
@@ -189,17 +189,16 @@ def to_json(text: str) -> str:
     return "".join(pieces) + plain[done:]
 
 
+def without_comments(text: str) -> str:
+    """Return *text* with comments replaced by spaces; trailing commas stay."""
+    return _COMMENT.sub(_without_comment, text)
+
+
 def _without_comment(found: "re.Match[str]") -> str:
     text = found.group()
     if text[0] == '"' or (text[1] == "*" and (len(text) < 4 or not text.endswith("*/"))):
         return text  # a string, or a comment that has no end
     return _VISIBLE.sub(" ", text)
-
-
-def _integer(text: str) -> int:
-    if len(text) > _MOST_DIGITS:
-        raise ValueError(f"an integer has more than {_MOST_DIGITS} digits")
-    return int(text)
 
 
 def parse(text: str, where: str) -> Tuple[Any, List[str]]:
@@ -219,7 +218,7 @@ def parse(text: str, where: str) -> Tuple[Any, List[str]]:
         return result
 
     try:
-        return json.loads(to_json(text), object_pairs_hook=build, parse_int=_integer), twice
+        return json.loads(to_json(text), object_pairs_hook=build, parse_int=bounded_int(_MOST_DIGITS)), twice
     except json.JSONDecodeError as error:
         raise TransportError(f"{where}: line {error.lineno} column {error.colno} is not JSON: {error.msg}") from error
     except ValueError as error:
@@ -394,23 +393,17 @@ def load_config(source: "Union[str, os.PathLike[str], Mapping[str, Any], Config]
 def _entries(document: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(document, Mapping):
         raise TransportError(f'{where} must be an object such as {{"mcpServers": {{...}}}},'
-                             f" not {_kind(document)}")
+                             f" not {kind_name(document)}")
     for key in ("mcpServers", "servers"):
         entries = document.get(key)
         if entries is not None:
             if not isinstance(entries, Mapping):
-                raise TransportError(f"{where}: {key!r} must be an object of servers by name, not {_kind(entries)}")
+                raise TransportError(f"{where}: {key!r} must be an object of servers by name, not {kind_name(entries)}")
             return entries
     if any(key in document for key in ("mcpServers", "servers")):
         return {}
     found = ", ".join(sorted(map(repr, document))) or "nothing"
     raise TransportError(f"{where} has neither 'mcpServers' nor 'servers'; it has {found}")
-
-
-def _kind(value: Any) -> str:
-    """Return the JSON type of a value, for an error."""
-    names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
-    return names.get(type(value), "a number" if isinstance(value, (int, float)) else type(value).__name__)
 
 
 class _Entry:
@@ -420,7 +413,7 @@ class _Entry:
         self._name = name
         self._folder = folder
         if not isinstance(raw, Mapping):
-            raise TransportError(f"must be an object, not {_kind(raw)}")
+            raise TransportError(f"must be an object, not {kind_name(raw)}")
         # Programs that write such files set members to null where they have nothing to say.
         self._raw = {member: value for member, value in raw.items() if value is not None}
         #: What fills in variables; None for an entry that is disabled, which needs none.
@@ -468,7 +461,7 @@ class _Entry:
     def _fill(self, member: str, value: Any) -> str:
         if not isinstance(value, str):
             hint = f'; write "{value}"' if isinstance(value, (int, float)) and not isinstance(value, bool) else ""
-            raise TransportError(f"{member} must be a string, not {_kind(value)}{hint}")
+            raise TransportError(f"{member} must be a string, not {kind_name(value)}{hint}")
         if self._placeholders is None:
             return value
         try:
@@ -483,7 +476,7 @@ class _Entry:
     def _many(self, member: str, kind: Any, name: str) -> Any:
         value = self._raw.pop(member, kind())
         if not isinstance(value, Mapping if kind is dict else (list, tuple)):
-            raise TransportError(f"'{member}' must be an {name} of strings, not {_kind(value)}")
+            raise TransportError(f"'{member}' must be an {name} of strings, not {kind_name(value)}")
         return value
 
     def _list(self, member: str) -> List[str]:
@@ -502,7 +495,7 @@ class _Entry:
     def _flag(self, member: str, default: bool) -> bool:
         value = self._raw.pop(member, default)
         if not isinstance(value, bool):
-            raise TransportError(f"'{member}' must be true or false, not {_kind(value)}")
+            raise TransportError(f"'{member}' must be true or false, not {kind_name(value)}")
         return value
 
 
@@ -529,14 +522,24 @@ def _doubts(server: ServerConfig) -> List[str]:
     return found
 
 
+def _starts_server(path: str) -> bool:
+    from .stdio.scripts import starts_server
+
+    with open(path, "rb") as file:
+        return starts_server(file.read())
+
+
 def entry(target: str, args: Sequence[str] = (), *, env: Optional[Mapping[str, str]] = None,
           cwd: Optional[str] = None, headers: Optional[Mapping[str, str]] = None) -> Dict[str, Any]:
     """Return the entry of a server for a host's configuration: the value under its name (NS-55).
 
     ``{"mcpServers": {"weather": entry("weather.py")}}`` is a whole configuration.
 
-    :param target: a Python file that serves when it is run; ``module`` or ``module:name`` or ``file.py:name``
-        for ``-m mcplite.server``; or the URL of a running server.
+    A Python file that starts a server when it is run is the program. The program ``-m mcplite.server`` serves a file that
+    starts none.
+
+    :param target: a Python file; ``module`` or ``module:name`` or ``file.py:name`` for ``-m mcplite.server``; or the URL of
+        a running server.
     :param args: further arguments of the program.
     :param env: variables that the server needs.
     :param cwd: its working directory; made absolute.
@@ -547,13 +550,15 @@ def entry(target: str, args: Sequence[str] = (), *, env: Optional[Mapping[str, s
         if headers:
             result["headers"] = dict(headers)
         return result
+    program = ["-m", __name__.rpartition(".client.")[0] + ".server"]
+    place, colon, name = ("", "", "") if target.endswith(".py") else target.rpartition(":")
     if target.endswith(".py"):
-        program = [os.path.abspath(target)]
-    else:
-        place, colon, name = target.rpartition(":")
-        if place.endswith(".py"):
-            target = os.path.abspath(place) + colon + name
-        program = ["-m", __name__.rpartition(".client.")[0] + ".server", target]
+        target = os.path.abspath(target)
+        if not os.path.isfile(target) or _starts_server(target):
+            program = []
+    elif place.endswith(".py"):
+        target = os.path.abspath(place) + colon + name
+    program.append(target)
     result = {"command": sys.executable, "args": [*program, *args]}
     if env:
         result["env"] = dict(env)

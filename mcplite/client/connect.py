@@ -12,6 +12,7 @@ from ..errors import TransportError
 from ..revisions import Revision
 from ..rpc.interfaces import Channel
 from ..types.lazy_dataclass import changed, fields_of
+from ..types.wrong_keywords import explains_keywords
 from .client import Client
 from .client_options import LINE_LIMIT, ClientOptions, ClientSettings
 from .handlers import Handlers
@@ -68,6 +69,7 @@ def command(target: str, windows: bool = os.name == "nt") -> List[str]:
     """
     import shlex
 
+    from ..protocol.api_documents import is_api_document
     from .stdio.scripts import interpreter, starts_server
 
     place, _, name = target.rpartition(":")
@@ -79,6 +81,8 @@ def command(target: str, windows: bool = os.name == "nt") -> List[str]:
         with open(target, "rb") as file:
             # A file that starts a server is run as it is, any other by our server's command line.
             return [interpreter(), *([] if starts_server(file.read()) else ["-m", _package() + ".server"]), target]
+    if is_api_document(target):
+        return [interpreter(), "-m", _package() + ".server", target]
     if target.endswith((".json", ".jsonc")) and os.path.isfile(target):
         raise TransportError(f"{os.path.abspath(target)} is a configuration of servers: connect_all({target!r}) connects to"
                              f" all of them, and on the command line --config {shlex.quote(target)} takes its place")
@@ -173,6 +177,7 @@ def memory_channel(server: Any) -> Channel:
     return ours
 
 
+@explains_keywords("connect", options=ClientOptions)
 def connect(
     target: Any, *,
     timeout: Optional[float] = 60.0,
@@ -202,8 +207,8 @@ def connect(
     - a command as a list, or as a string that is split as a shell would, but run without one;
     - the path of a Python file that starts a server, which is run with this Python, or of a ``.js`` file, which is
       run with node;
-    - ``module:name``, ``file.py:name`` or a Python file that starts no server: served with
-      ``python -m <this package>.server``;
+    - ``module:name``, ``file.py:name``, a Python file that starts no server, or an OpenAPI document of JSON or YAML: served
+      with ``python -m <this package>.server``;
     - a :class:`Server` object: it is served in this process;
     - a :class:`Channel`: a transport of your own;
     - a pair of binary streams ``(reader, writer)``;

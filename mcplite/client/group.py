@@ -33,6 +33,7 @@ from ..rpc.cancel import CancelToken
 from ..rpc.deadline import undo, wait_interruptibly
 from ..rpc.tracing import get_logger
 from ..types import CallToolResult, GetPromptResult, LogMessage, Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool
+from ..types.wrong_keywords import explains_keywords
 from .call import DEFAULT, Middleware, OnProgress
 from .client import Client
 from .client_options import ClientOptions
@@ -53,6 +54,7 @@ T = TypeVar("T")
 Named = TypeVar("Named", Tool, Resource, ResourceTemplate, Prompt)
 
 
+@explains_keywords("connect_all", options=ClientOptions)
 def connect_all(
     config: "Union[str, os.PathLike[str], Mapping[str, Any], Config]", *,
     separator: str = "__",

@@ -6,14 +6,22 @@ on which thread a handler runs.
 
 from __future__ import annotations
 
-import copy
 import functools
 import os
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from .. import types
-from ..errors import USER_REJECTED, Cancelled, InternalError, InvalidParams, MethodNotFound, ProtocolError, RemoteError
+from ..errors import (
+    CAPABILITY_KEYWORDS,
+    USER_REJECTED,
+    Cancelled,
+    InternalError,
+    InvalidParams,
+    MethodNotFound,
+    ProtocolError,
+    RemoteError,
+)
 from ..protocol.error_text import quoted
 from ..protocol.meta import RESOURCE_UPDATED
 from ..revisions import Revision
@@ -113,7 +121,19 @@ class Handlers:
             return self._answer_sampling(params, revision, token, notify_progress)
         if known and method == "roots/list" and self._roots is not None:
             return {"roots": [codec.encode(root, revision) for root in self.roots()]}
-        raise MethodNotFound(f"Method not found: {method[:200]}")
+        raise MethodNotFound(f"Method not found: {method[:200]}" + (self._advice(method.partition("/")[0]) if known else ""))
+
+    def _advice(self, capability: str) -> str:
+        """Return how the program declares what a question needs, for its error; empty for a question that cannot be declared.
+
+        It is a warning, too, since a server may keep the error of its question for itself.
+        """
+        keyword = CAPABILITY_KEYWORDS.get(capability)
+        if keyword is None:
+            return ""
+        _log.warning("%.100s asked for %s, and nothing answers: give connect() %s", self.server_info.name or "the server",
+                     capability, keyword)
+        return f"; give connect() {keyword}"
 
     def _question(self, cls: Any, params: Dict[str, Any], token: CancelToken, notify_progress: _Notify) -> Any:
         try:
@@ -132,7 +152,8 @@ class Handlers:
         by_url = self._settings.url_elicitation_handler if revision.elicitation_modes else None
         handler = {"form": self._settings.elicitation_handler, "url": by_url}.get(request.mode)
         if handler is None:
-            raise InvalidParams(f"this client does not do elicitation in the mode {request.mode[:50]!r}")  # ELIC-23
+            advice = self._advice(f"elicitation.{request.mode}") if revision.elicitation_modes else ""
+            raise InvalidParams(f"this client does not do elicitation in the mode {request.mode[:50]!r}{advice}")  # ELIC-23
         if request.mode == "url":
             return self._answer_url(request, handler, revision)
         schema = request.requested_schema
@@ -179,7 +200,7 @@ class Handlers:
 
         request: AskedSampling = self._question(AskedSampling, params, token, notify_progress)
         if (request.tools or request.tool_choice) and not self._settings.sampling_tools:
-            raise InvalidParams("this client does not do sampling with tools")  # SAMP-08
+            raise InvalidParams(f"this client does not do sampling with tools{self._advice('sampling.tools')}")  # SAMP-08
         problem = elicitation_forms.check_messages(params["messages"]) or _content_problem(request.messages)
         if problem is not None:
             raise InvalidParams(problem)
@@ -341,6 +362,8 @@ def _sampled(answer: Any) -> types.CreateMessageResult:
         rest = codec.decode_own(types.CreateMessageResult, {"role": "", "content": [], "model": "", **members})
         result.stop_reason, result.meta = rest.stop_reason, rest.meta
     elif isinstance(answer, types.CreateMessageResult):
+        import copy  # with the first such answer
+
         result = copy.copy(answer)
     elif isinstance(answer, (types.PromptMessage, types.SamplingMessage)):
         result = types.CreateMessageResult(answer.role, answer.content, "unknown")

@@ -1,6 +1,6 @@
-"""OutputSchemas: the declared output schemas of tools; structured results are checked against them.
+"""OutputSchema: the declared output schema of a tool; structured results are checked against it.
 
-Listing tools fills it, and ``call_tool`` checks results by it. The validator loads with the first schema that is used.
+Listing tools makes them, and ``call_tool`` checks results by them. The validator loads with the first schema that is used.
 :class:`Listed` is what a client remembers of listed tools, by name and within bounds: a server chooses the names, and may list
 others each time.
 """
@@ -8,17 +8,17 @@ others each time.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Collection, Dict, Generic, List, Literal, Mapping, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Collection, Dict, Generic, List, Literal, Mapping, Optional, TypeVar, Union
 
 from ..errors import ProtocolError, RegistrationError
 from ..protocol.jsonrpc import memory_size
 from ..rpc.tracing import get_logger
-from ..types import NULL, CallToolResult, Tool
+from ..types import NULL, CallToolResult
 
 if TYPE_CHECKING:
     from ..protocol.schema.validation import Validator
 
-__all__ = ["Listed", "OutputSchema", "OutputSchemas", "sizes_of"]
+__all__ = ["Listed", "OutputSchema"]
 
 T = TypeVar("T")
 _log = get_logger(__name__)
@@ -29,45 +29,47 @@ _MOST_BYTES = 40 << 20
 
 
 class Listed(Generic[T]):
-    """One value for each listed tool that has one; the tools that were listed longest ago go first.
-
-    Its owner calls :meth:`learn` and :meth:`forget` with a lock held. Readers of :attr:`found` need none.
-    """
+    """One value for each listed tool that has one; the tools that were listed longest ago go first."""
 
     def __init__(self) -> None:
+        #: Guards the fields below; held for dictionary work. Readers of :attr:`found` and :attr:`epoch` need none.
+        self._lock = threading.Lock()
         #: The values by name, in the order in which they were listed; replaced as a whole.
         self.found: Dict[str, T] = {}
         #: The bytes of each.
         self._sizes: Dict[str, int] = {}
+        #: The number of changes of the server's list so far; read before the tools are requested.
+        self.epoch = 0
 
-    def learn(self, page: Collection[str], found: Mapping[str, T], sizes: Mapping[str, int]) -> None:
+    def learn(self, page: Collection[str], found: Mapping[str, T], epoch: Optional[int] = None) -> None:
         """Remember a page of tools, all of it, in place of what is known of them.
 
         :param page: the names of its tools.
         :param found: the values of those that have one.
-        :param sizes: the bytes of these values, from :func:`sizes_of`.
+        :param epoch: the page is left out if the list has changed since; None for any.
         """
+        sizes = {name: memory_size([name, value], _MOST_BYTES) for name, value in found.items()}
         listed, size = set(page), sum(sizes.values())
         kept: List[str] = []
-        for name in reversed(self.found):
-            if name in listed:
-                continue
-            size += self._sizes[name]
-            if size > _MOST_BYTES or len(kept) == _MOST_TOOLS:
-                break
-            kept.append(name)
-        kept.reverse()
-        self._sizes = {**{name: self._sizes[name] for name in kept}, **sizes}
-        self.found = {**{name: self.found[name] for name in kept}, **found}
+        with self._lock:
+            if epoch not in (None, self.epoch):
+                return
+            for name in reversed(self.found):
+                if name in listed:
+                    continue
+                size += self._sizes[name]
+                if size > _MOST_BYTES or len(kept) == _MOST_TOOLS:
+                    break
+                kept.append(name)
+            kept.reverse()
+            self._sizes = {**{name: self._sizes[name] for name in kept}, **sizes}
+            self.found = {**{name: self.found[name] for name in kept}, **found}
 
     def forget(self) -> None:
-        """Forget all."""
-        self.found, self._sizes = {}, {}
-
-
-def sizes_of(values: Mapping[str, Any]) -> Dict[str, int]:
-    """Return the bytes of memory that each JSON value takes with its name; to be called without a lock."""
-    return {name: memory_size([name, value], _MOST_BYTES) for name, value in values.items()}
+        """Forget all: the server's list has changed."""
+        with self._lock:
+            self.found, self._sizes = {}, {}
+            self.epoch += 1
 
 
 class OutputSchema:
@@ -122,40 +124,3 @@ class OutputSchema:
 
         check_schema(self._schema, what=f"tool {self._tool[:100]!r}: outputSchema", trusted=False)
         return Validator(self._schema, trusted=False)
-
-
-class OutputSchemas:
-    """The output schemas of the tools that were listed.
-
-    :param on: False checks nothing.
-    """
-
-    def __init__(self, on: bool) -> None:
-        self._on = on
-        #: Guards the two fields below; readers of a schema need none.
-        self._lock = threading.Lock()
-        #: The schemas by the names of their tools; ``listed.found`` is all that most calls look at.
-        self.listed: Listed[OutputSchema] = Listed()
-        self._epoch = 0
-
-    @property
-    def epoch(self) -> int:
-        """The number of changes of the server's list so far; read it before the tools are requested."""
-        return self._epoch
-
-    def learn(self, tools: List[Tool], epoch: int) -> None:
-        """Remember the schemas of listed tools, unless the list has changed since *epoch*."""
-        if not self._on:
-            return
-        schemas = {tool.name: OutputSchema(tool.name, tool.output_schema) for tool in tools
-                    if tool.output_schema is not None}
-        sizes = sizes_of({tool.name: tool.output_schema for tool in tools if tool.output_schema is not None})
-        with self._lock:
-            if epoch == self._epoch:
-                self.listed.learn([tool.name for tool in tools], schemas, sizes)
-
-    def forget(self) -> None:
-        """Forget all schemas: the server's list has changed."""
-        with self._lock:
-            self.listed.forget()
-            self._epoch += 1

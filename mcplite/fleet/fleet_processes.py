@@ -33,6 +33,7 @@ from ..rpc.deadline import undo
 from ..rpc.forks import renew
 from ..rpc.threads import Loop
 from ..rpc.tracing import get_logger
+from ..server.catalog.registry import Needed
 from ..server.runtime.processes import Processes, read_keys
 from ..server.state.logs import read_log
 from .backend_health import Outage, Retries
@@ -247,16 +248,18 @@ EVERYTHING = "*"
 _MOST_UNTOLD = 1000
 
 
-def append_change(backend: Backend, server: Optional[str], method: str, uri: Optional[str], sender: str = "") -> None:
+def append_change(backend: Backend, server: Optional[str], method: str, uri: Optional[str], sender: str = "",
+                  needed: Needed = None) -> None:
     """Tell the processes of a server of a change.
 
     :param server: the name of the server; None for all servers on this backend.
     :param method: of the notification; or EVERYTHING.
     :param uri: of the resource that has changed; None for lists.
     :param sender: the process that has told its own clients already.
+    :param needed: who may be told of the change of a list.
     :raises BackendError: the store failed.
     """
-    change = {"server": server, "method": method, "uri": uri, "sender": sender}
+    change = {"server": server, "method": method, "uri": uri, "sender": sender, "needed": needed}
     backend.append(LOG, json.dumps(change, separators=(",", ":")).encode("ascii"), _CHANGE_SECONDS, _KEEP)
 
 
@@ -269,11 +272,13 @@ class ToldChange(NamedTuple):
 
     :param method: of its notification; empty for one that another server has told.
     :param uri: of the resource; None for a list.
+    :param needed: who may be told of the change of a list.
     """
 
     number: int
     method: str
     uri: Optional[str]
+    needed: Needed = None
 
 
 class Changes:
@@ -321,7 +326,7 @@ class Changes:
     def _change(self, number: int, entry: bytes) -> ToldChange:
         change = json.loads(entry)
         ours = change["server"] in (None, self._server)
-        return ToldChange(number, change["method"] if ours else "", change["uri"])
+        return ToldChange(number, change["method"] if ours else "", change["uri"], change.get("needed"))
 
 
 class Publisher:
@@ -439,10 +444,10 @@ class FleetProcesses(Processes):
     def on(self, kind: str, receive: Callable[[Any], object]) -> None:
         self.messages.on(kind, receive)
 
-    def publish(self, method: str, uri: Optional[str] = None) -> None:
+    def publish(self, method: str, uri: Optional[str] = None, needed: Needed = None) -> None:
         """Tell the other processes of a change; one that the store does not take is told once, when the store is back."""
         def append() -> None:
-            append_change(self.backend, self._runtime.catalog.name, method, uri, self.messages.sender)
+            append_change(self.backend, self._runtime.catalog.name, method, uri, self.messages.sender, needed)
 
         later = self._later
         if not later.running:
@@ -453,8 +458,8 @@ class FleetProcesses(Processes):
                 _log.warning("the clients of other processes are told of a change when the store is back: %s", error)
         if len(later) >= _MOST_UNTOLD:
             later.clear()
-            method, uri = EVERYTHING, None
-        later.add((method, uri), append)
+            method, uri, needed = EVERYTHING, None, None
+        later.add((method, uri, repr(needed)), append)
 
     def _receive_change(self, entry: bytes) -> None:
         """Tell the clients of this process of a change elsewhere; on the thread that reads messages."""
@@ -464,7 +469,7 @@ class FleetProcesses(Processes):
         if change["method"] == EVERYTHING:
             self._runtime.everything_changed()
         else:
-            self._runtime.deliver(change["method"], change["uri"])
+            self._runtime.deliver(change["method"], change["uri"], change.get("needed"))
 
     def failed(self, error: BackendError) -> None:
         self.outage.found(error)

@@ -21,13 +21,14 @@ from queue import Empty, SimpleQueue
 from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple, TypeVar
 
 from ..errors import INTERNAL_ERROR, BackendError, Cancelled, RemoteError, TransportError
-from ..protocol import jsonrpc, meta as envelopes
+from ..protocol import jsonrpc
 from ..protocol.http.headers import Headers
 from ..protocol.opaque import ReplayLog, digest, open_sealed, seal
 from ..rpc.deadline import undo
 from ..rpc.interfaces import Outlet
 from ..rpc.threads import Loop
 from ..rpc.tracing import get_logger
+from ..server.catalog.registry import granted_scopes
 from ..server.eviction import Shares
 from ..server.handling.context import RequestContext
 from ..server.handling.http_request import HTTPRequest
@@ -35,7 +36,7 @@ from ..server.handling.suspended_calls import SealedCalls, Work, refused_state, 
 from ..server.principals import principal_from, principal_members
 from ..server.runtime.processes import away_error
 from ..server.runtime.runtime import Runtime
-from ..server.sessions.modern import SessionlessClient
+from ..server.sessions.modern import SessionlessClient, read_envelope, revision_of
 from .fleet_processes import FleetProcesses
 
 __all__ = ["SharedCalls"]
@@ -98,8 +99,8 @@ class SharedCalls(SealedCalls):
         self.runtime = runtime
         self.processes = runtime.processes
         self.backend = self.processes.backend
-        #: The logs that this process has stored, by handle. One that another process has taken counts until its time is over;
-        #: it is older than those that still wait, so it goes before them.
+        #: The replay logs that this process has stored in the backend, by handle. If another process takes a log, the log
+        #: still counts here until it expires. It is older than the logs of calls that wait, so it is dropped before them.
         self._logs: "Shares[str]" = Shares(self._limits.fleet_states, self._limits.fleet_state_bytes, clock=clock)
         self._swept = clock()
         #: By their names: the requests of other processes that run here, and those of here that run in others.
@@ -350,11 +351,12 @@ class SharedCalls(SealedCalls):
 
     def _client(self, message: jsonrpc.Request, body: Dict[str, Any]) -> SessionlessClient:
         params, catalog = message.params or {}, self.runtime.catalog
-        envelope = envelopes.read(params)
+        envelope = read_envelope(params)
         headers = Headers([(name, value) for name, value in body["headers"]])
         http = HTTPRequest(headers=headers, principal=principal_from(body["principal"]), single_process=False, **body["http"])
-        return SessionlessClient(envelope, envelopes.revision_of(envelope, catalog.revisions),
-                                 catalog.resolve(message.method, params), http, body["sender"])
+        return SessionlessClient(envelope, revision_of(envelope, catalog.revisions),
+                                 catalog.resolve_for(message.method, params, granted_scopes(http.principal)), http,
+                                 body["sender"])
 
     def _cancel_accepted(self, body: Dict[str, Any]) -> None:
         accepted = self._accepted.get(str(body["name"]))

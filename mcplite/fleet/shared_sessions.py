@@ -51,7 +51,7 @@ class SharedLegacySession(LegacySession):
     #: The version of the record that this object has the state of, and how often the roots had changed by then.
     _version = _roots_changed = 0
 
-    def publish(self, method: str, params: Optional[Dict[str, Any]], capability: str) -> None:
+    def publish(self, method: str, uri: Optional[str], capability: str, written: Dict[Optional[str], bytes]) -> None:
         """Leave it to the GET stream of the client."""
 
     def subscribe(self, uri: str) -> None:
@@ -65,7 +65,7 @@ class SharedLegacySession(LegacySession):
 
     def confirm(self) -> None:
         """Note that the client has confirmed the handshake."""
-        self._ready = self.agreed is not None
+        self.initialized = self.agreed is not None
 
     def change_roots(self) -> None:
         """Note that the client has announced a change of its roots."""
@@ -84,7 +84,7 @@ class SharedLegacySession(LegacySession):
                 self.client_info, self.client_capabilities = record.info, record.capabilities or ClientCapabilities()
                 self._declare(record.revision)
                 self.revision = self.agreed = record.revision
-            self._level, self._ready = record.level, record.ready
+            self._level, self.initialized = record.level, record.ready
             given = {normal_uri(uri): uri for uri in record.uris}
             uris, known = set(given), set(self._subscriptions)
             if uris != known:
@@ -92,10 +92,10 @@ class SharedLegacySession(LegacySession):
                 self.runtime.subscribers.add(uris - known)
                 self.runtime.subscribers.remove(known - uris)
                 self._subscriptions = given
-                self._subscribed_bytes = sum(memory_size(uri, most) for uri in record.uris)
+                self.subscribed_bytes = sum(memory_size(uri, most) for uri in record.uris)
             changed, self._roots_changed = record.roots != self._roots_changed, record.roots
         if changed:
-            self._roots.forget()
+            self.roots.forget()
 
     def store(self, record: SessionRecord, touched: float = 0.0, reader: int = 0) -> SessionRecord:
         """Return the record that has the state of this object, as the next version of another one.
@@ -107,7 +107,7 @@ class SharedLegacySession(LegacySession):
             return record.changed(
                 revision=self.revision, begun=self.agreed is not None, info=self.client_info,
                 capabilities=self.client_capabilities, level=self._level, uris=tuple(self._subscriptions.values()),
-                ready=self._ready, roots=self._roots_changed, touched=touched, reader=reader or record.reader)
+                ready=self.initialized, roots=self._roots_changed, touched=touched, reader=reader or record.reader)
 
     def stored(self, record: SessionRecord) -> None:
         """Note that this object has the state of a record."""
@@ -448,7 +448,7 @@ class SharedSessions(Sessions):
         elif what == "cancelled":
             session.peer.cancel_incoming(body["request"], body["reason"])
         elif what == "roots":
-            session.session.forget_roots()
+            session.session.roots.forget()
         elif what == "resumed":
             session.streams.release(body["stream"])
         elif what == "ended":

@@ -15,6 +15,7 @@ from ..errors import BackendError, ConnectionClosed
 from ..protocol import jsonrpc
 from ..protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
 from ..rpc.tracing import get_logger
+from ..server.catalog.registry import may_be_told
 from ..server.limits import Limits
 from ..server.state.logs import FINAL, OPENED, RequestLog, RequestLogBody, StreamLog, StreamLogs
 from ..server.state.sessions import CommonLogChannel, CommonStream
@@ -292,8 +293,12 @@ class SharedCommonStream(CommonStream):
 
     def _is_wanted(self, change: ToldChange) -> bool:
         session = self._session.session
+        catalog = session.runtime.catalog
+        needed = change.needed if change.uri is None else catalog.needed(change.uri)
+        if not may_be_told(session.granted, needed):
+            return False
         if change.uri is not None:
             return bool(session.wants_change(change.uri, "resources"))
         found = LIST_CHANGES.get(change.method)
-        announced = session.runtime.catalog.description.flags.list_changed
+        announced = catalog.description.flags.list_changed
         return found is not None and found.capability in announced and session.wants_change(None, found.capability)

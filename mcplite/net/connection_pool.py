@@ -15,9 +15,16 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from urllib.parse import quote, urlsplit
 
 from ..protocol.http.headers import DEFAULT_PORTS
-from ..protocol.http.http1 import BadResponse, ChunkedDecoder, ResponseHead, find_response_head, parse_response_head
+from ..protocol.http.http1 import (
+    BadResponse,
+    ChunkedDecoder,
+    ResponseHead,
+    ResponseHeads,
+    find_response_head,
+    parse_response_head,
+)
 from ..rpc.forks import on_fork, release_socket
-from .exchange import Exchange, Reply
+from .exchange import Exchange, Reply, shut_down
 from .settings import TLS, Guard, Proxy
 
 __all__ = ["DirectReply", "DirectSender", "is_plain", "read_head", "receive", "send_whole", "written_by_requests"]
@@ -59,10 +66,7 @@ def written_by_requests(url: str) -> Tuple[str, str]:
 
 
 def _close(sock: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # the server has closed it, or it is closed already
-        # Past TLS, which would drop its state under a reading thread; so that the server sees the end although a forked
-        # process may have a copy.
-        socket.socket.shutdown(sock, socket.SHUT_RDWR)
+    shut_down(sock)
     sock.close()
 
 
@@ -101,25 +105,26 @@ def send_whole(sock: Any, exchange: Exchange, data: bytes, body: bytes = b"") ->
 
 
 def _send(sock: Any, exchange: Exchange, data: "Union[bytes, memoryview]") -> None:
-    sent = 0
-    rest = memoryview(data)
     while True:
         seconds = exchange.next_timeout()
         if sock.gettimeout() != seconds:
             sock.settimeout(seconds)
         try:
-            sent += sock.send(rest[sent:] if sent else data)
+            sent = sock.send(data)
         except socket.timeout:
             continue
-        if sent >= len(data):
+        if sent == len(data):
             return
+        data = memoryview(data)[sent:]
 
 
-def read_head(sock: Any, exchange: Exchange, method: str) -> Tuple[ResponseHead, bytes]:
+def read_head(sock: Any, exchange: Exchange, method: str, parse: Callable[[bytes, str], ResponseHead] = parse_response_head,
+              ) -> Tuple[ResponseHead, bytes]:
     """Return the head of the answer, and the bytes that came behind it; interim responses before it are skipped.
 
     :param sock: a socket, or TLS on one.
     :param method: of the request.
+    :param parse: parses its bytes, with the method.
     :raises BadResponse: it is malformed, or the connection ended before it was whole.
     :raises Stopped, OSError: as for :func:`receive`.
     """
@@ -136,7 +141,7 @@ def read_head(sock: Any, exchange: Exchange, method: str) -> Tuple[ResponseHead,
                 data = bytearray(data)
             data += more
             end = find_response_head(data)
-        head, rest = parse_response_head(bytes(data[:end]), method), bytes(data[end:])
+        head, rest = parse(bytes(data[:end]), method), bytes(data[end:])
         # RFC 9110, section 15.2: any number of interim responses may come first; their headers are not the answer's.
         if head.status >= 200 or head.status == 101:
             return head, rest
@@ -204,7 +209,7 @@ class DirectSender:
         named = host if self._port == DEFAULT_PORTS[self._scheme] else f"{host}:{self._port}"
         #: Host and port, as a proxy is asked for them.
         self._authority = f"{host}:{self._port}"
-        #: What stands before the path in a request: a proxy gets the whole URL of one that is not inside of TLS.
+        #: The text before the path in a request line: scheme and host, where the request passes a proxy without TLS.
         self._base = f"http://{named}" if proxy is not None and tls is None else ""
         self._target = self._target_of(url)
         #: The lines of all requests, by name in lower case.
@@ -212,6 +217,10 @@ class DirectSender:
         self._lines.update((name.lower(), f"{name}: {value}\r\n") for name, value in headers.items())
         if proxy is not None and proxy.authorization and tls is None:
             self._lines["proxy-authorization"] = proxy.authorization
+        #: What the last request's head was made of, and this head without the length of the content. Both are set in one step,
+        #: so that no lock is needed.
+        self._written: Tuple[Any, str] = (None, "")
+        self._parse_head = ResponseHeads().parse
         #: Appended and popped, which the interpreter does in one step, so that no lock is needed.
         self._idle: List[_Connection] = []
         self._closed = False
@@ -233,10 +242,11 @@ class DirectSender:
         sock, reply = connection.sock, None
         try:
             exchange.attach(sock)
-            # A server may respond before it has read all, and close.
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            try:
                 send_whole(sock, exchange, request, body or b"")
-            head, rest = read_head(sock, exchange, method)
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # a server may respond before it has read all, and close
+            head, rest = read_head(sock, exchange, method, self._parse_head)
             reply = DirectReply(self, connection, head, rest, exchange, url)
         finally:
             if reply is None:
@@ -248,15 +258,23 @@ class DirectSender:
         return reply
 
     def _head(self, method: str, target: str, headers: Mapping[str, str], body: Optional[bytes]) -> bytes:
-        lines = self._lines.copy()
-        for name, value in headers.items():
-            lines[name.lower()] = f"{name}: {value}\r\n"
-        if body is not None or method not in _WITHOUT_CONTENT:
-            lines["content-length"] = f"Content-Length: {0 if body is None else len(body)}\r\n"
-        head = f"{method} {target} HTTP/1.1\r\n{''.join(lines.values())}\r\n"
-        if head.count("\n") != len(lines) + 2 or head.count("\r") != len(lines) + 2 or "\0" in head:
-            raise ValueError("a header has a line break, and cannot be sent")
-        return head.encode("latin-1")
+        """Return the head of a request; it is written once for a row of requests that differ in their content only."""
+        sized = body is not None or method not in _WITHOUT_CONTENT
+        request = method, target, headers, sized
+        before, fields = self._written
+        if before != request:
+            lines = self._lines.copy()
+            for name, value in headers.items():
+                lines[name.lower()] = f"{name}: {value}\r\n"
+            if sized:
+                lines.pop("content-length", None)
+            fields = f"{method} {target} HTTP/1.1\r\n{''.join(lines.values())}"
+            if fields.count("\n") != len(lines) + 1 or fields.count("\r") != len(lines) + 1 or "\0" in fields:
+                raise ValueError("a header has a line break, and cannot be sent")
+            self._written = (method, target, dict(headers), sized), fields
+        if sized:
+            fields += f"Content-Length: {0 if body is None else len(body)}\r\n"
+        return (fields + "\r\n").encode("latin-1")
 
     def _target_of(self, url: str) -> str:
         parts = urlsplit(url if url.isascii() else written_by_requests(url)[0])
@@ -381,19 +399,30 @@ class DirectReply(Reply):
     :param rest: bytes of the body that came with the head.
     """
 
-    __slots__ = ("_sender", "_connection", "_rest", "_decoder", "_keep_alive", "_ended")
+    _decoder: Optional[ChunkedDecoder] = None
 
     def __init__(self, sender: DirectSender, connection: _Connection, head: ResponseHead, rest: bytes, exchange: Exchange,
                  url: str) -> None:
-        super().__init__(head.status, head.headers, exchange, url)
+        super().__init__(head.status, head.headers, head.kind, exchange, url)
         self._sender, self._connection, self._rest = sender, connection, rest
-        self._decoder = ChunkedDecoder(None, _TRAILER_BYTES) if head.chunked else None
+        if head.chunked:
+            self._decoder = ChunkedDecoder(None, _TRAILER_BYTES)
         self._missing = head.length
         self._ended = head.length == 0
         #: Whether the connection can serve another request behind the body.
         self._keep_alive = head.keep_alive
         if head.status == 101 and head.length is None and not head.chunked:
             self._keep_alive, self._missing, self._ended = False, 0, True  # what follows is of the other protocol
+
+    def read(self, limit: int) -> bytes:
+        data = self._rest
+        if not data or len(data) != self._missing or len(data) > limit:
+            return super().read(limit)
+        # All of it came with the head, and nothing more.
+        self.check_plain()
+        self._rest, self._missing, self._ended = b"", 0, True
+        self._end()
+        return data
 
     def _receive(self) -> bytes:
         if self._ended:

@@ -13,11 +13,18 @@ from typing import Any, Callable, Iterator, Mapping, Optional
 from ..errors import AuthError, ProtocolError, TransportError
 from ..protocol.error_text import shown
 
-__all__ = ["Exchange", "Reply", "Stopped"]
+__all__ = ["Exchange", "Reply", "Stopped", "shut_down"]
 
 
 class Stopped(Exception):
     """The caller no longer waits for this response."""
+
+
+def shut_down(sock: socket.socket) -> None:
+    """End a connection, from any thread: a blocked read returns, and the server sees the end although a fork has a copy."""
+    with contextlib.suppress(OSError):  # the server has closed it, or it is closed already
+        # Past TLS, which would drop its state under a reading thread.
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def _unbounded() -> Optional[float]:
@@ -79,13 +86,18 @@ class Exchange:
             if self._clock is not None:
                 self._clock.resume()
 
+    @property
+    def unsent(self) -> bool:
+        """Whether it is certain that nothing of the request was sent: there was no connection."""
+        return self._sock is None and not self.may_have_been_sent
+
     def failure(self, url: str, reason: str) -> str:
         """Return what has happened to a request that has failed with an error of the system, for the caller.
 
         :param url: of the request, as it may be shown.
         :param reason: what the system said.
         """
-        if self._sock is None and not self.may_have_been_sent:
+        if self.unsent:
             return f"cannot reach {url}: {reason}"
         kept = " that was kept open since an earlier request" if self.reused else ""
         return (f"the connection to {url}{kept} broke before the request was answered ({reason}); the server may or may not"
@@ -117,9 +129,7 @@ class Exchange:
             on_interrupt()
         with self._lock:
             if self._sock is not None:
-                with contextlib.suppress(OSError):  # it is closed already
-                    # Past TLS, which would drop its state under the reading thread.
-                    socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
+                shut_down(self._sock)
 
 
 #: How much of an error's body is read and shown.
@@ -130,30 +140,24 @@ class Reply:
     """One response; its body is not read yet. A subclass reads it as the way that sent the request does.
 
     :param headers: by name in lower case.
+    :param kind: the media type, without parameters and in lower case.
     """
 
-    __slots__ = ("_exchange", "_url", "status", "headers", "token", "session", "address", "_missing", "_over")
+    # What most responses do not have is in the class only.
+    #: The token that the request was sent with, if a :class:`TokenSource` gave one.
+    token: Optional[str] = None
+    #: The session of the server that the request named; empty for none.
+    session = ""
+    #: The address that it came from; None when there is a proxy in between.
+    address: Optional[str] = None
+    #: Bytes of the body that have not come yet; None where only its end will tell.
+    _missing: Optional[int] = None
+    _over = False
 
-    def __init__(self, status: int, headers: Mapping[str, str], exchange: Exchange, url: str) -> None:
-        self._exchange = exchange
-        self._url = url
-        self.status = status
-        self.headers = headers
-        #: The token that the request was sent with, if a :class:`TokenSource` gave one.
-        self.token: Optional[str] = None
-        #: The session of the server that the request named; empty for none.
-        self.session = ""
-        #: The address that it came from; None when there is a proxy in between.
-        self.address: Optional[str] = None
-        #: Bytes of the body that have not come yet; None where only its end will tell.
-        self._missing: Optional[int] = None
+    def __init__(self, status: int, headers: Mapping[str, str], kind: str, exchange: Exchange, url: str) -> None:
+        self._exchange, self._url = exchange, url
+        self.status, self.headers, self.kind = status, headers, kind
         exchange.answered = True
-        self._over = False
-
-    @property
-    def kind(self) -> str:
-        """The media type, without parameters and in lower case."""
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     # --- what a subclass defines ----------------------------------------------------------------------
 
@@ -201,10 +205,14 @@ class Reply:
                 missing = self._missing
                 self.close()
                 raise self._broken(f"{missing} bytes are missing")
-            self._over = True
-            self._exchange.detach()
-            self._release()
+            self._end()
         return data
+
+    def _end(self) -> None:
+        """Note that the body was read to its end."""
+        self._over = True
+        self._exchange.detach()
+        self._release()
 
     def _broken(self, reason: str) -> TransportError:
         return TransportError(f"the connection to {shown(self._url)} broke in the middle of an answer: {reason}")
@@ -233,8 +241,8 @@ class Reply:
 
     def check_plain(self) -> None:
         """Refuse a compressed body, whose size is not known before it is decompressed (SEC-10)."""
-        coding = self.headers.get("content-encoding", "identity").lower()
-        if coding not in ("identity", ""):
+        coding = self.headers.get("content-encoding")
+        if coding and coding.lower() != "identity":
             self.close()
             raise ProtocolError(f"{shown(self._url)} answered with a body that is compressed ({coding[:40]}), although"
                                 " 'Accept-Encoding: identity' was sent")

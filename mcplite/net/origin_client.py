@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequen
 from urllib.parse import urljoin, urlsplit
 
 from ..errors import AuthError, ProtocolError, TransportError
-from ..protocol.error_text import shown
+from ..protocol.error_text import missing_library, shown
 from ..protocol.http.headers import DEFAULT_PORTS, check_header
 from ..protocol.http.http1 import BadResponse
 from ..protocol.http.oauth import covers, find_challenge, parse_challenges
@@ -72,7 +72,10 @@ def create_sender(url: str, settings: HTTPSettings, headers: Mapping[str, str], 
             headers = {**{name: value for name, value in headers.items() if name.lower() != "authorization"},
                        "Authorization": authorization}
     if ours and (secure or settings.proxies or _environment_has_proxies()):
-        import requests
+        try:
+            import requests
+        except ModuleNotFoundError as error:
+            raise missing_library(error) or error from None
 
         with requests.Session() as session:
             merged = merged_settings(url, settings, stays_here, session)
@@ -83,7 +86,10 @@ def create_sender(url: str, settings: HTTPSettings, headers: Mapping[str, str], 
         ours = (proxy is None) is (through is None)
     if ours:
         return DirectSender(url, _defaults(headers), guard, TLS(verify, cert) if secure else None, proxy)
-    from .session_sender import SessionSender
+    try:
+        from .session_sender import SessionSender
+    except ModuleNotFoundError as error:
+        raise missing_library(error) or error from None
 
     return SessionSender(url, settings, headers, auth, stays_here, guard)
 
@@ -282,7 +288,9 @@ class OriginClient:
             if exchange.interrupted:
                 raise Stopped from error
             _check_time(exchange, _LATE_SECONDS)
-            raise TransportError(exchange.failure(shown(url), _explain(error))) from error
+            failure = TransportError(exchange.failure(shown(url), _explain(error)))
+            failure.unsent = exchange.unsent
+            raise failure from error
         reply.token = token
         if not self._sender.proxied:
             reply.address = exchange.address
@@ -333,7 +341,8 @@ def _refusal(reply: Reply, name: str, given: bool) -> Optional[AuthError]:
     header = reply.headers.get("www-authenticate") or ""
     if reply.status == 401:
         hint = ("it does not accept the token that was sent" if reply.token is not None else
-                "it does not accept what was sent" if given else "give connect() auth= or a header")
+                "it does not accept what was sent" if given else
+                "give connect() auth=mcplite.OAuth() to log in, or auth= with a token that you have")
         return AuthError(f"{name} wants authorization (401): {hint}", challenge=header,
                          error="" if reply.token is None else "invalid_token")
     challenge = find_challenge(parse_challenges(header), "dpop", "bearer") if reply.status == 403 and header else None
@@ -358,7 +367,7 @@ def _origin(url: str) -> Tuple[str, str, Optional[int]]:
 def _not_followed(reply: Reply, text: str) -> TransportError:
     """Return the error for a redirect that is not followed."""
     error = TransportError(text)
-    error.status = reply.status
+    error.status, error.temporary = reply.status, False
     return error
 
 

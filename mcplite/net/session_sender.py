@@ -31,10 +31,11 @@ from urllib3.util import Timeout
 from ..errors import MCPError, TransportError
 from ..protocol.error_text import shown
 from ..protocol.http.headers import DEFAULT_PORTS
+from ..protocol.http.http1 import media_type
 from ..protocol.http.oauth import is_loopback
 from ..rpc.deadline import WAKE_SECONDS, WakeSignal
 from ..rpc.threads import Workers
-from .exchange import Exchange, Reply, Stopped
+from .exchange import Exchange, Reply, Stopped, shut_down
 from .settings import Guard, HTTPSettings, Verify, merged_settings, proxy_for
 
 __all__ = ["SessionReply", "SessionSender", "ThreadedCall"]
@@ -146,8 +147,6 @@ class SessionReply(Reply):
     :param location: where a redirect leads, which the response itself no longer says; None for no redirect.
     """
 
-    __slots__ = ("_response", "_workers", "_file", "_ready", "_fault", "_left", "_sock")
-
     def __init__(self, response: Any, location: Optional[str], workers: Workers, exchange: Exchange, url: str) -> None:
         headers = {name.lower(): value for name, value in response.headers.items()}
         if location is not None:
@@ -168,7 +167,7 @@ class SessionReply(Reply):
         self._fault: Optional[Exception] = None
         #: Whether the caller has left a read, whose thread closes the response.
         self._left = False
-        super().__init__(response.status_code, headers, exchange, url)
+        super().__init__(response.status_code, headers, media_type(headers), exchange, url)
         self._note_missing()
 
     def _note_missing(self) -> None:
@@ -224,9 +223,8 @@ class SessionReply(Reply):
     def interrupt(self) -> None:
         """Make a read on another thread return."""
         if self._sock is not None:
-            with contextlib.suppress(OSError, TypeError):  # it is closed already, or is none of the system's
-                # Past TLS, which would drop its state under the reading thread.
-                socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
+            with contextlib.suppress(TypeError):  # it is none of the system's
+                shut_down(self._sock)
 
     def _release(self) -> None:
         # http.client takes a response with a length for unread until it is closed.
@@ -237,7 +235,7 @@ class SessionReply(Reply):
         self._let_go()
 
     def _abort(self) -> None:
-        self.interrupt()  # the server sees the end although a forked process may have a copy
+        self.interrupt()
         if not self._left:
             self._response.close()
         self._let_go()

@@ -9,6 +9,8 @@ import re
 import reprlib
 from typing import Any, List, Mapping, Optional, Tuple
 
+#: What an installation brings along, by the modules that are imported.
+_NEEDED = {"requests": "requests", "urllib3": "requests", "jsonschema": "jsonschema", "referencing": "jsonschema"}
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 #: A string in a repr, which may be cut off, or a whole word.
 _QUOTED_OR_WORD = r"""'(?:[^'\\]|\\.)*(?:'|\Z)|"(?:[^"\\]|\\.)*(?:"|\Z)|\w+"""
@@ -19,6 +21,17 @@ def quoted(value: Any, most: int = 80) -> str:
     """Return a value as errors quote it: its ``repr``, of at most *most* characters."""
     text = repr(value[:most] if type(value) is str else value)
     return text if len(text) <= most else text[:most - 3] + "..."
+
+
+def missing_library(error: ImportError) -> Optional[ImportError]:
+    """Return the error for a library that the package needs and a copy of it may lack; None for any other library.
+
+    :param error: of the import.
+    """
+    library = _NEEDED.get((error.name or "").partition(".")[0])
+    if library is None:
+        return None
+    return ModuleNotFoundError(f"install {library}, which this needs: pip install {library}", name=library)
 
 
 def json_words(text: str) -> str:

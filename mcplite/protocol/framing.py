@@ -97,20 +97,23 @@ class LineBuffer:
     def first(self) -> Optional[bytes]:
         """Return the oldest whole line and keep it; None if there is none."""
         lines, chunks, seen, size, _ = self._state
-        if len(chunks) > seen:
-            if len(chunks) == 1 and not (size or lines):
+        if not lines and len(chunks) > seen:
+            if len(chunks) == 1 and not size:
                 # One whole line, as a peer that answers sends it.
                 chunk = chunks[0]
                 line = chunk[:-1]
                 if chunk.find(b"\n") == len(line) <= self.limit and line[-1:] == b"}":
-                    self._state = (deque((line,)), [], 0, 0, None)
                     return line
             lines = self._absorb()[0]
         return lines[0] if lines else None
 
     def drop(self) -> None:
         """Remove the line that :meth:`first` returned."""
-        self._state[0].popleft()
+        lines, chunks, _, _, _ = self._state
+        if lines:
+            lines.popleft()
+        else:
+            del chunks[0]
 
     def next(self) -> Optional[bytes]:
         """Return the oldest whole line and remove it; None if there is none."""

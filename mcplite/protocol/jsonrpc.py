@@ -16,6 +16,7 @@ from math import isfinite
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
+from ..types.codec import kind_name
 from ..types.lazy_dataclass import Record, changed, record
 from .error_text import quoted
 
@@ -54,10 +55,6 @@ class TooLarge(ValueError):
         self.code = code
 
 
-class TooMany(TooLarge):
-    """More elements than the limits allow."""
-
-
 class DuplicateKey(ValueError):
     """An object has the same key twice; ``key`` names it."""
 
@@ -86,7 +83,8 @@ def _count(data: bytes, byte: bytes) -> int:
 
 def count_elements(data: bytes) -> int:
     """Return a number that the keys and items of a JSON text do not exceed; strings can only add to it."""
-    return _count(data, b",") + _count(data, b"{") + _count(data, b"[")
+    count = bytes.count if len(data) < _LARGE else _count
+    return count(data, b",") + count(data, b"{") + count(data, b"[")
 
 
 _STRING = rb'"[^"]*"?'
@@ -119,8 +117,8 @@ def _scan(data: bytes, limits: JSONLimits) -> None:
         raise _too_many(limits)
 
 
-def _too_many(limits: JSONLimits) -> TooMany:
-    return TooMany(f"more than {limits.elements} keys and items in one message", INVALID_REQUEST)
+def _too_many(limits: JSONLimits) -> TooLarge:
+    return TooLarge(f"more than {limits.elements} keys and items in one message", INVALID_REQUEST)
 
 
 def _has_digits(data: bytes, count: int) -> bool:
@@ -156,7 +154,8 @@ def _unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
     return value
 
 
-def _bounded_int(digits: int) -> Any:
+def bounded_int(digits: int) -> Callable[[str], int]:
+    """Return a decoder of integers of at most so many digits."""
     def convert(text: str) -> int:
         if len(text) - text.startswith("-") > digits:
             raise ValueError(f"an integer has more than {digits} digits")
@@ -170,36 +169,35 @@ _SPACE = " \t\n\r"
 _SPACE_IN_FRONT = "\ufeff" + _SPACE
 
 
-def _decoder(**options: Any) -> Callable[[str], Any]:
-    """Return what decodes a text as ``JSONDecoder.decode`` does, without its searches for white space where there is none.
+#: Returns the value that begins at a place in a text, and its end.
+_Scan = Callable[[str, int], Tuple[Any, int]]
+
+
+def _scanner(**options: Any) -> _Scan:
+    """Return the scanner of a decoder, whose ``decode`` looks for white space that most texts do not have.
 
     :param options: of :class:`json.JSONDecoder`.
     """
-    scan: Callable[[str, int], Tuple[Any, int]] = json.JSONDecoder(
-        parse_constant=refuse_constant, parse_float=_finite, **options).scan_once  # type: ignore[attr-defined]
+    return json.JSONDecoder(  # type: ignore[attr-defined, no-any-return]
+        parse_constant=refuse_constant, parse_float=_finite, **options).scan_once
 
-    def decode(text: str) -> Any:
-        try:
-            try:
-                value, end = scan(text, 0)
-            except StopIteration as error:
-                if error.value:
-                    raise  # a member or an item is missing
-                value, end = scan(text, len(text) - len(text.lstrip(_SPACE_IN_FRONT)))
-        except StopIteration as error:
-            raise json.JSONDecodeError("Expecting value", text, error.value) from None
-        if end != len(text):
-            rest = text[end:].lstrip(_SPACE)
-            if rest:
-                raise json.JSONDecodeError("Extra data", text, len(text) - len(rest))
-        return value
 
-    return decode
+def _scan_behind_space(scan: _Scan, text: str) -> Tuple[Any, int]:
+    try:
+        return scan(text, len(text) - len(text.lstrip(_SPACE_IN_FRONT)))
+    except StopIteration as error:
+        raise json.JSONDecodeError("Expecting value", text, error.value) from None
+
+
+def _check_rest(text: str, end: int) -> None:
+    rest = text[end:].lstrip(_SPACE)
+    if rest:
+        raise json.JSONDecodeError("Extra data", text, len(text) - len(rest))
 
 
 # Made once: building a decoder takes longer than parsing a small message.
-_strict = _decoder(object_pairs_hook=_unique)
-_plain = _decoder()
+_scan_strictly = _scanner(object_pairs_hook=_unique)
+_scan_plainly = _scanner()
 
 
 def load(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Any:
@@ -220,13 +218,19 @@ def load(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Any:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start}") from None
+    scan = _scan_plainly if limits.duplicate_keys else _scan_strictly
+    if size > limits.digits and _has_digits(data, limits.digits):
+        scan = _scanner(parse_int=bounded_int(limits.digits), object_pairs_hook=None if limits.duplicate_keys else _unique)
     try:
-        if size > limits.digits and _has_digits(data, limits.digits):
-            return _decoder(parse_int=_bounded_int(limits.digits),
-                            object_pairs_hook=None if limits.duplicate_keys else _unique)(text)
-        return _plain(text) if limits.duplicate_keys else _strict(text)
+        try:
+            value, end = scan(text, 0)
+        except StopIteration:
+            value, end = _scan_behind_space(scan, text)
     except RecursionError:
         raise TooLarge("Parse error: nested too deeply", PARSE_ERROR) from None
+    if end != len(text):
+        _check_rest(text, end)
+    return value
 
 
 def memory_size(value: Any, most: int) -> int:
@@ -244,7 +248,7 @@ def memory_size(value: Any, most: int) -> int:
         if type(item) is dict:
             waiting.extend(item)
             waiting.extend(item.values())
-        elif type(item) is list:
+        elif isinstance(item, (list, tuple)):
             waiting.extend(item)
         elif hasattr(item, "__dict__"):
             waiting.append(vars(item))
@@ -293,20 +297,31 @@ def _refuse(value: Any) -> Any:
     raise TypeError(f"a value of the class {type(value).__name__} is not JSON")
 
 
-def _encoder() -> Callable[[Any, int], Iterable[str]]:
+def _converted(value: Any) -> Any:
+    from .jsonable import jsonable  # for the few values that are not JSON
+
+    return jsonable(value)
+
+
+def _encoder(default: Callable[[Any], Any]) -> Callable[[Any, int], Iterable[str]]:
+    """Return what writes a value in pieces.
+
+    :param default: returns the JSON data of a value that is not JSON, or raises TypeError.
+    """
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False,
-                                   default=_refuse)
+                                   default=default)
         return lambda value, level: (encoder.encode(value),)
     # JSONEncoder.encode builds this object on every call, which takes longer than writing a small message.
     # Without a dictionary of markers (no check for cycles) it has no state, so one serves all threads.
     pieces: Callable[[Any, int], Iterable[str]] = make(
-        None, _refuse, json.encoder.encode_basestring, None, ":", ",", False, False, False)
+        None, default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
     return pieces
 
 
-_pieces = _encoder()
+_pieces = _encoder(_refuse)
+_params_pieces = _encoder(_converted)
 
 
 def encode_json(value: Any) -> str:
@@ -319,6 +334,20 @@ def encode_json(value: Any) -> str:
         return "".join(_pieces(value, 0))
     except RecursionError:
         # A cycle ends here: check_circular, which costs a dictionary entry for each container, is off.
+        raise ValueError("the value is nested too deeply, or contains itself") from None
+
+
+def encode_params(params: Any) -> str:
+    """Return the params of a message as :func:`encode_json` does, with dates, dataclasses and others as JSON data.
+
+    :func:`~.jsonable.jsonable` converts what the encoder does not know, so that plain values cost nothing more. Keys are not
+    converted.
+
+    :raises TypeError, ValueError: as for :func:`encode_json`, and a value has no form in JSON.
+    """
+    try:
+        return "".join(_params_pieces(params, 0))
+    except RecursionError:
         raise ValueError("the value is nested too deeply, or contains itself") from None
 
 
@@ -423,7 +452,7 @@ class Invalid:
     :param oversized: whether it was refused for its size or its depth alone.
     """
 
-    __slots__ = ("id", "code", "message", "answers", "oversized", "bare")
+    __slots__ = ("id", "code", "message", "answers", "oversized", "bare", "printed")
 
     def __init__(self, id: Optional[Id], code: int, message: str, answers: bool = False, oversized: bool = False) -> None:
         self.id = id
@@ -433,6 +462,8 @@ class Invalid:
         self.oversized = oversized
         #: Whether it has an id, and neither a method nor a result nor an error: it may be meant as a response.
         self.bare = False
+        #: What a program printed in place of a message, quoted; "" for all other input.
+        self.printed = ""
 
 
 class Batch:
@@ -491,7 +522,7 @@ def parse(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Message:
             if len(value) > limits.batch:
                 return Invalid(None, INVALID_REQUEST, f"a batch may have {limits.batch} messages, not {len(value)}")
             return Batch([_message(item, limits, len(data)) for item in value])
-        return Invalid(None, INVALID_REQUEST, f"a message is an object, not {_kind(value)}")
+        return Invalid(None, INVALID_REQUEST, f"a message is an object, not {kind_name(value)}")
     except DuplicateKey as error:
         return _ambiguous(data, limits, error)
     except TooLarge as error:
@@ -514,8 +545,13 @@ def _ambiguous(data: bytes, limits: JSONLimits, error: DuplicateKey) -> Invalid:
 
 def _message(value: Any, limits: JSONLimits, size: int) -> "Union[Request, Notification, Response, Failure, Invalid]":
     if type(value) is not dict:
-        return Invalid(None, INVALID_REQUEST, f"a message is an object, not {_kind(value)}")
+        return Invalid(None, INVALID_REQUEST, f"a message is an object, not {kind_name(value)}")
     id = value.get("id")
+    if len(value) == 3 and "result" in value and type(id) is int and 0 <= id < _SHORT:
+        # What most answers are; the rest of the function reads all others, and this one as well.
+        result = value["result"]
+        if type(result) is dict and value.get("jsonrpc") == "2.0":
+            return Response(id, result)
     # bool is a subclass of int, and True would equal the id 1 (SEC-28).
     if type(id) is int:
         readable = 0 <= id < _SHORT or len(str(id)) <= limits.id_length
@@ -540,7 +576,7 @@ def _message(value: Any, limits: JSONLimits, size: int) -> "Union[Request, Notif
         params = value.get("params")
         if params is not None and type(params) is not dict:
             if params != []:
-                return Invalid(id, INVALID_REQUEST, f"params must be an object, not {_kind(params)}", not has_id)
+                return Invalid(id, INVALID_REQUEST, f"params must be an object, not {kind_name(params)}", not has_id)
             params = {}  # as PHP writes an empty object
         return Request(id, method, params) if has_id else Notification(method, params, size)  # type: ignore[arg-type]
     if method is None and readable:
@@ -567,14 +603,7 @@ def _message(value: Any, limits: JSONLimits, size: int) -> "Union[Request, Notif
         return Invalid(None, INVALID_REQUEST, "an answer needs the id of its request", True)
     if value["result"] == []:
         return Response(id, {})  # type: ignore[arg-type]
-    return Invalid(id, INVALID_REQUEST, f"a result must be an object, not {_kind(value['result'])}", True)
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "null"
-    return {bool: "a boolean", int: "an integer", float: "a number", str: "a string", list: "an array",
-            dict: "an object"}.get(type(value), "a value")
+    return Invalid(id, INVALID_REQUEST, f"a result must be an object, not {kind_name(value['result'])}", True)
 
 
 def dump(message: "Union[Request, Notification, Response, Failure]", *, null_id: bool = True) -> bytes:
@@ -626,14 +655,14 @@ def dump_result(id: Id, result: Any) -> bytes:
 def dump_request(id: Id, method: str, params: "Union[None, Dict[str, Any], Encoded]") -> bytes:
     """Return a request as :func:`dump` does.
 
-    :param params: a JSON object, or one that is :class:`Encoded`.
+    :param params: an object for :func:`encode_params`, or one that is :class:`Encoded`.
     :raises TypeError, ValueError: as for :func:`dump`.
     """
     shown = id if type(id) is int else encode_json(id)
     head = f'{{"jsonrpc":"2.0","id":{shown},"method":{encode_string(method)}'
     if params is None:
         return (head + "}").encode("utf-8", "backslashreplace")
-    text = params.text if isinstance(params, Encoded) else encode_json(params)
+    text = params.text if isinstance(params, Encoded) else encode_params(params)
     if len(text) > LONG:
         return write_long(head + ',"params":', text, "}")
     return f'{head},"params":{text}}}'.encode("utf-8", "backslashreplace")
@@ -645,7 +674,7 @@ def dump_notification(method: str, params: Optional[Dict[str, Any]]) -> bytes:
     :raises TypeError, ValueError: as for :func:`dump`.
     """
     text = '{"jsonrpc":"2.0","method":' + encode_string(method)
-    text += "}" if params is None else ',"params":' + encode_json(params) + "}"
+    text += "}" if params is None else ',"params":' + encode_params(params) + "}"
     return text.encode("utf-8", "backslashreplace")
 
 

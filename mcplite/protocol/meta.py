@@ -1,21 +1,19 @@
 """The ``_meta`` of a message: which keys are allowed, and the members with which each request names its client.
 
 From July 2026 on every request carries what a handshake used to agree on once: the revision, the client's capabilities and
-its name. A server reads these members as an :class:`Envelope`; a client stamps them. Facts about methods that hold in every
-revision stand here as well; facts that differ between revisions stand in ``revisions``.
+its name. A client stamps these members; a server reads them in ``server.sessions.modern``. Facts about methods that hold in
+every revision stand here as well; facts that differ between revisions stand in ``revisions``.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from ..errors import InvalidParams, ProtocolError, UnsupportedVersion
-from ..revisions import JUNE_2025, NOVEMBER_2025, TASKS_EXTENSION, Revision
+from ..revisions import JUNE_2025, NOVEMBER_2025, Revision
 from ..types import ClientCapabilities, Implementation, codec
 from ..types.lazy_dataclass import Record, fields_of, record
-from .jsonrpc import Encoded, encode_json, first_members, memory_size
+from .jsonrpc import Encoded, encode_params, first_members
 
 # Text, which `re` compiles with the first use: most servers use none of these, and all would wait for them when imported.
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -94,85 +92,10 @@ CLIENT_INFO = _PREFIX + "clientInfo"
 LOG_LEVEL = _PREFIX + "logLevel"
 SERVER_INFO = _PREFIX + "serverInfo"
 SUBSCRIPTION = _PREFIX + "subscriptionId"
-#: The capabilities of a client without handlers, which are valid without the work of decoding them.
-_ONLY_TASKS: Dict[str, Any] = {"extensions": {TASKS_EXTENSION: {}}}
-
-
-class Envelope:
-    """The sender of one request, as its ``_meta`` describes it; it does not hold for the next request (STAT-13).
-
-    Capabilities and client info are decoded on first use; most handlers never use them.
-
-    :param version: the name of the revision, supported or not.
-    :param meta: the whole ``_meta`` of the request, which has the required members.
-    """
-
-    __slots__ = ("version", "meta", "log_level", "_capabilities", "_info")
-
-    def __init__(self, version: str, meta: Mapping[str, Any]) -> None:
-        self.version = version
-        self.meta = meta
-        #: The least urgent level of log messages that the client wants; None for none at all.
-        self.log_level: Optional[str] = meta.get(LOG_LEVEL)
-        self._capabilities: Optional[ClientCapabilities] = None
-        self._info: Optional[Implementation] = None
-
-    @property
-    def capabilities(self) -> ClientCapabilities:
-        """The client's capabilities, for this request alone."""
-        if self._capabilities is None:
-            self._capabilities = codec.decode(ClientCapabilities, self.meta[CAPABILITIES])
-        return self._capabilities
-
-    @property
-    def info(self) -> Optional[Implementation]:
-        """The client's name and version; None if it does not say (STAT-05)."""
-        if self._info is None and CLIENT_INFO in self.meta:
-            self._info = codec.decode(Implementation, self.meta[CLIENT_INFO])
-        return self._info
-
-    @property
-    def facts(self) -> Any:
-        """What the client says of itself, to be compared; as it came, so that it need not be decoded."""
-        meta = self.meta
-        return (meta[CAPABILITIES], meta.get(CLIENT_INFO)) if meta else (self._capabilities, self._info)
-
-    def forget_meta(self) -> None:
-        """Keep no more than a session keeps of its client, for a request that is in progress for long."""
-        info = self.info
-        self._info = None if info is None else bounded_info(info)
-        self._capabilities = bounded_capabilities(self.capabilities)
-        self.meta = {}
-
-
-class AcceptedSenders:
-    """Remembers the ``_meta`` of the request that was accepted last: a client sends the same one with each of its requests.
-
-    The checks of :func:`read` look for members that are strings or objects, so that values which are equal pass them alike.
-    """
-
-    def __init__(self) -> None:
-        #: That ``_meta`` and its revision; without a lock, since it is replaced in one step.
-        self._latest: Tuple[Mapping[str, Any], Optional[Revision]] = ({}, None)
-
-    def find(self, params: Optional[Mapping[str, Any]]) -> Optional[Tuple[Envelope, Revision]]:
-        """Return the envelope and the revision of a request; None if its ``_meta`` is another one, which must be read."""
-        meta = None if params is None else params.get("_meta")
-        latest, revision = self._latest
-        return None if revision is None or meta != latest else (Envelope(revision.name, meta), revision)
-
-    def note(self, envelope: Envelope, revision: Revision) -> None:
-        """Note a request that was accepted, unless its ``_meta`` takes much memory."""
-        meta = envelope.meta
-        if memory_size(meta, _MAX_SETTINGS) <= _MAX_SETTINGS:
-            # A deep copy: a handler may change its own.
-            self._latest = (json.loads(encode_json(meta)), revision)
-
-
 #: Characters of each text in a client's description of itself.
 _MAX_TEXT = 256
 #: Bytes of memory of a client's experimental capabilities, and of its extensions.
-_MAX_SETTINGS = 8192
+MAX_SETTINGS = 8192
 #: The members of capabilities that have a meaning; others are not kept.
 _KNOWN_FLAGS = {"roots": ("listChanged",), "sampling": ("tools", "context"), "elicitation": ("form", "url")}
 
@@ -201,67 +124,9 @@ def bounded_capabilities(declared: ClientCapabilities) -> ClientCapabilities:
         flags: Optional[Dict[str, Any]] = getattr(declared, field.name)
         known = _KNOWN_FLAGS.get(field.name)
         if flags is not None:
-            kept[field.name] = first_members(flags, _MAX_SETTINGS) if known is None else {
+            kept[field.name] = first_members(flags, MAX_SETTINGS) if known is None else {
                 name: flags[name] if isinstance(flags[name], bool) else {} for name in known if name in flags}
     return ClientCapabilities(**kept)
-
-
-def claims(params: Optional[Mapping[str, Any]]) -> bool:
-    """Whether a request's params name a revision, which makes the request modern (ERA-18)."""
-    meta = None if params is None else params.get("_meta")
-    return type(meta) is dict and (VERSION in meta or CAPABILITIES in meta)
-
-
-def read(params: Optional[Mapping[str, Any]]) -> Envelope:
-    """Return the envelope of a request.
-
-    :raises InvalidParams: a required member is missing, or a member has a wrong type (STAT-03).
-    """
-    meta = None if params is None else params.get("_meta")
-    if not isinstance(meta, dict):
-        raise InvalidParams(f"params._meta must be an object with {VERSION!r} and {CAPABILITIES!r}")
-    version = meta.get(VERSION)
-    if not isinstance(version, str):
-        raise InvalidParams(f"params._meta must have {VERSION!r}, a string")
-    if meta.get(CAPABILITIES) == []:
-        meta[CAPABILITIES] = {}
-    elif not isinstance(meta.get(CAPABILITIES), dict):
-        raise InvalidParams(f"params._meta must have {CAPABILITIES!r}, an object")
-    envelope = Envelope(version, meta)
-    level = meta.get(LOG_LEVEL)
-    if level is not None and not isinstance(level, str):
-        raise InvalidParams(f"params._meta[{LOG_LEVEL!r}] must be a string")
-    try:
-        if meta[CAPABILITIES] and meta[CAPABILITIES] != _ONLY_TASKS:
-            envelope.capabilities
-        info = meta.get(CLIENT_INFO)
-        # What most clients send passes without the work of decoding it.
-        if CLIENT_INFO in meta and not (type(info) is dict and len(info) == 2 and type(info.get("name")) is str
-                                        and type(info.get("version")) is str):
-            codec.decode(Implementation, info)
-    except ProtocolError as error:
-        raise InvalidParams(f"params._meta: {error}") from error
-    return envelope
-
-
-def revision_of(envelope: Envelope, offered: Sequence[Revision]) -> Revision:
-    """Return the modern revision that a request is served under.
-
-    :param offered: what this server speaks, the revisions with a handshake included; the error lists them.
-    :raises UnsupportedVersion: it is none of them, or one that begins with a handshake (STAT-16, ERA-23).
-    """
-    for revision in reversed(offered):  # the newest is the one that most clients use
-        if revision.name == envelope.version and revision.modern:
-            return revision
-    raise unsupported(envelope.version, offered)
-
-
-def unsupported(version: Any, offered: Sequence[Revision]) -> UnsupportedVersion:
-    """Return the error for a version that is not supported, or not in this form; it names the supported ones."""
-    names = [known.name for known in reversed(offered)]
-    said = version if isinstance(version, str) else ""
-    return UnsupportedVersion(f"Unsupported protocol version: {said[:50]!r}; this server speaks {', '.join(names)}",
-                              data={"supported": names, "requested": said[:200]})
 
 
 def stamp(params: Optional[Mapping[str, Any]], fixed: Mapping[str, Any]) -> Dict[str, Any]:
@@ -289,7 +154,7 @@ class Stamped(Encoded):
 
     @property
     def text(self) -> str:
-        own = encode_json(self.value)[:-1]
+        own = encode_params(self.value)[:-1]
         return f'{own}{"," if self.value else ""}"_meta":{self._fixed.text}}}'
 
 

@@ -151,6 +151,8 @@ def without_dots(path: str) -> str:
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
 _ESCAPE = rb"%([0-9A-Fa-f]{2})"
 _DRIVE = r"[A-Za-z]:"
+#: NUL, where C ends a path; the start of an absolute path; a step. Windows drops dots and spaces at the end of a name.
+_OUTSIDE = rf"\0|\A(?:[/\\]|{_DRIVE})|(?:\A|[/\\])\.[. ]*(?:[/\\]|\Z)"
 _DEVICES = frozenset({"con", "prn", "aux", "nul", "conin$", "conout$",
                       *(port + number for port in ("com", "lpt") for number in "123456789¹²³")})
 
@@ -193,6 +195,14 @@ def check_relative(relative: str) -> None:
         # On Windows a colon begins the name of a stream of the file; elsewhere it is part of the name.
         if name != "." and (name != name.rstrip(". ") or stem in _DEVICES or (":" in name and os.sep == "\\")):
             raise ValueError(f"{relative[:200]!r} has a name that some systems read as another")
+
+
+def may_lead_outside(value: str) -> bool:
+    """Whether a text, taken for a path on any system, may name something else than a file or folder below a folder.
+
+    So do an absolute path, a drive, a segment ``.`` or ``..``, and NUL. A backslash ends a segment as a slash does.
+    """
+    return re.search(_OUTSIDE, value) is not None
 
 
 def is_within(path: str, roots: Iterable[str]) -> bool:

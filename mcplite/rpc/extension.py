@@ -75,8 +75,8 @@ class Extension:
         """Return the requests that this side answers, by method; read once, when the extension is registered.
 
         A handler takes the params, an object, and the :class:`Context` on a server, the :class:`Client` on a client. It
-        returns an object, one of :mod:`mcplite.types`, or None for an empty object; it may block and ask, and raises
-        ``RemoteError`` to refuse. Servers send requests to clients in revisions with a handshake only.
+        returns an object, one of :mod:`mcplite.types`, or None for an empty object; it may block, and raises
+        ``RemoteError`` to refuse. Servers ask, and send requests to clients, in revisions with a handshake only.
         """
         return {}
 

@@ -115,7 +115,7 @@ class FairQueue:
         self.count = self._bytes = 0
 
     def excess(self, newest: QueuedJob) -> List[QueuedJob]:
-        """Remove and return the jobs that are too many: the newest one if its sender has most, else the last of who has.
+        """Remove and return the jobs above the limit: *newest* if its sender has most, or the last job of the sender that has.
 
         :param newest: the job that was added last.
         """

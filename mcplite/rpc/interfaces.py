@@ -57,6 +57,8 @@ class Channel:
     carries_beside = False
     #: Whether another channel like this one can be made once the other side has ended.
     restartable = False
+    #: Whether its input is the stdout of a program, which may print there what is no message.
+    from_stdout = False
     #: How many bytes a message may have in either direction; None for no limit.
     most_bytes: Optional[int] = None
     #: How many bytes of the messages written were left unread by the other side when it ended; None if that is not known.
@@ -149,7 +151,7 @@ class Channel:
                        workers: Workers) -> "Optional[Reading]":
         """Return the channel's own reading strategy; None if it is read by ``read``.
 
-        :param receive: takes each message.
+        :param receive: takes each message; it is ``Peer.receive``.
         :param failed: takes the error that ends the connection.
         :param workers: the pool of the side that reads.
         """
@@ -299,7 +301,9 @@ class MessageSink:
 
 def too_long(what: str, size: int, limit: int) -> TransportError:
     """Return the error of a message that is not sent, since it has more bytes than it may have."""
-    return TransportError(f"send less in one message: {what} has {size} bytes, and the limit is {limit}; it was not sent")
+    error = TransportError(f"send less in one message: {what} has {size} bytes, and the limit is {limit}; it was not sent")
+    error.temporary = False
+    return error
 
 
 class Reading:
@@ -307,6 +311,8 @@ class Reading:
 
     #: The threads that have handed over the reading, and still process a message which may become a request in progress.
     behind: Collection[int] = ()
+    #: Whether the message that is processed now has to be known before the next one may be processed.
+    in_order = False
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel

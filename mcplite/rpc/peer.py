@@ -21,7 +21,6 @@ A call of this side::
 
 from __future__ import annotations
 
-import copy
 import itertools
 import sys
 import threading
@@ -38,9 +37,11 @@ from ..errors import (
     RemoteError,
     RequestTimeout,
     TransportError,
+    copied,
     remote_error,
 )
 from ..protocol import jsonrpc
+from ..protocol.error_text import quoted
 from ..protocol.framing import KEPT_BYTES, CutLine
 from .cancel import CancelToken
 from .deadline import Deadline, wait_interruptibly
@@ -51,7 +52,7 @@ from .pending import Clock, Pending
 from .reading import TICK_SECONDS, CallerReading, LeaderFollowerReading
 from .request import MUCH, BatchResponses, Incoming, MessageHandler
 from .threads import Mailbox, Workers
-from .tracing import Counters, Trace, get_logger
+from .tracing import Counters, get_logger
 
 __all__ = ["Peer"]
 
@@ -88,7 +89,7 @@ class Peer(MessageSink):
     """
 
     def __init__(self, channel: Channel, handler: MessageHandler, *, workers: Workers, serving: bool = False,
-                 limits: jsonrpc.JSONLimits = jsonrpc.DEFAULT_LIMITS, trace: Optional[Trace] = None,
+                 limits: jsonrpc.JSONLimits = jsonrpc.DEFAULT_LIMITS, trace: Optional[Callable[[str, bytes], object]] = None,
                  shared: bool = False, most_bytes: Optional[int] = None,
                  grace: float = 0.0, clock: Optional[Clock] = None) -> None:
         self.channel = channel
@@ -114,6 +115,8 @@ class Peer(MessageSink):
         self._silenced = False
         #: When the last invalid input came, and why it was refused: a hint for calls that get no response.
         self._last_invalid = (-1.0, "")
+        #: The first line that a program has printed to its stdout and that is no message; quoted, "" for none.
+        self.printed = ""
         self.counters = Counters()
         #: Without a lock: each change is one step in C.
         self._in_flight: Dict[Any, Incoming] = {}
@@ -224,7 +227,10 @@ class Peer(MessageSink):
                     raise self._overdue(pending)
         with self._lock:
             if self._error is not None:
-                raise copy.copy(self._error)
+                ended = copied(self._error)
+                if isinstance(ended, TransportError):
+                    ended.unsent = True
+                raise ended
             self._pending[id] = pending
             counters = self.counters
             counters.messages_sent += 1
@@ -258,7 +264,7 @@ class Peer(MessageSink):
             return outcome.result
         if isinstance(outcome, jsonrpc.Failure):
             raise remote_error(outcome.code, outcome.message, outcome.data)
-        raise copy.copy(outcome) from outcome.__cause__
+        raise copied(outcome) from outcome.__cause__
 
     def _wait(self, pending: Pending, cancel: Optional[CancelToken]) -> None:
         progress = pending.progress
@@ -276,7 +282,7 @@ class Peer(MessageSink):
                     return
                 continue
             if self._error is not None and pending.outcome is None:
-                raise copy.copy(self._error)
+                raise copied(self._error)
             self._reading.wait(pending)
             if pending.outcome is None and not progress:
                 remaining = pending.remaining()
@@ -323,7 +329,7 @@ class Peer(MessageSink):
 
     def _overdue(self, pending: Pending) -> RequestTimeout:
         at, invalid = self._last_invalid
-        hint = f"; it did send something that is not a message: {invalid[:200]}" if at >= pending.begun else ""
+        hint = f"; it {invalid[:200]}" if at >= pending.begun else ""
         return RequestTimeout(f"{self.name} did not answer {pending.method!r} {pending.overdue()}{hint}")
 
     def _expect_late_response(self, id: int) -> None:
@@ -431,7 +437,11 @@ class Peer(MessageSink):
 
         found = refuse_unread(data[:KEPT_BYTES], tail, invalid, not self._serving, self._limits)
         # What a server's program prints may look like a request.
-        return found if invalid.oversized or type(found) is jsonrpc.Invalid and found.answers else invalid
+        if invalid.oversized or type(found) is jsonrpc.Invalid and found.answers:
+            return found
+        if self.channel.from_stdout and not data.lstrip().startswith((b"{", b"[{")):
+            invalid.printed = quoted(data.decode("utf-8", "replace"))
+        return invalid
 
     def receive(self, data: bytes, message: Optional[jsonrpc.Message] = None, outlet: Optional[Outlet] = None,
                 inline: bool = True, facts: Any = None) -> None:
@@ -453,17 +463,16 @@ class Peer(MessageSink):
             message = jsonrpc.parse(data, self._limits)
             if type(message) is jsonrpc.Invalid and message.id is None:
                 message = self._identify(data, message)
-        take = _TAKERS.get(type(message))
-        if take is not None:
-            take(self, message)
-        elif type(message) is jsonrpc.Request:
-            size = 0 if facts is None or length < MUCH else jsonrpc.estimate_memory(data, message.params, self._limits)
+        if type(message) is jsonrpc.Request:
+            size = 0 if length < MUCH or facts is None else jsonrpc.estimate_memory(data, message.params, self._limits)
             self._begin(Incoming(self, message, None, outlet, facts, size), inline, data)
         elif type(message) is jsonrpc.Batch:
             size = 0 if facts is None else jsonrpc.estimate_memory(data, None, self._limits)
             self._receive_batch(message, outlet, facts, size)
-        elif isinstance(message, jsonrpc.Invalid):
+        elif type(message) is jsonrpc.Invalid:
             self._reject(message, None, outlet)
+        else:
+            _TAKERS[type(message)](self, message)
 
     def _receive_batch(self, batch: jsonrpc.Batch, outlet: Optional[Outlet], facts: Any, size: int) -> None:
         if not self._handler.accepts_batches():
@@ -513,6 +522,8 @@ class Peer(MessageSink):
             self._reject(jsonrpc.Invalid(incoming.id, INVALID_REQUEST, f"request id {incoming.id!r} is in use"),
                          incoming.batch, incoming.outlet)
             return
+        # What follows depends on the answer to "initialize".
+        self._reading.in_order = incoming.method == "initialize"
         try:
             job = self._handler.on_request(incoming)
         except Exception as error:
@@ -524,11 +535,7 @@ class Peer(MessageSink):
         if job is None:
             return
         slow = self._slow and incoming.subject in self._slow
-        if inline and self._serving and not slow and self._workers.take_slot(incoming):
-            try:
-                incoming.run(job)
-            finally:
-                self._workers.release_slot()
+        if inline and self._serving and not slow and self._workers.run_here(incoming, incoming.run, job):
             return
         counted = data and not incoming.size and incoming.facts is not None
         incoming.wait_for_slot(partial(self._run_slow, incoming, job) if slow else job,
@@ -560,7 +567,10 @@ class Peer(MessageSink):
     def _reject(self, invalid: jsonrpc.Invalid, batch: Optional[BatchResponses] = None,
                 outlet: Optional[Outlet] = None) -> None:
         self.counters.refused += 1
-        self._last_invalid = self.clock.now(), invalid.message
+        said = f"sent something that is not a message: {invalid.message}"
+        if invalid.printed:
+            said = f"printed to stdout, which belongs to the protocol: {invalid.printed}"
+        self._last_invalid = self.clock.now(), said
         if invalid.answers or invalid.bare:
             id = jsonrpc.own_id(invalid.id)
             pending = None if id is None else self._pending.get(id)
@@ -568,7 +578,9 @@ class Peer(MessageSink):
                 kind = "too large a message" if invalid.oversized else "something that is not a JSON-RPC response"
                 pending.complete(ProtocolError(f"{self.name} answered {pending.method!r} with {kind}: {invalid.message}"))
                 return
-        _log.warning("%s sent something that is not a message: %s", self.name, invalid.message)
+        if not (invalid.printed and self.printed):  # what prints once may print often: the first line tells all
+            _log.warning("%s %s", self.name, said)
+        self.printed = self.printed or invalid.printed
         # A client does not answer noise on a server's stdout (STD-25); a server says what was wrong.
         if invalid.answers or (invalid.code == PARSE_ERROR and not self._serving) or not self._handler.answers_invalid_input():
             return
@@ -605,9 +617,12 @@ class Peer(MessageSink):
         :raises TransportError: the message has more bytes than it may have.
         :raises RequestTimeout: the peer did not take it within *timeout* seconds.
         """
+        self.send_notification(method, jsonrpc.dump_notification(method, params), timeout, beside)
+
+    def send_notification(self, method: str, data: bytes, timeout: Optional[float] = None, beside: Any = None) -> None:
+        """Send a notification that is written already; the arguments and the errors are those of :meth:`notify`."""
         if self._error is not None:
-            raise copy.copy(self._error)
-        data = jsonrpc.dump_notification(method, params)
+            raise copied(self._error)
         if len(data) > self.most_bytes:
             raise too_long(f"{method!r} to {self.name}", len(data), self.most_bytes)
         self._count(data)
@@ -648,7 +663,13 @@ class Peer(MessageSink):
         return True
 
     def send_response(self, key: Any, data: Optional[bytes], code: Optional[int], outlet: Optional[Outlet]) -> None:
-        if outlet is None and data is not None and self._answers is None:
+        if outlet is not None:
+            self._in_flight.pop(key, None)
+            if data is not None:
+                self._count(data)
+            outlet.finish(data, code)
+            return
+        if data is not None and self._answers is None:
             self._writing.append(None)
             try:
                 self._in_flight.pop(key, None)
@@ -658,13 +679,11 @@ class Peer(MessageSink):
                 self._writing.pop()
             return
         self._in_flight.pop(key, None)
-        if outlet is not None:
-            if data is not None:
-                self._count(data)
-            outlet.finish(data, code)
-        elif data is not None and self._workers.running_on(threading.get_ident()) is not None:
+        if data is None:
+            return
+        if self._workers.running_on(threading.get_ident()) is not None:
             self._write_answer(data)
-        elif data is not None:
+        else:
             self._answer_later(data)
 
     def _answer_later(self, data: bytes) -> None:

@@ -93,15 +93,21 @@ class Pending:
     beside: Any = None
     #: Whether the other side is told when it is given up.
     cancel_notice = True
+    #: The progress notifications that the callback has not been given, each with its size in bytes; None without a callback.
+    progress: Optional[Deque[Tuple[Dict[str, Any], int]]] = None
+    #: Whether its caller leaves the reading to others.
+    lasting = False
+    #: The message or the exception that ended the call; None while it runs.
+    outcome: Any = None
+    #: Whether the waiting thread has to check for a cancel or a close.
+    interrupted = False
+    _event: Optional[WakeSignal] = None
 
     def __init__(self, id: int, method: str, clock: Clock, timeout: Optional[float],
                  max_timeout: Optional[float], on_progress: Optional[Callable[[Dict[str, Any]], object]]) -> None:
-        # What most calls never have, and do not look at, is in the class only.
-        self.id = id
-        self.method = method
-        self.clock = clock
-        self.timeout = timeout
-        self.max_timeout = max_timeout
+        # What most calls never have is in the class only.
+        self.id, self.method, self.clock = id, method, clock
+        self.timeout, self.max_timeout = timeout, max_timeout
         if timeout is not None or max_timeout is not None:
             now = self.begun = clock.now()
             end = None if timeout is None else now + timeout
@@ -110,15 +116,8 @@ class Pending:
                 end = limit if end is None or limit < end else end
             self.end = end
         self.on_progress = on_progress
-        #: The progress notifications that the callback has not been given, each with its size in bytes.
-        self.progress: Optional[Deque[Tuple[Dict[str, Any], int]]] = None if on_progress is None else deque()
-        #: Whether its caller leaves the reading to others.
-        self.lasting = False
-        #: The message or the exception that ended the call; None while it runs.
-        self.outcome: Any = None
-        #: Whether the waiting thread has to check for a cancel or a close.
-        self.interrupted = False
-        self._event: Optional[WakeSignal] = None
+        if on_progress is not None:
+            self.progress = deque()
 
     def begin_before(self, spent: float) -> None:
         """Count seconds that were spent on the call before this message of it; to be called before it is sent.

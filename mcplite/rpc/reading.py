@@ -9,6 +9,7 @@ A transport that hands each message to the peer, as the HTTP server does, needs 
 from __future__ import annotations
 
 import threading
+import time
 from typing import Callable, ContextManager, Dict, Optional, Set, Tuple
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError, nested_call
@@ -25,6 +26,9 @@ __all__ = ["TICK_SECONDS", "CallerReading", "LeaderFollowerReading", "PushedRead
 _PAUSE_SECONDS = 0.02
 #: Seconds that a handler may run on the leader's thread before another thread leads.
 TICK_SECONDS = 0.002
+#: Seconds for which a leader that runs no handler is not replaced, so that the next message is not processed before its own. It
+#: may be blocked in an answer to a client that does not read, and such a client may wait for us to read.
+_ORDER_SECONDS = 10.0
 #: The key of the holder of a role.
 _HOLDER = "holder"
 
@@ -63,7 +67,7 @@ class CallerReading(Reading):
     own event. The daemon takes the role when no call was made for 20 ms. A caller whose call lasts never takes it: else each
     response to another call would be handed over from its thread.
 
-    :param receive: called with each message on the reading thread; it must not block.
+    :param receive: ``Peer.receive``, called with each message on the reading thread; it must not block.
     :param failed: called once with the error that ended reading.
     """
 
@@ -203,16 +207,12 @@ class CallerReading(Reading):
         # The daemon reads while no call waits, so that notifications, pings and the end of the connection are
         # noticed, and releases the role as soon as a call waits.
         while not self._stopped:
-            self._read_while_idle()
-
-    def _read_while_idle(self) -> None:
-        """Read until a call is made; return at once if one is."""
-        calls = self._calls
-        if self._channel.interruptible:
-            self._stop.wait(_PAUSE_SECONDS)
-            if self._calls != calls or self._stopped:
-                return
-        self._read_on(calls)
+            calls = self._calls
+            if self._channel.interruptible:
+                self._stop.wait(_PAUSE_SECONDS)
+                if self._calls != calls or self._stopped:
+                    continue
+            self._read_on(calls)
 
     def _read_on(self, calls: Optional[int]) -> None:
         """Take the role, unless another thread has it, and read until the number of calls is another one.
@@ -299,9 +299,10 @@ class LeaderFollowerReading(PushedReading):
     """A server's strategy: one thread of the pool leads, that is, it reads and runs handlers itself.
 
     Handing each request to another thread would cost more than most handlers do. If a handler is still running
-    after the tick, or is about to wait for the peer, another thread becomes the leader.
+    after the tick, or is about to wait for the peer, another thread becomes the leader. Before the request is known, it keeps
+    the lead: a cancellation must find it. A client may also send requests before it has the answer to its ``initialize``.
 
-    :param receive: called with each message on the leader's thread; it may run a handler there.
+    :param receive: ``Peer.receive``, called with each message on the leader's thread; it may run a handler there.
     :param refused: called with the error for input that was not a message; reading continues.
     :param failed: called once with the error that ended reading.
     :param workers: provides the threads.
@@ -320,6 +321,8 @@ class LeaderFollowerReading(PushedReading):
         self._lock = threading.Lock()
         self._leader: Optional[int] = None
         self.behind: Set[int] = set()
+        #: The job that began without a known request, and since when; only the watchdog's thread uses it.
+        self._held = (0, 0.0)
         self._watchdog = Watchdog(TICK_SECONDS, self._on_late)
         self._stopped = False
         self._ended = threading.Event()
@@ -366,6 +369,7 @@ class LeaderFollowerReading(PushedReading):
             if message is None:
                 continue
             channel.consume()
+            self.in_order = True
             job = watchdog.begin()
             receive(message)  # after a fault here the message is lost, but not those behind it
             message = None  # not kept while the next one is awaited
@@ -387,11 +391,19 @@ class LeaderFollowerReading(PushedReading):
             finally:
                 self._channel.close()  # no thread reads any more, and perhaps no other thread will close it
 
-    def _on_late(self, job: int) -> None:
+    def _on_late(self, job: int) -> bool:
+        """Replace the leader, unless it has to stay for now; return whether this is to be asked again."""
         running = self._workers.running_on(self._leader)
+        if running is None and self.in_order:
+            now = time.monotonic()
+            if self._held[0] != job:
+                self._held = (job, now)
+            if now < self._held[1] + _ORDER_SECONDS:
+                return True
         if running is not None and self._late is not None:
             self._late(running)
         self._replace_leader(job, running is not None)
+        return False
 
     def _replace_leader(self, job: int, handles: bool) -> None:
         """Make another thread the leader, in place of the one that runs the job with this number.

@@ -332,7 +332,7 @@ class MessageHandler:
     """
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
-        """Answer at once and return None, or return the job that a worker runs.
+        """Return the job that a worker runs, or None if the request is answered, or another thread answers it.
 
         :raises RemoteError: the error to answer with.
         """

@@ -17,19 +17,20 @@ import threading
 import time
 from collections import deque
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Callable, Deque, Dict, Hashable, Iterator, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Hashable, Iterator, List, Optional, Set, Tuple, TypeVar
 
 from ..errors import TransportError
-from .deadline import Deadline, Sleepers
+from .deadline import Deadline, Sleepers, undo
 from .fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, QueuedJob
 from .tracing import get_logger
 
 if TYPE_CHECKING:
     import logging
 
-__all__ = ["Loop", "Mailbox", "Watchdog", "Workers", "start_thread", "wait_for_end"]
+__all__ = ["CallQueue", "Loop", "Mailbox", "Watchdog", "Workers", "start_thread", "wait_for_end"]
 
 _Run = Callable[[], object]
+_Argument = TypeVar("_Argument")
 _log = get_logger(__name__)
 #: One slot for so many is kept besides, for senders of whom no job runs while others occupy all slots.
 _PER_SPARE_SLOT = 8
@@ -146,6 +147,67 @@ class Loop:
         return self._thread is not None and self._thread.ident == threading.get_ident()
 
 
+class CallQueue:
+    """Calls a function for one item after another, on a thread that is started for them and ends when there are no more.
+
+    :param name: of the thread, and of what it does, for the log.
+    :param call: is called with each item. It may block, which delays only the items behind; what it raises is logged.
+    """
+
+    def __init__(self, name: str, call: Callable[[Any], object]) -> None:
+        self._name = name
+        self._call = call
+        #: Guards the fields below, and is waited on for the end of the calls; held for list work only.
+        self._changed = threading.Condition()
+        self._items: Deque[Any] = deque()
+        #: Whether there is a thread.
+        self._running = False
+
+    def put(self, item: Any, once: bool = False) -> None:
+        """Add an item; :meth:`begin` has to be called after it.
+
+        :param once: leaves the item out if an equal one waits already.
+        """
+        with self._changed:
+            if not (once and item in self._items):
+                self._items.append(item)
+
+    def begin(self) -> None:
+        """Start the thread, if there are items and it does not run.
+
+        :raises TransportError: the system has no thread for it; the next call tries again.
+        """
+        with self._changed:
+            if self._running or not self._items:
+                return
+            self._running = True
+        with undo(self._stopped):
+            # It ends when the function was called for all items, and blocks on what that does.
+            Loop(self._name, self._run).start()
+
+    def _stopped(self) -> None:
+        with self._changed:
+            self._running = False
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until the function was called for all items; return whether it was."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._running, seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._items:
+                    self._changed.notify_all()
+                    self._running = False
+                    return
+                item = self._items.popleft()
+            try:
+                self._call(item)
+            except BaseException:  # what code of the user raises, too
+                _log.exception("%s failed for %.200r", self._name, item)
+
+
 class Workers:
     """A pool of daemon threads with a bounded number of slots.
 
@@ -197,12 +259,12 @@ class Workers:
         #: The process that has its threads. In a forked one the owner of the pool makes another.
         self._process = os.getpid()
 
-    def take_slot(self, job: QueuedJob) -> bool:
-        """Reserve a slot for the current thread; False if none is free or other jobs wait for it.
+    def run_here(self, job: QueuedJob, run: Callable[[_Argument], object], argument: _Argument) -> bool:
+        """Run ``run(argument)`` on the current thread; False if no slot is free for it, or other jobs wait for one.
 
-        :param job: what the thread will run there.
+        :param job: that the thread runs there.
         """
-        size = job.size
+        size, thread = job.size, threading.get_ident()
         with self._lock:
             if self._running >= self._slots or self._queue.count or self._returning or self._stopped or (
                     size and not self._fits(job)):
@@ -210,17 +272,21 @@ class Workers:
             self._running += 1
             if size:
                 self._bytes += size
-            self._busy[threading.get_ident()] = job
+            self._busy[thread] = job
+        try:
+            run(argument)
+        finally:
+            self.release_slot(thread)
         return True
 
     def running_on(self, thread: Optional[int]) -> Optional[QueuedJob]:
         """Return the job for which a thread has a slot; None if it has none."""
         return self._busy.get(thread)
 
-    def release_slot(self) -> None:
-        """Release the current thread's slot; the next queued job gets it."""
+    def release_slot(self, thread: int) -> None:
+        """Release the slot of the current thread, which is given; the next queued job gets it."""
         with self._lock:
-            size = self._busy.pop(threading.get_ident()).size
+            size = self._busy.pop(thread).size
             if size:
                 self._bytes -= size
             self._running -= 1
@@ -277,13 +343,14 @@ class Workers:
     @contextlib.contextmanager
     def suspended(self) -> Iterator[None]:
         """Release the current thread's slot while the block waits, and get one back ahead of new jobs."""
-        if threading.get_ident() not in self._busy:
+        thread = threading.get_ident()
+        if thread not in self._busy:
             yield
             return
         with self._lock:
             self._suspended += 1
-            job = self._busy[threading.get_ident()]
-        self.release_slot()
+            job = self._busy[thread]
+        self.release_slot(thread)
         try:
             yield
         finally:
@@ -296,7 +363,7 @@ class Workers:
                     self._returning -= 1
                     self._running += 1
                     self._bytes += job.size
-                    self._busy[threading.get_ident()] = job
+                    self._busy[thread] = job
                     self._pass_on()  # there may be a slot for a new job as well
 
     def drain(self, deadline: Deadline, waiting: bool = False) -> bool:
@@ -382,13 +449,14 @@ class Workers:
             other.size and other.sender == job.sender for other in self._busy.values())
 
     def _run_in_slot(self, job: QueuedJob) -> None:
+        thread = threading.get_ident()
         with self._lock:
-            self._busy[threading.get_ident()] = self._busy.pop(job)
+            self._busy[thread] = self._busy.pop(job)
         try:
             job.execute()
         finally:
             if os.getpid() == self._process:
-                self.release_slot()
+                self.release_slot(thread)
 
     def join(self, deadline: Deadline) -> bool:
         """Wait until all threads of a stopped pool have ended, but for the current one; return whether they have."""
@@ -559,11 +627,11 @@ class Watchdog:
     leader has been replaced. There is no lock, since a leader calls :meth:`begin` and :meth:`end` for each message.
 
     :param tick: seconds that a job may take; one that takes longer is noticed after two ticks at the latest.
-    :param late: called with the number of such a job on the watchdog's thread, and again every second as long as the job
-        is current.
+    :param late: called with the number of such a job on the watchdog's thread, and again as long as the job is current: after a
+        second, or after the next tick if it returned True.
     """
 
-    def __init__(self, tick: float, late: Callable[[int], object]) -> None:
+    def __init__(self, tick: float, late: Callable[[int], Optional[bool]]) -> None:
         self._tick = tick
         self._late = late
         #: The number of the current job, as the one key; no key between jobs. Of two threads that remove it, one succeeds.
@@ -611,8 +679,8 @@ class Watchdog:
             job = self.job
             time.sleep(self._tick)
             if job and self.job == job and (job != late or time.monotonic() > again):
-                late, again = job, time.monotonic() + _AGAIN_SECONDS
-                self._late(job)
+                if not self._late(job):
+                    late, again = job, time.monotonic() + _AGAIN_SECONDS
             if self._count != count:
                 quiet, count = 0.0, self._count
                 continue

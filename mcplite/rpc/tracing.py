@@ -14,7 +14,8 @@ import re
 import stat
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Hashable, List, Optional, Tuple, Union, cast
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, Hashable, List, Optional, Tuple, Union, cast
 
 from .deadline import undo
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import logging
 
 __all__ = [
-    "Counters", "INFO", "RateFilter", "Trace", "WARNING", "bounded", "get_logger", "mask",
+    "Counters", "INFO", "RateFilter", "Trace", "WARNING", "bounded", "get_logger", "mask", "masked",
     "trace_for",
 ]
 
@@ -36,6 +37,13 @@ _VARIABLE = "MCPLITE_DEBUG"
 _LINES, _LINES_SECONDS = 10, 10.0
 _TRACEBACKS, _TRACEBACKS_SECONDS = 5, 60.0
 _CAUSES = 1000
+#: Held for one line in a file on Windows, which goes to the end of a file and writes there in two steps: of two threads at one
+#: moment one would overwrite the other's line. A signal handler may write a line, too, so a thread may take it twice.
+_APPENDING: "ContextManager[object]" = nullcontext()
+if os.name == "nt":
+    import threading
+
+    _APPENDING = threading.RLock()
 
 
 class _Logger:
@@ -205,7 +213,7 @@ class _File:
     def write(self, line: str) -> None:
         try:
             # One write, which the system appends as a whole.
-            with open(self._path, "ab", 0, opener=_open_own) as file:
+            with _APPENDING, open(self._path, "ab", 0, opener=_open_own) as file:
                 file.write(line.encode("utf-8", "backslashreplace") + b"\n")
         except OSError as error:
             # A full disk must not end the connection; it is logged once.
@@ -258,17 +266,18 @@ def trace_for(debug: Union[None, bool, str], name: str) -> Optional[Trace]:
     return Trace(name, logger.info)
 
 
+# Text, which ``re`` compiles with the first use: without a trace none is used, and every start would wait for them.
 #: Parts of the names of secrets, in lower case and without what separates words.
-_SECRETS = re.compile("authorization|token(?!iz)|password|passwd|passphrase|passcode|secret(?!ar)|credential|cookie|apikey"
-                      "|privatekey|accesskey|accountkey|sharedkey|signingkey|encryptionkey|sessionid|requeststate|codeverifier"
-                      "|clientassertion|connectionstring|connectionur[il]|databaseur[il]|pincode|pwd$|dsn$")
+_SECRETS = ("authorization|token(?!iz)|password|passwd|passphrase|passcode|secret(?!ar)|credential|cookie|apikey"
+            "|privatekey|accesskey|accountkey|sharedkey|signingkey|encryptionkey|sessionid|requeststate|codeverifier"
+            "|clientassertion|connectionstring|connectionur[il]|databaseur[il]|pincode|pwd$|dsn$")
 #: Names of secrets that are parts of ordinary words, too: they count as whole words only.
 _SECRET_WORDS = frozenset({"auth", "bearer", "jwt", "otp", "pass", "pin", "pwd", "totp"})
-_NAME_WORDS = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_NAME_WORDS = "[A-Z]+(?![a-z])|[A-Z]?[a-z]+"
 #: The ends of names under which a number is a secret, too. Under any other name it is a count or a size.
-_SECRET_NUMBERS = re.compile("(?:password|passwd|passphrase|passcode|pincode|secret|token|key)$")
+_SECRET_NUMBERS = "(?:password|passwd|passphrase|passcode|pincode|secret|token|key)$"
 _SECRET_NUMBER_WORDS = frozenset({"otp", "pin", "pwd", "totp"})
-_NUMBER = re.compile(rb"-?[0-9]+(?:[.][0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_NUMBER = rb"-?[0-9]+(?:[.][0-9]+)?(?:[eE][-+]?[0-9]+)?"
 #: Names that only look like secrets, and the ends of such names.
 _HARMLESS = frozenset({"progresstoken", "maxtokens", "inputtokens", "outputtokens"})
 _HARMLESS_ENDS = ("endpoint", "type", "types", "supported", "authorizationservers")
@@ -281,12 +290,12 @@ _SCHEMA = frozenset(
 _SCHEMA_VALUES = frozenset({"const", "default", "enum", "examples"})
 #: A key of JSON in a text that is not parsed, which may be JSON within strings, at any depth, and its value. A value that is
 #: no plain string, number or word is masked together with the rest of the text, since its end is unknown.
-_IN_TEXT = re.compile(rb'("([^"]*)"(?:\s|\\+[nrt])*:(?:\s|\\+[nrt])*)("(?:[^"\\]|\\.)*"|[^\s,}\]\[{"\\]+|.*)', re.DOTALL)
+_IN_TEXT = rb'(?s)("([^"]*)"(?:\s|\\+[nrt])*:(?:\s|\\+[nrt])*)("(?:[^"\\]|\\.)*"|[^\s,}\]\[{"\\]+|.*)'
 #: Secrets in texts that are no JSON: in queries and connection strings, before the host of a URL, and behind "Bearer".
-_ASSIGNED = re.compile(
-    rb"((?:password|passwd|passphrase|secret|token|api_?key|access_?key|accountkey|\bpwd|\bsig)\s*=\s*)[^\s;&,\"'\\]+"
-    rb"|(://[^/\s:@\"\\]*:)[^/\s@\"\\]+(?=@)|(\bbearer\s+)(?=[^\s\"\\]*[0-9._-])[a-z0-9._~+/=-]{8,}", re.IGNORECASE)
-_ESCAPE = re.compile(r"\\+u([0-9a-fA-F]{4})")
+_ASSIGNED = (
+    rb"(?i)((?:password|passwd|passphrase|secret|token|api_?key|access_?key|accountkey|\bpwd|\bsig)\s*=\s*)[^\s;&,\"'\\]+"
+    rb"|(://[^/\s:@\"\\]*:)[^/\s@\"\\]+(?=@)|(\bbearer\s+)(?=[^\s\"\\]*[0-9._-])[a-z0-9._~+/=-]{8,}")
+_ESCAPE = r"\\+u([0-9a-fA-F]{4})"
 #: Bytes up to which a message is parsed. Longer ones are masked as text, and only as far as they are shown.
 _PARSED_BYTES = 256 << 10
 #: Bytes of a text that is not parsed; a trace shows fewer.
@@ -298,10 +307,10 @@ def mask(data: bytes) -> bytes:
     if len(data) <= _PARSED_BYTES:
         try:
             value = json.loads(data, object_pairs_hook=_once)
-            masked = _masked(value)
-            if masked == value:
+            shown = masked(value)
+            if shown == value:
                 return data
-            return json.dumps(masked, ensure_ascii=False).encode("utf-8", "backslashreplace")
+            return json.dumps(shown, ensure_ascii=False).encode("utf-8", "backslashreplace")
         except (ValueError, RecursionError):
             return _masked_text(data)
     return _masked_text(data)
@@ -314,30 +323,35 @@ def _once(members: List[Tuple[str, Any]]) -> Dict[str, Any]:
     return found
 
 
-def _masked(value: Any, within: str = "") -> Any:
+def masked(value: Any, within: str = "") -> Any:
+    """Return a value of JSON with the values of keys that name secrets replaced, at any depth, also in JSON within strings.
+
+    :param within: the key whose value it is.
+    """
     if isinstance(value, dict):
         return {key: _masked_member(key, item, within) for key, item in value.items()}
     if isinstance(value, list):
-        return [_masked(item) for item in value]
-    if isinstance(value, str) and ('"' in value and ":" in value or _ASSIGNED.search(value.encode("utf-8", "replace"))):
+        return [masked(item) for item in value]
+    if isinstance(value, str) and ('"' in value and ":" in value or re.search(_ASSIGNED, value.encode("utf-8", "replace"))):
         text = value.lstrip("\ufeff \t\r\n")
         if text[:1] in ("{", "["):
             try:
                 inner = json.loads(text, object_pairs_hook=_once)
-                masked = _masked(inner)
-                return value if masked == inner else json.dumps(masked, ensure_ascii=False)
+                shown = masked(inner)
+                return value if shown == inner else json.dumps(shown, ensure_ascii=False)
             except (ValueError, RecursionError):
                 pass
-        return _masked_text(value.encode("utf-8", "backslashreplace"), len(value)).decode("utf-8", "backslashreplace")
+        encoded = value.encode("utf-8", "backslashreplace")
+        return _masked_text(encoded, len(encoded)).decode("utf-8", "backslashreplace")
     return value
 
 
 def _masked_member(key: str, value: Any, within: str) -> Any:
     if not _is_secret(key, value):
-        return _masked(value, key)
+        return masked(value, key)
     if within == "properties" and isinstance(value, dict) and value and value.keys() <= _SCHEMA:
         # A parameter of a schema, which is named like a secret and is none; the values that it names may be.
-        return {name: "***" if name in _SCHEMA_VALUES else _masked(item, name) for name, item in value.items()}
+        return {name: "***" if name in _SCHEMA_VALUES else masked(item, name) for name, item in value.items()}
     return "***"
 
 
@@ -347,11 +361,11 @@ def _is_secret(key: str, value: Any) -> bool:
     joined = re.sub("[^a-z0-9]", "", key.lower())
     if joined in _HARMLESS or joined.endswith(_HARMLESS_ENDS):
         return False
-    words = [word.lower() for word in _NAME_WORDS.findall(key)]
+    words = [word.lower() for word in re.findall(_NAME_WORDS, key)]
     if isinstance(value, (int, float)) and not (
-            _SECRET_NUMBERS.search(joined) or words and words[-1] in _SECRET_NUMBER_WORDS):
+            re.search(_SECRET_NUMBERS, joined) or words and words[-1] in _SECRET_NUMBER_WORDS):
         return False
-    return (_SECRETS.search(joined) is not None
+    return (re.search(_SECRETS, joined) is not None
             or any(word in _SECRET_WORDS for word in words))
 
 
@@ -361,20 +375,22 @@ def _masked_text(data: bytes, most: int = _MOST_BYTES) -> bytes:
     :param most: bytes that are looked at and returned, so that a megabyte of text costs no megabyte of matching.
     """
     def names_secret(match: "re.Match[bytes]") -> bool:
-        key = _ESCAPE.sub(lambda found: chr(int(found.group(1), 16)), match.group(2).decode("utf-8", "replace").rstrip("\\"))
+        escaped = match.group(2).decode("utf-8", "replace").rstrip("\\")
+        key = re.sub(_ESCAPE, lambda found: chr(int(found.group(1), 16)), escaped)
         value = match.group(3)
-        plain = None if value in (b"null", b"true", b"false") else 0 if _NUMBER.fullmatch(value) else ""
+        plain = None if value in (b"null", b"true", b"false") else 0 if re.fullmatch(_NUMBER, value) else ""
         return _is_secret(key, plain)
 
-    return _ASSIGNED.sub(lambda found: found.group(found.lastindex or 0) + b"***", _masked_keys(data[:most], names_secret))
+    keys_masked = _masked_keys(data[:most], names_secret)
+    return re.sub(_ASSIGNED, lambda found: found.group(found.lastindex or 0) + b"***", keys_masked)
 
 
 def _masked_keys(data: bytes, names_secret: "Callable[[re.Match[bytes]], bool]") -> bytes:
     """Return a text with the values behind secret keys masked; behind any other key the search goes on in its value."""
     parts: List[bytes] = []
-    position = 0
+    position, search = 0, re.compile(_IN_TEXT).search
     while True:
-        match = _IN_TEXT.search(data, position)
+        match = search(data, position)
         if match is None:
             return b"".join([*parts, data[position:]])
         secret = names_secret(match)

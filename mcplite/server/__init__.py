@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..types import assistant as assistant, user as user
+    from ..types.media import Audio as Audio, Image as Image
     from .app import Server as Server
-    from .functions.media import Audio as Audio, Image as Image
     from .handling.context import Context as Context
     from .handling.questions import (
         Elicit as Elicit,
@@ -25,7 +25,7 @@ __all__ = [
 
 #: Where each name lives, relative to this package.
 _HOMES = {
-    "Server": ".app", "Audio": ".functions.media", "Image": ".functions.media", "Context": ".handling.context",
+    "Server": ".app", "Audio": "..types.media", "Image": "..types.media", "Context": ".handling.context",
     "Elicit": ".handling.questions", "Elicited": ".handling.questions", "InputRequired": ".handling.questions",
     "ListRoots": ".handling.questions", "Sample": ".handling.questions", "Limits": ".limits",
     "ServerOptions": ".server_options",

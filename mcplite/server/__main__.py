@@ -21,6 +21,14 @@ def main(arguments: Optional[List[str]] = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    except ModuleNotFoundError as error:
+        from ..protocol.error_text import missing_library  # for a copy of the package without what it needs
+
+        missing = missing_library(error)
+        if missing is None:
+            raise
+        print(missing, file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

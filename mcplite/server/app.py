@@ -7,6 +7,7 @@ programs and tests that do something else meanwhile.
 from __future__ import annotations
 
 import functools
+import sys
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -30,6 +31,7 @@ from ..errors import RegistrationError
 from ..revisions import REVISIONS, Revision
 from ..rpc.interfaces import Channel
 from ..rpc.peer import Peer
+from ..types.wrong_keywords import explains_keywords
 from ..version import __version__
 from .catalog.catalog import Catalog, Description, read_capabilities
 from .catalog.entries import (
@@ -44,8 +46,17 @@ from .catalog.entries import (
     prompt_entry,
     resource_entry,
     tool_entry,
+    with_tags,
 )
-from .catalog.options import (
+from .catalog.registry import MountableClient, MountableGroup, Provider, Registry, check_name
+from .functions.function import compile_function
+from .functions.signature import StructuredOutput, checked_text, decorated, name_of
+from .handling.context import Context
+from .limits import Limits
+from .runtime.processes import create_fleet
+from .runtime.runtime import OpenSession, Runtime
+from .server_options import (
+    ServerOptions,
     check_lifespan,
     check_not_of_extension,
     checked_extensions,
@@ -53,19 +64,13 @@ from .catalog.options import (
     checked_hints,
     checked_limits,
     checked_middleware,
+    checked_options,
 )
-from .catalog.registry import MountableClient, Registry, check_name
-from .functions.function import compile_function
-from .functions.signature import StructuredOutput, checked_text, decorated, name_of
-from .handling.context import Context
-from .limits import Limits
-from .runtime.processes import create_fleet
-from .runtime.runtime import OpenSession, Runtime
-from .server_options import ServerOptions, checked_options
 from .sessions.legacy import serve_channel
 
 if TYPE_CHECKING:
     import logging
+    import os
 
     from ..backend.interface import Backend
     from ..rpc.extension import Extension
@@ -77,17 +82,21 @@ if TYPE_CHECKING:
     from .sessions.legacy import LegacySession
     from .transports.connection import Connection
     from .transports.httpd import HTTPServer
+    from .transports.tls import KeyPassword
     from .transports.wsgi import WSGIApp
+
+    Tags = Iterable[str]
+    ToolChange = Mapping[str, Any]
+    Scopes = Union[str, Iterable[str]]
+    Icons = Optional[Sequence[Union[types.Icon, Dict[str, Any]]]]
+    Meta = Optional[Dict[str, Any]]
+    PromptArguments = Optional[Sequence[Union[types.PromptArgument, Dict[str, Any]]]]
+    Extensions = Union[None, Mapping[str, Dict[str, Any]], Sequence[Extension]]
+    Middleware = Callable[[Context, Callable[[], Dict[str, Any]]], Dict[str, Any]]
 
 __all__ = ["Server", "serve", "serve_forever"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-Scopes = Union[str, Iterable[str]]
-Icons = Optional[Sequence[Union["types.Icon", Dict[str, Any]]]]
-Meta = Optional[Dict[str, Any]]
-PromptArguments = Optional[Sequence[Union["types.PromptArgument", Dict[str, Any]]]]
-Extensions = Union[None, Mapping[str, Dict[str, Any]], "Sequence[Extension]"]
-Middleware = Callable[[Context, Callable[[], Dict[str, Any]]], Dict[str, Any]]
 
 
 def _authorizer(given: "Union[None, Authorizer, Verifier]") -> "Optional[Authorizer]":
@@ -149,6 +158,7 @@ class Server:
     :raises RegistrationError: the name is empty, or an option cannot be used.
     """
 
+    @explains_keywords("Server", options=ServerOptions, limits=Limits)
     def __init__(self, name: str, *, version: Optional[str] = None, title: Optional[str] = None,
                  description: Optional[str] = None, instructions: Optional[str] = None, website_url: Optional[str] = None,
                  icons: Icons = None, lifespan: "Optional[Callable[[Server], ContextManager[Any]]]" = None,
@@ -166,7 +176,8 @@ class Server:
             check_hint(cache, f"{what}: cache=")
         check_lifespan(lifespan, what)
         #: The registered tools, resources, prompts, completions and methods.
-        self.registry = Registry(lambda kind: self.runtime.list_changed(kind, always=False), on_duplicate)
+        self.registry = Registry(lambda kind, needed: self.runtime.list_changed(kind, needed, always=False),
+                                 on_duplicate)
         flags, named = read_capabilities(options.capabilities)
         described = Description(
             types.Implementation(
@@ -177,7 +188,8 @@ class Server:
             flags)
         spoken = [revision for revision in REVISIONS if options.era is None or revision.modern == (options.era == "modern")]
         catalog = Catalog(self.registry, described, spoken, options.page_size, limits.uri,
-                          checked_middleware(middleware, what), cache, checked_hints(options.cache_lists or {}))
+                          checked_middleware(middleware, what), cache, checked_hints(options.cache_lists or {}),
+                          options.hide_unauthorized)
         #: What sessions, endpoints and transports share.
         self.runtime = Runtime(
             catalog, limits, None if lifespan is None else functools.partial(lifespan, self),
@@ -257,26 +269,28 @@ class Server:
              input_schema: Optional[Dict[str, Any]] = None, output_schema: Optional[Dict[str, Any]] = None,
              structured_output: StructuredOutput = None, annotations: Union[None, types.ToolAnnotations, Dict[str, Any]] = None,
              icons: Icons = None, meta: Meta = None, timeout: Optional[float] = None, restartable: bool = False,
-             trusted_patterns: Optional[bool] = None, task: str = "forbidden", scopes: Scopes = ()) -> Callable[[F], F]: ...
+             trusted_patterns: Optional[bool] = None, task: str = "forbidden", scopes: Scopes = (),
+             tags: Tags = ()) -> Callable[[F], F]: ...
 
     def tool(self, name: Union[None, str, Callable[..., Any]] = None, *, title: Optional[str] = None,
              description: Optional[str] = None, input_schema: Optional[Dict[str, Any]] = None,
              output_schema: Optional[Dict[str, Any]] = None, structured_output: StructuredOutput = None, icons: Icons = None,
              annotations: Union[None, types.ToolAnnotations, Dict[str, Any]] = None, meta: Meta = None, scopes: Scopes = (),
              timeout: Optional[float] = None, trusted_patterns: Optional[bool] = None, task: str = "forbidden",
-             restartable: bool = False) -> Any:
+             restartable: bool = False, tags: Tags = ()) -> Any:
         """Register the decorated function as a tool; parentheses are optional. Takes the keywords of :meth:`add_tool`."""
         return decorated(name, lambda function, name: self.add_tool(
             function, name=name, title=title, description=description, input_schema=input_schema,
             output_schema=output_schema, structured_output=structured_output, annotations=annotations, icons=icons,
-            meta=meta, timeout=timeout, scopes=scopes, trusted_patterns=trusted_patterns, task=task, restartable=restartable))
+            meta=meta, timeout=timeout, scopes=scopes, trusted_patterns=trusted_patterns, task=task, restartable=restartable,
+            tags=tags))
 
     def add_tool(self, function: Callable[..., Any], *, name: Optional[str] = None, title: Optional[str] = None,
                  description: Optional[str] = None, input_schema: Optional[Dict[str, Any]] = None,
                  output_schema: Optional[Dict[str, Any]] = None, structured_output: StructuredOutput = None,
                  annotations: Union[None, types.ToolAnnotations, Dict[str, Any]] = None, icons: Icons = None, meta: Meta = None,
                  timeout: Optional[float] = None, scopes: Scopes = (), trusted_patterns: Optional[bool] = None,
-                 task: str = "forbidden", restartable: bool = False) -> None:
+                 task: str = "forbidden", restartable: bool = False, tags: Tags = ()) -> None:
         """Register *function* as a tool.
 
         :param name: by default the function's.
@@ -296,13 +310,15 @@ class Server:
         :param trusted_patterns: as for the server, whose option counts by default.
         :param task: "optional" or "required": it may or must be called as a task by clients that can (from November 2025 on).
         :param restartable: a task is begun again when the process that ran it has ended; see :meth:`Context.once`.
+        :param tags: words of yours, by which mounts, middleware and clients choose; clients see them in ``_meta``.
         :raises RegistrationError: the function cannot be served, or the name is taken.
         """
         compiled = compile_function(function, name=name, description=description, input_schema=input_schema,
                                     output_schema=output_schema, structured_output=structured_output, kind="tool",
                                     trusted_patterns=self._trusted_patterns if trusted_patterns is None else trusted_patterns)
         tool = types.Tool(name=compiled.name, input_schema={}, title=title, description=description,
-                    annotations=annotations, icons=icons, meta=meta)  # type: ignore[arg-type]
+                    annotations=annotations, icons=icons,  # type: ignore[arg-type]
+                    meta=with_tags(meta, tags, f"tool {compiled.name!r}"))
         entry = tool_entry(compiled, tool, timeout, scopes, task, restartable)
         if entry.task_support != "forbidden":
             from ..rooms import load
@@ -328,14 +344,16 @@ class Server:
     def resource(self, uri: str, *, name: Optional[str] = None, title: Optional[str] = None, description: Optional[str] = None,
                  mime_type: Optional[str] = None, size: Optional[int] = None,
                  annotations: Union[None, types.Annotations, Dict[str, Any]] = None, icons: Icons = None, meta: Meta = None,
-                 cache: "Optional[CacheHint]" = None, scopes: Scopes = ()) -> Callable[[F], F]:
+                 cache: "Optional[CacheHint]" = None, scopes: Scopes = (), tags: Tags = (), any_path: bool = False
+                 ) -> Callable[[F], F]:
         """Register the decorated function as the reader of *uri*; takes the keywords of :meth:`add_resource`."""
         if not isinstance(uri, str):
             raise RegistrationError("@resource needs a URI: write @mcp.resource('config://settings')")
 
         def register(function: F) -> F:
             self.add_resource(uri, function, name=name, title=title, description=description, mime_type=mime_type, size=size,
-                              annotations=annotations, icons=icons, meta=meta, cache=cache, scopes=scopes)
+                              annotations=annotations, icons=icons, meta=meta, cache=cache, scopes=scopes, tags=tags,
+                              any_path=any_path)
             return function
 
         return register
@@ -343,10 +361,13 @@ class Server:
     def add_resource(self, uri: str, function: Callable[..., Any], *, name: Optional[str] = None, title: Optional[str] = None,
                      description: Optional[str] = None, mime_type: Optional[str] = None, size: Optional[int] = None,
                      annotations: Union[None, types.Annotations, Dict[str, Any]] = None, icons: Icons = None, meta: Meta = None,
-                     cache: "Optional[CacheHint]" = None, scopes: Scopes = ()) -> None:
+                     cache: "Optional[CacheHint]" = None, scopes: Scopes = (), tags: Tags = (), any_path: bool = False
+                     ) -> None:
         """Register *function* as the reader of a URI, or of every URI that a template matches.
 
-        A URI with ``{variables}`` (RFC 6570) is a template, and the function gets their values.
+        A URI with ``{variables}`` (RFC 6570) is a template, and the function gets their values. A URI whose values lead out of
+        a folder is a resource that does not exist: a value that is an absolute path, begins with a drive such as ``C:``, or
+        has a segment ``.`` or ``..`` or a NUL.
 
         :param uri: such as ``config://settings`` or ``weather://{city}/history{?year}``.
         :param name: of the resource, for programs; by default the function's.
@@ -359,14 +380,18 @@ class Server:
         :param meta: the definition's ``_meta``.
         :param cache: how long clients may keep it; by default the server's hint.
         :param scopes: required of callers over HTTP to read it, or to be notified of its changes.
+        :param tags: words of yours, by which mounts, middleware and clients choose; clients see them in ``_meta``.
+        :param any_path: whether the function gets values that lead out of a folder, too.
         :raises RegistrationError: the URI is not valid or taken, or its variables are not the function's parameters.
         """
         uri = checked_uri(uri, "add_resource")
         compiled = compile_function(function, name=name, description=description, kind="resource",
                                     trusted_patterns=self._trusted_patterns)
         resource = types.Resource(uri=uri, name=compiled.name, title=title, description=compiled.description, size=size,
-                            mime_type=mime_type, annotations=annotations, icons=icons, meta=meta)  # type: ignore[arg-type]
+                            mime_type=mime_type, annotations=annotations, icons=icons,  # type: ignore[arg-type]
+                            meta=with_tags(meta, tags, f"resource {uri!r}"))
         entry = resource_entry(compiled, resource, cache, scopes)
+        entry.any_path = any_path
         self.registry.add(entry)
 
     def remove_resource(self, uri: str) -> None:
@@ -405,12 +430,31 @@ class Server:
         directory = Directory(uri, path, self.limits.file_bytes, list_files, watch, hidden)
         template = types.ResourceTemplate(uri_template="", name=directory.name if name is None else name, title=title,
                                     description=f"Files below {uri}" if description is None else description)
-        for entry in directory_entries(directory, template, list_files > 0, scopes):
+        entries = directory_entries(directory, template, list_files > 0, scopes)
+        for entry in entries:
             self.registry.add(entry)
         if watch:
             from .catalog.directory import Watcher
 
-            self.runtime.add_service(directory.uri, Watcher(directory, watch, self.resource_updated, self.resources_changed))
+            self.runtime.add_service(directory.uri, Watcher(
+                directory, watch, self.resource_updated,
+                functools.partial(self.runtime.list_changed, "resources", [entries[0].scopes])))
+
+    def add_skills(self, folder: str, *, prefix: str = "") -> None:
+        """Serve the skills in a folder: each folder in it that has a SKILL.md, with all of its files (SEP-2640).
+
+        A skill is a text for a model, with the files that it refers to. Its files are resources below ``skill://``, and the
+        methods ``skills/list``, ``skills/get`` and ``resources/directory/read`` describe them. Changes of files show at once;
+        a new folder is found at the next start. Hidden files are not served.
+
+        :param folder: with skills in it, at any depth, or of one skill.
+        :param prefix: comes before the paths of the skills, as in ``skill://PREFIX/NAME/SKILL.md``.
+        :raises RegistrationError: there is no skill, one is not valid, or its URI is taken. A skill has a name, which is that
+            of its folder, a description, at most 512 files, and 16 MiB.
+        """
+        from ..rooms import load
+
+        load("Server.add_skills()")(self, folder, prefix)
 
     def remove_directory(self, uri: str) -> None:
         """Remove what :meth:`add_directory` has added; clients are notified.
@@ -431,20 +475,19 @@ class Server:
     @overload
     def prompt(self, name: Optional[str] = None, *, title: Optional[str] = None,
                description: Optional[str] = None, arguments: PromptArguments = None, icons: Icons = None, meta: Meta = None,
-               scopes: Scopes = ()
-               ) -> Callable[[F], F]: ...
+               scopes: Scopes = (), tags: Tags = ()) -> Callable[[F], F]: ...
 
     def prompt(self, name: Union[None, str, Callable[..., Any]] = None, *, title: Optional[str] = None,
                description: Optional[str] = None, arguments: PromptArguments = None, icons: Icons = None, meta: Meta = None,
-               scopes: Scopes = ()) -> Any:
+               scopes: Scopes = (), tags: Tags = ()) -> Any:
         """Register the decorated function as a prompt; parentheses are optional. Takes the keywords of :meth:`add_prompt`."""
         return decorated(name, lambda function, name: self.add_prompt(
             function, name=name, title=title, description=description, arguments=arguments, icons=icons, meta=meta,
-            scopes=scopes))
+            scopes=scopes, tags=tags))
 
     def add_prompt(self, function: Callable[..., Any], *, name: Optional[str] = None, title: Optional[str] = None,
                    description: Optional[str] = None, arguments: PromptArguments = None, icons: Icons = None,
-                   meta: Meta = None, scopes: Scopes = ()) -> None:
+                   meta: Meta = None, scopes: Scopes = (), tags: Tags = ()) -> None:
         """Register *function* as a prompt; it returns a text, messages, or a ``GetPromptResult``.
 
         :param name: by default the function's.
@@ -455,13 +498,15 @@ class Server:
         :param icons: as :class:`Icon` objects or dicts.
         :param meta: the definition's ``_meta``.
         :param scopes: required of callers over HTTP to get it.
+        :param tags: words of yours, by which mounts, middleware and clients choose; clients see them in ``_meta``.
         :raises RegistrationError: the function cannot be served, or the name is taken.
         """
         name = checked_text(name, "a prompt", "name")
         declared, schema = prompt_arguments(arguments, name or name_of(function))
         compiled = compile_function(function, name=name, description=description, input_schema=schema, kind="prompt",
                                     trusted_patterns=self._trusted_patterns)
-        prompt = types.Prompt(name=compiled.name, title=title, arguments=declared, icons=icons, meta=meta)  # type: ignore[arg-type]
+        prompt = types.Prompt(name=compiled.name, title=title, arguments=declared, icons=icons,  # type: ignore[arg-type]
+                              meta=with_tags(meta, tags, f"prompt {compiled.name!r}"))
         self.registry.add(prompt_entry(compiled, prompt, scopes))
 
     def remove_prompt(self, name: str) -> None:
@@ -516,23 +561,36 @@ class Server:
 
     # --- other servers ------------------------------------------------------------------------------
 
-    def mount(self, other: "Union[Server, MountableClient]", prefix: str = "", *,
-              tool: Optional[Callable[[str], Optional[str]]] = None, shared: bool = False) -> None:
+    def mount(self, other: "Union[Server, MountableClient, MountableGroup, Provider]", prefix: str = "", *,
+              tool: Optional[Callable[[str], Optional[str]]] = None, tags: Tags = (),
+              change: "Union[None, Mapping[str, ToolChange], Callable[[types.Tool], Optional[ToolChange]]]" = None,
+              search: bool = False, shared: bool = False) -> None:
         """Offer the tools, resources and prompts of another server as this server's own, in every revision.
 
         :param other: a :class:`Server` of this process, or a client of another one, as from :func:`mcplite.connect`, that is
-            not open: the connections to it are opened for the clients of this server, and closed after the last.
+            not open: the connections to it are opened for the clients of this server, and closed after the last. Or a group of
+            such clients, as from :func:`mcplite.connect_all`, each with its name in the group as the prefix, behind that of
+            *prefix*. Or a provider whose entries do not change, such as :class:`mcplite.openapi.OpenAPIProvider`.
         :param prefix: comes before the names of its tools and prompts, with an underscore between, so that ``forecast`` is
             ``weather_forecast``. Resources keep their URIs; one that another has is at ``PREFIX+URI``.
         :param tool: called with the name of each tool, returns the whole new name, or None to hide the tool.
+        :param tags: offers the tools, resources and prompts alone that have one of these tags; by default all.
+        :param change: changes of tools, by their own names: a dict with ``title`` and ``description``, ``rename`` (new names of
+            arguments by their own), ``preset`` (values of arguments that clients do not see) and ``hide`` (optional arguments
+            that they do not see). Or a function that is called with each :class:`~mcplite.types.Tool`, and returns such a dict
+            or None. A tool that cannot be changed so is an error when a server is mounted, and left out, with a line in the
+            log, when it comes later or from a client.
+        :param search: lists three tools in place of its tools: ``search_tools`` finds some by words, ``describe_tool`` shows
+            one with its parameters, and ``call_tool`` calls one. They are for all mounts with ``search=True``. A client
+            that knows the name of a tool can also call it directly.
         :param shared: of a client: one connection serves all clients, in place of one for each client that began with a
             handshake. A question on a shared connection is answered if it is certain whose call it belongs to.
-        :raises RegistrationError: it is neither, the client is open, the server would mount itself, or a prefix or the name of
-            a tool or prompt is taken.
+        :raises RegistrationError: it is none of these, the client is open, the server would mount itself, or a prefix or the
+            name of a tool or prompt is taken. Nothing is mounted then.
         """
         from ..rooms import load
 
-        load("Server.mount()")(self, other, prefix, tool, shared)
+        load("Server.mount()")(self, other, prefix, tool, shared, tags, change, search)
 
     # --- custom methods -----------------------------------------------------------------------------
     def method(self, method: str) -> Callable[[F], F]:
@@ -596,7 +654,9 @@ class Server:
             path: Optional[str] = None, allowed_hosts: Optional[Sequence[str]] = None,
             allowed_origins: Optional[Sequence[str]] = None, trusted_proxies: Optional[Sequence[str]] = None,
             stateless: Optional[bool] = None,
-            routes: "Optional[Mapping[str, Route]]" = None, legacy_sse: Optional[bool] = None) -> None:
+            routes: "Optional[Mapping[str, Route]]" = None, legacy_sse: Optional[bool] = None,
+            certfile: "Optional[str | os.PathLike[str]]" = None, keyfile: "Optional[str | os.PathLike[str]]" = None,
+            client_ca: "Optional[str | os.PathLike[str]]" = None, key_password: "Optional[KeyPassword]" = None) -> None:
         """Serve until the client disconnects (stdio) or the process is told to stop.
 
         :param transport: "stdio", "streamable-http", also called "http", or "sse", which is that with ``legacy_sse=True``.
@@ -609,13 +669,18 @@ class Server:
         :param stateless: serves every message on its own, without session ids.
         :param routes: handlers of other paths.
         :param legacy_sse: also serves the oldest revision's HTTP+SSE, at ``/sse`` and ``/messages``.
+        :param certfile: serves HTTPS with the certificate of this PEM file.
+        :param keyfile: the PEM file of its key, if *certfile* does not have it.
+        :param client_ca: the authorities whose clients may connect (mutual TLS).
+        :param key_password: of the key, or a function that returns it.
         :raises ValueError: the transport is unknown, or an option is not valid or not for stdio.
         :raises RuntimeError: stdin and stdout are taken by another server in this process.
         :raises OSError: the port is taken.
         """
         options: Dict[str, Any] = dict(host=host, port=port, path=path, allowed_hosts=allowed_hosts, stateless=stateless,
                                        allowed_origins=allowed_origins, trusted_proxies=trusted_proxies, routes=routes,
-                                       legacy_sse=legacy_sse or transport == "sse" or None)
+                                       legacy_sse=legacy_sse or transport == "sse" or None, certfile=certfile,
+                                       keyfile=keyfile, client_ca=client_ca, key_password=key_password)
         serve_forever(self.runtime, transport, {name: value for name, value in options.items() if value is not None})
 
     def wsgi(self, path: str = "", *, principal: "Optional[Callable[[Dict[str, Any]], Union[None, str, Principal]]]" = None,
@@ -646,8 +711,11 @@ class Server:
         return self.runtime.sessions
 
     def close(self) -> None:
-        """End every connection, leave the lifespan, and stop the worker threads; idempotent."""
-        self.runtime.close()
+        """End every connection, leave the lifespan, stop the worker threads, and close a backend that was given as a URL.
+
+        It is idempotent. Without such a backend the server can be used again.
+        """
+        self.runtime.end()
 
 
 def serve_forever(runtime: Runtime, transport: str, given: Mapping[str, Any]) -> None:
@@ -666,9 +734,13 @@ def serve_forever(runtime: Runtime, transport: str, given: Mapping[str, Any]) ->
 
         serve_stdio(runtime)
     elif transport in ("streamable-http", "http", "sse"):
+        from ..rpc.stdio.descriptors import is_terminal
         from .transports.httpd import HTTPServer
 
-        HTTPServer(runtime, **given).serve_forever()
+        httpd = HTTPServer(runtime, **given)
+        if is_terminal(sys.stderr):
+            print(f"{runtime.catalog.name} is served at {httpd.url} (Ctrl-C stops it)", file=sys.stderr, flush=True)
+        httpd.serve_forever()
     else:
         raise ValueError(f"unknown transport {transport!r}; use 'stdio' or 'streamable-http'")
 
@@ -677,7 +749,9 @@ def serve(server: Server, *, host: str = "127.0.0.1", port: int = 0, path: str =
           allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (),
           trusted_proxies: Sequence[str] = (), stateless: bool = False,
           routes: "Optional[Mapping[str, Route]]" = None, legacy_sse: bool = False,
-          handler: "Optional[Type[Connection]]" = None) -> "HTTPServer":
+          handler: "Optional[Type[Connection]]" = None, certfile: "Optional[str | os.PathLike[str]]" = None,
+          keyfile: "Optional[str | os.PathLike[str]]" = None, client_ca: "Optional[str | os.PathLike[str]]" = None,
+          key_password: "Optional[KeyPassword]" = None) -> "HTTPServer":
     """Serve over HTTP on background threads, from now on, and return the HTTP server.
 
     The end of a ``with`` block or its ``close()`` ends it; ``serve_forever()`` blocks until Ctrl-C, and ``url`` has the port.
@@ -694,6 +768,10 @@ def serve(server: Server, *, host: str = "127.0.0.1", port: int = 0, path: str =
     :param routes: handlers of other paths.
     :param legacy_sse: also serves the oldest revision's HTTP+SSE, at ``/sse`` and ``/messages``.
     :param handler: the class of the connections, for a ``log_message`` or a ``do_GET`` of your own.
+    :param certfile: serves HTTPS with the certificate of this PEM file.
+    :param keyfile: the PEM file of its key, if *certfile* does not have it.
+    :param client_ca: the authorities whose clients may connect (mutual TLS).
+    :param key_password: of the key, or a function that returns it.
     :raises OSError, TransportError: the server cannot listen at the address, or the system has no thread for it.
     :raises ValueError: an option is not valid.
     """
@@ -701,5 +779,6 @@ def serve(server: Server, *, host: str = "127.0.0.1", port: int = 0, path: str =
 
     served = HTTPServer(server.runtime, host=host, port=port, path=path, allowed_hosts=allowed_hosts,
                         allowed_origins=allowed_origins, trusted_proxies=trusted_proxies, stateless=stateless,
-                        routes=routes, legacy_sse=legacy_sse, handler=handler)
+                        routes=routes, legacy_sse=legacy_sse, handler=handler, certfile=certfile, keyfile=keyfile,
+                        client_ca=client_ca, key_password=key_password)
     return served.start()

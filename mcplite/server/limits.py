@@ -111,6 +111,8 @@ class Limits(Record):
     stream_bytes = _share(16)
     #: Bytes of all events that are kept for resumption; four streams' worth, since an event is kept for a short time only.
     store_bytes = _share(64)
+    #: Bytes of the values of ``ctx.store``, where they are in the memory of this process.
+    value_bytes = _share(64)
     #: Bytes of the records of sessions in a shared backend. A record has what a session subscribes to, and counts four KiB at
     #: least.
     fleet_session_bytes = _share(256)

@@ -12,6 +12,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, FrozenSet, Iterable, Mapping, Optional, Sequence, Set, Tuple, Union
 
+from ..errors import AuthError
+
 __all__ = ["ISSUED_HERE", "Principal", "VerifiedTokens", "Verifier", "all_scopes", "checked_scopes", "least_scopes",
            "principal_from", "principal_members"]
 
@@ -49,6 +51,8 @@ class Principal:
     :param scopes: the scopes of the token: several, or one string with spaces between them.
     :param expires_at: when the token expires, in seconds since 1970; None for never.
     :param claims: other facts, for handlers; not shown by ``repr``.
+    :param upstream_tokens: called with the name of a provider; returns the token for :meth:`upstream_token`, or raises
+        AuthError. It is not stored with the principal, not compared and not shown.
     :raises ValueError: a value is not valid.
     """
 
@@ -59,10 +63,12 @@ class Principal:
     scopes: FrozenSet[str] = frozenset()
     expires_at: Optional[float] = None
     claims: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    upstream_tokens: Optional[Callable[[str], str]] = field(default=None, repr=False, compare=False)
 
     def __init__(self, subject: str, *, audience: Union[str, Iterable[str]] = (), issuer: str = "", client_id: str = "",
                  scopes: Union[str, Iterable[str]] = (), expires_at: Optional[float] = None,
-                 claims: Optional[Mapping[str, Any]] = None) -> None:
+                 claims: Optional[Mapping[str, Any]] = None,
+                 upstream_tokens: Optional[Callable[[str], str]] = None) -> None:
         if not isinstance(subject, str) or not subject:
             raise ValueError("a principal needs a subject: a string that is not empty")
         if not isinstance(issuer, str) or not isinstance(client_id, str):
@@ -75,7 +81,8 @@ class Principal:
             raise ValueError("the audience of a principal must be a string, or several")
         values = {"subject": subject, "audience": known, "issuer": issuer, "client_id": client_id,
                   "scopes": frozenset(checked_scopes(scopes, "a principal", offline=True)), "expires_at": expires_at,
-                  "claims": dict(claims or {}), "_key": json.dumps([issuer, client_id, subject])}
+                  "claims": dict(claims or {}), "upstream_tokens": upstream_tokens,
+                  "_key": json.dumps([issuer, client_id, subject])}
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -84,6 +91,20 @@ class Principal:
         """Identifies the owner of sessions, streams and waiting calls: equal for all tokens of one client and subject."""
         key: str = self.__dict__["_key"]
         return key
+
+    def upstream_token(self, provider: str) -> str:
+        """Return the access token of the provider that the user has logged in with, for requests to that provider.
+
+        It is refreshed first if it has expired or is about to; this can take some seconds.
+
+        :param provider: the name of the provider, such as ``"github"``.
+        :raises AuthError: the user has not logged in with this provider, its token cannot be refreshed at present, or the login
+            there has ended.
+        """
+        if self.upstream_tokens is None:
+            raise AuthError(f"there is no token of {provider!r}: this request was not authenticated by an Issuer(upstream=...),"
+                            " or it goes on in another process than the one that got it")
+        return self.upstream_tokens(provider)
 
 
 def principal_members(principal: Optional[Principal]) -> Optional[Dict[str, Any]]:

@@ -1,19 +1,21 @@
-"""ServerOptions: what few programs set for a server, and the check of it."""
+"""ServerOptions: what few programs set for a server; and the checks of all options of a server."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Protocol, Sequence
+import contextlib
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 from ..errors import RegistrationError
 from ..protocol.error_text import quoted
 from ..types.lazy_dataclass import Record, record
-from .catalog.options import checked_function
+from .catalog.entries import check_hint, checked_list, checked_object
+from .functions.signature import is_generator
+from .limits import Limits
 
 if TYPE_CHECKING:
+    from ..rpc.extension import Extension
     from .catalog.cache_hints import CacheHint
     from .sessions.legacy import LegacySession
-
-__all__ = ["ServerOptions", "TaskRunner", "checked_options"]
 
 
 class TaskRunner(Protocol):
@@ -51,6 +53,11 @@ class ServerOptions(Record):
     :param on_subscribe: called with a URI and the number of subscriptions to it when that number has changed, in each
         revision: 1 after the first, when the server may begin to watch the resource, and 0 after the last. The calls come
         one after another on a thread of their own.
+    :param hide_unauthorized: callers over HTTP do not see what their scopes do not allow: lists leave it out, and a call of it
+        is answered as one of what does not exist, in place of 403 with the scopes that are needed. Lists and resources are
+        private to their callers (``cacheScope``), and changes of what is hidden are not told. A caller that is not
+        authenticated has no scopes. On stdio and in memory scopes are not checked, and nothing is hidden. Of servers that are
+        mounted, the option of the one that clients connect to counts.
     :param tasks: how the server has tasks: a :class:`mcplite.tasks.Tasks`, or only its runner, which has them run elsewhere.
     """
 
@@ -64,6 +71,7 @@ class ServerOptions(Record):
     on_roots_changed: Optional[Callable[[LegacySession], object]] = None
     on_subscribe: Optional[Callable[[str, int], object]] = None
     tasks: Any = None
+    hide_unauthorized: bool = False
 
 
 def checked_options(options: Any, what: str) -> ServerOptions:
@@ -85,7 +93,100 @@ def checked_options(options: Any, what: str) -> ServerOptions:
     if runner is not None and not callable(getattr(runner, "submit", None)):
         raise RegistrationError(f"{what}: tasks= must be mcplite.tasks.Tasks(...), or a runner with a method"
                                 f" submit(name, payload), as CeleryTasks and RQTasks have, not {quoted(runner)}")
+    if not isinstance(options.hide_unauthorized, bool):
+        raise RegistrationError(f"{what}: hide_unauthorized= must be True or False, not {quoted(options.hide_unauthorized)}")
     for name in ("on_roots_changed", "on_subscribe"):
         if getattr(options, name) is not None:
             checked_function(getattr(options, name), f"{what}: {name}=")
     return options
+
+
+def checked_limits(limits: Any, what: str) -> Limits:
+    """Return the limits of a server; the default ones for None.
+
+    :raises RegistrationError: they are not of the type ``Limits``.
+    """
+    if limits is not None and not isinstance(limits, Limits):
+        raise RegistrationError(f"{what}: limits= must be Limits(...), not {quoted(limits)}")
+    return limits or Limits()
+
+
+def check_lifespan(lifespan: Any, what: str) -> None:
+    """Return if this can be the lifespan of a server.
+
+    :raises RegistrationError: it cannot.
+    """
+    if lifespan is None:
+        return
+    if not callable(lifespan) or isinstance(lifespan, contextlib.ContextDecorator):
+        advice = "; give the function itself, without calling it" if hasattr(lifespan, "__enter__") else ""
+        raise RegistrationError(f"{what}: lifespan= must be a function that takes the server and returns a context manager,"
+                                f" not {quoted(lifespan)}{advice}")
+    wrong = is_generator(lifespan)
+    if wrong == "async":
+        raise RegistrationError(f"{what}: lifespan= must be decorated with @contextlib.contextmanager, and a plain def: this"
+                                " library has no event loop, so an async function or an @asynccontextmanager cannot be entered")
+    if wrong:
+        raise RegistrationError(f"{what}: decorate the function of lifespan= with @contextlib.contextmanager; it is a plain"
+                                " generator, which cannot be entered")
+
+
+def checked_middleware(middleware: Any, what: str) -> "List[Callable[..., Any]]":
+    """Return middleware as a list.
+
+    :raises RegistrationError: it is no list of functions.
+    """
+    given = checked_list(middleware, what, "middleware", "[function]")
+    return [checked_function(one, f"{what}: middleware[{at}]") for at, one in enumerate(given)]
+
+
+def checked_function(value: Any, what: str) -> Any:
+    """Return what can be called.
+
+    :raises RegistrationError: it cannot.
+    """
+    if not callable(value):
+        raise RegistrationError(f"{what} must be a function, not {quoted(value)}")
+    return value
+
+
+def checked_hints(given: "Mapping[str, CacheHint]") -> "Dict[str, CacheHint]":
+    """Return the hints of ``cache_lists``.
+
+    :raises RegistrationError: a value is not a hint, or there is no such list.
+    """
+    if not given:
+        return {}
+    if not isinstance(given, Mapping):
+        raise RegistrationError(f"cache_lists must be a dict of hints, such as {{'tools': CacheHint(60)}}, not {quoted(given)}")
+    for kind, hint in given.items():
+        if kind not in ("tools", "prompts", "resources", "templates", "discover"):
+            raise RegistrationError(f"cache_lists[{kind!r}]: there are hints for 'tools', 'prompts', 'resources', 'templates'"
+                                    " and 'discover'")
+        check_hint(hint, f"cache_lists[{kind!r}]")
+    return dict(given)
+
+
+def checked_extensions(extensions: Any, what: str) -> "Tuple[Extension, ...]":
+    """Return extensions as objects.
+
+    :raises RegistrationError: they are no list of extensions and no dict of settings, or one is not valid.
+    """
+    from ..rpc.extension import extensions_of  # for servers that have one
+
+    try:
+        return extensions_of(checked_object(dict(extensions), what, "extensions") if isinstance(extensions, Mapping)
+                             else extensions)
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(f"{what}: {error}") from error
+
+
+def check_not_of_extension(method: str, handler: Any) -> None:
+    """Return if the present handler of a method, or of a notification, is not an extension's.
+
+    :raises RegistrationError: it is.
+    """
+    extension = getattr(handler, "extension", None)
+    if extension is not None:
+        raise RegistrationError(f"choose another name than {method!r} for Server.add_method() or add_notification(): the"
+                                f" extension {extension.identifier!r} has it already")

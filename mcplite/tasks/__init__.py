@@ -20,10 +20,10 @@ class Tasks(Record):
     :param kept: tasks that are kept for one principal, or one remote address without authentication; for one more the oldest
         finished one goes, and it is refused if none is finished. Default 1000.
     :param keep: seconds for which a task is kept after its creation; a client may ask for less. Default 3600.
-    :param bytes: that all tasks take in one process: the arguments of the unfinished ones, records and results. For one more
-        the oldest finished one goes, of the client with the most. With a shared backend: the bytes there of one client's
+    :param bytes: bytes that all tasks take in one process: the arguments of the unfinished ones, records and results. For one
+        more the oldest finished one goes, of the client with the most. With a shared backend: the bytes there of one client's
         tasks. By default a sixteenth of ``Limits.memory_bytes``.
-    :param poll: the most seconds that clients are asked to wait between two looks at a task; for a young task it is half its
+    :param poll: seconds at most that clients are asked to wait between two looks at a task; for a young task it is half its
         age. Default 0.5.
     :raises RegistrationError: a limit is not positive.
     """

@@ -6,12 +6,11 @@ keeps of the listed tools which of them run as tasks.
 
 from __future__ import annotations
 
-import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from ..client.call import DEFAULT, Call, OnProgress, RequestOptions, time_limits
 from ..client.calls import Features, ToolCall
-from ..client.output_schemas import Listed, sizes_of
+from ..client.output_schemas import Listed
 from ..client.sessions.base import ClientSession
 from ..errors import InputNeeded, NotSupported, ProtocolError, RemoteError, RequestTimeout, TransportError
 from ..revisions import TASKS_EXTENSION, Revision
@@ -37,7 +36,7 @@ def has_tasks(session: ClientSession) -> bool:
 
 
 def asks_for_tasks(session: ClientSession) -> bool:
-    """Whether it does so when a call says so; else the server decides (TSK-05)."""
+    """Whether the server runs a tool as a task when the call asks for it. In modern revisions the server decides (TSK-05)."""
     return not session.revision.modern and has_tasks(session)
 
 
@@ -51,8 +50,6 @@ class ClientTasks(Extension):
 
     def __init__(self, client: Features) -> None:
         self._client = client
-        #: Guards the two fields below; readers of the support of a tool need none.
-        self._lock = threading.Lock()
         #: Which of the listed tools say "required" or "optional", in November 2025, where the client decides on it.
         self._support: Listed[str] = Listed()
         #: How often the list had changed when the whole of it was read.
@@ -65,17 +62,14 @@ class ClientTasks(Extension):
 
     def learn_tools(self, tools: Sequence[Tool]) -> None:
         found = {tool.name: tool.task_support for tool in tools if tool.task_support != "forbidden"}
-        sizes = sizes_of(found)
-        with self._lock:
-            self._support.learn([tool.name for tool in tools], found, sizes)
+        self._support.learn([tool.name for tool in tools], found)
 
     def tools_listed(self, changes: int) -> None:
         self._read_at = changes  # all other tools do not run as tasks
 
     def forget_tools(self) -> None:
-        with self._lock:
-            self._support.forget()
-            self._read_at = -1
+        self._support.forget()
+        self._read_at = -1
 
     def support_of(self, name: str, options: RequestOptions) -> str:
         """Return whether a tool runs as a task, "required", "optional" or "forbidden", for which the tools are listed once."""

@@ -240,7 +240,8 @@ class ServerTasks(Extension):
         :param once: the results of ``ctx.once`` that this run finds.
         :param meta: the ``_meta`` of the result.
         """
-        params = context.incoming.params
+        # The params of the context have the name of the tool that runs, where another one has passed the call on to it.
+        params = context.params if context.runtime is self._runtime else context.incoming.params
         entry = self._entry(params.get("name"))
         assert entry is not None, "its call is in progress"
         record = self._new_record(context, entry)
@@ -266,6 +267,10 @@ class ServerTasks(Extension):
 
     def _created(self, context: RequestContext, record: TaskRecord, meta: Optional[Dict[str, Any]] = None) -> Any:
         _log.info("task %s of tool %r was created", record.id, record.tool)
+        # A call that is cancelled before its answer gets no answer, so that the client does not learn the id of the task and
+        # cannot cancel it. A worker ends the task: the store may block, and this may be the thread that reads messages.
+        context.token.add_callback(lambda: self._runtime.workers.spawn(
+            lambda: self._methods.cancel(record.id, "The call was cancelled before it was answered")))
         revision = context.session.revision
         return codec.encode(CreateTaskResult(record.view(revision), meta), revision)
 

@@ -95,23 +95,26 @@ class TaskMethods:
 
     def _cancel(self, context: RequestContext) -> Result:
         record, revision = self._find(context), context.session.revision
-        reason = "The task was cancelled by request"
+        changed = self.cancel(record.id, "The task was cancelled by request")
+        if changed is None and not revision.modern:
+            found = self._store.get(record.id) or record
+            raise InvalidParams(f"Cannot cancel task: already in terminal status {found.view(revision).status!r}")  # TSK-35
+        return {} if changed is None or revision.modern else self.describe(changed, revision)
 
+    def cancel(self, task_id: str, reason: str) -> Optional[TaskRecord]:
+        """Cancel a task, and return its record; None if it has ended."""
         def cancel(found: TaskRecord) -> bool:
             if found.finished:
                 return False
             found.end(CANCELLED, reason)
             return True
 
-        changed = self._store.change(record.id, cancel)
-        if changed is None and not revision.modern:
-            found = self._store.get(record.id) or record
-            raise InvalidParams(f"Cannot cancel task: already in terminal status {found.view(revision).status!r}")  # TSK-35
+        changed = self._store.change(task_id, cancel)
         if changed is not None:
-            self._changes.tell(record.id)
-            self._cancel_run(record.id, reason)
-            _log.info("task %s of tool %r was cancelled", record.id, record.tool)
-        return {} if changed is None or revision.modern else self.describe(changed, revision)
+            self._changes.tell(task_id)
+            self._cancel_run(task_id, reason)
+            _log.info("task %s of tool %r was cancelled", task_id, changed.tool)
+        return changed
 
     def _update(self, context: RequestContext) -> Result:
         record, responses = self._find(context), context.params.get("inputResponses")

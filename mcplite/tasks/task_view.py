@@ -220,7 +220,7 @@ class TaskStream(Subscriber):
         except MCPError as error:
             _log.info("%s does not send the changes of the task %.100r, which is polled: %s", self._session.name, self._id,
                       error)
-        except BaseException:
+        except Exception:
             _log.exception("the changes of the task %.100r could not be read, and it is polled", self._id)
         finally:
             self._view.set_pushed(self, False)

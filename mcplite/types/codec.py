@@ -8,12 +8,28 @@ plain records, the superset of all revisions.
 import functools
 import operator
 import reprlib
-from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    List,
+    Optional,
+    Tuple,
+    Type,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from ..errors import ProtocolError
 from ..revisions import NEWEST, Revision, find_revision
 from .lazy_dataclass import MISSING, NULL, Marked, fields_of, record, wire_name
 
+#: Modules of the standard library whose classes have a text: dates, decimals, paths and UUIDs.
+TEXT_MODULES = frozenset({"datetime", "decimal", "pathlib", "pathlib._local", "uuid"})
 M = TypeVar("M", bound=Marked)
 Convert = Callable[[Any], Any]
 #: Takes the attributes of an instance and its JSON object, and changes the object.
@@ -325,9 +341,14 @@ _JSON_NAMES = {dict: "an object", list: "an array", str: "a string", bool: "a bo
                float: "a number", type(None): "null"}
 
 
+def kind_name(value: Any) -> str:
+    """Return what an error calls the type of a JSON value; of any other value, the name of its class."""
+    return _JSON_NAMES.get(type(value), type(value).__name__)
+
+
 def wrong(where: str, expected: str, value: Any) -> ProtocolError:
     """Return the error for a value of a wrong type, or a wrong value of the right type."""
-    got = _JSON_NAMES.get(type(value), type(value).__name__)
+    got = kind_name(value)
     # The kind is right and the value is wrong, such as 1.5 for an integer, or another content type.
     detail = reprlib.repr(value) if got == expected or isinstance(value, (str, int, float)) else got
     return ProtocolError(f"{where}: expected {expected}, got {detail}", reprlib.repr(value))
@@ -349,6 +370,21 @@ class Titled:
     def display_name(self) -> str:
         """The name to display."""
         return self.title or self.name
+
+    @property
+    def tags(self) -> FrozenSet[str]:
+        """The tags that a server of mcplite has given it, in ``_meta``."""
+        return tags_of(self)
+
+
+#: The member of ``_meta`` with the tags of an entry.
+TAGS = "mcplite/tags"
+
+
+def tags_of(definition: Any) -> FrozenSet[str]:
+    """Return the tags in the ``_meta`` of a tool, resource, template or prompt."""
+    listed = (definition.meta or {}).get(TAGS)
+    return frozenset(tag for tag in listed if isinstance(tag, str)) if isinstance(listed, list) else frozenset()
 
 
 def short(value: Any) -> str:

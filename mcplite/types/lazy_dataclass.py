@@ -15,7 +15,6 @@ from ..revisions import Revision
 
 __all__ = ["MISSING", "Marked", "NULL", "Null", "Record", "RecordField", "changed", "fields_of", "record", "wire", "wire_name"]
 
-R = TypeVar("R", bound="Record")
 T = TypeVar("T")
 #: Stands for "no default".
 MISSING: Any = object()
@@ -120,6 +119,8 @@ class Record:
             shown = ", ".join(f"{name}={value!r}" for name, value in zip(self._table.names, self._values()))
             return f"{type(self).__name__}({shown})"
 
+
+R = TypeVar("R", bound=Record)  # not as text, which Python compiles at once, and loads much for that
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as record

@@ -3,7 +3,7 @@
 from typing import Any, Dict, List, Optional
 
 from ..revisions import JULY_2026, JUNE_2025, MARCH_2025, NOVEMBER_2025
-from .codec import Icon, Model
+from .codec import Icon, Model, Titled
 from .lazy_dataclass import record, wire
 
 #: Parameters that the repr of a tool names.
@@ -42,7 +42,7 @@ class ToolAnnotations(Model):
 
 
 @record
-class Tool(Model):
+class Tool(Titled, Model):
     """A tool's definition."""
 
     name: str

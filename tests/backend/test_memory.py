@@ -30,6 +30,13 @@ def test_what_has_expired_takes_no_memory(backend, clock):
     assert not backend._logs
 
 
+def test_what_is_only_swapped_takes_no_memory_for_ever(backend, clock):
+    for number in range(100):
+        assert backend.swap(f"once/{number}", None, b"1", 10)
+        clock.now += 1
+    assert len(backend._values) <= 11
+
+
 def test_a_log_counts_on_for_an_hour(backend, clock):
     backend.append("log", b"1", 10, 5)
     clock.now += 10 + 3599

@@ -283,6 +283,17 @@ def test_an_entry_for_a_file(tmp_path, monkeypatch):
         "cwd": str(tmp_path / "data")}
 
 
+@pytest.mark.parametrize("end, program", [("mcp.run()", []), ("if __name__ == '__main__':\n    mcp.run()", []),
+                                          ("", ["-m", f"{mcplite.__name__}.server"])])
+def test_an_entry_for_a_file_starts_a_server_as_connect_does(tmp_path, end, program):
+    file = tmp_path / "weather.py"
+    file.write_text(f"import mcplite\nmcp = mcplite.Server('weather')\n{end}\n")
+    assert entry(str(file))["args"] == [*program, str(file)]
+    if program:  # the others serve as soon as they run
+        with mcplite.connect([entry(str(file))["command"], *entry(str(file))["args"]]) as client:
+            assert client.server_info.name == "weather"
+
+
 def test_an_entry_for_an_object_in_a_module_or_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     package = mcplite.__name__

@@ -1,5 +1,6 @@
 import logging
 import pathlib
+import re
 import threading
 from types import MappingProxyType
 
@@ -104,6 +105,20 @@ def test_a_question_of_another_revision_is_an_unknown_method(revision):
     else:
         with pytest.raises(MethodNotFound):
             answer("elicitation/create", ask, revision, elicitation_handler=print)
+
+
+@pytest.mark.parametrize("method, keyword", [
+    ("elicitation/create", "an elicitation_handler="), ("sampling/createMessage", "a sampling_handler="),
+    ("roots/list", "roots="),
+])
+def test_the_refusal_of_a_question_without_a_handler_names_the_keyword(method, keyword, caplog):
+    for revision in revisions.REVISIONS:
+        known = method in revision.server_requests | revision.input_requests
+        advice = f"; give connect() {keyword}" if known else ""
+        with pytest.raises(MethodNotFound, match=f"^Method not found: {method}{re.escape(advice)} \\(code"):
+            answer(method, {}, revision)
+        assert (f"the server asked for {method.partition('/')[0]}, and nothing answers" in caplog.text) == known
+        caplog.clear()
 
 
 # --- forms ------------------------------------------------------------------------------------------------
@@ -232,12 +247,14 @@ def test_a_url_that_cannot_be_shown_never_reaches_the_user(url):
         visit(lambda request: pytest.fail("must not be asked"), url=url)  # SAFE-05
 
 
-@pytest.mark.parametrize("handlers, mode", [
-    ({"elicitation_handler": print}, "url"), ({"url_elicitation_handler": print}, "form"),
-    ({"elicitation_handler": print, "url_elicitation_handler": print}, "telepathy"),
+@pytest.mark.parametrize("handlers, text", [
+    ({"elicitation_handler": print}, "'url'; give connect() a url_elicitation_handler="),
+    ({"url_elicitation_handler": print}, "'form'; give connect() an elicitation_handler="),
+    ({"elicitation_handler": print, "url_elicitation_handler": print}, "'telepathy'"),
 ])
-def test_an_undeclared_mode_is_refused(handlers, mode):
-    with pytest.raises(InvalidParams, match=mode):  # ELIC-23
+def test_an_undeclared_mode_is_refused(handlers, text):
+    mode = text.split("'")[1]
+    with pytest.raises(InvalidParams, match=f"{re.escape(text)} \\(code"):  # ELIC-23
         answer("elicitation/create", {"mode": mode, "message": "?", "requestedSchema": FORM, "url": "https://example.com"},
                **handlers)
 
@@ -339,7 +356,7 @@ def test_a_sampling_handler_sees_everything():
 
 @pytest.mark.parametrize("params", [{"tools": [{"name": "t", "inputSchema": {}}]}, {"toolChoice": {"mode": "auto"}}])
 def test_tools_need_their_own_capability(params):
-    with pytest.raises(InvalidParams, match="tools"):
+    with pytest.raises(InvalidParams, match=r"sampling with tools; .*options=ClientOptions\(sampling_tools=True\)"):
         sample(lambda request: pytest.fail("must not be asked"), **params)  # SAMP-08
 
 

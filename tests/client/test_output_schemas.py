@@ -6,21 +6,21 @@ import logging
 import pytest
 
 from mcplite.client import output_schemas
-from mcplite.client.output_schemas import Listed, OutputSchemas, sizes_of
+from mcplite.client.output_schemas import Listed, OutputSchema
 from mcplite.errors import ProtocolError
-from mcplite.types import CallToolResult, Tool
+from mcplite.types import CallToolResult
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
-def outputs(schema=NUMBER, on=True):
-    known = OutputSchemas(on)
-    known.learn([Tool("count", {}, output_schema=schema), Tool("plain", {})], known.epoch)
+def outputs(schema=NUMBER):
+    known = Listed()
+    known.learn(["count", "plain"], {"count": OutputSchema("count", schema)}, known.epoch)
     return known
 
 
 def check(known, content, tool="count", is_error=False):
-    schema = known.listed.found.get(tool)
+    schema = known.found.get(tool)
     if schema is not None:
         schema.check(CallToolResult(structured_content=content, is_error=is_error), "the server")
 
@@ -40,12 +40,12 @@ def test_results_are_checked():
 
 def test_a_later_listing_replaces_schemas():
     known = outputs()
-    known.learn([Tool("other", {}, output_schema=NUMBER)], known.epoch)
+    known.learn(["other"], {"other": OutputSchema("other", NUMBER)}, known.epoch)
     with pytest.raises(ProtocolError):
         check(known, {"n": "x"})
     with pytest.raises(ProtocolError):
         check(known, {"n": "x"}, tool="other")
-    known.learn([Tool("count", {})], known.epoch)
+    known.learn(["count"], {}, known.epoch)
     check(known, {"n": "x"})
 
 
@@ -54,7 +54,7 @@ def test_schemas_of_ever_new_names_are_bounded(monkeypatch, most, size):
     monkeypatch.setattr(output_schemas, most, size)
     known = outputs()
     for n in range(100):
-        known.learn([Tool(f"t{n}", {}, output_schema=NUMBER)], known.epoch)
+        known.learn([f"t{n}"], {f"t{n}": OutputSchema(f"t{n}", NUMBER)}, known.epoch)
     check(known, {"n": "x"})  # listed longest ago, and no longer known
     for tool in "t97", "t98", "t99":
         with pytest.raises(ProtocolError, match="does not fit"):
@@ -62,10 +62,10 @@ def test_schemas_of_ever_new_names_are_bounded(monkeypatch, most, size):
 
 
 def test_a_list_from_before_a_change_is_ignored():
-    known = OutputSchemas(True)
+    known = Listed()
     epoch = known.epoch
     known.forget()
-    known.learn([Tool("count", {}, output_schema=NUMBER)], epoch)
+    known.learn(["count"], {"count": OutputSchema("count", NUMBER)}, epoch)
     check(known, {"n": "x"})
 
 
@@ -114,10 +114,6 @@ def test_without_the_validator_results_pass_unchecked(monkeypatch, caplog):
     assert "jsonschema" in caplog.text
 
 
-def learn(known, page, values):
-    known.learn(page, values, sizes_of(values))
-
-
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(output_schemas, "_MOST_TOOLS", 5)
@@ -127,13 +123,13 @@ def small(monkeypatch):
 def test_a_tool_that_is_listed_again_is_not_the_oldest(small):
     known = Listed()
     for n in range(100):
-        learn(known, ["used", f"a{n}"], {"used": n, f"a{n}": n})
+        known.learn(["used", f"a{n}"], {"used": n, f"a{n}": n})
     assert known.found["used"] == 99 and "a0" not in known.found
 
 
 def test_the_newest_page_is_whole(small):
     known = Listed()
-    learn(known, ["old"], {"old": 0})
+    known.learn(["old"], {"old": 0})
     page = {f"a{n}": "x" * 5000 for n in range(20)}
-    learn(known, list(page), page)
+    known.learn(list(page), page)
     assert known.found == page

@@ -1,13 +1,13 @@
 """Sessions with a handshake over several processes with one backend: each request may land on another one."""
 
-import threading
-
 import pytest
 
 import mcplite
+from mcplite.fleet.session_records import SessionRecords
 from tests.server.http.test_endpoint import ask_tool, body, call, events, header, opening, request
 from tests.support.children import wait_until
 from tests.support.sharing import LIMIT, STREAMABLE, Client, Reading, Shared, running
+from tests.support.tight import tight
 
 
 def test_any_process_serves_a_session(processes):
@@ -68,10 +68,20 @@ def test_the_log_level_holds_in_all_processes(processes):
 
 
 def test_an_expired_session_is_unknown_to_all(store):
-    with running(store, 2, session_idle_seconds=0.05) as processes:
+    with running(store, 2) as processes:
         client = Client(processes)
-        threading.Event().wait(0.2)
-        assert [client.send(call("ping")).status for _ in processes] == [404] * 2
+        for process in processes:  # from now on, whatever the handshake takes
+            process.endpoint.sessions.records.limits = tight(session_idle_seconds=0.05)
+        client.send({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})
+        assert wait_until(lambda: [client.send(call("ping")).status for _ in processes] == [404] * 2)
+
+
+def test_a_session_that_ends_while_a_message_is_passed_on_is_unknown(monkeypatch):
+    with running(Shared, 1) as processes:
+        client, get = Client(processes), SessionRecords.get
+        reads = iter([get, lambda records, id: None])  # it is found, and then it has expired
+        monkeypatch.setattr(SessionRecords, "get", lambda records, id: next(reads)(records, id))
+        assert client.send({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}).status == 404
 
 
 def test_a_second_handshake_begins_the_session_again(processes):

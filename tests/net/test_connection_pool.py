@@ -67,6 +67,27 @@ def test_what_is_sent(script, sender):
     assert script.connections == 1
 
 
+def test_requests_that_follow_each_other_have_their_own_heads(script, sender):
+    headers, base = {"A": "1"}, {"host": f"127.0.0.1:{script.port}", "x-all": "1"}
+    for body in (b"a", b"bcd", b""):
+        read(send(sender, method="POST", headers=headers, body=body))
+    headers["A"] = "2"  # the object of before
+    read(send(sender, method="POST", headers=headers))
+    read(send(sender, sender.url + "/x", "POST", headers))
+    for body in (None, b"e", None):
+        read(send(sender, method="DELETE", headers=headers, body=body))
+    read(send(sender, headers={"Content-Length": "0"}))
+    read(send(sender, headers={"Content-Length": "0"}, body=b"f"))
+    assert [(seen.method, seen.path, seen.body, seen.headers) for seen in script.requests] == [
+        (method, path, body, {**base, **own}) for method, path, body, own in (
+            ("POST", "/mcp", b"a", {"a": "1", "content-length": "1"}),
+            ("POST", "/mcp", b"bcd", {"a": "1", "content-length": "3"}),
+            ("POST", "/mcp", b"", {"a": "1", "content-length": "0"}), ("POST", "/mcp", b"", {"a": "2", "content-length": "0"}),
+            ("POST", "/mcp/x", b"", {"a": "2", "content-length": "0"}), ("DELETE", "/mcp", b"", {"a": "2"}),
+            ("DELETE", "/mcp", b"e", {"a": "2", "content-length": "1"}), ("DELETE", "/mcp", b"", {"a": "2"}),
+            ("GET", "/mcp", b"", {"content-length": "0"}), ("GET", "/mcp", b"f", {"content-length": "1"}))]
+
+
 @pytest.mark.parametrize("path, target", [
     ("/x?a=b", "/x?a=b"), ("", "/"), ("/\u00e9 x", "/%C3%A9%20x"), ("/%2f%zz", "/%252F%25zz"), ("/%2fa", "/%2Fa"),
     ("//other/x", "/other/x"), ("/a?b#c", "/a?b"), ("/a/../b", "/a/../b")])

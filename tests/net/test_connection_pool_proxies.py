@@ -16,6 +16,7 @@ from mcplite.net.exchange import Exchange, Stopped
 from mcplite.net.origin_client import OriginClient
 from mcplite.net.settings import HTTPSettings
 from mcplite.rpc.deadline import Deadline
+from tests.support.processes import free_port
 from tests.support.secure import Secure
 from tests.support.webscript import Listener, WebScript
 
@@ -221,9 +222,7 @@ def test_what_a_proxy_answers_to_a_request_for_http_is_an_answer():
 
 
 def test_a_proxy_that_is_not_there(server):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    assert "cannot be reached: " in refusal(server, url)
+    assert "cannot be reached: " in refusal(server, f"http://127.0.0.1:{free_port()}")
 
 
 @pytest.mark.parametrize("ends", ["deadline", "interrupt", "limit"])

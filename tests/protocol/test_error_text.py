@@ -2,7 +2,7 @@ import pickle
 
 import pytest
 
-from mcplite.protocol.error_text import Option, OptionText, json_words, printable, shown, worded
+from mcplite.protocol.error_text import Option, OptionText, json_words, missing_library, printable, shown, worded
 
 
 @pytest.mark.parametrize("url, text", [
@@ -11,6 +11,15 @@ from mcplite.protocol.error_text import Option, OptionText, json_words, printabl
 ])
 def test_urls_are_shown_without_secrets(url, text):
     assert shown(url) == text
+
+
+@pytest.mark.parametrize("module, library", [
+    ("requests", "requests"), ("urllib3.util", "requests"), ("referencing", "jsonschema")])
+def test_what_an_installation_brings_along_is_named(module, library):
+    error = missing_library(ModuleNotFoundError("x", name=module))
+    assert type(error) is ModuleNotFoundError and error.name == library
+    assert str(error) == f"install {library}, which this needs: pip install {library}"
+    assert missing_library(ModuleNotFoundError("x", name="redis")) is None
 
 
 @pytest.mark.parametrize("text, cleaned", [

@@ -3,7 +3,8 @@
 import pytest
 
 from mcplite.protocol.jsonrpc import memory_size
-from mcplite.protocol.meta import Envelope, bounded_capabilities, bounded_info, read
+from mcplite.protocol.meta import bounded_capabilities, bounded_info
+from mcplite.server.sessions.modern import Envelope, read_envelope
 from mcplite.types import ClientCapabilities, Implementation, codec
 from tests.support.stateless import meta
 
@@ -45,7 +46,7 @@ def test_settings_are_kept_as_far_as_they_fit(field):
 
 
 def test_a_request_in_progress_for_long_keeps_the_bounded_description():
-    envelope = read({"_meta": meta(capabilities={"elicitation": {}, "more": LONG}, info={"name": LONG, "version": "1"},
+    envelope = read_envelope({"_meta": meta(capabilities={"elicitation": {}, "more": LONG}, info={"name": LONG, "version": "1"},
                                    level="error", other=LONG)})
     envelope.forget_meta()
     assert isinstance(envelope, Envelope) and envelope.meta == {} and envelope.log_level == "error"

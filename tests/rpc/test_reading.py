@@ -8,7 +8,7 @@ import time
 import pytest
 
 from mcplite.errors import ConnectionClosed, TransportError
-from mcplite.rpc import reading, threads
+from mcplite.rpc import peer, reading, threads
 from mcplite.rpc.channels import MemoryChannel
 from mcplite.rpc.interfaces import Delivery
 from mcplite.rpc.peer import Peer
@@ -89,9 +89,10 @@ def test_a_call_inside_of_a_step_of_another_is_refused_at_once(talk):
 
 
 @pytest.mark.parametrize("strikes", [1, 2, 3])
-def test_a_message_is_not_lost_with_the_call_whose_thread_has_read_it(talk, strikes):
+def test_a_message_is_not_lost_with_the_call_whose_thread_has_read_it(make, monkeypatch, strikes):
     """A signal handler raises just when the message of another call was read."""
-    left = ["strike"] * strikes
+    monkeypatch.setattr(reading, "_PAUSE_SECONDS", 60)  # the daemon does not read in place of a caller that is late
+    talk, left = make(), ["strike"] * strikes
     receive = talk.peer._reading._receive
 
     def interrupted(data):
@@ -105,21 +106,25 @@ def test_a_message_is_not_lost_with_the_call_whose_thread_has_read_it(talk, stri
             with pytest.raises(KeyboardInterrupt):
                 talk.peer.call("struck", timeout=60)
 
+    def striker_reads():
+        # It may have ended: a message that was not lost may strike it again.
+        return wait_until(lambda: not striker.is_alive() or talk.peer._reading._role == {"holder": (striker.ident,)})
+
     talk.peer._reading._receive = interrupted
     striker = threading.Thread(target=call)
     striker.start()
     talk.hear()
+    assert striker_reads()
     outcome = talk.call("x")
-    request = talk.hear()
-    while request["method"] != "x":
-        request = talk.hear()
-    talk.say(reply(request, {"n": 2}))
+    talk.say(reply(talk.hear(), {"n": 2}))
     for _ in range(strikes - 1):
         talk.hear()  # each cancel notice, and the next call
         talk.hear()
+        assert striker_reads()
         talk.say({"jsonrpc": "2.0", "method": "p"})
-    striker.join(30)
     assert outcome() == {"n": 2}
+    striker.join(30)
+    assert not striker.is_alive() and not left
 
 
 def test_a_call_that_lasts_does_not_read_for_others(talk):
@@ -218,6 +223,48 @@ def test_a_quick_request_is_answered_while_a_slow_one_runs(make):
     assert talk.hear()["result"] == {"m": "quick"}
     go.set()
     assert talk.hear()["result"] == {"m": "slow"}
+
+
+@pytest.mark.parametrize("place", ["initialize", "parsing"])
+def test_the_next_message_is_processed_after_one_that_is_not_known_yet(make, monkeypatch, place):
+    """Requests that come before the answer to ``initialize``, and a cancellation right behind its request."""
+    talk, go, seen, noted = make(serving=True), threading.Event(), [], threading.Event()
+    on_request, parse = talk.handler.on_request, peer.jsonrpc.parse
+
+    def slow_request(incoming):
+        assert incoming.method != "initialize" or go.wait(20)
+        seen.append(incoming.method)
+        return on_request(incoming)
+
+    def slow_parse(data, *arguments):
+        assert place != "parsing" or b"first" not in data or go.wait(20)
+        return parse(data, *arguments)
+
+    def note(message):
+        seen.append(message.method)
+        noted.set()
+
+    monkeypatch.setattr(peer.jsonrpc, "parse", slow_parse)
+    talk.handler.on_request, talk.handler.on_notification = slow_request, note
+    first = "initialize" if place == "initialize" else "first"
+    talk.say({"jsonrpc": "2.0", "id": 1, "method": first})
+    talk.say({"jsonrpc": "2.0", "method": "note"})
+    assert not noted.wait(50 * reading.TICK_SECONDS)
+    go.set()
+    assert noted.wait(20) and seen == [first, "note"]
+
+
+def test_a_leader_that_waits_for_long_is_replaced_all_the_same(make, monkeypatch):
+    """As one whose answer to an invalid message the client does not read, before it has written on."""
+    monkeypatch.setattr(reading, "_ORDER_SECONDS", 0.0)
+    talk, go, noted = make(serving=True), threading.Event(), threading.Event()
+    talk.handler.on_request = lambda incoming: go.wait(20) and incoming.respond({})
+    talk.handler.on_notification = lambda message: noted.set()
+    talk.say({"jsonrpc": "2.0", "id": 1, "method": "initialize"})
+    talk.say({"jsonrpc": "2.0", "method": "note"})
+    assert noted.wait(20)
+    go.set()
+    assert talk.hear()["id"] == 1
 
 
 def slow_once(talk, **params):

@@ -10,7 +10,7 @@ from mcplite.errors import TransportError
 from mcplite.rpc import threads as watchdog_module
 from mcplite.rpc.deadline import Deadline
 from mcplite.rpc.fair_queue import QueuedJob
-from mcplite.rpc.threads import Loop, Mailbox, Watchdog, Workers, start_thread, wait_for_end
+from mcplite.rpc.threads import CallQueue, Loop, Mailbox, Watchdog, Workers, start_thread, wait_for_end
 from tests.support.children import LIMIT, wait_until
 from tests.support.faults import FAULTS, no_threads
 
@@ -213,6 +213,45 @@ def test_the_end_says_how_many_callbacks_are_dropped(caplog):
 
 
 # --- A loop: what it does after a fault, its pauses, its end --------------------------------------
+
+
+def test_a_call_queue_takes_one_item_after_another_and_each_once_if_asked(caplog):
+    called, go = [], threading.Event()
+
+    def call(item):
+        called.append((item, threading.current_thread()))
+        assert go.wait(LIMIT)
+        if item == 2:
+            raise SystemExit("a defect")
+
+    queue = CallQueue("calls of a test", call)
+    queue.put(1)
+    queue.begin()
+    assert wait_until(lambda: called)
+    for item in (2, 3, 2, 3):
+        queue.put(item, once=True)
+        queue.begin()
+    assert not queue.wait(0.01)
+    go.set()
+    assert queue.wait(LIMIT)
+    assert [item for item, _ in called] == [1, 2, 3] and len({thread for _, thread in called}) == 1
+    assert "calls of a test failed for 2" in caplog.text
+    queue.put(4)
+    queue.begin()
+    assert queue.wait(LIMIT) and called[-1][0] == 4
+
+
+def test_a_call_queue_without_a_thread_keeps_its_items(monkeypatch):
+    called = []
+    queue = CallQueue("calls of a test", called.append)
+    back = no_threads(monkeypatch, "mcplite calls of a test")
+    queue.put(1)
+    with pytest.raises(TransportError):
+        queue.begin()
+    back()
+    queue.put(2)
+    queue.begin()
+    assert queue.wait(LIMIT) and called == [1, 2]
 
 
 class Clock:

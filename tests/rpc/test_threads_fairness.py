@@ -71,7 +71,7 @@ def test_a_lone_sender_has_all_places_and_no_more(pool):
     workers, call = pool(16)
     calls = [call("a") for _ in range(20)]
     assert all(one.started.wait(LIMIT) for one in calls[:16])
-    assert not any(running(calls[16:])) and not workers.take_slot(call("a"))
+    assert not any(running(calls[16:])) and not workers.run_here(call("a"), pytest.fail, "it has run")
 
 
 def test_spare_places_are_for_senders_and_sessions_of_whom_none_runs(pool):
@@ -107,7 +107,7 @@ def test_requests_that_take_much_memory_do_not_run_all_at_once(pool):
     assert running([*large[1:], other]) == [False, False, False]
     large[0].go.set()
     assert other.started.wait(LIMIT), "of two that wait, the one of whom fewer run"
-    assert not workers.take_slot(Call("a", size=60))
+    assert not workers.run_here(Call("a", size=60), pytest.fail, "it has run")
 
 
 def test_a_task_that_returns_from_waiting_goes_before_queued_ones_but_not_on_spare_places(pool):

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import sys
 import threading
 
 import pytest
@@ -68,8 +69,9 @@ def test_run_refuses_options_that_do_not_fit(options, text):
 
 
 @pytest.mark.parametrize("transport, sse", [("http", False), ("streamable-http", False), ("sse", True)])
-def test_run_has_other_words_for_http(monkeypatch, transport, sse):
+def test_run_has_other_words_for_http(monkeypatch, capsys, transport, sse):
     served = []
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: sse)
     monkeypatch.setattr(httpd.HTTPServer, "serve_forever", lambda server: served.append(server))
     Server("words").run(transport, port=0, path="/here")
     with served.pop() as running:
@@ -78,6 +80,10 @@ def test_run_has_other_words_for_http(monkeypatch, transport, sse):
             connection.request("GET", "/sse", headers={"Accept": "text/event-stream"})
             assert connection.getresponse().status == (200 if sse else 404)
         assert running.url.endswith("/here")
+        assert capsys.readouterr().err == (f"words is served at {running.url} (Ctrl-C stops it)\n" if sse else "")
+        with pytest.raises(OSError, match=f"cannot listen at 127.0.0.1:{running.port}: .*choose another port") as caught:
+            Server("second").run(transport, port=running.port)
+        assert caught.value.__suppress_context__
 
 
 @pytest.mark.parametrize("kind", ["tools", "resources", "prompts"])

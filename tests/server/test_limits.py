@@ -56,14 +56,14 @@ def test_limits_are_compared_hashed_and_shown_by_their_values():
 
 MIB = 1 << 20
 SHARES = ("running_bytes", "queued_bytes", "waiting_bytes", "head_bytes_at_once", "body_bytes_at_once", "session_bytes",
-          "subscription_bytes", "unread_bytes", "unread_bytes_at_once", "stream_bytes", "store_bytes", "fleet_session_bytes",
-          "fleet_state_bytes")
+          "subscription_bytes", "unread_bytes", "unread_bytes_at_once", "stream_bytes", "store_bytes", "value_bytes",
+          "fleet_session_bytes", "fleet_state_bytes")
 
 
 @pytest.mark.parametrize("memory, expected", [
-    (64 * MIB, [6, 4, 8, 0.5, 12, 5, 0.0625, 1, 8, 1, 4, 16, 8]),
-    (256 * MIB, [24, 16, 32, 2, 48, 20, 0.25, 4, 32, 4, 16, 64, 32]),
-    (2048 * MIB, [192, 128, 256, 16, 384, 160, 2, 32, 256, 32, 128, 512, 256]),
+    (64 * MIB, [6, 4, 8, 0.5, 12, 5, 0.0625, 1, 8, 1, 4, 4, 16, 8]),
+    (256 * MIB, [24, 16, 32, 2, 48, 20, 0.25, 4, 32, 4, 16, 16, 64, 32]),
+    (2048 * MIB, [192, 128, 256, 16, 384, 160, 2, 32, 256, 32, 128, 128, 512, 256]),
 ])
 def test_shares_of_the_memory(memory, expected):
     limits = Limits(memory_bytes=memory)

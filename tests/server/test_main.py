@@ -1,9 +1,11 @@
 """``python -m mcplite.server``: what it serves, its error messages, and what stays off stdout."""
 
 import io
+import json
 import os
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import mcplite
 from mcplite.server import __main__ as command_line, program
 from tests.support import connecting
 from tests.support.interrupts import OPTIONS, STOPS, ask_to_stop
+from tests.support.processes import free_port, running
 from tests.support.rawhttp import Wire, begin, call, initialize, post, request
 
 ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
@@ -293,11 +296,19 @@ def test_log_level_info_logs_requests(served):
     (["missing.py", "--http", "0"], 1, "there is no file"),
     (["weather_app.py", "--http", "port"], 2, "'port' is not PORT or HOST:PORT"),
     (["weather_app.py", "--http", "70000"], 2, "70000"), (["weather_app.py", "--http", "-1"], 2, "--http"),
-    (["weather_app.py", "--http", "host:"], 2, "'host:'"), (["weather_app.py", "--path", "/x"], 2, "need --http"),
-    (["weather_app.py", "--stateless"], 2, "need --http"), (["weather_app.py", "--allow-host", "x"], 2, "need --http"),
-    (["weather_app.py", "--allow-origin", "x"], 2, "need --http"), (["weather_app.py", "--legacy-sse"], 2, "need --http"),
-    (["weather_app.py", "--trust-proxy", "127.0.0.1"], 2, "need --http"),
-    (["weather_app.py", "--token-env", "PATH"], 2, "need --http"),
+    (["weather_app.py", "--http", "host:"], 2, "'host:'"), (["weather_app.py", "--path", ""], 2, "--path needs --http PORT"),
+    (["weather_app.py", "--stateless"], 2, "--stateless needs --http PORT"),
+    (["weather_app.py", "--client-ca", "x.pem"], 2, "--client-ca needs --http PORT"),
+    (["weather_app.py", "--http", "0", "--cert", "x.pem"], 1, "--cert: x.pem cannot be read: No such file"),
+    (["weather_app.py", "--http", "0", "--key", "x.pem"], 1, "give --cert as well"),
+    (["weather_app.py", "--http", "0", "--cert", "weather_app.py"], 1, "--cert and --key: give the PEM of a certificate"),
+    (["weather_app.py", "--http", "0", "--cert", "x.pem", "--key-password-env", "NO_SUCH"], 2, "NO_SUCH is empty or not set"),
+    (["weather_app.py", "--issuer", "u"], 2, "--issuer needs --http PORT"),
+    (["weather_app.py", "--http", "8000", "--issuer", "nobody.txt"], 1, "mcplite users add nobody.txt NAME makes it"),
+    (["weather_app.py", "--http", "0", "--issuer", "weather_app.py"], 1, "a port that stays"),
+    (["weather_app.py", "--http", "0.0.0.0:8000", "--issuer", "u"], 1, "give --public-url https://mcp.example.com"),
+    (["weather_app.py", "--http", "8000", "--public-url", "https://x.example"], 1, "--public-url is for --issuer FILE"),
+    (["weather_app.py", "--http", "8000", "--issuer", "u", "--token-env", "PATH"], 1, "takes the place of --token-env"),
 ])
 @pytest.mark.slow
 def test_invalid_http_options_are_reported(folder, words, status, problem):
@@ -377,6 +388,24 @@ def test_a_variable_without_a_usable_token(folder, monkeypatch, value, problem):
     assert TOKENS[0] not in err and "short" not in err
 
 
+def test_issuer_has_the_users_of_a_file_log_in(folder, tmp_path):
+    pytest.importorskip("authlib")
+    from mcplite.auth.issuer.users import change_user
+    from tests.support.issuers import Person
+
+    users = tmp_path / "users.txt"
+    change_user(str(users), "ann", "correct horse", new=True)
+    port = free_port()
+    with running([sys.executable, "-m", "mcplite.server", "weather_app.py", "--http", str(port), "--issuer", str(users)],
+                 folder, port) as (_, said):
+        auth = mcplite.OAuth(ask=mcplite.auth.Browser(open=Person("ann", "correct horse")), store=mcplite.auth.MemoryStore())
+        with mcplite.connect(f"http://127.0.0.1:{port}/mcp", auth=auth) as client:
+            assert client.call_tool("add", {"a": 1, "b": 2}).text == "3"
+        text = b"".join(said).decode()
+    assert f"mcplite login http://127.0.0.1:{port}/mcp" in text and f"at http://127.0.0.1:{port}/grants" in text
+    assert "logins end with this process: --backend sqlite:///logins.db, with --state-keys-file FILE, keeps them" in text
+
+
 def test_processes_share_a_backend(served, folder, tmp_path):
     keys = tmp_path / "keys"
     keys.write_text("the first key of 16 bytes\nthe second key of 16 bytes\n", "utf-8")
@@ -399,6 +428,28 @@ def test_a_backend_that_cannot_be_used_is_told(folder, arguments, status, text):
     ran = serve("weather_app.py", *arguments, cwd=str(folder))
     err = ran.stderr.decode()
     assert ran.returncode == status and text in err and "Traceback" not in err
+
+
+FAILING = """
+import threading, warnings
+warnings.warn("careful")
+failing = threading.Thread(target=lambda: 1 / 0)
+failing.start()
+failing.join()
+"""
+
+
+def test_health_and_logs_for_containers(folder):
+    (folder / "failing.py").write_text((folder / "weather_app.py").read_text() + FAILING)
+    port = free_port()
+    with running([sys.executable, "-m", "mcplite.server", "failing.py", "--http", str(port), "--health", "--log-json",
+                  "--log-level", "info", "--token-env", "WEATHER_TOKEN"], folder, port, WEATHER_TOKEN=TOKENS[0]) as (_, said):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=20) as response:
+            assert json.load(response) == {"status": "ready"}
+    lines = [json.loads(line) for line in b"".join(said).decode().splitlines() if line.startswith("{")]
+    for said_so in (" is served at ", "UserWarning: careful", "has failed"):
+        assert any(said_so in line["message"] for line in lines)
+    assert any("/readyz" in line["message"] and line["level"] == "info" for line in lines)
 
 
 def test_token_env_conflicts_with_auth(folder, monkeypatch):
@@ -466,7 +517,7 @@ def test_wrong_usage_exits_with_2(capsys, words):
 @pytest.mark.parametrize("words, taught", [
     (["--help"], ["usage: python -m mcplite.server [-h]", "file.py:name", "package.module:name",
                   "python -m mcplite.server weather.py:mcp --log-level debug", '"args": ["-m", "mcplite.server", ',
-                  "--token-env NAME", "secrets.token_urlsafe(32)"]),
+                  "--token-env NAME", "secrets.token_urlsafe(32)", "mcplite users add users.txt ann"]),
     (["--version"], [f"mcplite {mcplite.__version__}\n"]),
 ])
 def test_help_has_examples(words, taught):

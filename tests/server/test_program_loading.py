@@ -131,6 +131,22 @@ def test_several_servers_must_be_named(place):
     assert load("sub_two:b").name == "b"
 
 
+@pytest.mark.parametrize("text, name", [
+    ("from sub_app import weather\nhub = mcplite.Server('hub')\nhub.mount(weather)", "hub"),
+    ("from sub_app import weather\nhub = mcplite.Server('hub')", "hub"),
+    ("part = mcplite.Server('part')\nhub = mcplite.Server('hub')\nhub.mount(part, 'part')", "hub"),
+    ("from sub_app import weather", "weather"),
+    ("from sub_app import weather\nfrom sub_pack import other", None)])
+def test_a_server_that_is_imported_or_mounted_does_not_compete_with_the_one_of_the_file(place, text, name):
+    place("sub_app.py", WITH_SERVER)
+    place("sub_pack/__init__.py", "import mcplite\nother = mcplite.Server('other')")
+    place("sub_hub.py", f"import mcplite\n{text}\n")
+    if name is None:
+        assert refusal("sub_hub.py") == "sub_hub.py has several servers; name one: sub_hub.py:weather, sub_hub.py:other"
+    else:
+        assert load("sub_hub.py").name == load("sub_hub").name == name
+
+
 @pytest.mark.parametrize("name", ["number", "nothing", "needs", "Shop", "weather.name"])
 def test_other_objects_are_not_servers(place, name):
     place("sub_app.py", WITH_SERVER)

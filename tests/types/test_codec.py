@@ -433,7 +433,7 @@ def extras(value):
     return [members for members in [vars(value).get("_extra")] if members] + held
 
 
-generated = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+generated = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)

@@ -1,6 +1,11 @@
+import itertools
+
 import pytest
 
-from mcplite.types import AudioContent, BlobResourceContents, Icon, ImageContent
+from mcplite.errors import ProtocolError
+from mcplite.types import AudioContent, BlobResourceContents, CallToolResult, Icon, ImageContent
+from mcplite.types.codec import decode
+from mcplite.types.content import read_tool_result
 
 
 @pytest.mark.parametrize("make", [
@@ -45,3 +50,40 @@ def test_an_icon_that_is_said_to_be_svg_is_not_safe(mime_type, safe):
 def test_bytes_in_the_place_of_base64_are_refused_with_the_fix(make, hint, data):
     with pytest.raises(TypeError, match=f"{hint}.*decode"):
         make(data)
+
+
+def outcome(read, wire):
+    """Return the attributes that a result is read as, or the text of the error."""
+    try:
+        result = read(wire)
+    except ProtocolError as error:
+        return str(error)
+    assert type(result) is CallToolResult
+    return {**vars(result), "content": [(type(block), vars(block)) for block in result.content]}
+
+
+ABSENT = object()
+#: Values of each member: usual ones, of a wrong type, null and absent.
+BLOCKS = [
+    {"type": "text", "text": "a"}, {"text": "", "type": "text"}, {"type": "text", "text": 1}, {"type": "text", "text": None},
+    {"type": "text"}, {"type": "text", "other": "a"}, {"type": "text", "text": "a", "_meta": {"b": 1}},
+    {"type": [], "text": "a"},
+    {"type": "text", "text": "a", "annotations": {"priority": 1}}, {"type": "acme", "text": "a"}, {"text": "a"}, "ab", None, [],
+]
+CONTENTS = [ABSENT, None, {}, "a", [], *([block] for block in BLOCKS), BLOCKS[:2]]
+MEMBERS = {
+    "structuredContent": [ABSENT, None, {"result": 3}, [], 0], "isError": [ABSENT, None, True, False, 0],
+    "_meta": [ABSENT, None, {"a": 1}, [], 1], "resultType": [ABSENT, None, "complete", 1], "acme": [ABSENT, 1],
+}
+
+
+def test_results_of_tools_are_read_as_the_codec_reads_them():
+    read = 0
+    for content, *values in itertools.product(CONTENTS, *MEMBERS.values()):
+        wire = {name: value for name, value in zip(("content", *MEMBERS), (content, *values)) if value is not ABSENT}
+        expected = outcome(lambda wire: decode(CallToolResult, wire), wire)
+        assert outcome(read_tool_result, wire) == expected, wire
+        read += type(expected) is dict
+    assert read > 1000, "most of them are errors"
+    for wire in ([], None, "text", 1, [{"content": []}]):
+        assert outcome(read_tool_result, wire) == outcome(lambda wire: decode(CallToolResult, wire), wire)

@@ -18,6 +18,7 @@ from mcplite.errors import (
 )
 from mcplite.protocol import elicitation_forms, jsonrpc, meta
 from mcplite.revisions import JULY_2026, JUNE_2025, LEGACY, MARCH_2025, NOVEMBER_2024, NOVEMBER_2025, REVISIONS
+from mcplite.server.sessions import modern
 from mcplite.types import *  # noqa: F403
 from mcplite.types import codec
 from mcplite.types.content import downgrade
@@ -399,9 +400,9 @@ def test_official_envelopes_are_read_and_written(name, data):
         assert name in ("CreateMessageRequest", "CreateMessageRequestParams", "ElicitRequest", "ListRootsRequest"), (
             "what rides in a result needs none")
         return
-    assert meta.claims(params)
-    read = meta.read(params)
-    written = meta.members(meta.revision_of(read, [JULY_2026]), read.capabilities, read.info, read.log_level)
+    assert modern.claims(params)
+    read = modern.read_envelope(params)
+    written = meta.members(modern.revision_of(read, [JULY_2026]), read.capabilities, read.info, read.log_level)
     without = {key: value for key, value in params["_meta"].items() if key not in written}
     assert meta.stamp({**params, "_meta": without}, written) == params
 

@@ -49,7 +49,7 @@ class _ResponseState(ResumableStream):
 class HTTPReading(Reading):
     """The reading of a Streamable HTTP channel.
 
-    :param receive: takes each message.
+    :param receive: takes each message; it is ``Peer.receive``.
     """
 
     def __init__(self, channel: Channel, endpoint: HTTPEndpoint, receive: Callable[[bytes], None]) -> None:
@@ -151,8 +151,8 @@ class HTTPReading(Reading):
         if call.last_id is None or pending.beside is not None:  # H26-22: a message without a session is not resumed
             raise TransportError(
                 f"{self._endpoint.name} ended its response to {pending.method!r} without an answer"
-                f"{f' ({call.broken})' if call.broken else ''}; it may or may not have done what was asked, so nothing"
-                " is sent again") from call.broken
+                f"{f' ({call.broken})' if call.broken else ''}. As it may or may not have done what was asked, the request was"
+                " not repeated") from call.broken
         if call.failures >= _MOST_ATTEMPTS:
             raise TransportError(f"the connection to {self._endpoint.name} broke before {pending.method!r} was answered, and"
                                  f" {_MOST_ATTEMPTS} attempts to resume failed: {call.broken}") from call.broken

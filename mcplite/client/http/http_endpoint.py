@@ -241,7 +241,7 @@ class ResumableStream:
     """One event stream, across the connections that carry it.
 
     :param limit: bytes that one message may have.
-    :param receive: takes each message.
+    :param receive: takes each message; it is ``Peer.receive``.
     """
 
     #: Of the connection that carries the stream now.
@@ -316,7 +316,7 @@ class GetStream:
     The thread is started with the session; it is ended by :meth:`stop`, by a server that offers no such stream, or by the
     end of the session; it blocks on the stream and on its own pauses.
 
-    :param receive: takes each message.
+    :param receive: takes each message; it is ``Peer.receive``.
     :param on_lost: called when the server does not know the session any more.
     """
 

@@ -138,8 +138,8 @@ class InputRounds:
                 method, params = requests[key]["method"], requests[key].get("params") or {}
                 try:
                     token.check()  # no further handler runs after a failure or a cancellation
-                    # With the caller's context variables, as if the caller answered. Handlers that run at the same time need
-                    # a copy each.
+                    # Each handler has the context variables of the thread that called answers(). Handlers run at the same
+                    # time, so each gets a copy of its own.
                     outcomes[key] = context.copy().run(self._answer, method, params, token)
                 except (Exception, SystemExit, KeyboardInterrupt) as error:
                     if not isinstance(error, Exception):

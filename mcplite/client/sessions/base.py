@@ -11,6 +11,7 @@ questions.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
@@ -49,6 +50,8 @@ MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERS
 _LIMITS = jsonrpc.JSONLimits(elements=500_000, duplicate_keys=True)
 #: Bytes of a message up to which its memory is not counted; the number of messages bounds those.
 _SMALL = 256
+#: Numbers the connections of this process, for ``on_message``.
+_NUMBERS = itertools.count(1)
 #: How long closing waits for callbacks of notifications that were received before.
 _FLUSH_SECONDS = 1.0
 #: How long closing waits for the callbacks that run, of whatever kind.
@@ -124,6 +127,24 @@ def headers_of(observers: List[ClientObserver]) -> Dict[str, str]:
     return {name: value for observer in observers for name, value in observer.headers().items()}
 
 
+def _watcher(settings: ClientSettings, name: str) -> Optional[Callable[[str, bytes], object]]:
+    """Return what sees each message of a connection: the trace and the user's function; None where there is neither."""
+    trace, on_message = trace_for(settings.debug, name), settings.on_message
+    if on_message is None:
+        return trace
+    number, report = next(_NUMBERS), on_message
+
+    def watch(direction: str, data: bytes) -> None:
+        if trace is not None:
+            trace(direction, data)
+        try:
+            report(number, direction, data)
+        except Exception:  # the message is sent, or processed, all the same
+            _log.exception("%s: on_message failed", name)
+
+    return watch
+
+
 class Subscriber:
     """Takes the messages of one subscription, on the reader's thread."""
 
@@ -174,7 +195,7 @@ class ServerConnection(MessageHandler):
         if options.observers:
             channel.accompany(partial(headers_of, options.observers))
         self.peer = Peer(channel, self, workers=self.workers, limits=_LIMITS, clock=clock,
-                         trace=trace_for(options.settings.debug, channel.name))
+                         trace=_watcher(options.settings, channel.name))
         #: The session of one of the eras takes its place before anything is read.
         self.session = ClientSession(self)
 

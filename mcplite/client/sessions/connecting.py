@@ -21,7 +21,6 @@ Opening is one ladder, whose steps share the seconds of ``open_timeout``. :class
 
 from __future__ import annotations
 
-import copy
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional
@@ -39,6 +38,7 @@ from ...errors import (
     RequestTimeout,
     TransportError,
     UnsupportedVersion,
+    copied,
 )
 from ...protocol.meta import SERVER_INFO
 from ...revisions import LEGACY, NEWEST_LEGACY, REVISIONS, Revision, find_revision
@@ -136,7 +136,7 @@ class SessionOpener:
         """Return the error for a call that finds no session."""
         if self.state == "new":
             return ConnectionClosed("this client is not open yet: use it in a with block, or call open()")
-        return copy.copy(self.error) if isinstance(self.error, ConnectionClosed) else ConnectionClosed("this client is closed")
+        return copied(self.error) if isinstance(self.error, ConnectionClosed) else ConnectionClosed("this client is closed")
 
     def _check_closed(self) -> None:
         if self.state == "closed":
@@ -339,9 +339,11 @@ def _explained(error: BaseException, connection: Optional[ServerConnection], res
     """Return the error for a process that has ended while a session was opened, with what may help; others as they are."""
     if type(error) is not ConnectionClosed:
         return error
-    if error.returncode == 0 and connection is not None and not connection.peer.counters.messages_received:
+    peer = None if connection is None else connection.peer
+    if error.returncode == 0 and peer is not None and peer.counters.messages_received <= peer.counters.refused:
+        printed = f"; it printed to stdout: {peer.printed}" if peer.printed else ""
         hint = (" without serving; does it call mcp.run()? A file that only defines a server is a target of its own:"
-                " connect('server.py')")
+                f" connect('server.py'){printed}")
     elif restarted:
         hint = ('; it was started twice, since the first process had ended when it was asked for its revisions (era="legacy"'
                 ' starts it once)')

@@ -19,6 +19,7 @@ from ...errors import (
     UnsupportedVersion,
     UrlElicitationRequired,
 )
+from ...protocol.error_text import Option, OptionText
 from ...protocol.jsonrpc import memory_size
 from ...protocol.meta import REPEATABLE, checked_trace
 from ...revisions import LEGACY, REVISIONS, WIDESPREAD_LEGACY, Revision, find_revision
@@ -74,6 +75,8 @@ class LegacySession(ClientSession):
         #: The requests that have changed the state of the session, for its renewal, by the URI of the resource; None is the key
         #: of the level of logs.
         self._server_state: Dict[Optional[str], Tuple[str, Dict[str, Any]]] = {}
+        #: Its server loses all state with its process, so that only a client that repeats calls starts that again.
+        self.restartable = self._channel.restartable and self._options.settings.retry is not None
         connection.session = self
 
     def open(self, wanted: Revision, pinned: bool, timeout: float, cancel: Optional[CancelToken], left: float) -> None:
@@ -131,9 +134,10 @@ class LegacySession(ClientSession):
             answer = self._observed(Call("initialize", params, seconds, cancel=cancel), send_until_taken)
         except RequestTimeout as error:
             of = "" if seconds == self._timeout else f" ({self._timeout:g} s for opening in all)"
-            raise RequestTimeout(f"{self.name} did not answer 'initialize' within {seconds:g} s{of}; a first start"
-                                 f" may take longer (open_timeout=), and a program that is not an MCP server never"
-                                 f" answers{self.connection.stderr_tail()}") from error
+            raise RequestTimeout(OptionText(
+                f"{self.name} did not answer 'initialize' within {seconds:g} s{of}; a first start may take longer (",
+                Option("open_timeout"), "), and a program that is not an MCP server never answers"
+                f"{self.connection.stderr_tail()}")) from error
         except RemoteError as error:
             raise self._refused(error, wanted) from error
         try:

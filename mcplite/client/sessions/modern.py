@@ -18,7 +18,7 @@ from ...rpc.tracing import get_logger
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities, Tool, codec
 from ..cache import CACHEABLE, Cache
 from ..call import Call, Waiting, send_again
-from ..output_schemas import Listed, sizes_of
+from ..output_schemas import Listed
 from .base import MODERN_ERRORS, ClientSession, ServerConnection, Subscriber
 
 __all__ = ["ModernSession", "choose"]
@@ -54,7 +54,7 @@ class ModernSession(ClientSession):
         self.use_revision(revision)
         #: The parameters of listed tools that travel in headers as well.
         self._marks: Listed[Sequence[routing_headers.Mark]] = Listed()
-        #: Guards ``_marks`` and ``_subscribers``; held for dictionary work only.
+        #: Guards ``_subscribers``; held for dictionary work only.
         self._lock = threading.Lock()
         #: By the id of the ``subscriptions/listen`` request.
         self._subscribers: Dict[int, Subscriber] = {}
@@ -159,7 +159,7 @@ class ModernSession(ClientSession):
         marked = self._carries_headers and call.method == "tools/call"
         if begun is None:
             begun = self.peer.now()
-        if marked:
+        if marked and (self._marks.found or call.headers):
             call = call._replace(headers=self._parameter_headers(call))
         first: Optional[TransportError] = None
         try:
@@ -255,16 +255,12 @@ class ModernSession(ClientSession):
                 found[tool.name] = marks
             except ValueError as error:
                 _log.warning("%s: the tool %.100r cannot be used and is left out: %s", self.name, tool.name, error)
-        found = {name: marks for name, marks in found.items() if marks}
-        sizes = sizes_of({name: [[mark.name, *mark.path] for mark in marks] for name, marks in found.items()})
-        with self._lock:
-            self._marks.learn([tool.name for tool in usable], found, sizes)  # MHDR-11
+        self._marks.learn([tool.name for tool in usable], {name: marks for name, marks in found.items() if marks})  # MHDR-11
         return usable
 
     def on_change(self, method: str) -> None:
         if method == "notifications/tools/list_changed":
-            with self._lock:
-                self._marks.forget()
+            self._marks.forget()
 
     # --- subscriptions ----------------------------------------------------------------------------------
 

@@ -53,7 +53,7 @@ _LABEL_LENGTH = 80
 #: The module by which files are served.
 _SERVER = __name__.rpartition(".client.")[0] + ".server"
 #: An address without its scheme.
-_ADDRESS = r"((?P<here>localhost|127(\.\d+){3}|\[::1\])|[\w-]+(\.[\w-]+)*\.[a-z]{2,})(:\d+)?(?P<path>/.*)?"
+_ADDRESS = r"((?P<here>localhost|127(\.\d+){3}|\[::1\])|[\w-]+(\.[\w-]+)*\.[a-z]{2,})(?P<port>:\d+)?(?P<path>/.*)?"
 
 
 def child_environment(env: Optional[Mapping[str, str]] = None,
@@ -128,7 +128,7 @@ def label(arguments: Sequence[str]) -> str:
 
 
 def spawn(arguments: List[str], *, env: Dict[str, str], cwd: Optional[str], stdin: int, stdout: int,
-          stderr: Optional[int]) -> "subprocess.Popen[bytes]":
+          stderr: Optional[int], pass_fds: Sequence[int] = ()) -> "subprocess.Popen[bytes]":
     """Start a program without a shell, as the leader of a session and process group of its own.
 
     :param arguments: from ``child_arguments``.
@@ -136,6 +136,7 @@ def spawn(arguments: List[str], *, env: Dict[str, str], cwd: Optional[str], stdi
     :param cwd: the working directory; None is ours.
     :param stdin: the descriptor that becomes the child's stdin; likewise *stdout* and *stderr*.
     :param stderr: None lets the child write to our own stderr.
+    :param pass_fds: other descriptors that the child inherits under their numbers; on Windows there are none.
     :raises TransportError: it cannot be started; the text says why and what to try. No process and no descriptor is left.
     """
     options: Dict[str, Any] = {}
@@ -148,8 +149,11 @@ def spawn(arguments: List[str], *, env: Dict[str, str], cwd: Optional[str], stdi
         options["start_new_session"] = True
     try:
         return subprocess.Popen(arguments, stdin=stdin, stdout=stdout, stderr=stderr, bufsize=0, env=env, cwd=cwd,
-                                close_fds=True, **options)
+                                close_fds=True, pass_fds=pass_fds, **options)
     except (OSError, ValueError) as error:
+        found = re.fullmatch(_ADDRESS, arguments[0])
+        if found and (found["here"] or found["port"]) and not os.path.exists(arguments[0]):
+            raise TransportError(f"{_meant(arguments[0])}; there is no program {arguments[0]}") from error
         reason = _reason(error, arguments[0], env, cwd)
         raise TransportError(OptionText(f"cannot start {label(arguments)}: ", reason)) from error
 
@@ -196,7 +200,7 @@ def _meant(program: str) -> str:
     found = re.fullmatch(_ADDRESS, program)
     if found:
         scheme = "http" if found["here"] else "https"
-        return f"for the server at this address write {scheme}://{program}{'' if found['path'] else '/mcp'}"
+        return f"for a URL write {scheme}://{program}{'' if found['path'] else '/mcp'}"
     if os.path.isfile(program + ".py"):
         return f"for the file {program}.py write its whole name"
     if program.isidentifier() and find_spec(program) is not None:
@@ -256,12 +260,14 @@ class Child:
     :param env: added to the small default environment.
     :param cwd: working directory; None is ours.
     :param stderr: see :func:`open_sink`; ``"inherit"`` lets the child write to our own stderr.
+    :param pass_fds: other descriptors that the child inherits, on POSIX.
     :raises TransportError: it cannot be started.
     :raises TypeError: *command*, *env* or *stderr* is of a wrong type.
     """
 
     def __init__(self, command: Sequence[str], *, env: Optional[Mapping[str, str]] = None,
-                 cwd: "Union[None, str, os.PathLike[str]]" = None, stderr: StderrTarget = None) -> None:
+                 cwd: "Union[None, str, os.PathLike[str]]" = None, stderr: StderrTarget = None,
+                 pass_fds: Sequence[int] = ()) -> None:
         arguments = child_arguments(command)
         environment = child_environment(env)
         folder = None if cwd is None else os.fspath(cwd)
@@ -284,7 +290,8 @@ class Child:
                 ours, errors = _pipe(read=undo, write=theirs)
                 self._pump = StderrPump(ours, sink, label(arguments))
                 undo.callback(self._pump.discard)
-            self._process = spawn(arguments, env=environment, cwd=folder, stdin=stdin, stdout=stdout, stderr=errors)
+            self._process = spawn(arguments, env=environment, cwd=folder, stdin=stdin, stdout=stdout, stderr=errors,
+                                  pass_fds=pass_fds)
             theirs.close()
             self.pid = self._process.pid
             self.name = f"{label(arguments)} (pid {self.pid})"

@@ -10,6 +10,7 @@ import ast
 import os
 import re
 import sys
+import threading
 from typing import Dict, Iterator, List, Union
 
 from ...errors import TransportError
@@ -52,6 +53,9 @@ def _beside(prefix: str) -> List[str]:
 #: Modules whose ``run()`` starts no server itself, but may be given a function that does.
 _RUNNERS = ("asyncio", "anyio", "trio", "subprocess", "sys", "os")
 _Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
+#: Guards the parser of Python 3.11, which counts the depth of all threads in one place, and raises SystemError when two parse
+#: at once; held for one file.
+_parsing = threading.Lock()
 
 
 def starts_server(source: bytes) -> bool:
@@ -65,7 +69,8 @@ def starts_server(source: bytes) -> bool:
         so that Python itself reports them.
     """
     try:
-        tree = ast.parse(source)
+        with _parsing:
+            tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return True
     functions: Dict[str, _Function] = {

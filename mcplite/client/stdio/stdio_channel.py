@@ -49,16 +49,18 @@ class ChildChannel(PipeChannel):
         object, a path, or ``"inherit"`` for our own stderr, in which case nothing is kept.
     :param line_limit: bytes that one message may have in either direction; default 16 MiB.
     :param grace: seconds that the child has to exit after its stdin was closed; default 2.
+    :param pass_fds: other descriptors that the child inherits, on POSIX.
     :raises TransportError: the child cannot be started.
     :raises TypeError: *command*, *env* or *stderr* is of a wrong type.
     """
 
     restartable = True
+    from_stdout = True
 
     def __init__(self, command: Sequence[str], *, env: Optional[Mapping[str, str]] = None,
                  cwd: "Union[None, str, os.PathLike[str]]" = None, stderr: StderrTarget = None,
-                 line_limit: int = 16 << 20, grace: float = 2.0) -> None:
-        child = Child(command, env=env, cwd=cwd, stderr=stderr)
+                 line_limit: int = 16 << 20, grace: float = 2.0, pass_fds: Sequence[int] = ()) -> None:
+        child = Child(command, env=env, cwd=cwd, stderr=stderr, pass_fds=pass_fds)
         self._child = child
         self._grace = grace
         #: Acquired once, by the thread that ends the child, and never released.

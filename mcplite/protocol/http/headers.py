@@ -32,14 +32,16 @@ class Headers:
     :param pairs: the raw names and values; blanks and tabs around values are dropped.
     """
 
-    __slots__ = ("_pairs", "_first", "_read")
+    __slots__ = ("_pairs", "first", "known")
 
     def __init__(self, pairs: Iterable[Tuple[str, str]] = ()) -> None:
         self._pairs = [(name.lower(), value.strip(" \t")) for name, value in pairs]
-        self._first: Dict[str, str] = {}
+        #: By name in lower case, what :meth:`get` returns.
+        self.first: Dict[str, str] = {}
         for name, value in self._pairs:
-            self._first[name] = f"{self._first[name]}, {value}" if name in self._first else value
-        self._read: Dict[Callable[[Headers], Any], Any] = {}
+            self.first[name] = f"{self.first[name]}, {value}" if name in self.first else value
+        #: By reader, what :meth:`read_once` returns; each request looks here first.
+        self.known: Dict[Callable[[Headers], Any], Any] = {}
 
     def read_once(self, reader: "Callable[[Headers], _Read]") -> _Read:
         """Return what *reader* makes of the fields; it is called once for these fields.
@@ -48,14 +50,14 @@ class Headers:
 
         :param reader: depends on nothing but the fields and what never changes.
         """
-        found: Optional[_Read] = self._read.get(reader)
+        found: Optional[_Read] = self.known.get(reader)
         if found is None:
-            found = self._read[reader] = reader(self)
+            found = self.known[reader] = reader(self)
         return found
 
     def get(self, name: str, default: Optional[str] = None) -> Optional[str]:
         """Return a field's value; the values of repeated fields are joined by commas."""
-        return self._first.get(name.lower(), default)
+        return self.first.get(name.lower(), default)
 
     def __getitem__(self, name: str) -> str:
         found = self.get(name)
@@ -72,14 +74,14 @@ class Headers:
 
     def __iter__(self) -> Iterator[str]:
         """The names, in lower case, each once."""
-        return iter(self._first)
+        return iter(self.first)
 
     def __len__(self) -> int:
-        return len(self._first)
+        return len(self.first)
 
     def keys(self) -> List[str]:
         """Return the names, in lower case, each once; so ``dict(headers)`` has each with its value."""
-        return list(self._first)
+        return list(self.first)
 
     def items(self) -> List[Tuple[str, str]]:
         """Return the names, in lower case, and the values."""

@@ -16,6 +16,8 @@ _REQUEST_LINE = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) ([\x21-\x7e]+) 
 _FIELD = re.compile("([!#$%&'*+\\-.^_`|~0-9A-Za-z]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)")
 _STATUS_LINE = re.compile("HTTP/1\\.([0-9]) ([1-9][0-9]{2})(?: ([\t\x20-\x7e\x80-\xff]*))?")
 _LENGTH = re.compile(r"[0-9]{1,15}")
+#: What stands before the length of a body in a head, and the length.
+_LENGTH_FIELD = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,15})(?=\r\n)", re.IGNORECASE)
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?")
 #: Bytes of one line with a chunk's size and its extensions.
 _CHUNK_LINE = 256
@@ -136,15 +138,14 @@ def parse_fields(lines: List[str], limits: HeadLimits) -> List[Tuple[str, str]]:
     """
     if len(lines) > limits.count + 1:
         raise BadRequest(431, f"a head may have {limits.count} headers")
-    pairs: List[Tuple[str, str]] = []
-    for line in lines[1:]:
-        found = _FIELD.fullmatch(line)
-        if found is None:
-            raise BadRequest(400, f"malformed header line: {line[:60]!r}")
-        if len(line) > limits.line:
-            raise BadRequest(431, f"a header line may have {limits.line} bytes")
-        pairs.append((found.group(1), found.group(2)))
-    return pairs
+    found = [*map(_FIELD.fullmatch, lines[1:])]
+    if None in found or len(max(lines, key=len)) > limits.line:
+        for line, match in zip(lines[1:], found):
+            if match is None:
+                raise BadRequest(400, f"malformed header line: {line[:60]!r}")
+            if len(line) > limits.line:
+                raise BadRequest(431, f"a header line may have {limits.line} bytes")
+    return [match.groups() for match in found]  # type: ignore[union-attr, misc]
 
 
 def body_plan(head: RequestHead) -> Optional[int]:
@@ -295,7 +296,7 @@ class ResponseHead:
     :raises BadResponse: it does not say how the body ends.
     """
 
-    __slots__ = ("status", "reason", "headers", "length", "chunked", "keep_alive")
+    __slots__ = ("status", "reason", "headers", "kind", "length", "chunked", "keep_alive")
 
     def __init__(self, status: int, reason: str, version: Tuple[int, int], fields: List[Tuple[str, str]], bare: bool) -> None:
         self.status = status
@@ -306,6 +307,8 @@ class ResponseHead:
         for name, value in fields:
             name, value = name.lower(), value.rstrip(" \t")
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        #: The media type, without parameters and in lower case.
+        self.kind = media_type(headers)
         #: Bytes of the body; None if it is chunked, or ends with the connection.
         self.length: Optional[int] = None
         self.chunked = False
@@ -329,6 +332,50 @@ class ResponseHead:
             if status == 204 and (self.chunked or self.length):
                 self.keep_alive = False  # it must not have these fields, so that a body may follow
             self.length, self.chunked = 0, False
+
+    def with_length(self, digits: str) -> "ResponseHead":
+        """Return a head like this one, whose body has another length."""
+        head: ResponseHead = object.__new__(ResponseHead)
+        head.status, head.reason, head.kind = self.status, self.reason, self.kind
+        head.headers, head.length = {**self.headers, "content-length": digits}, int(digits)
+        head.chunked, head.keep_alive = self.chunked, self.keep_alive
+        return head
+
+
+class ResponseHeads:
+    """Parses the heads of one server's responses; any thread may use it.
+
+    The heads of a row of answers most often differ in the length of the body only. Such a head is the one before, with
+    another length: each of its other bytes was parsed then.
+    """
+
+    def __init__(self) -> None:
+        #: The method and the bytes before and behind the length, and what they were parsed to. Both are set in one step, so
+        #: that no lock is needed.
+        self._last: Tuple[Optional[Tuple[str, bytes, bytes]], Optional[ResponseHead]] = (None, None)
+
+    def parse(self, block: bytes, method: str) -> ResponseHead:
+        """Return the head in *block*, as :func:`parse_response_head` does."""
+        found = _LENGTH_FIELD.search(block)
+        if found is None:
+            return parse_response_head(block, method)
+        start, end = found.span(1)
+        form, (last, head) = (method, block[:start], block[end:]), self._last
+        if form == last and head is not None:
+            return head.with_length(found[1].decode("ascii"))
+        head = parse_response_head(block, method)
+        # One with two lengths, or whose length does not count, as that of an answer to HEAD, is parsed each time.
+        if head.length and str(head.length) == found[1].decode("ascii") == head.headers.get("content-length"):
+            self._last = form, head
+        return head
+
+
+def media_type(headers: Dict[str, str]) -> str:
+    """Return the media type of a body, without parameters and in lower case; empty for none.
+
+    :param headers: by name in lower case.
+    """
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def find_response_head(buffer: bytearray) -> Optional[int]:

@@ -25,6 +25,8 @@ _BEGIN, _END = "=?base64?", "?="
 #: Larger integers are not exact for every peer (MHDR-16).
 _LARGEST_INTEGER = 2 ** 53 - 1
 _KINDS = ("string", "integer", "boolean")
+#: The classes of JSON data.
+_JSON = frozenset({str, int, float, bool, type(None), list, dict})
 
 
 class Mark(NamedTuple):
@@ -151,6 +153,7 @@ def parameters(arguments: Mapping[str, Any], marked: Sequence[Mark]) -> Dict[str
     An argument of a wrong type gets no header: the server reports the error.
 
     :raises ValueError: an integer is too large to be exact for every peer (MHDR-16).
+    :raises TypeError: an argument has no form in JSON.
     """
     out: Dict[str, str] = {}
     for mark in marked:
@@ -167,6 +170,10 @@ def _at(arguments: Mapping[str, Any], path: Sequence[str]) -> Any:
         if not isinstance(value, Mapping):
             return None
         value = value.get(name)
+        if type(value) not in _JSON:
+            from ..jsonable import jsonable  # for the few clients with such arguments
+
+            value = jsonable(value)
     return value
 
 
@@ -204,7 +211,7 @@ def check_standard(headers: Headers, method: str, params: Mapping[str, Any], ver
     :param version: the version in the body.
     :raises HeaderMismatch: a header is missing, comes twice, or has another value.
     """
-    plain = headers.read_once(_plain_standard)
+    plain: _Standard = headers.known.get(_plain_standard) or headers.read_once(_plain_standard)
     if plain.version != version:
         _compare(headers, "MCP-Protocol-Version", version, encoded=False)
     if plain.method != method:

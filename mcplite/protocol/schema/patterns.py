@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 from .ecma import python_pattern
 
@@ -52,32 +52,30 @@ def longest_own_subject(pattern: str) -> int:
 
 def unsafe_repeat(pattern: str) -> str:
     """Return what makes a pattern unsafe, for its author; empty if it is safe."""
-    if longest_subject(pattern):
-        return ""
-    try:
-        _read(pattern, _Judge())
-    except _Dangerous as error:
-        return str(error) or "it has a part that cannot be judged"
-    except (re.error, RecursionError, OverflowError, AttributeError, ImportError, Warning):
-        return "it cannot be judged"
-    too_long = len(pattern.encode("utf-8", "replace")) > MAX_PATTERN
-    return f"it has more than {MAX_PATTERN} bytes" if too_long else "its repeats overlap too often"
+    return _judged(pattern)[1]
 
 
 def longest_subject(pattern: str) -> int:
     """Return the length of a text that is matched in a fraction of a second; 0 if there is none, or it is no pattern."""
+    return _judged(pattern)[0]
+
+
+def _judged(pattern: str) -> Tuple[int, str]:
+    """Return the length of a text that is matched in a fraction of a second, 0 for none, and why there is none."""
     if len(pattern.encode("utf-8", "replace")) > MAX_PATTERN:
-        return 0
+        return 0, f"it has more than {MAX_PATTERN} bytes"
     judge = _Judge()
     try:
         anchored = _read(pattern, judge)
-    except (_Dangerous, re.error, RecursionError, OverflowError, AttributeError, ImportError, Warning):
-        return 0
+    except _Dangerous as error:
+        return 0, str(error) or "it has a part that cannot be judged"
+    except (re.error, RecursionError, OverflowError, AttributeError, ImportError, Warning):
+        return 0, "it cannot be judged"
     # Without an anchor the match is tried at each character, and what repeats may go to the end each time.
     power = judge.power + (1 if anchored or not judge.endless else 2)
     steps = _STEPS // 32 if r"\p" in pattern.lower() else _STEPS  # a set of hundreds of ranges takes longer
     longest = min(MAX_SUBJECT, int((steps / judge.factor) ** (1 / power) + 0.001))
-    return longest if longest >= _MIN_SUBJECT else 0
+    return (longest, "") if longest >= _MIN_SUBJECT else (0, "its repeats overlap too often")
 
 
 def _read(pattern: str, judge: "_Judge") -> bool:

@@ -15,7 +15,7 @@ import re
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ...errors import RegistrationError
-from ..error_text import json_words
+from ..error_text import json_words, missing_library
 from .ecma import python_pattern
 from .patterns import MAX_SUBJECT, longest_own_subject, longest_subject, unsafe_repeat
 from .quickcheck import Check, compile_check, is_multiple
@@ -216,9 +216,9 @@ class _Engine:
     """
 
     def __init__(self, schema: Any, draft7: bool, change: Callable[[Dict[str, Any]], Dict[str, Any]]) -> None:
+        base: Any = _dialect(draft7)
         import jsonschema
 
-        base: Any = _dialect(draft7)
         # extend() of older versions forgets that draft-07 ignores what stands beside a $ref.
         create: Callable[..., Any] = jsonschema.validators.create
         cls = create(base.META_SCHEMA, change({**base.VALIDATORS, "uniqueItems": _unique_items,
@@ -260,7 +260,10 @@ class _Engine:
 
 
 def _dialect(draft7: bool) -> Any:
-    import jsonschema
+    try:
+        import jsonschema
+    except ModuleNotFoundError as error:
+        raise missing_library(error) or error from None
 
     return jsonschema.Draft7Validator if draft7 else jsonschema.Draft202012Validator
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import queue
 import select
 import sys
 import threading
@@ -18,6 +17,7 @@ import time
 from typing import Any, Callable, List, Optional, Sequence, TextIO, Tuple
 
 from ...errors import TransportError
+from ..deadline import WakeSignal
 from ..threads import Loop, start_thread
 
 __all__ = [
@@ -224,8 +224,8 @@ class PipeReader:
         #: What was read and not taken yet; an empty chunk is the end. Only the thread appends, only the channel removes.
         self.chunks: List[bytes] = []
         self.next_chunk: _NextChunk = (self.chunks.pop, (0,))
-        #: An item for each chunk, and one for each call of wake().
-        self._news: "queue.SimpleQueue[bool]" = queue.SimpleQueue()
+        #: Set for each chunk, and by wake(). No SimpleQueue: up to Python 3.10 its get() may wait for ever if time is short.
+        self._news, self._woken = WakeSignal(), False
         self._room = threading.Event()
         self._stopped = self._discarding = False
         # Started here; ended by the end of the pipe or by close(); blocks in os.read, or until the channel takes chunks.
@@ -235,16 +235,15 @@ class PipeReader:
         """Wait until there are chunks; return nothing after that time, or when it was woken."""
         while not self.chunks:
             self._room.set()
-            try:
-                if not self._news.get(timeout=None if milliseconds is None else milliseconds / 1000):
-                    return []
-            except queue.Empty:
+            if self._woken or not self._news.wait(None if milliseconds is None else milliseconds / 1000):
+                self._woken = False
                 return []
         return [(self._fd, INPUT)]
 
     def wake(self) -> None:
         """Make :meth:`poll` return."""
-        self._news.put(False)
+        self._woken = True
+        self._news.set()
 
     end = wake
 
@@ -257,7 +256,7 @@ class PipeReader:
         self._room.set()
 
     def close(self) -> None:
-        """End the thread if the system can cancel its read; else it ends with the pipe."""
+        """End the thread, if the system can cancel its read. Otherwise the thread ends with the pipe."""
         if not self._stopped:
             self._stopped = True
             self._room.set()
@@ -278,7 +277,7 @@ class PipeReader:
             if self._discarding and chunk:
                 continue
             self.chunks.append(chunk)
-            self._news.put(True)
+            self._news.set()
             if not chunk:
                 break
             # The channel sets the event whenever it has taken all chunks, so none is missed by clearing it first.

@@ -20,7 +20,6 @@ A socket object keeps the rule by itself but for an instant inside its calls: it
 
 from __future__ import annotations
 
-import copy
 import errno
 import os
 import select
@@ -29,7 +28,7 @@ import threading
 import time
 from typing import List, Optional, Tuple, Union
 
-from ...errors import ConnectionClosed, RequestTimeout, nested_call
+from ...errors import ConnectionClosed, RequestTimeout, copied, nested_call
 from ...protocol.framing import LineBuffer
 from ..forks import foreign_error, ownership, release, renew
 from ..interfaces import Channel, Network
@@ -96,6 +95,7 @@ class PipeChannel(Channel):
         else:
             self._source = PipeReader(read_fd, f"mcplite pipe of {name}")
         self._poll, self._next_chunk = self._source.poll, self._source.next_chunk
+        self.consume = self._lines.drop  # type: ignore[method-assign]
         #: Set when the write end is to be closed, by the thread that ends a write if one is in progress.
         self._input_over = False
         #: Keeps one message whole on the descriptor; held while it is written.
@@ -121,7 +121,9 @@ class PipeChannel(Channel):
 
     def _closed_here(self) -> ConnectionClosed:
         """Return the error for the use of a channel that was closed on this side."""
-        return copy.copy(self._foreign) or ConnectionClosed(f"the connection to {self.name} was closed on this side")
+        if self._foreign is not None:
+            return copied(self._foreign)
+        return ConnectionClosed(f"the connection to {self.name} was closed on this side")
 
     def put_back(self, data: bytes) -> None:
         """Have :meth:`read` begin with *data*, which was read from the descriptor before; called before the first read."""
@@ -184,9 +186,6 @@ class PipeChannel(Channel):
             self._error = self.closed_error() if self._lines.ended else ConnectionClosed(
                 f"{self.name} sends a line without an end, and a message may have {self._lines.limit} bytes")
         return self._error
-
-    def consume(self) -> None:
-        self._lines.drop()
 
     def write(self, data: bytes, timeout: Optional[float] = None, call: Optional[Pending] = None) -> None:
         if self._latest is not _NOTHING and self._writes_here():

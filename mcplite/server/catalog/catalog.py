@@ -5,8 +5,8 @@ Sessions, the HTTP endpoint and the dispatcher use it; :class:`mcplite.Server` f
 
 from __future__ import annotations
 
-import copy
 import threading
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ...errors import RegistrationError
@@ -17,7 +17,7 @@ from ...revisions import REVISIONS, Revision
 from ...rpc.tracing import get_logger
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities, codec
 from ...types.lazy_dataclass import Record, changed, record
-from .registry import CatalogEntry, Registry
+from .registry import CatalogEntry, Needed, Registry
 
 if TYPE_CHECKING:
     from ...protocol.http.routing_headers import Mark
@@ -87,6 +87,8 @@ def _check(name: str, value: Any) -> None:
 _log = get_logger(__name__)
 #: How many encoded pages of lists are cached.
 _MOST_PAGES = 256
+#: Sets of scopes whose parts of the catalog are kept.
+_MOST_PARTS = 32
 #: Entries that cannot be listed and are logged; their names come from providers, too.
 _MOST_LEFT_OUT = 1000
 #: URIs that one ``subscriptions/listen`` may name, whatever ``Limits.subscriptions`` says.
@@ -122,7 +124,7 @@ class Target:
     :param values: of a template's variables.
     """
 
-    __slots__ = ("custom_handler", "entry", "scopes", "marks", "may_run_inline", "named", "values")
+    __slots__ = ("custom_handler", "entry", "scopes", "marks", "may_run_inline", "slow", "named", "values")
 
     def __init__(self, custom_handler: Optional[Callable[..., Any]], entry: Any, scopes: Tuple[str, ...],
                  marks: "Sequence[Mark]", may_run_inline: bool, named: Optional[str] = None,
@@ -132,6 +134,8 @@ class Target:
         self.scopes = scopes
         self.marks = marks
         self.may_run_inline = may_run_inline
+        #: Whether the latest call under a WSGI host took long, so that a worker runs the next one.
+        self.slow = False
         self.named = named
         self.values = values
 
@@ -147,12 +151,15 @@ class Catalog:
     :param middleware: callables ``(context, proceed)`` around every request, first one outermost.
     :param cache: how long clients may keep lists and resources.
     :param cache_lists: the same for one kind of list alone.
+    :param hides: whether callers over HTTP do not see what their scopes do not allow.
     """
 
     def __init__(self, registry: Registry, description: Description, revisions: Sequence[Revision], page_size: int = 1000,
                  longest_uri: int = 65_536, middleware: Sequence[Callable[..., Dict[str, Any]]] = (),
-                 cache: "Optional[CacheHint]" = None, cache_lists: "Optional[Mapping[str, CacheHint]]" = None) -> None:
+                 cache: "Optional[CacheHint]" = None, cache_lists: "Optional[Mapping[str, CacheHint]]" = None,
+                 hides: bool = False) -> None:
         self.registry = registry
+        self.hides = hides
         self.description = description
         #: The extensions of the protocol; None without any, as for most servers, which do not load what they need.
         self.extensions: "Optional[ServerExtensions]" = None
@@ -167,9 +174,13 @@ class Catalog:
         self.page_size = page_size
         self._longest_uri = longest_uri
         self._cache = cache
-        #: Guards the replacement of the three dictionaries below; readers need no lock.
+        #: Guards the replacement of the three dictionaries below, and ``_parts``; readers of the three need no lock.
         self._lock = threading.Lock()
+        #: What callers see, by their scopes, with the versions of the registry; the latest used ones last.
+        self._parts: "OrderedDict[FrozenSet[str], Tuple[Tuple[int, ...], Catalog]]" = OrderedDict()
         self._cache_lists: Dict[str, CacheHint] = dict(cache_lists or {})
+        #: The scopes of all entries, with the versions of the registry; two threads that miss them find the same.
+        self._scopes: Tuple[Tuple[int, ...], FrozenSet[str]] = (), frozenset()
         #: By kind of list, where it is not ``page_size``.
         self._page_sizes: Dict[str, int] = {}
         self._pages: Dict[Tuple[Any, ...], Any] = {}
@@ -319,14 +330,18 @@ class Catalog:
                 if len(self._pages) < _MOST_PAGES:
                     self._pages[cache_key] = page
         # Middleware reads and changes results, so it gets a copy that is not encoded.
-        return copy.deepcopy(page.value) if self.middleware else page
+        if not self.middleware:
+            return page
+        import copy  # for servers that have some
+
+        return copy.deepcopy(page.value)
 
     def _page(self, entries: Mapping[str, Any], kind: str, key: str, cursor: Optional[str], revision: Revision,
               extensions: Tuple[bool, ...]) -> jsonrpc.Encoded:
         added: Dict[str, Dict[str, Any]] = {}
         if extensions and self.extensions is not None:
             entries, added = self.extensions.seen(kind, entries, revision, extensions)
-        chosen, after = list(entries.items()), None
+        chosen, after = [item for item in entries.items() if not item[1].unlisted], None
         size = self._page_sizes.get(kind, self.page_size)
         if cursor is not None or len(chosen) > size:
             from ...protocol.opaque import page as page_of  # for lists of several pages
@@ -365,16 +380,57 @@ class Catalog:
             _log.error("the %s %.200r is left out of the list, since its definition cannot be sent: %s: %s", kind[:-1], name,
                        type(error).__name__, error)
 
+    # --- what a caller sees -------------------------------------------------------------------------------
+
+    def visible(self, granted: FrozenSet[str]) -> "Catalog":
+        """Return the part of the catalog that a caller with these scopes sees, at present.
+
+        Whatever a request asks of it is answered as by a server without the other entries: lists and their pages, names and
+        URIs, the template that matches best, completions, and the names that errors suggest.
+        """
+        registry = self.registry
+        if not registry.scoped:
+            return self
+        versions = tuple(map(registry.version, Registry.KINDS))
+        known_scopes = self._scopes
+        if known_scopes[0] != versions:
+            known_scopes = self._scopes = versions, frozenset(registry.scopes())
+        granted = granted & known_scopes[1]
+        with self._lock:
+            known = self._parts.get(granted)
+            if known is not None and known[0] == versions:
+                self._parts.move_to_end(granted)
+                return known[1]
+        part = _VisibleCatalog(self, granted)
+        with self._lock:
+            self._parts[granted] = versions, part
+            self._parts.move_to_end(granted)
+            if len(self._parts) > _MOST_PARTS:
+                self._parts.popitem(last=False)
+        return part
+
+    def hidden(self, target: "Target", granted: FrozenSet[str]) -> bool:
+        """Whether what a request is about is hidden from a caller with these scopes."""
+        return self.hides and not granted.issuperset(target.scopes)
+
+    def resolve_for(self, method: str, params: Optional[Mapping[str, Any]], granted: FrozenSet[str]) -> "Target":
+        """Return what a request is about, as a caller with these scopes sees it; see :meth:`resolve`."""
+        target = self.resolve(method, params)
+        return self.visible(granted).resolve(method, params) if self.hidden(target, granted) else target
+
+    def needed(self, uri: str) -> Needed:
+        """Return who may be told that the resource at a URI has changed."""
+        found = self.find_resource(uri) if self.hides and self.registry.scoped else None
+        return None if found is None else (found[0].scopes,)
+
     # --- targets ------------------------------------------------------------------------------------------
 
     def resolve(self, method: str, params: Optional[Mapping[str, Any]]) -> Target:
         """Look up what a request is about; its params are not validated yet."""
         registry, params = self.registry, params or {}
         handler = registry.methods.get(method)
-        entry: Any = None
-        scopes: Tuple[str, ...] = ()
-        values: Optional[Mapping[str, Any]] = None
         may_run_inline = handler is None and not self.middleware and not self.forwards_logs
+        entry: Any = None
         kind = _KINDS.get(method)
         if kind is not None:
             name = params.get("name")
@@ -382,13 +438,13 @@ class Catalog:
             if entry is None and registry.providers:
                 entry = registry.find_provided(kind, name)
             if entry is not None:
-                target: Optional[Target] = entry.target
-                if target is None:
-                    target = entry.target = Target(entry.handler, entry, entry.scopes, entry.marks, entry.may_run_inline)
+                target: Target = entry.target or _target_of(entry, params)
                 if may_run_inline:
                     return target
                 return Target(handler or target.custom_handler, entry, target.scopes, target.marks, False)
-        elif method == "resources/read" or method == "resources/subscribe":
+        scopes: Tuple[str, ...] = ()
+        values: Optional[Mapping[str, Any]] = None
+        if method == "resources/read" or method == "resources/subscribe":
             entry, values = self._find(params.get("uri")) or (None, None)
             scopes = () if entry is None else entry.scopes
             may_run_inline = may_run_inline and method == "resources/subscribe"
@@ -455,3 +511,30 @@ class Catalog:
             return entry, {}
         provided = self.registry.match(forms) or self.registry.find_provided("resources", uri)
         return (provided, {}) if isinstance(provided, CatalogEntry) else provided
+
+
+def _target_of(entry: Any, params: Mapping[str, Any]) -> Target:
+    """Return what requests for an entry are about; the entry keeps it, unless it depends on the params of this one."""
+    scopes = entry.scopes if entry.call_scopes is None else entry.call_scopes(params)
+    target = Target(entry.handler, entry, scopes, entry.marks, entry.may_run_inline)
+    if entry.call_scopes is None:
+        entry.target = target
+    return target
+
+
+class _VisibleCatalog(Catalog):
+    """The part of a catalog that a caller sees; all but the entries, and the pages of them, is the whole catalog's.
+
+    Lists are for this caller only, so that no cache may give them to another one (CACHE-05).
+    """
+
+    def __init__(self, whole: Catalog, granted: FrozenSet[str]) -> None:
+        self._whole = whole
+        self._pages = {}
+        self.registry = whole.registry.visible(granted)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._whole, name)
+
+    def _hint(self, kind: str) -> Dict[str, Any]:
+        return {**self._whole._hint(kind), "cacheScope": "private"}

@@ -14,6 +14,7 @@ from ...protocol.error_text import quoted
 from ...protocol.meta import check_meta
 from ...rpc.tracing import get_logger
 from ...types import codec
+from ...types.codec import TAGS
 from ...types.lazy_dataclass import fields_of, wire_name
 from ..functions.function import Function, compile_function
 from ..functions.signature import checked_text
@@ -41,7 +42,7 @@ def checked_object(value: Any, what: str, member: str) -> Optional[Dict[str, Any
         return None
     if not isinstance(value, Mapping):
         raise RegistrationError(f"{what}: {member}= must be a dict, not {quoted(value)}")
-    from ..functions.jsonable import definition_json
+    from ..functions.definitions import definition_json
 
     try:
         return definition_json(value, member)  # type: ignore[no-any-return]
@@ -58,7 +59,7 @@ def checked_record(cls: Type[M], value: Any, what: str, member: str) -> M:
     """
     if not isinstance(value, (cls, Mapping)):
         raise RegistrationError(f"{what}: {member} must be {cls.__name__}(...) or a dict, not {quoted(value)}")
-    from ..functions.jsonable import definition_json
+    from ..functions.definitions import definition_json
 
     try:
         made = definition_json(value, member)
@@ -91,6 +92,22 @@ def checked_icons(icons: Any, what: str) -> Optional[List[types.Icon]]:
         return None
     given = checked_list(icons, what, "icons", '[Icon("https://...")]')
     return [checked_record(types.Icon, icon, what, f"icons[{at}]") for at, icon in enumerate(given)]
+
+
+def with_tags(meta: Any, tags: Any, what: str) -> Any:
+    """Return the ``_meta`` of a definition with its tags.
+
+    :raises RegistrationError: the tags are no list of texts.
+    """
+    if isinstance(tags, tuple) and not tags:
+        return meta
+    if isinstance(tags, (set, frozenset)):
+        tags = sorted(tags, key=str)
+    named = list(dict.fromkeys(checked_list(tags, what, "tags", "['admin']")))
+    for tag in named:
+        if not isinstance(tag, str) or not tag:
+            raise RegistrationError(f"{what}: a tag is a text that is not empty, not {quoted(tag)}")
+    return {**checked_object({} if meta is None else meta, what, "meta"), TAGS: named}  # type: ignore[dict-item]
 
 
 def checked_uri(uri: Any, what: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 from ...errors import RegistrationError
 from ...revisions import Revision
@@ -24,11 +24,29 @@ if TYPE_CHECKING:
     from ...revisions import Revision
     from ...types import Resource, Tool
     from ..functions.function import Function
+    from ..principals import Principal
     from .cache_hints import CacheHint
 
     #: Templates by the text before their first variables, the longest ones first: its length, the text, the length of the text
     #: behind their last variables, and that text. Each has its place in the order in which they are tried.
     _TemplateIndex = List[Tuple[int, Dict[str, Dict[int, Dict[str, List[Tuple[int, Any]]]]]]]
+
+
+#: Who may be told of a change: callers with all scopes of any of these; None for every caller.
+Needed = Optional[Sequence[Sequence[str]]]
+
+
+def granted_scopes(principal: "Optional[Principal]") -> FrozenSet[str]:
+    """Return the scopes of a caller; none for one that is not authenticated."""
+    return frozenset() if principal is None else principal.scopes
+
+
+def may_be_told(granted: Optional[FrozenSet[str]], needed: Needed) -> bool:
+    """Whether a caller may be told of a change.
+
+    :param granted: the scopes of the caller; None for one from whom nothing is hidden.
+    """
+    return granted is None or needed is None or any(map(granted.issuperset, needed))
 
 
 class Provider:
@@ -39,15 +57,20 @@ class Provider:
         """What it is, for errors, such as ``the server 'weather'``."""
         raise NotImplementedError
 
+    def entries(self) -> "Mapping[str, Mapping[str, ProvidedEntry]]":
+        """Return all that a provider offers whose entries do not change: by kind, and by name, URI or text of a template."""
+        raise NotImplementedError
+
     def listed(self, entry: "ProvidedEntry", revision: Revision) -> Any:
         """Return the definition of an entry as it is listed: a Tool, Resource, ResourceTemplate or Prompt."""
         raise NotImplementedError
 
-    def find(self, kind: str, name: str) -> "Optional[ProvidedEntry]":
+    def find(self, kind: str, name: str, granted: Optional[FrozenSet[str]] = None) -> "Optional[ProvidedEntry]":
         """Return an entry that is not in the registry, such as a resource that no list has; None if there is none.
 
         :param kind: "tools", "prompts" or "resources".
         :param name: as the clients of the server have it; the URI of a resource.
+        :param granted: the scopes of the caller, which the entry must not exceed; None for any entry.
         """
         raise NotImplementedError
 
@@ -83,6 +106,18 @@ class MountableClient(Protocol):
         """Return another client for the same server."""
 
 
+class MountableGroup(Protocol):
+    """Several such clients by name: a :class:`mcplite.client.Group`."""
+
+    @property
+    def errors(self) -> Dict[str, Exception]:
+        """Why some of them cannot be used, by name."""
+
+    def __getitem__(self, name: str) -> MountableClient: ...
+
+    def __iter__(self) -> Iterator[str]: ...
+
+
 class CatalogEntry:
     """A tool, resource, template or prompt: how it is listed, and what answers the requests that name it.
 
@@ -100,7 +135,9 @@ class CatalogEntry:
     handler: Optional[Callable[..., Any]] = None
     #: Of a template.
     pattern: "Optional[Template]" = None
-    #: Whether it is a resource that can be read and is not in the list.
+    #: Whether the function of a template gets values that are paths out of a folder, too.
+    any_path = False
+    #: Whether it can be called or read, and is not in the list.
     unlisted = False
     #: Returns the resources that a template stands for, to be listed; None if they are not known.
     resources: Optional[Callable[[], List[Resource]]] = None
@@ -116,6 +153,10 @@ class CatalogEntry:
     decides_tasks = False
     #: Whether it may run on the thread of an HTTP request: it can neither send nor ask anything before it returns.
     may_run_inline = False
+    #: Whether a tool passes its calls on to other tools of the same server: middleware sees those in its place.
+    passes_on = False
+    #: Returns the scopes of one call by its params, of a tool that passes calls on; None where *scopes* hold for all calls.
+    call_scopes: Optional[Callable[[Mapping[str, Any]], Tuple[str, ...]]] = None
     #: The target of the calls of a tool or a prompt, which the catalog makes for the first of them.
     target: Any = None
 
@@ -147,6 +188,8 @@ class ProvidedEntry(CatalogEntry):
 
     provider: Provider
     function: Any
+    #: What a mount changes of a tool, a ``ChangedTool``; None for nothing.
+    change: Any = None
 
     def __init__(self, provider: Provider, own: Any, *, scopes: Tuple[str, ...] = (), mime_type: Optional[str] = None,
                  pattern: "Optional[Template]" = None, cache: "Optional[CacheHint]" = None, unlisted: bool = False) -> None:
@@ -224,14 +267,14 @@ class _Kind:
 class Registry:
     """The entries of one server.
 
-    :param changed: called with "tools", "resources" or "prompts" after each change, on the thread
+    :param changed: called with "tools", "resources" or "prompts", and who may be told, after each change, on the thread
         that made it, with no lock held.
     :param on_duplicate: "error", "replace" or "warn": what becomes of an entry whose name is taken.
     """
 
     KINDS = ("tools", "resources", "templates", "prompts")
 
-    def __init__(self, changed: Callable[[str], None], on_duplicate: str = "error") -> None:
+    def __init__(self, changed: Callable[[str, Needed], None], on_duplicate: str = "error") -> None:
         if on_duplicate not in _POLICIES:
             raise RegistrationError(f"on_duplicate is one of {', '.join(map(repr, _POLICIES))}, not {on_duplicate!r}")
         self._on_duplicate = on_duplicate
@@ -240,7 +283,7 @@ class Registry:
         #: What is registered of each kind.
         self.kinds: Dict[str, _Kind] = {kind: _Kind() for kind in self.KINDS}
         self._completions: Dict[Tuple[str, str, str], Function] = {}
-        #: Whether completion is declared: there are completers, or were, or a provider completes.
+        #: Whether completion is declared: there are completers or arguments with choices, or were, or a provider completes.
         self.completes = False
         #: The handlers of custom methods and notifications, by name; the last one counts.
         self.methods: Dict[str, Callable[..., Any]] = {}
@@ -254,6 +297,20 @@ class Registry:
         self.scoped = False
         #: Whether the list of resources is not just the registered ones.
         self.has_special_resources = False
+        #: Of a part of a registry that :meth:`visible` has returned: the scopes that its entries do not exceed.
+        self.granted: Optional[FrozenSet[str]] = None
+
+    def visible(self, granted: FrozenSet[str]) -> "Registry":
+        """Return what a caller with these scopes sees at present; it is not changed any more."""
+        part = Registry(self._changed, self._on_duplicate)
+        for kind, state in self.kinds.items():
+            seen = part.kinds[kind]
+            seen.version, seen.declared = state.version, state.declared  # before the entries: a change later is a newer version
+            seen.entries = {name: entry for name, entry in state.entries.items() if granted.issuperset(entry.scopes)}
+        part._completions, part.completes, part.granted = self._completions, self.completes, granted
+        part.methods, part.notifications, part.providers = self.methods, self.notifications, self.providers
+        part.scoped, part.has_special_resources = self.scoped, self.has_special_resources
+        return part
 
     def add(self, entry: CatalogEntry) -> None:
         """Register *entry*; one that replaces another has its place in the order, and its completers.
@@ -269,7 +326,10 @@ class Registry:
             self._note(entry)
             state.change({**state.entries, name: entry})
             state.declared = True
-        self._changed("resources" if kind == "templates" else kind)
+        self._tell(kind, [one for one in (present, entry) if one is not None])
+
+    def _tell(self, kind: str, changed: Sequence[CatalogEntry]) -> None:
+        self._changed("resources" if kind == "templates" else kind, tuple({entry.scopes for entry in changed}))
 
     def _check_free(self, what: str, present: CatalogEntry, entry: CatalogEntry) -> None:
         """Return if *entry* may take the place of another one.
@@ -286,8 +346,10 @@ class Registry:
         """Remember what an entry has that most have not, before it can be found; with the lock held."""
         if entry.scopes:
             self.scoped = True
-        if entry.unlisted or entry.resources is not None:
+        if entry.resources is not None:
             self.has_special_resources = True
+        if entry.kind in _COMPLETED and entry.function is not None and entry.function.has_choices:
+            self.completes = True
 
     def provide(self, provider: Provider, kind: str, entries: Mapping[str, ProvidedEntry], announced: bool = True
                 ) -> List[str]:
@@ -303,6 +365,7 @@ class Registry:
                 self.providers = (*self.providers, provider)
             state = self.kinds[kind]
             others = {name: entry for name, entry in state.entries.items() if entry.provider is not provider}
+            before = [entry for entry in state.entries.values() if entry.provider is provider]
             taken = [name for name in entries if name in others]
             ours = {name: entry for name, entry in entries.items() if name not in others}
             for entry in ours.values():
@@ -311,12 +374,12 @@ class Registry:
             state.change(dict(sorted({**others, **ours}.items(), key=lambda item: place[item[1].provider])))
             state.declared = state.declared or bool(ours)
         if announced:
-            self._changed("resources" if kind == "templates" else kind)
+            self._tell(kind, [*before, *ours.values()])
         return taken
 
     def find_provided(self, kind: str, name: Any) -> Optional[ProvidedEntry]:
         """Return what a provider has under *name* although it is not registered; None if there is none."""
-        found = (provider.find(kind, name) for provider in self.providers) if isinstance(name, str) else ()
+        found = (provider.find(kind, name, self.granted) for provider in self.providers) if isinstance(name, str) else ()
         return next((entry for entry in found if entry is not None), None)
 
     def remove(self, kind: str, name: str) -> None:
@@ -329,10 +392,11 @@ class Registry:
             state = self.kinds[kind]
             if name not in state.entries:
                 raise KeyError(f"no {kind[:-1]} {name!r} is registered; there are: {', '.join(state.entries) or 'none'}")
+            removed = state.entries[name]
             state.change({key: value for key, value in state.entries.items() if key != name})
             owner = (_COMPLETED.get(kind), name)
             self._completions = {key: function for key, function in self._completions.items() if key[:2] != owner}
-        self._changed("resources" if kind == "templates" else kind)
+        self._tell(kind, [removed])
 
     def remove_directory(self, uri: str) -> str:
         """Remove the template of a directory's files, and its listings; return its URI in the normal form.
@@ -422,6 +486,11 @@ class Registry:
                                 self._completions[key].function, function.function)
             self._completions = {**self._completions, key: function}
             self.completes = True
+
+    def choices(self, kind: str, name: str, argument: str) -> List[str]:
+        """Return the texts that one argument of a prompt ("prompt") or template ("resource") takes; none if it takes others."""
+        entry = self.get("prompts" if kind == "prompt" else "templates", name)
+        return [] if entry is None or entry.function is None else entry.function.choices(argument)
 
     def completion(self, kind: str, name: str, argument: str) -> Optional[Function]:
         """Return a completer, or None."""

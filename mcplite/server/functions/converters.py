@@ -6,7 +6,7 @@ The converters guess nothing: a string is not a number, true is not a number, bu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Sequence, Set, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from ...errors import RegistrationError
 from ...protocol.error_text import json_words, quoted
@@ -44,13 +44,17 @@ class Mismatch(ValueError):
 
 
 class Node:
-    """A compiled annotation: its JSON Schema, and the converter that checks by the same rules."""
+    """A compiled annotation: its JSON Schema, and the converter that checks by the same rules.
 
-    __slots__ = ("schema", "convert")
+    :param exact: a class whose values the converter returns as they are; None if no class is known.
+    """
 
-    def __init__(self, schema: Dict[str, Any], convert: Convert) -> None:
+    __slots__ = ("schema", "convert", "exact")
+
+    def __init__(self, schema: Dict[str, Any], convert: Convert, exact: Optional[type] = None) -> None:
         self.schema = schema
         self.convert = convert
+        self.exact = exact
 
 
 class Compiler:
@@ -175,10 +179,10 @@ def _to_bytes(text: str) -> bytes:
 
 #: The nodes of builtin classes.
 SIMPLE: Dict[Any, Node] = {
-    str: Node({"type": "string"}, expect(str, "a string")),
-    int: Node({"type": "integer"}, _to_int),
-    float: Node({"type": "number"}, _to_float),
-    bool: Node({"type": "boolean"}, expect(bool, "true or false")),
+    str: Node({"type": "string"}, expect(str, "a string"), str),
+    int: Node({"type": "integer"}, _to_int, int),
+    float: Node({"type": "number"}, _to_float, float),
+    bool: Node({"type": "boolean"}, expect(bool, "true or false"), bool),
     type(None): Node({"type": "null"}, _to_none),
     None: Node({"type": "null"}, _to_none),
     Any: Node({}, lambda value: value),
@@ -186,6 +190,3 @@ SIMPLE: Dict[Any, Node] = {
     bytes: Node({"type": "string", "contentEncoding": "base64"},
                 from_text(_to_bytes, "base64")),
 }
-
-#: Modules whose classes have nodes too, in :mod:`.datetimes`. A handler that uses one has imported its module already.
-OTHERS = frozenset({"datetime", "decimal", "pathlib", "pathlib._local", "uuid"})

@@ -1,4 +1,4 @@
-"""Dates, times, UUIDs, decimals and paths as JSON.
+"""Dates, times, UUIDs, decimals and paths from JSON.
 
 A module of its own because it is imported only when a handler uses one of these classes: most servers never do, and
 the five standard library modules would be a third of what a server loads.
@@ -10,7 +10,7 @@ import functools
 import pathlib
 import re
 import uuid
-from typing import Any, Dict, Optional
+from typing import Any, Dict
 
 from .converters import Mismatch, Node, from_text, summary
 
@@ -61,20 +61,6 @@ def _duration(text: str) -> datetime.timedelta:
     return -length if sign else length
 
 
-def duration_text(length: datetime.timedelta) -> str:
-    """Return a duration in ISO 8601, such as "P1DT2H" or "PT0.5S"."""
-    sign, length = ("-", -length) if length < datetime.timedelta(0) else ("", length)
-    minutes, seconds = divmod(length.seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    text = f"{length.days}D" if length.days else ""
-    clock = (f"{hours}H" if hours else "") + (f"{minutes}M" if minutes else "")
-    if length.microseconds:
-        clock += f"{seconds}.{length.microseconds:06d}".rstrip("0") + "S"
-    elif seconds or not (text or clock):
-        clock += f"{seconds}S"
-    return f"{sign}P{text}" + (f"T{clock}" if clock else "")
-
-
 def _to_decimal(value: Any) -> decimal.Decimal:
     if type(value) in (int, float, str):
         try:
@@ -99,20 +85,3 @@ def nodes() -> Dict[Any, Node]:
         decimal.Decimal: Node({"type": ["string", "number"]}, _to_decimal),
         pathlib.Path: Node({"type": "string", "format": "path"}, from_text(pathlib.Path, "a path")),
     }
-
-
-def text_of(value: Any) -> Optional[str]:
-    """Return the JSON text of a value of one of these classes; None for any other.
-
-    :raises ValueError: the value stands for no time.
-    """
-    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
-        text = value.isoformat()
-        if text == "NaT":  # pandas' missing time, which is a datetime
-            raise ValueError("NaT is not a time; return None or a string instead")
-        return text
-    if isinstance(value, datetime.timedelta):
-        return duration_text(value)
-    if isinstance(value, (uuid.UUID, decimal.Decimal)):
-        return str(value)
-    return None

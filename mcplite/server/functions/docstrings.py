@@ -36,7 +36,7 @@ def parse(docstring: Any, names: Optional[Collection[str]] = None) -> Documentat
     :param names: what is described elsewhere than in the text; None for all that the docstring describes.
     """
     if docstring is not None and not isinstance(docstring, str):
-        from .jsonable import as_text  # for the few that are lazy translations
+        from ...protocol.jsonable import as_text  # for the few that are lazy translations
 
         docstring = as_text(docstring)
     if not docstring:

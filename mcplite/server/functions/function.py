@@ -87,6 +87,20 @@ def _parsed(value: Any, schema: Mapping[str, Any]) -> Any:
         return value  # the converter reports what is wrong with it
 
 
+def _choices(schema: Mapping[str, Any]) -> Optional[List[str]]:
+    """Return the texts that :func:`textual` takes for a schema; None if they cannot be listed."""
+    kinds = kinds_of(schema)
+    if "enum" in schema:  # where a text is taken as it is, no text stands for another value
+        return [value if isinstance(value, str) else encode_json(value) for value in schema["enum"]
+                if isinstance(value, str) or value is not None and kinds and "string" not in kinds]
+    if "anyOf" in schema:
+        parts = [_choices(branch) for branch in schema["anyOf"] if branch.get("type") != "null"]
+        return None if None in parts else [text for part in parts for text in part or ()]
+    return ["true", "false"] if kinds == {"boolean"} else None
+
+
+#: Characters of a schema or of choices in the description of a prompt's argument.
+_MOST_SAID = 300
 #: Problems that an error names. There may be as many as arguments, and each takes a search for a similar name.
 _MAX_PROBLEMS = 10
 
@@ -184,18 +198,33 @@ class Function:
         return [(name, name not in self._defaults, description_of(node.schema, described.get(name)))
                 for name, node in self._arguments.items()]
 
+    def choices(self, name: str) -> List[str]:
+        """Return the texts that a parameter takes, as for an Enum, a Literal or a bool; none if it also takes others."""
+        node = self._arguments.get(name)
+        return [] if node is None else _choices(node.schema) or []
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether a parameter takes only texts of a list."""
+        return any(map(self.choices, self._arguments))
+
     def prompt_arguments(self) -> "List[PromptArgument]":
-        """Return the parameters as arguments of a prompt, which are texts; one for a list or an object takes its JSON."""
+        """Return the parameters as arguments of a prompt, which are texts; one for a list or an object takes its JSON.
+
+        The descriptions name the texts that are taken, if they are few.
+        """
         from ...types import PromptArgument  # for servers that have prompts
 
         found = []
         for name, required, description in self.parameters:
             schema = self._arguments[name].schema
-            kinds = kinds_of(schema)
+            kinds, said = kinds_of(schema), ", ".join(self.choices(name))
             if kinds & {"array", "object"} and "string" not in kinds:
                 text = encode_json({key: value for key, value in schema.items() if key not in ("title", "description")})
-                said = f"As JSON of this schema: {text}" if len(text) <= 300 else "As JSON"
-                description = f"{description} {said}" if description else said
+                said = f"As JSON of this schema: {text}" if len(text) <= _MOST_SAID else "As JSON"
+            elif said:
+                said = f"One of: {said}" if len(said) <= _MOST_SAID else ""
+            description = " ".join(filter(None, (description, said)))
             found.append(PromptArgument(name, description or None, required, schema.get("title")))
         return found
 
@@ -308,8 +337,12 @@ class Function:
         problems: List[str] = []
         for name, node in self._arguments.items():
             if name in arguments:
+                value = arguments[name]
+                if type(value) is node.exact:
+                    kwargs[name] = value
+                    continue
                 try:
-                    kwargs[name] = node.convert(arguments[name])
+                    kwargs[name] = node.convert(value)
                 except Mismatch as error:
                     problems.append(error.sentence(name))
                     kwargs[name] = None
@@ -464,7 +497,7 @@ def _check_default(name: str, node: Node, default: Any, schemas: Schemas) -> Non
         node.convert(value)
     except Mismatch as error:
         if type(default) not in _PLAIN_DEFAULTS:
-            from .foreign.models import library_of
+            from ...protocol.library_values import library_of
 
             if library_of(type(default)):
                 return  # it has checked its own values, too, and what it takes is not always what it writes

@@ -9,7 +9,7 @@ from ...protocol.jsonrpc import encode_json
 from ...protocol.schema.ecma import problem_of
 from ...protocol.schema.validation import Validator, check_schema, is_wellformed
 from .converters import Mismatch, Node
-from .jsonable import definition_json
+from .definitions import definition_json
 
 #: Keywords that do not affect validity.
 _NOTES = frozenset({"title", "description", "default", "examples", "deprecated", "format", "readOnly", "writeOnly",
@@ -48,7 +48,7 @@ def add_keywords(node: Node, given: Mapping[str, Any], what: str, validators: Li
     limits = {key: value for key, value in given.items() if key not in _NOTES and not key.startswith("x-")}
     notes = {key: value for key, value in given.items() if key not in limits}
     if not limits:
-        return Node({**node.schema, **notes}, node.convert)
+        return Node({**node.schema, **notes}, node.convert, node.exact)
     _check(limits, what)
     validator = Validator(limits)
     validators.append(validator)

@@ -10,14 +10,14 @@ from typing import Any, Callable, Dict, List, Optional
 from ... import types
 from ...errors import ProtocolError
 from ...protocol.error_text import quoted
+from ...protocol.jsonable import SCALARS, as_text, jsonable, string_of
 from ...protocol.jsonrpc import LONG, Encoded, encode_json, encode_string
 from ...revisions import Revision
 from ...types import NULL, CallToolResult, TextContent
 from ...types.content import as_block
 from ...types.lazy_dataclass import fields_of
+from ...types.media import Audio, Image
 from .function import Function
-from .jsonable import SCALARS, as_text, jsonable, string_of
-from .media import Audio, Image
 from .signature import Output
 
 #: Takes what a tool returned; see :func:`result_writer`.

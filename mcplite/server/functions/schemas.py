@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import collections.abc
 import enum
+import itertools
 import math
 import types
 import typing
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union, get_args, get_origin
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union, get_args, get_origin
 
 from ...errors import RegistrationError
 from ...protocol.error_text import json_words
 from ...protocol.jsonrpc import load
+from ...types.codec import TEXT_MODULES
 from ...types.lazy_dataclass import changed
 from .class_fields import NOTHING, Field, Unresolved, is_named, is_typed_dict, members, resolve, type_arguments, with_arguments
-from .converters import OTHERS, SIMPLE, Compiler, Convert, Mismatch, Node, expect, from_text, kinds_of, reason_of, summary
+from .converters import SIMPLE, Compiler, Convert, Mismatch, Node, expect, from_text, kinds_of, reason_of, summary
 from .docstrings import parse
 
 _ARRAYS: Dict[Any, Callable[[List[Any]], Any]] = {
@@ -55,7 +57,7 @@ def as_default(value: Any) -> Any:
     """Return a default as JSON data; NOTHING if it has no form in JSON."""
     if type(value) in _PLAIN:
         return value
-    from .jsonable import jsonable
+    from ...protocol.jsonable import jsonable
 
     try:
         return jsonable(value)
@@ -65,7 +67,7 @@ def as_default(value: Any) -> Any:
 
 def _scalar(annotation: Any) -> Optional[Node]:
     node = SIMPLE.get(annotation)
-    if node is None and getattr(annotation, "__module__", None) in OTHERS:
+    if node is None and getattr(annotation, "__module__", None) in TEXT_MODULES:
         from .datetimes import nodes
 
         return nodes().get(annotation)
@@ -144,7 +146,7 @@ class Schemas(Compiler):
         node = self.compile(base, name)
         for extra in extras:
             if isinstance(extra, str):
-                node = Node({**node.schema, "description": _joined(node.schema, extra)}, node.convert)
+                node = Node({**node.schema, "description": _joined(node.schema, extra)}, node.convert, node.exact)
             elif isinstance(extra, Mapping):
                 from .keywords import add_keywords
 
@@ -328,12 +330,7 @@ class Schemas(Compiler):
                 raise Mismatch(f"{summary(value)} is not a list")
             if validator is not None and not validator.is_valid(value):
                 raise Mismatch("an item occurs more than once")
-            result: List[Any] = []
-            try:
-                for child in value:
-                    result.append(each(child))
-            except Mismatch as error:
-                raise error.below(len(result)) from None
+            result = _converted(value, itertools.repeat(each))
             try:
                 return result if build is list else build(result)
             except TypeError:
@@ -351,13 +348,7 @@ class Schemas(Compiler):
         def convert(value: Any) -> Any:
             if type(value) is not list or len(value) != len(nodes):
                 raise Mismatch(f"{summary(value)} is not a list of {len(nodes)} items")
-            result: List[Any] = []
-            try:
-                for each, child in zip(converts, value):
-                    result.append(each(child))
-            except Mismatch as error:
-                raise error.below(len(result)) from None
-            return tuple(result)
+            return tuple(_converted(value, converts))
 
         return Node(schema, convert)
 
@@ -404,7 +395,7 @@ class Schemas(Compiler):
                 schema["propertyNames"] = node.schema
             return node.convert
         if "enum" in node.schema:
-            from .jsonable import key_text
+            from ...protocol.jsonable import key_text
 
             schema["propertyNames"] = {"enum": list(map(key_text, node.schema["enum"]))}
         elif kinds == {"integer"}:
@@ -474,7 +465,7 @@ class Schemas(Compiler):
             if node.schema.get("$ref") == f"#/$defs/{label}":
                 raise self.refuse(name, "is annotated with an alias that stands for itself alone; name the types that it has")
             self.definitions[label] = node.schema
-            node = Node({**known, "$ref": f"#/$defs/{label}"}, node.convert)
+            node = Node({**known, "$ref": f"#/$defs/{label}"}, node.convert, node.exact)
         self._done[key] = node
         return node
 
@@ -563,6 +554,20 @@ class Schemas(Compiler):
                 raise Mismatch(reason_of(error)) from error
 
         return Node(schema, convert)
+
+
+def _converted(values: List[Any], converts: Iterable[Convert]) -> List[Any]:
+    """Return the items of a list, each converted by its own converter.
+
+    :raises Mismatch: one does not fit; the path begins with its index.
+    """
+    result: List[Any] = []
+    try:
+        for value, convert in zip(values, converts):
+            result.append(convert(value))
+    except Mismatch as error:
+        raise error.below(len(result)) from None
+    return result
 
 
 def _one_of(choices: List[Any]) -> str:

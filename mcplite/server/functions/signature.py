@@ -280,7 +280,7 @@ def checked_text(value: Any, what: str, member: str) -> Any:
     """
     if value is None or type(value) is str:
         return value
-    from .jsonable import definition_text  # for the few that are lazy translations
+    from .definitions import definition_text  # for the few that are lazy translations
 
     return definition_text(value, what, member)
 
@@ -295,7 +295,7 @@ def written_schema(schema: Any, what: str) -> Any:
         encode_json(schema)
         return schema
     except (TypeError, ValueError):
-        from .jsonable import definition_json  # for those that have more in it
+        from .definitions import definition_json  # for those that have more in it
 
     try:
         return definition_json(schema)
@@ -389,7 +389,7 @@ def _is_bare(annotation: Any) -> bool:
 
 def _has_content(annotation: Any) -> bool:
     """Whether a content class occurs in the annotation."""
-    from .media import Audio, Image
+    from ...types.media import Audio, Image
 
     base, _ = unwrap_annotated(annotation)
     if isinstance(base, type) and not typing.get_args(base):

@@ -14,8 +14,9 @@ from ...rpc.request import Incoming
 from ...types import Progress, codec
 from ..runtime.observer import observed_question
 from .client_questions import ABILITIES, Asker, EncodedQuestion
+from .context import RequestFacts
 from .questions import ListRoots, Question
-from .session import KnownRoots, RequestFacts, Session
+from .session import KnownRoots, Session
 
 __all__ = ["BackChannelAsker", "send_question"]
 

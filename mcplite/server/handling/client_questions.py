@@ -4,11 +4,10 @@ There are two ways to ask. A client with a handshake gets requests of the server
 one gets the questions as the result of its request (:mod:`.suspended_calls`). The first handler that asks loads this module.
 """
 
-import copy
 import functools
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
-from ...errors import InternalError, InvalidParams, MethodNotFound, MissingCapability, ProtocolError
+from ...errors import InternalError, InvalidParams, MethodNotFound, MissingCapability, ProtocolError, copied
 from ...protocol import elicitation_forms
 from ...revisions import Revision
 from ...rpc.cancel import CancelToken
@@ -58,7 +57,7 @@ class EncodedQuestion(NamedTuple):
 
 
 class Asker:
-    """Asks one client.
+    """Asks one client: ``BackChannelAsker`` by a request, ``ResultAsker`` by the result of the call, ``TaskAsker`` in a task.
 
     :param session: of the client.
     """
@@ -135,7 +134,7 @@ class Asker:
         :raises ConnectionClosed: this process was forked by the handler; the client is connected to the other one.
         """
         if self.session.peer.foreign and self.session.peer.last_error is not None:
-            raise copy.copy(self.session.peer.last_error)
+            raise copied(self.session.peer.last_error)
         encoded = self._encode(question)
         as_task = question.task and self._gives_tasks(encoded.method)
         return encoded._replace(as_task=as_task, on_progress=question.on_progress)

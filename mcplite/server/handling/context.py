@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, 
 from ...errors import SERVER_BUSY, RemoteError
 from ...protocol.error_text import quoted
 from ...rpc.fair_queue import COSTLY, Turn
-from .session import RequestFacts, Session, Throttle, check_own_notification
+from ...rpc.request import Incoming, MessageFacts
+from ..catalog.registry import granted_scopes
+from .session import Session, Throttle, check_own_notification
 
 # What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
     from ...protocol.opaque import ReplayLog
     from ...rpc.cancel import CancelToken
-    from ...rpc.request import Incoming
     from ...types import (
         ClientCapabilities,
         CreateMessageResult,
@@ -35,15 +36,17 @@ if TYPE_CHECKING:
         Tool,
         ToolChoice,
     )
-    from ..catalog.catalog import Target
+    from ..catalog.catalog import Catalog, Target
     from ..functions.function import Function
     from ..principals import Principal
     from ..runtime.runtime import Runtime
     from .client_questions import Asker  # it loads forms and sampling, which only handlers that ask need
     from .http_request import HTTPRequest
     from .questions import Elicited, Messages, Question
+    from .stored_values import ContextStore
 
-__all__ = ["CURRENT", "Context", "LEVELS", "RequestContext", "Timeout", "log_params", "progress_number", "rank"]
+__all__ = ["CURRENT", "Context", "LEVELS", "NeedsWorker", "RequestContext", "RequestFacts", "Timeout", "log_params",
+           "progress_number", "rank"]
 
 #: The syslog levels, least urgent first (LOG-02).
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -152,6 +155,26 @@ class Context:
     def lifespan(self) -> Any:
         """The value of the server's ``lifespan`` context manager; None when it has none."""
         return self.runtime.lifespan_value
+
+    @property
+    def tool(self) -> "Optional[Tool]":
+        """The tool that this request calls, as it is listed; None for another request, and for a name that no tool has.
+
+        Middleware reads its ``annotations`` and ``tags``.
+        """
+        entry = visible_catalog(self).resolve("tools/call", self.params).entry if self.method == "tools/call" else None
+        return None if entry is None else entry.listed(self.session.revision)
+
+    @property
+    def store(self) -> "ContextStore":
+        """Values that outlast the request: ``ctx.store.session``, ``ctx.store.principal`` and ``ctx.store.server``.
+
+        Each is a :class:`~mcplite.server.handling.stored_values.StoredValues`, in the backend: the values of a server with
+        ``backend=`` are there for all of its processes, and after a restart.
+        """
+        from .stored_values import ContextStore  # for handlers that store something
+
+        return ContextStore(self)
 
     @property
     def task_id(self) -> Optional[str]:
@@ -490,6 +513,27 @@ class Context:
             return self._get_asker().ask(questions, named)
 
 
+class RequestFacts(MessageFacts):
+    """The facts of one HTTP request that its handler needs: the request itself, principal, target and sender.
+
+    :param http: the request, authenticated.
+    :param target: what the message is about; None if that was not looked up.
+    :param sender: whose share the request counts to; by default the principal's key, else the remote address.
+    """
+
+    __slots__ = ("http", "principal", "target", "sender")
+
+    def __init__(self, http: HTTPRequest, target: Optional[Target], sender: str = "") -> None:
+        self.http: Optional[HTTPRequest] = http
+        principal = self.principal = http.principal
+        self.target = target
+        self.sender = sender or (http.network if principal is None else principal.key)
+
+    def forget_request(self) -> None:
+        """Keep of the request only what is needed while it is in progress for long."""
+        self.http = None
+
+
 class RequestContext(Context):
     """One request, as the code that runs its handler sees it: the sessions, the methods, the askers and rooms.
 
@@ -506,13 +550,16 @@ class RequestContext(Context):
     #: Whether the handler has asked by returning ``InputRequired``, and is called again for that.
     asked_by_return = False
 
+    #: Gives params the names of the mounted server whose handler runs; None while no mounted server is called.
+    rename: Optional[Callable[[Dict[str, Any]], Dict[str, Any]]] = None
+
     def __init__(self, session: Session, incoming: Incoming, target: Optional[Target] = None) -> None:
         self.session = session
         self.runtime = session.runtime
         self.incoming = incoming
         self.params = incoming.params
         self.target = target
-        # What each answer looks at; all else that most requests never have is in the class.
+        # Each answer reads these. The class has the defaults of what most requests never have.
         self.held_progress = None
         #: The result that asks the client, if the handler was ended to ask (in a fleet).
         self.question_result: Optional[Dict[str, Any]] = None
@@ -524,20 +571,26 @@ class RequestContext(Context):
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
-    def within(self, runtime: Runtime, params: Dict[str, Any], reads: bool) -> Iterator[None]:
+    def within(self, runtime: Runtime, rename: Callable[[Dict[str, Any]], Dict[str, Any]], reads: bool) -> Iterator[None]:
         """Run the block as a request to a mounted server.
 
         :param runtime: of that server.
-        :param params: as its own clients would send them.
+        :param rename: returns params as its own clients would send them.
         :param reads: whether the caller reads the result, as middleware does.
         """
-        before = self.runtime, self.result_is_read, self.params
+        before = self.runtime, self.result_is_read, self.params, self.rename
+        outer = self.rename
+        self.rename = rename if outer is None else lambda params: rename(outer(params))
         self.result_is_read = self.result_is_read or reads or bool(runtime.catalog.middleware)
-        self.runtime, self.params = runtime, params
+        self.runtime, self.params = runtime, rename(self.params)
         try:
             yield
         finally:
-            self.runtime, self.result_is_read, self.params = before
+            self.runtime, self.result_is_read, self.params, self.rename = before
+
+    def take_params(self, params: Dict[str, Any]) -> None:
+        """Set the params, with the names of the mounted server if it is one whose handler runs."""
+        self.params = params if self.rename is None else self.rename(params)
 
     def bind(self, function: Function, arguments: Mapping[str, Any]) -> Dict[str, Any]:
         """Return the keyword arguments for a call, as :meth:`Function.bind` does; large ones are checked in a turn.
@@ -592,6 +645,14 @@ class RequestContext(Context):
             held, self.held_progress = self.held_progress, None
         if held is not None:
             self.incoming.emit("notifications/progress", held)
+
+
+class NeedsWorker(BaseException):
+    """Ends a run of a handler on the thread of an HTTP request, so that a worker runs it again: it asks its client, or may.
+
+    That thread sends the questions when it returns, so that it cannot wait for the answers. A handler that asks by returning or
+    by raising is called again with the answers in any case.
+    """
 
 
 class Timeout:
@@ -655,6 +716,18 @@ def progress_number(value: Any, what: str) -> Any:
     except TypeError as error:
         raise TypeError(f"{what} must be a number, not {quoted(value)}") from error
     return made if math.isfinite(made) else None
+
+
+def visible_catalog(context: Context) -> "Catalog":
+    """Return the catalog of the server whose handler runs, as far as the sender of the request sees it.
+
+    The server that the client is connected to says whether anything is hidden, also of the servers that are mounted there.
+    """
+    catalog, session, facts = context.runtime.catalog, context.session, context.incoming.facts
+    if facts is None or not session.runtime.catalog.hides:
+        return catalog
+    session.note_scopes(context.principal)
+    return catalog.visible(granted_scopes(context.principal))
 
 
 def log_params(level: str, data: Any, logger: Optional[str]) -> Dict[str, Any]:

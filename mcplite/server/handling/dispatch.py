@@ -14,16 +14,15 @@ import contextvars
 import functools
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
-from ...errors import InvalidParams, RemoteError
+from ...errors import InternalError, InvalidParams, RemoteError, ToolError
 from ...protocol.jsonrpc import Encoded
-from .context import CURRENT, LEVELS
-from .session import RequestFacts
+from .context import CURRENT, LEVELS, NeedsWorker, RequestFacts, visible_catalog
 
 # What a start and a list do not need is imported by the functions that use it.
 if TYPE_CHECKING:
     from ..catalog.catalog import Target
     from .context import RequestContext
-    from .http_request import Around
+    from .http_request import Around, HTTPRequest
 
 __all__ = ["answer_request", "dispatch", "load_handler_calls"]
 
@@ -41,8 +40,11 @@ def answer_request(context: RequestContext) -> None:
     http = None if facts is None else facts.http
     if http is None:  # on a pipe, whose reading thread this is, or a worker
         contextvars.copy_context().run(_answer_in_context, context, context.session.runtime.around)
-    else:
+        return
+    try:
         http.variables.copy().run(_answer_in_context, context, http.around)
+    except NeedsWorker:
+        _run_on_worker(context, http)
 
 
 def _answer_in_context(context: RequestContext, around: "Optional[Around]") -> None:
@@ -54,6 +56,15 @@ def _answer_in_context(context: RequestContext, around: "Optional[Around]") -> N
     finally:
         if context.turn is not None:
             context.turn.end()
+
+
+def _run_on_worker(context: RequestContext, http: HTTPRequest) -> None:
+    incoming, http.inline = context.incoming, False
+    if context.target is not None:
+        context.target.may_run_inline = False  # the next calls begin there
+    incoming.wait_for_slot(functools.partial(answer_request, context), 0)
+    if not context.session.runtime.workers.enqueue(incoming):
+        incoming.refuse()
 
 
 def _result(context: RequestContext) -> Any:
@@ -82,24 +93,38 @@ def _result(context: RequestContext) -> Any:
     return result
 
 
-def dispatch(context: RequestContext, target: Optional[Target]) -> Result:
+def dispatch(context: RequestContext, target: Optional[Target], run: Optional[Callable[[], Result]] = None) -> Result:
     """Return the result of one request, encoded for its revision; middleware runs around it.
 
+    A tool that passes its calls on calls this again for the tool that is called, so that middleware runs once.
+
     :param target: what the request is about.
+    :param run: answers it in place of its method.
     :raises RemoteError: the error for the client.
     """
     middleware = context.runtime.catalog.middleware
-    if not middleware:
-        return _run_method(context, target)
-    proceed: Callable[[], Result] = functools.partial(_run_method, context)
+    if not middleware or target is not None and target.entry is not None and target.entry.passes_on:
+        return _run_method(context, target) if run is None else run()
+    proceed: Callable[[], Result] = run or functools.partial(_run_method, context)
     for one in reversed(middleware):
-        proceed = functools.partial(one, context, proceed)
+        proceed = functools.partial(_run_middleware, one, context, proceed)
     return proceed()
+
+
+def _run_middleware(one: Callable[..., Result], context: RequestContext, proceed: Callable[[], Result]) -> Result:
+    try:
+        return one(context, proceed)
+    except ToolError as error:
+        if context.method != "tools/call":
+            raise InternalError(error.message) from error  # only the results of tools have errors for the model
+        from .handler_calls import raised_result
+
+        return raised_result(context, str(context.params.get("name")), error)
 
 
 def _run_method(context: RequestContext, target: Optional[Target] = None) -> Result:
     if target is None:  # middleware may have changed the params
-        target = context.runtime.catalog.resolve(context.incoming.method, context.params)
+        target = visible_catalog(context).resolve(context.incoming.method, context.params)
     if target.custom_handler is None:
         return _METHODS[context.incoming.method](context, target)
     from .handler_calls import call_custom
@@ -113,10 +138,13 @@ def _list(kind: str, key: str) -> Callable[[RequestContext, Target], Result]:
         cursor = context.params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise InvalidParams("params.cursor must be a string")
-        session, catalog = context.session, context.runtime.catalog
-        extensions = () if catalog.extensions is None else catalog.extensions.declared_by(session.client_capabilities)
-        page: Result = catalog.listing(kind, key, cursor, session.revision, extensions)
-        return page
+        session = context.session
+        catalog = context.runtime.catalog
+        if catalog.hides:
+            catalog = visible_catalog(context)
+        return catalog.listing(  # type: ignore[no-any-return]
+            kind, key, cursor, session.revision,
+            () if catalog.extensions is None else catalog.extensions.declared_by(session.client_capabilities))
 
     return handle
 

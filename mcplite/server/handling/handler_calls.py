@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from typing import Any, Callable, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from ... import types
 from ...errors import (
@@ -41,10 +41,11 @@ from ..functions.results import (
     tool_result,
 )
 from ..functions.signature import Output
-from .context import RequestContext, Timeout
+from .context import NeedsWorker, RequestContext, Timeout, visible_catalog
 from .questions import Elicit, InputRequired
 
-__all__ = ["Declined", "METHODS", "ask_declared", "call_bound", "call_custom", "tool_error"]
+__all__ = ["Declined", "METHODS", "ask_declared", "bind_and_call", "call_bound", "call_custom", "raised_result",
+           "tool_error"]
 
 _log = get_logger(__name__)
 _ROUNDS = 10
@@ -69,8 +70,8 @@ def _call_tool(context: RequestContext, target: Target) -> Any:
     if entry is None:
         raise _unknown(context, "tool", context.params.get("name"))
     if context.runtime.tool_hooks:
-        return _call_hooked(context, entry, lambda: _bind_and_call(context, entry))
-    return _bind_and_call(context, entry)
+        return _call_hooked(context, entry, functools.partial(bind_and_call, context, entry))
+    return bind_and_call(context, entry)
 
 
 def _call_hooked(context: RequestContext, entry: Any, run: Callable[[], Any]) -> Any:
@@ -96,9 +97,9 @@ def _call_hooked(context: RequestContext, entry: Any, run: Callable[[], Any]) ->
     return codec.encode(result, context.session.revision)
 
 
-def _bind_and_call(context: RequestContext, entry: ToolEntry) -> Any:
-    params = context.params
-    arguments = params.get("arguments")
+def bind_and_call(context: RequestContext, entry: ToolEntry) -> Any:
+    """Return the encoded result of one ``tools/call``, as :func:`_call_tool` does, for a tool that is found already."""
+    arguments = context.params.get("arguments")
     if not arguments and (arguments is None or arguments == []):
         arguments = {}
     elif not isinstance(arguments, dict):
@@ -113,14 +114,16 @@ def _bind_and_call(context: RequestContext, entry: ToolEntry) -> Any:
         if context.session.revision.bad_arguments == "error":
             raise InvalidParams(text) from error
         return tool_error(context, text)
-    del params, arguments  # a handler may wait for minutes, and the context forgets them then
+    del arguments  # a handler may wait for minutes, and the context forgets them then
     return call_bound(context, entry, kwargs)
 
 
 def _unknown(context: RequestContext, kind: str, name: Any) -> InvalidParams:
     if not isinstance(name, str):
         return InvalidParams("params.name must be a string")
-    known = list(context.runtime.catalog.registry.all(f"{kind}s"))
+    # Middleware may hide an entry from this caller, and is asked about the one that the request names alone.
+    may_hide = context.runtime.catalog.middleware or context.session.runtime.catalog.middleware
+    known = [] if may_hide else list(visible_catalog(context).registry.all(f"{kind}s"))
     return InvalidParams(f"Unknown {kind}: {name[:200]}{suggestions(name, known)}")
 
 
@@ -173,7 +176,7 @@ def call_bound(context: RequestContext, entry: ToolEntry, kwargs: Dict[str, Any]
                 return tool_error(context, error.message)
         raise  # raised on purpose, for the client to read
     except ToolError as error:
-        return _raised(context, name, error)
+        return raised_result(context, name, error)
     except BadOutput as error:
         # TOOL-37: an invalid result is never sent as a valid one.
         _log.error("tool %r returned what its output schema does not allow: %s", name, error)
@@ -214,7 +217,7 @@ def _log_failure(context: RequestContext, what: str, error: Exception) -> None:
         _log.exception("%s failed", what)
 
 
-def _raised(context: RequestContext, name: str, error: ToolError) -> Dict[str, Any]:
+def raised_result(context: RequestContext, name: str, error: ToolError) -> Dict[str, Any]:
     """Return the result for a ToolError; its content may be anything that tools return."""
     revision = context.session.revision
     items = ([error.message] if error.message or not error.content else []) + error.content
@@ -256,6 +259,7 @@ def _call_handler(context: RequestContext, function: Function, kwargs: Dict[str,
     Declared questions are asked first. The handler is called again ten times at most.
 
     :raises InternalError: it still asks after ten rounds.
+    :raises NeedsWorker: it asks, and has no context, which it could have used before.
     """
     if function.wants_context is not None:
         kwargs[function.wants_context] = context
@@ -267,13 +271,15 @@ def _call_handler(context: RequestContext, function: Function, kwargs: Dict[str,
             value = function.function(**kwargs)
         except UrlElicitationRequired as error:
             # A revision without this error asks for the pages by questions (URLE-15, ERR-06).
-            if context.session.revision.elicitation_ids or not context.can_elicit_url:
+            if context.session.revision.elicitation_ids or not context.can_elicit_url or not error.urls:
                 raise
             unvisited, value = error, _visits(error)
         if not isinstance(value, InputRequired):
             return value
         if entered == _ROUNDS:
             break
+        if function.wants_context is None and context.http is not None and context.http.inline:
+            raise NeedsWorker
         context.asked_by_return = True
         context.input_responses = context.ask(value.requests)
         context.asked_by_return = False
@@ -382,10 +388,7 @@ def _guarded(context: RequestContext, what: str, run: Callable[[], Any]) -> Any:
 
 
 def _read_resource(context: RequestContext, target: Target) -> Any:
-    uri = _uri(context)
-    if target.entry is None:
-        raise _missing(context, uri)
-    found = target.entry
+    uri, found = _resource(context, target)
 
     def read() -> types.ReadResourceResult:
         kwargs = _bind_arguments(context, found.function, target.values or {})
@@ -395,8 +398,7 @@ def _read_resource(context: RequestContext, target: Target) -> Any:
         value = _call_handler(context, found.function, kwargs)
         if isinstance(value, (str, bytes)) and len(value) >= COSTLY:
             context.begin_turn(len(value))
-        result: types.ReadResourceResult = resource_result(value, uri, found.mime_type)
-        return result
+        return resource_result(value, uri, found.mime_type)
 
     try:
         result = _guarded(context, f"resource {uri[:200]!r}", read)
@@ -408,13 +410,34 @@ def _read_resource(context: RequestContext, target: Target) -> Any:
         # RSRC-19: an empty list would mean that the resource exists and is empty.
         raise _missing(context, uri)
     if result.ttl_ms is None and result.cache_scope is None:
-        hint = context.session.runtime.catalog.hint_for(found.cache)
-        result.ttl_ms, result.cache_scope = hint.milliseconds, hint.scope
+        catalog = context.session.runtime.catalog
+        hint = catalog.hint_for(found.cache)
+        result.ttl_ms = hint.milliseconds
+        result.cache_scope = "private" if catalog.hides else hint.scope
     return codec.encode(result, context.session.revision)
 
 
-def _missing(context: RequestContext, uri: str) -> ResourceNotFound:
-    return ResourceNotFound(f"Resource not found: {uri[:200]}", code=context.session.revision.not_found, data={"uri": uri})
+def _resource(context: RequestContext, target: Target) -> Tuple[str, Any]:
+    """Return the URI that a request names, and its entry.
+
+    :raises ResourceNotFound: there is none, or the value of a variable leads out of a folder.
+    """
+    uri, found = _uri(context), target.entry
+    if found is None:
+        raise _missing(context, uri)
+    if target.values and found.function is not None and not found.any_path:
+        from ...protocol.uris import may_lead_outside  # for servers that have templates
+
+        for name, value in target.values.items():
+            # The function may join the items of a list by slashes, or one after another to a folder.
+            if any(map(may_lead_outside, [value] if isinstance(value, str) else [*value, "/".join(value)])):
+                raise _missing(context, uri, f": the value of {name!r} leads out of a folder")
+    return uri, found
+
+
+def _missing(context: RequestContext, uri: str, reason: str = "") -> ResourceNotFound:
+    return ResourceNotFound(f"Resource not found: {uri[:200]}{reason}", code=context.session.revision.not_found,
+                            data={"uri": uri})
 
 
 def _bind_arguments(context: RequestContext, function: Function, arguments: Mapping[str, Any]) -> Dict[str, Any]:
@@ -427,7 +450,8 @@ def _bind_arguments(context: RequestContext, function: Function, arguments: Mapp
 def _uri(context: RequestContext) -> str:
     from ...protocol.uris import uri_problem  # for servers that have resources
 
-    uri, most = _text(context.params, "uri"), context.session.limits.uri
+    uri = _text(context.params, "uri")
+    most = context.session.limits.uri
     problem = uri_problem(uri) if len(uri) <= most else f"it has more than {most} characters"
     if problem:
         raise InvalidParams(f"params.uri is not a valid URI: {uri[:200]!r}: {problem}")
@@ -435,9 +459,8 @@ def _uri(context: RequestContext) -> str:
 
 
 def _subscribe(context: RequestContext, target: Target) -> Any:
-    uri = _uri(context)
-    if target.entry is None:
-        raise _missing(context, uri)
+    uri, _ = _resource(context, target)
+    context.session.note_scopes(context.principal)
     context.session.subscribe(uri)
     context.session.runtime.subscribers.wait_told()
     return {}
@@ -480,8 +503,11 @@ def _get_prompt(context: RequestContext, target: Target) -> Any:
 
 
 def _complete(context: RequestContext, _: Target) -> Any:
-    params, registry = context.params, context.runtime.catalog.registry
-    reference, argument = params.get("ref"), params.get("argument")
+    params = context.params
+    catalog = context.runtime.catalog
+    registry = visible_catalog(context).registry if catalog.hides else catalog.registry
+    reference = params.get("ref")
+    argument = params.get("argument")
     if not isinstance(reference, dict) or not isinstance(argument, dict):
         raise InvalidParams("params.ref and params.argument must be objects")
     if reference.get("type") == "ref/prompt":
@@ -494,16 +520,20 @@ def _complete(context: RequestContext, _: Target) -> Any:
         raise InvalidParams("params.ref.type must be 'ref/prompt' or 'ref/resource'")
     if not known:
         raise InvalidParams(f"Unknown {kind}: {named[:200]}")
-    name, value = _text(argument, "name", "params.argument"), _text(argument, "value", "params.argument")
+    name = _text(argument, "name", "params.argument")
+    value = _text(argument, "value", "params.argument")
     given = params.get("context")
     filled = _strings(given, "arguments") if isinstance(given, dict) else {}
     function = registry.completion(kind, named, name)
     if function is None:
-        return {"completion": {"values": [], "hasMore": False}}
-    kwargs: Dict[str, Any] = dict(zip((parameter for parameter, _, _ in function.parameters), (value, filled)))
-    if function.wants_context:
-        kwargs[function.wants_context] = context
-    answer = _guarded(context, f"completion of {named!r}", lambda: completion_of(function.function(**kwargs)))
+        begun = value.casefold()
+        answer = types.Completion([text for text in registry.choices(kind, named, name) if text.casefold().startswith(begun)])
+    else:
+        handler = function.function
+        kwargs: Dict[str, Any] = dict(zip((parameter for parameter, _, _ in function.parameters), (value, filled)))
+        if function.wants_context:
+            kwargs[function.wants_context] = context
+        answer = _guarded(context, f"completion of {named!r}", lambda: completion_of(handler(**kwargs)))
     return codec.encode(types.CompleteResult(completion=_capped(answer, context.session.limits.completions)),
                         context.session.revision)
 

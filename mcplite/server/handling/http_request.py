@@ -5,9 +5,9 @@ A module of its own, below the endpoint, because the code that runs handlers pas
 
 import contextvars
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence, Tuple
 
-from ...protocol.http.headers import Headers
+from ...protocol.http.headers import Headers, check_header
 from ..principals import Principal
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class HTTPRequest:
     #: For the code that runs handlers, before it makes a large answer: called with its bytes; returns whether there is room,
     #: after a moment's wait if there is none yet. They count until the client has read the answer.
     reserve: Callable[[int], bool] = field(default=always_room, repr=False)
-    #: Whether a handler may run on this thread.
+    #: Whether a handler may run on this thread; when the endpoint knows which handler that is, whether it does.
     inline: bool = False
     #: Whether the host accepts this ``Host`` header, by a list of its own; then the origin policy does not look at its names.
     host_checked: bool = False
@@ -80,8 +80,39 @@ class HTTPRequest:
     handler: "Optional[BaseHTTPRequestHandler]" = field(default=None, repr=False)
     #: Called around each handler of this request.
     around: Optional[Around] = field(default=None, repr=False)
+    #: Headers that :meth:`add_response_header` has added.
+    response_headers: Sequence[Tuple[str, str]] = field(default=(), repr=False)
     #: The context variables of the thread that brought the request; each handler runs in a copy of them.
     variables: contextvars.Context = field(default_factory=contextvars.copy_context, repr=False)
+
+    def add_response_header(self, name: str, value: str) -> None:
+        """Add a header to the response that answers this request, such as ``Server-Timing``.
+
+        It is for handlers and middleware. A response that has become an event stream has sent its headers: then this does
+        nothing.
+
+        :raises ValueError: it cannot stand in a header.
+        """
+        check_header(name, value)
+        self.response_headers = (*self.response_headers, (name, value))
+
+    @property
+    def scheme(self) -> str:
+        """How the request arrived here: "https" or "http"; a proxy in front may have got it by another one."""
+        if self.environ is not None:
+            return str(self.environ.get("wsgi.url_scheme", "http"))
+        return "https" if hasattr(getattr(self.handler, "connection", None), "getpeercert") else "http"
+
+    @property
+    def client_certificate(self) -> Optional[Dict[str, Any]]:
+        """The client's certificate, verified, in the form of :meth:`ssl.SSLSocket.getpeercert`.
+
+        None without mutual TLS (``client_ca=``), and under WSGI, where the environment may have one.
+        """
+        certificate: Optional[Dict[str, Any]] = None
+        if self.scheme == "https" and self.handler is not None:
+            certificate = self.handler.connection.getpeercert()
+        return certificate or None
 
     @property
     def owner(self) -> Optional[str]:

@@ -15,16 +15,14 @@ from ...revisions import REVISIONS, Revision
 from ...rpc.peer import Peer
 from ...rpc.request import Incoming, MessageFacts
 from ...types import ClientCapabilities, Implementation
-from ..catalog.catalog import Target
 from ..limits import Limits
 from ..runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from ...types import Root
     from ..principals import Principal
-    from .http_request import HTTPRequest
 
-__all__ = ["KnownRoots", "RequestFacts", "Session", "Throttle", "check_own_method", "check_own_notification"]
+__all__ = ["KnownRoots", "Session", "Throttle", "check_own_method", "check_own_notification", "is_of_protocol"]
 
 
 class Throttle:
@@ -57,27 +55,6 @@ class Throttle:
         return True
 
 
-class RequestFacts(MessageFacts):
-    """The facts of one HTTP request that its handler needs: the request itself, principal, target and sender.
-
-    :param http: the request, authenticated.
-    :param target: what the message is about; None if that was not looked up.
-    :param sender: whose share the request counts to: the principal's key, else the remote address.
-    """
-
-    __slots__ = ("http", "principal", "target", "sender")
-
-    def __init__(self, http: "HTTPRequest", target: Optional[Target], sender: str) -> None:
-        self.http: "Optional[HTTPRequest]" = http
-        self.principal = http.principal
-        self.target = target
-        self.sender = sender
-
-    def forget_request(self) -> None:
-        """Keep of the request only what is needed while it is in progress for long."""
-        self.http = None
-
-
 class Session:
     """One client, of either era; handlers see it as ``ctx.session``."""
 
@@ -94,6 +71,8 @@ class Session:
     sender = ""
     #: The end of the JSON text of each complete result: the members that every result of this era has, and the brace.
     result_end = "}"
+    #: Names the session in ``ctx.store``: over HTTP its id, else a name that is made with the first use; empty before that.
+    store_key = ""
     #: Whether the session outlives one message; only then can the server send requests and notifications of its own.
     persistent = False
 
@@ -121,16 +100,22 @@ class Session:
         """Return the authenticated sender of a request."""
         return self.principal
 
+    def note_scopes(self, principal: "Optional[Principal]") -> None:
+        """Note which entries the client may be told of between its requests."""
+
     def sender_of(self, incoming: Incoming) -> str:
         """Return whose share a request counts to, with all that is kept for it."""
-        facts: Optional[RequestFacts] = incoming.facts
+        facts: Optional[MessageFacts] = incoming.facts
         return self.sender if facts is None else facts.sender
 
     def forget_request(self) -> None:
         """Keep of the present request no more than a session keeps of its client, while a handler waits."""
 
     def create_asker(self, context: Any) -> Any:
-        """Return what asks a handler's questions, an ``Asker``, from the ``RequestContext`` of its request."""
+        """Return what asks a handler's questions, an ``Asker``, from the ``RequestContext`` of its request.
+
+        ``LegacySession`` returns a ``BackChannelAsker``, and ``ModernSession`` a ``ResultAsker``.
+        """
         raise NotImplementedError
 
     def throttle(self) -> Throttle:
@@ -231,14 +216,19 @@ class Session:
         raise MethodNotFound("Method not found: logging/setLevel")
 
 
+def is_of_protocol(method: str) -> bool:
+    """Whether a notification is the protocol's own, in any revision."""
+    return any(method in revision.server_notifications or method in revision.client_notifications
+               or method == revision.task_notification for revision in REVISIONS)
+
+
 def check_own_notification(method: str, params: Any) -> None:
     """Refuse a notification that is the protocol's, or that has no object for its params.
 
     :raises ValueError, TypeError: it is.
     """
     _check_own("notification", "notifications/acme/moved", method, params)
-    if any(method in revision.server_notifications or method in revision.client_notifications
-           or method == revision.task_notification for revision in REVISIONS):
+    if is_of_protocol(method):
         raise ValueError(f"choose another name than {method!r}, which is the protocol's own: ctx.report_progress(), ctx.log(),"
                          " Server.resource_updated() and the changes of entries send what the protocol has")
 

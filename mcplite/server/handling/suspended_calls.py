@@ -29,6 +29,7 @@ from ...protocol.jsonrpc import first_members, memory_size
 from ...protocol.opaque import ReplayLog, bound_to, digest, open_sealed, request_params, seal
 from ...rooms import load
 from ...rpc.tracing import get_logger
+from ..catalog.registry import granted_scopes
 from ..eviction import Shares
 from ..runtime.observer import observed_question
 from ..runtime.runtime import Runtime
@@ -42,7 +43,7 @@ __all__ = ["CountedCall", "ResultAsker", "SealedCalls", "SuspendedCall", "Suspen
            "request_digest", "resume", "suspended_calls_of"]
 
 _log = get_logger(__name__)
-#: What a worker runs for a request; None for one that a handler answers which goes on by itself.
+#: The function that a worker runs for a request; None if a waiting handler continues and answers the request itself.
 Work = Optional[Callable[[], object]]
 #: Bytes that the thread of a waiting handler takes.
 _THREAD_BYTES = 32_768
@@ -151,7 +152,8 @@ class SuspendedCall(CountedCall):
         """Keep of the request no more than its short params: the client's next request brings all of them again."""
         context = self._context
         params = first_members(request_params(context.incoming.params), _SHORT_PARAMS)
-        context.params = context.incoming.params = params
+        context.incoming.params = params
+        context.take_params(params)
         context.session.forget_request()
 
     def _cancel(self, reason: str) -> None:
@@ -170,8 +172,8 @@ class SuspendedCall(CountedCall):
         context, incoming = self._context, new.incoming
         incoming.take_over(context.incoming)
         context.session, context.incoming = new.session, incoming
-        context.params = {name: value for name, value in incoming.params.items()
-                          if name not in ("inputResponses", "requestState")}
+        context.take_params({name: value for name, value in incoming.params.items()
+                             if name not in ("inputResponses", "requestState")})
         self._answers = new.given, answers
         self._woken.set()
 
@@ -344,7 +346,11 @@ def resume(context: RequestContext) -> Work:
         if not isinstance(answer, dict):
             raise InvalidParams(f"params.inputResponses[{key[:100]!r}] must be an object")  # MRTR-19
     context.given = dict(given)
-    if state is None:
+    target = context.target
+    gone = target is not None and (
+        target.entry is None and target.custom_handler is None  # there is nothing of this name, or no more for this caller
+        or target.scopes and context.http is not None and not granted_scopes(context.principal).issuperset(target.scopes))
+    if state is None or gone:
         return functools.partial(answer_request, context)
     if not isinstance(state, str):
         raise InvalidParams("params.requestState must be a string")

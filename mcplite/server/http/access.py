@@ -21,6 +21,7 @@ from ...protocol.uris import url_path
 from ...rpc.tracing import get_logger
 from ...types import Implementation
 from ..catalog.catalog import Target
+from ..catalog.registry import granted_scopes
 from ..handling.http_request import HTTPRequest
 from ..principals import Principal, all_scopes, least_scopes
 from ..runtime.runtime import Runtime
@@ -29,15 +30,17 @@ from .messages import HTTPResponse, Rejection, names_modern
 if TYPE_CHECKING:
     from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
+    from ...backend.interface import Backend
+
 __all__ = ["Authorization", "Authorizer", "LOOPBACK", "OriginPolicy", "Refused", "TrustedProxies"]
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _METHODS = "POST, GET, DELETE, OPTIONS"
-_REQUEST_HEADERS = ("Content-Type, Accept, Authorization, Last-Event-ID, Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method,"
-                    " Mcp-Name")
+_REQUEST_HEADERS = ("Content-Type, Accept, Authorization, DPoP, Last-Event-ID, Mcp-Session-Id, MCP-Protocol-Version,"
+                    " Mcp-Method, Mcp-Name")
 #: Headers of marked parameters; the tools of a server define their names.
 _PARAMETER = re.compile(r"mcp-param-[!#$%&'*+\-.^_`|~0-9a-z]+")
-_RESPONSE_HEADERS = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
+_RESPONSE_HEADERS = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, DPoP-Nonce, Retry-After"
 _DAY = "86400"
 
 
@@ -70,18 +73,16 @@ class OriginPolicy:
                 raise ValueError(OptionText(f"{origin!r} in ", Option("allowed_origins", "allowed_origins"),
                                             " is not an origin; write 'https://app.example'"))
             self._origins.add(known)
-
-    @property
-    def loopback_only(self) -> bool:
-        """Whether all accepted hosts are loopback names, so that only clients on this machine can use the endpoint."""
-        return not self._any_host and all(is_loopback(host) for host, _ in self._hosts)
+        #: Whether all accepted hosts are loopback names, so that only clients on this machine can use the endpoint.
+        self.loopback_only = not self._any_host and all(is_loopback(host) for host, _ in self._hosts)
 
     def check(self, request: HTTPRequest) -> Optional[Rejection]:
         """Return the refusal of a request to a host, or from an origin, that is not accepted; else None.
 
         Where a web framework has checked the host by its own list, that counts, and pages of that host are accepted.
         """
-        if request.headers.read_once(self.admits) and not request.host_checked:
+        headers = request.headers
+        if (headers.known.get(self.admits) or headers.read_once(self.admits)) and not request.host_checked:
             return None
         host, origin = request.headers.get("host"), request.headers.get("origin")
         if not (request.host_checked or self.admits_host(host)):
@@ -220,10 +221,12 @@ class Refused(Exception):
     :param status: of the response.
     :param error: the code of RFC 6750; empty if no token was sent, or if the error is not the client's.
     :param description: what is wrong, for people; it quotes nothing that the client sent.
+    :param headers: further headers of the response.
     """
 
-    def __init__(self, status: int, error: str, description: str) -> None:
+    def __init__(self, status: int, error: str, description: str, headers: Sequence[Tuple[str, str]] = ()) -> None:
         super().__init__(description)
+        self.headers = headers
         self.status = status
         self.error = error
         self.description = description
@@ -250,6 +253,8 @@ class Authorizer:
     def routes(self, endpoint: "Authorization") -> Dict[str, Callable[[HTTPRequest], HTTPResponse]]:
         """Return what it answers itself on every host, without authorization: functions by path.
 
+        A function with the attribute ``any_origin`` answers web pages of any origin, with the methods that it names.
+
         :raises ValueError: it cannot protect this endpoint; the text says why.
         """
         return {}
@@ -261,9 +266,12 @@ class Authorizer:
         """
         return request.principal
 
+    def note_missing_scopes(self, request: HTTPRequest) -> None:
+        """Take note of a request that is refused, since its token has too few scopes."""
+
     def challenge(self, endpoint: "Authorization", resource: Optional[str], error: str, description: Optional[str],
                   scopes: Iterable[str]) -> str:
-        """Return the value of ``WWW-Authenticate`` for a refusal (RFC 6750, section 3).
+        """Return the value of ``WWW-Authenticate`` for a refusal (RFC 6750, section 3); empty where no header can help.
 
         :param resource: the URL of the endpoint, as far as the request proves it.
         """
@@ -271,11 +279,12 @@ class Authorizer:
 
     @staticmethod
     def bearer_challenge(error: str, description: Optional[str], scopes: Iterable[str], realm: Optional[str] = None,
-                         metadata: Optional[str] = None) -> str:
+                         metadata: Optional[str] = None, scheme: str = "Bearer", algorithms: Sequence[str] = ()) -> str:
         """Return a challenge with these parameters; what is None or empty is left out."""
-        return write_challenge("Bearer", {
+        return write_challenge(scheme, {
             "realm": realm, "error": error or None, "error_description": description,
-            "scope": " ".join(dict.fromkeys(scopes)) or None, "resource_metadata": metadata})
+            "scope": " ".join(dict.fromkeys(scopes)) or None, "resource_metadata": metadata,
+            "algs": " ".join(algorithms) or None})
 
 
 _HOST_AUTHENTICATES = Authorizer()
@@ -291,6 +300,7 @@ class Authorization:
     """
 
     def __init__(self, runtime: Runtime, origins: OriginPolicy, path: str) -> None:
+        self._runtime = runtime
         self._catalog = runtime.catalog
         self.origins = origins
         self.path = path
@@ -303,6 +313,23 @@ class Authorization:
     def info(self) -> Implementation:
         """The name and title of the server."""
         return self._catalog.description.info
+
+    @property
+    def backend(self) -> "Backend":
+        """What the processes of the server share; in one process, its memory."""
+        return self._runtime.processes.backend
+
+    def state_keys(self, given: "Sequence[Union[str, bytes]]" = ()) -> List[bytes]:
+        """Return the secrets that all processes share: those given, of the server, or of MCPLITE_STATE_KEYS.
+
+        :raises RegistrationError: one can be guessed.
+        """
+        import os
+
+        from ..runtime.processes import read_keys
+
+        fleet = self._runtime.fleet
+        return list(fleet.keys) if fleet is not None and not given else read_keys(given, os.environ)
 
     def scopes(self) -> List[str]:
         """Return the scopes of all requests, and of everything that is registered."""
@@ -318,10 +345,14 @@ class Authorization:
             return self._authorizer.resource
         ours = self.origins.loopback_only and not request.host_checked
         host = parse_host(request.headers.get("host") or "") if ours else None
-        if host is None or request.port != (host[1] or 80):
+        if host is None:
             return None
         name, port = host
-        return f"http://{name}" + (f":{port}" if port not in (None, 80) else "") + url_path(request.mount) + self.path
+        scheme = request.scheme
+        default = DEFAULT_PORTS[scheme]
+        if request.port != (port or default):
+            return None
+        return f"{scheme}://{name}" + (f":{port}" if port not in (None, default) else "") + url_path(request.mount) + self.path
 
     # --- authentication -------------------------------------------------------------------------------------
 
@@ -337,22 +368,27 @@ class Authorization:
         except Refused as refusal:
             return self._refused(refusal, request)
         # A POST is authorized with its message, so that one challenge names all required scopes (AUS-18).
-        return None if request.method == "POST" else self.authorize(request, None)
+        refused = None if request.method == "POST" else self.authorize(request, None)
+        return refused if isinstance(refused, Rejection) else None
 
     def _refused(self, refusal: Refused, request: HTTPRequest) -> Rejection:
         if refusal.status >= 500:
             busy = refusal.status == 503
             return Rejection(refusal.status, refusal.description, SERVER_BUSY if busy else INTERNAL_ERROR,
                              headers=[("Retry-After", "1")] if busy else [], close=True)
-        challenge = self._challenge(request, refusal.error, refusal.description if refusal.error else None,
-                                    self._authorizer.scopes)
-        return Rejection(refusal.status, refusal.description, INVALID_REQUEST, headers=[challenge], close=True)
+        challenges = self._challenges(request, refusal.error, refusal.description if refusal.error else None,
+                                      self._authorizer.scopes)
+        return Rejection(refusal.status, refusal.description, INVALID_REQUEST, headers=[*challenges, *refusal.headers],
+                         close=True)
 
     # --- authorization --------------------------------------------------------------------------------------
 
     def authorize(self, request: HTTPRequest, message: Optional[jsonrpc.Message],
-                  target: Optional[Target] = None) -> Optional[Rejection]:
+                  target: Optional[Target] = None) -> Union[None, Rejection, Target]:
         """Return the refusal of a request whose principal lacks a scope; None if it may be served.
+
+        Where entries are hidden from those that lack their scopes, return the target that the principal sees in place of a
+        hidden one: it is served as a request for what does not exist. The requests of a batch are served one by one.
 
         :param message: the body of a POST.
         :param target: what the message is about, if that is resolved already.
@@ -366,6 +402,14 @@ class Authorization:
         principal = request.principal
         if principal is not None and principal.scopes.issuperset(needed):
             return None
+        if catalog.hides and message is not None:
+            needed, granted = self._authorizer.scopes, granted_scopes(principal)
+            if granted.issuperset(needed):
+                if target is None or type(message) is not jsonrpc.Request:
+                    return None
+                _log.info("a request of %.200r for what its scopes do not allow is answered as one for what is not there",
+                          None if principal is None else principal.subject)
+                return catalog.visible(granted).resolve(message.method, message.params)
         id = message.id if type(message) is jsonrpc.Request else None
         text = f"this requires the scopes: {' '.join(needed)}"
         if principal is None:
@@ -374,8 +418,9 @@ class Authorization:
             return Rejection(403, text, id=id)
         _log.info("a request of %.200r was refused: it requires the scopes %s, and has %.1000s",
                   principal.subject, " ".join(needed), " ".join(sorted(principal.scopes)) or "none")
-        challenge = self._challenge(request, "insufficient_scope", text, [*needed, *self._granted(principal, request)])
-        return Rejection(403, text, id=id, headers=[challenge], close=message is None)
+        self._authorizer.note_missing_scopes(request)
+        challenges = self._challenges(request, "insufficient_scope", text, [*needed, *self._granted(principal, request)])
+        return Rejection(403, text, id=id, headers=challenges, close=message is None)
 
     def _granted(self, principal: Principal, request: HTTPRequest) -> List[str]:
         """Return the scopes that a challenge repeats (AUS-19)."""
@@ -386,7 +431,7 @@ class Authorization:
         known = {*self.scopes(), *authorizer.implies, *(authorizer.scopes_supported or ())}
         return list(least_scopes(principal.scopes & all_scopes(known, authorizer.implies), authorizer.implies))
 
-    def _challenge(self, request: HTTPRequest, error: str, description: Optional[str], scopes: Iterable[str]
-                   ) -> Tuple[str, str]:
+    def _challenges(self, request: HTTPRequest, error: str, description: Optional[str], scopes: Iterable[str]
+                    ) -> List[Tuple[str, str]]:
         challenge = self._authorizer.challenge(self, self.url_of(request), error, description, scopes)
-        return "WWW-Authenticate", challenge
+        return [("WWW-Authenticate", challenge)] if challenge else []

@@ -4,11 +4,20 @@ A request passes four steps: the origin policy, authentication, the decision wha
 scopes). The transports, our own HTTP server and WSGI, call :meth:`Endpoint.handle` for each request.
 """
 
+import functools
 import threading
 import time
-from typing import Any, Callable, Dict, Hashable, List, Mapping, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Callable, Dict, FrozenSet, Hashable, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
-from ...errors import INTERNAL_ERROR, MISSING_CAPABILITY, SERVER_BUSY, BackendError, RegistrationError, RemoteError
+from ...errors import (
+    INTERNAL_ERROR,
+    MISSING_CAPABILITY,
+    SERVER_BUSY,
+    BackendError,
+    ConnectionClosed,
+    RegistrationError,
+    RemoteError,
+)
 from ...protocol import jsonrpc
 from ...protocol.http.headers import check_header
 from ...protocol.uris import decoded_path, url_path
@@ -18,8 +27,10 @@ from ...rpc.deadline import Deadline
 from ...rpc.forks import renew
 from ...rpc.peer import Peer
 from ...rpc.tracing import get_logger
+from ..catalog.catalog import Target
+from ..handling.context import RequestFacts
 from ..handling.http_request import HTTPRequest
-from ..handling.session import RequestFacts
+from ..runtime.processes import away_error
 from ..runtime.runtime import Runtime
 from ..sessions.modern import SessionlessClient, create_sessionless_peer
 from ..state.response_bodies import OpenStreams, StreamingBody, do_nothing
@@ -28,6 +39,7 @@ from ..state.streams import EventStream, RequestStreams, StreamsChannel
 from .access import Authorization, OriginPolicy
 from .messages import EVENTS, HTTPResponse, Rejection, UnreadableBody, names_modern
 from .routing import (
+    NO_SESSION,
     AcceptMessage,
     EndSession,
     NotifySessionless,
@@ -40,7 +52,7 @@ from .routing import (
     decide,
 )
 
-__all__ = ["Endpoint", "Route"]
+__all__ = ["Endpoint", "Route", "busy"]
 
 _log = get_logger(__name__)
 RouteHeaders = Union[Mapping[str, str], Sequence[Tuple[str, str]]]
@@ -102,9 +114,11 @@ class Endpoint:
         self._public: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {
             **self.authorization.routes,
             **{decoded_path(at.rstrip("/")): _plain(at, route) for at, route in (routes or {}).items()}}
-        #: The paths of those that answer web pages of any origin.
-        self._of_any_origin = frozenset(decoded_path(at.rstrip("/")) for at, route in (routes or {}).items()
-                                        if getattr(route, "any_origin", False))
+        #: By the path of those that answer web pages of any origin, the methods with which they do.
+        self._of_any_origin: Dict[str, FrozenSet[str]] = {
+            **{at: route.any_origin for at, route in self.authorization.routes.items() if hasattr(route, "any_origin")},
+            **{decoded_path(at.rstrip("/")): _SAFE for at, route in (routes or {}).items()
+               if getattr(route, "any_origin", False)}}
         #: Handlers that require authorization, by path.
         self._protected: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {decoded_path(self.path): self._handle_endpoint}
         #: Guards the fields below; held for arithmetic and assignments.
@@ -137,17 +151,17 @@ class Endpoint:
             response = self.error_response(Rejection(error.status, str(error), close=True), request)
         except MemoryError:
             _log.warning("a request of %s was refused for want of memory", request.remote)
-            response = self.error_response(_busy(None, "it has no memory"), request)
+            response = self.error_response(busy("it has no memory"), request)
         except BackendError as error:
             self.runtime.processes.failed(error)
-            response = self.error_response(_away(), request)
+            response = self.error_response(Rejection(503, away_error().message, SERVER_BUSY, headers=_BUSY), request)
         except RemoteError as error:
             # What needs the backend is refused for some seconds after it has failed.
             response = self.error_response(Rejection(503, error.message, error.code, headers=_BUSY), request)
         except Exception:
             _log.exception("%s %.200r failed", request.method, request.path)
             response = self.error_response(Rejection(500, "Internal error", INTERNAL_ERROR, close=True), request)
-        origin = request.headers.get("origin")
+        origin = request.headers.first.get("origin")
         if origin is not None and _header(response, _ALLOWED) is None:
             response.headers.extend(self.origins.cors(origin))
         return response
@@ -155,7 +169,7 @@ class Endpoint:
     def _handle(self, request: HTTPRequest) -> HTTPResponse:
         path = request.path.rstrip("/")
         refused = self.origins.check(request)
-        if refused is not None and not (refused.status == 403 and path in self._of_any_origin and request.method in _SAFE):
+        if refused is not None and not (refused.status == 403 and request.method in self._of_any_origin.get(path, ())):
             return self.error_response(refused, request)
         if self._closed:
             return self.error_response(_stopping(), request)
@@ -174,29 +188,16 @@ class Endpoint:
         decision = decide(request, self._rules)
         if isinstance(decision, PostedMessage):
             refused = self.authorization.authorize(request, decision.message, decision.target)
-            decision = decision if refused is None else refused
-        if self._closed and not isinstance(decision, Rejection):
-            return self.error_response(_stopping(), request)  # stopped while the body was read
-        if type(decision) is ServeInSession:
-            return self._serve_in_session(request, decision)
-        if type(decision) is AcceptMessage:
-            return self._accept_message(request, decision)
-        if isinstance(decision, Rejection):
+            if refused is not None:
+                if isinstance(refused, Rejection):
+                    decision = refused
+                else:
+                    decision.target = refused  # what the caller sees in its place
+        if type(decision) is Rejection:
             return self.error_response(decision, request)
-        if type(decision) is ServeSessionless:
-            return self._serve_sessionless(request, decision)
-        if isinstance(decision, StartSession):
-            return self._start_session(request, decision)
-        if isinstance(decision, NotifySessionless):
-            self._peer().receive(decision.data, decision.message)
-            return HTTPResponse(202)
-        if isinstance(decision, OpenGetStream):
-            return self._open_get_stream(request, decision)
-        if isinstance(decision, EndSession):
-            self.sessions.delete(decision.session)
-            return HTTPResponse(204)
-        assert isinstance(decision, HTTPResponse)
-        return decision
+        if self._closed:
+            return self.error_response(_stopping(), request)  # stopped while the body was read
+        return _CARRY_OUT[type(decision)](self, request, decision)
 
     def error_response(self, rejection: Rejection, request: Optional[HTTPRequest] = None) -> HTTPResponse:
         """Return the response for a refused request.
@@ -214,7 +215,7 @@ class Endpoint:
     # --- POST -------------------------------------------------------------------------------------------
 
     def _start_session(self, request: HTTPRequest, decision: StartSession) -> HTTPResponse:
-        facts, session = RequestFacts(request, None, request.sender), decision.session
+        facts, session = RequestFacts(request, None), decision.session
         if session is not None:
             stream = EventStream(session.streams, decision.message)
             session.peer.receive(decision.data, decision.message, stream, facts=facts)
@@ -238,7 +239,7 @@ class Endpoint:
                 why = ""
                 return self._answered(stream, [("Mcp-Session-Id", opened.id)])
             why = "all sessions are in use"
-            return self.error_response(_busy(decision.message, "too many sessions are in use"))
+            return self.error_response(busy("too many sessions are in use", decision.message.id))
         finally:
             if why:
                 opened.end(why)  # a refused initialize leaves no session behind (SEC-53)
@@ -262,17 +263,24 @@ class Endpoint:
     def _serve_on_stream(self, request: HTTPRequest, session: HTTPSession, decision: ServeInSession) -> HTTPResponse:
         message, peer, target = decision.message, session.peer, decision.target
         stream = EventStream(session.streams, message, decision.plain)
-        stream.disconnected = request.disconnected
-        inline = request.inline and target is not None and target.may_run_inline
-        peer.receive(decision.data, message, stream, inline, facts=RequestFacts(request, target, request.sender))
-        if not (stream.finished or stream.streaming):
-            def refuse() -> None:
-                # On a stream, with status 200: for 503 the official Python client 1 gives up the session and all its calls.
-                stream.commit()
-                peer.refuse_incoming(message.id, SERVER_BUSY, _QUEUED_TOO_LONG)
+        inline = request.inline = request.inline and target is not None and target.may_run_inline and not target.slow
+        begun = 0.0 if self._held is None else time.monotonic()
+        peer.receive(decision.data, message, stream, inline, RequestFacts(request, target))
+        if stream.answer is None:  # a plain call is answered by now, and needs none of this
+            stream.disconnected = request.disconnected
+            if not (stream.finished or stream.streaming):
+                stream.settle(functools.partial(_refuse_on_stream, stream, peer, message))
+        if self._held is not None and target is not None:
+            self._note_time(request, target, begun)
+        return self._answered(stream, request.response_headers)
 
-            stream.settle(refuse)
-        return self._answered(stream)
+    def _note_time(self, request: HTTPRequest, target: Target, begun: float) -> None:
+        """Have a worker run the next call of a handler that keeps the thread of its WSGI host for long.
+
+        Then the response is an event stream meanwhile, whose comments keep the proxies between from giving up. A framework
+        whose handlers belong to the thread of their request keeps them there.
+        """
+        target.slow = request.around is None and time.monotonic() - begun > self.limits.commit_seconds
 
     def _peer(self) -> Peer:
         peer = self._sessionless_peer
@@ -284,33 +292,36 @@ class Endpoint:
         return peer
 
     def _serve_sessionless(self, request: HTTPRequest, decision: ServeSessionless) -> HTTPResponse:
-        message, peer, target = decision.message, self._peer(), decision.target
+        message, target, peer = decision.message, decision.target, self._sessionless_peer or self._peer()
         assert decision.envelope is not None and target is not None
-        id = message.id  # what refers to the message keeps its params for as long as the stream
-        client = SessionlessClient(decision.envelope, decision.revision, target, request, request.sender)
-        stream = EventStream(self._sessionless_streams, plain=decision.plain)
-        stream.disconnected = request.disconnected
-        # H26-10: closing the response stream cancels the call.
-        stream.on_hang_up = lambda: peer.drop_incoming(id, client, "the client has closed the connection")
-        peer.receive(decision.data, message, stream, request.inline and target.may_run_inline, facts=client)
-        if not (stream.finished or stream.streaming):
-            stream.settle(lambda: peer.refuse_incoming(id, SERVER_BUSY, _QUEUED_TOO_LONG, facts=client))
-        if message.method == "subscriptions/listen" and stream.streaming:
-            def end() -> None:
-                self.runtime.subscriptions.end(peer, client)
-
+        client = SessionlessClient(decision.envelope, decision.revision, target, request)
+        stream = EventStream(self._sessionless_streams, None, decision.plain)
+        inline = request.inline = request.inline and target.may_run_inline and not target.slow
+        begun = 0.0 if self._held is None else time.monotonic()
+        peer.receive(decision.data, message, stream, inline, client)
+        if stream.answer is None:  # a plain call is answered by now, and needs none of this
+            id = message.id  # what refers to the message keeps its params for as long as the stream
+            stream.disconnected = request.disconnected
+            # H26-10: closing the response stream cancels the call.
+            stream.on_hang_up = functools.partial(peer.drop_incoming, id, client, "the client has closed the connection")
+            if not (stream.finished or stream.streaming):
+                stream.settle(functools.partial(peer.refuse_incoming, id, SERVER_BUSY, _QUEUED_TOO_LONG, facts=client))
+        if self._held is not None:
+            self._note_time(request, target, begun)
+        if stream.streaming and message.method == "subscriptions/listen":
+            end = functools.partial(self.runtime.subscriptions.end, peer, client)
             stream.lasting = True
             _end_at_expiry(stream, request, end)
             if self._held is not None:
                 stream.on_return = end
                 self._hold(request, stream)
-        return self._answered(stream, revision=decision.revision)
+        return self._answered(stream, request.response_headers, decision.revision)
 
     def _answered(self, stream: EventStream, headers: Sequence[Tuple[str, str]] = (),
                   revision: Optional[Revision] = None) -> HTTPResponse:
-        if stream.streaming:
-            return HTTPResponse(200, [*EVENTS, *headers], stream, streaming=True)
         if stream.answer is None:
+            if stream.streaming:
+                return HTTPResponse(200, [*EVENTS, *headers], stream, streaming=True)
             return HTTPResponse(202, [*headers])  # the request was cancelled, and has no response
         if stream.code is None:
             return HTTPResponse(200, [_JSON, *headers], [stream.answer])
@@ -321,9 +332,16 @@ class Endpoint:
         status = revision.http_status.get(stream.code, 200) if revision is not None and fixed else 200
         return HTTPResponse(status, [_JSON, *headers], [stream.answer])
 
+    def _notify_sessionless(self, _: HTTPRequest, decision: NotifySessionless) -> HTTPResponse:
+        self._peer().receive(decision.data, decision.message)
+        return HTTPResponse(202)
+
     def _accept_message(self, request: HTTPRequest, decision: AcceptMessage) -> HTTPResponse:
         if decision.session is not None:
-            self.sessions.accept(decision.session, decision.data, decision.message, request.principal)
+            try:
+                self.sessions.accept(decision.session, decision.data, decision.message, request.principal)
+            except ConnectionClosed:  # it has ended since it was found
+                return self.error_response(Rejection(404, NO_SESSION), request)
         elif type(decision.message) in (jsonrpc.Notification, jsonrpc.Batch):
             temporary = create_session_for_one_message(self.runtime)
             temporary.session.skip_handshake(decision.revision)
@@ -331,10 +349,15 @@ class Endpoint:
             temporary.end("the message has been handled")
         return HTTPResponse(202)
 
-    # --- GET --------------------------------------------------------------------------------------------
+    # --- DELETE and GET ---------------------------------------------------------------------------------
+
+    def _end_session(self, _: HTTPRequest, decision: EndSession) -> HTTPResponse:
+        self.sessions.delete(decision.session)
+        return HTTPResponse(204)
 
     def _open_get_stream(self, request: HTTPRequest, decision: OpenGetStream) -> HTTPResponse:
         session, name = decision.session, decision.stream
+        session.session.note_scopes(request.principal)
         if not name:
             common = self.sessions.open_common(session)
             if common is None:
@@ -447,21 +470,34 @@ class Endpoint:
         self.runtime.leave()
 
 
+#: What carries out a decision, by its class.
+_CARRY_OUT: Dict[type, Callable[[Endpoint, HTTPRequest, Any], HTTPResponse]] = {
+    AcceptMessage: Endpoint._accept_message,
+    EndSession: Endpoint._end_session,
+    HTTPResponse: lambda _, __, response: response,
+    NotifySessionless: Endpoint._notify_sessionless,
+    OpenGetStream: Endpoint._open_get_stream,
+    ServeInSession: Endpoint._serve_in_session,
+    ServeSessionless: Endpoint._serve_sessionless,
+    StartSession: Endpoint._start_session,
+}
+
+
+def _refuse_on_stream(stream: EventStream, peer: Peer, message: Any) -> None:
+    # On a stream, with status 200: for 503 the official Python client 1 gives up the session and all its calls.
+    stream.commit()
+    peer.refuse_incoming(message.id, SERVER_BUSY, _QUEUED_TOO_LONG)
+
+
 def _end_at_expiry(body: StreamingBody, request: HTTPRequest, end: Callable[[], object] = do_nothing) -> None:
     """End a long-lived stream when the token of its request expires (AUS-31)."""
     if request.principal is not None and request.principal.expires_at is not None:
         body.end_after(request.principal.expires_at - time.time(), end)
 
 
-def _busy(message: Any, why: str) -> Rejection:
-    id = message.id if type(message) is jsonrpc.Request else None
+def busy(why: str, id: Optional[jsonrpc.Id] = None) -> Rejection:
+    """Return the refusal of a request for which the server lacks something at present."""
     return Rejection(503, f"Server busy: {why}; try again later", SERVER_BUSY, id, headers=_BUSY)
-
-
-def _away() -> Rejection:
-    from ..runtime.processes import away_error
-
-    return Rejection(503, away_error().message, SERVER_BUSY, headers=_BUSY)
 
 
 def _stopping() -> Rejection:

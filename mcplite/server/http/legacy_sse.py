@@ -7,17 +7,17 @@ import posixpath
 from typing import Callable, Dict
 from urllib.parse import parse_qs
 
-from ...errors import SERVER_BUSY, BackendError
+from ...errors import BackendError, ConnectionClosed
 from ...protocol import jsonrpc
 from ...protocol.error_text import Option, OptionText
 from ...protocol.http.headers import accepts, media_type
 from ...protocol.http.sse import encode_event
 from ...protocol.uris import url_path
+from ..handling.context import RequestFacts
 from ..handling.http_request import HTTPRequest
-from ..handling.session import RequestFacts
 from ..state.sessions import HTTPSession
 from ..state.streams import EventStream
-from .endpoint import Endpoint
+from .endpoint import Endpoint, busy
 from .messages import HTTPResponse, Rejection, UnreadableBody
 from .routing import method_not_allowed, parse_body, unread, unreadable
 
@@ -52,9 +52,11 @@ class LegacySSE:
         if not accepts(request.headers.get("accept"), "text/event-stream"):
             return endpoint.error_response(Rejection(406, "a GET needs 'Accept: text/event-stream'"))
         session = table.open(request.principal, request.sender)
+        session.session.note_scopes(request.principal)
         try:
             if not table.add(session):
-                return self._refuse(session)
+                session.end("all sessions are in use")
+                return endpoint.error_response(busy("too many sessions are in use"))
             body = table.open_common(session)
         except BackendError:
             table.release(session, "the store failed")
@@ -74,11 +76,6 @@ class LegacySSE:
         path = f"{url_path(request.mount)}{self._post_path}?session_id={session.id}"
         return encode_event(path.encode("ascii"), event="endpoint")  # LSSE-02
 
-    def _refuse(self, session: HTTPSession) -> HTTPResponse:
-        session.end("all sessions are in use")
-        return self._endpoint.error_response(Rejection(503, "Server busy: too many sessions are in use; try again later",
-                                                       SERVER_BUSY, headers=[("Retry-After", "1")]))
-
     def _post(self, request: HTTPRequest) -> HTTPResponse:
         endpoint = self._endpoint
         if request.method != "POST":
@@ -88,8 +85,7 @@ class LegacySSE:
         named = parse_qs(request.query).get("session_id", [""])
         session = self._sessions.find(named[0], request.owner)
         if session is None or self._sessions.abandoned(session):
-            return endpoint.error_response(
-                Rejection(404, "there is no such session; open one at " + self._stream_path, close=True))
+            return self._unknown()
         try:
             data = request.read(endpoint.limits.message_bytes)
         except UnreadableBody as error:
@@ -101,11 +97,19 @@ class LegacySSE:
         if type(message) is jsonrpc.Request:
             target = endpoint.runtime.catalog.resolve(message.method, message.params)
         refused = endpoint.authorization.authorize(request, message, target)
-        if refused is not None:
+        if isinstance(refused, Rejection):
             return endpoint.error_response(refused)
+        target = target if refused is None else refused
         # Not inline: the response is sent on the stream, and this request is answered at once (LSSE-08).
-        self._receive(session, data, message, RequestFacts(request, target, request.sender))
+        try:
+            self._receive(session, data, message, RequestFacts(request, target))
+        except ConnectionClosed:  # it has ended since it was found
+            return self._unknown()
         return HTTPResponse(202, [("Content-Type", "text/plain")], [b"Accepted"])
+
+    def _unknown(self) -> HTTPResponse:
+        return self._endpoint.error_response(
+            Rejection(404, "there is no such session; open one at " + self._stream_path, close=True))
 
     def _receive(self, session: HTTPSession, data: bytes, message: jsonrpc.Message, facts: RequestFacts) -> None:
         """Pass on a message; what it causes is sent on the stream of the session, wherever that is.

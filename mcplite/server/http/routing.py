@@ -8,22 +8,23 @@ the body come before it is read.
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 from ...errors import INVALID_REQUEST, UNSUPPORTED_VERSION, RemoteError
-from ...protocol import jsonrpc, meta as envelopes
+from ...protocol import jsonrpc
 from ...protocol.http.headers import Headers, accepts, media_type
 from ...protocol.http.routing_headers import check_name, check_parameters, check_standard
-from ...protocol.meta import Envelope
 from ...revisions import DEFAULT_HTTP, Revision, find_revision
 from ...rpc.fair_queue import COSTLY
 from ..catalog.catalog import Target
+from ..catalog.registry import granted_scopes
 from ..handling.http_request import HTTPRequest, no_body
 from ..runtime.runtime import Runtime
+from ..sessions.modern import AcceptedSenders, Envelope, claims, read_envelope, revision_of, unsupported
 from ..state.sessions import HTTPSession
 from .access import OriginPolicy
 from .messages import SESSION, VERSION, HTTPResponse, Rejection, UnreadableBody
 
 __all__ = [
-    "AcceptMessage", "Decision", "EndSession", "NotifySessionless", "OpenGetStream", "PostedMessage", "Rules", "ServeInSession",
-    "ServeSessionless", "StartSession", "decide", "method_not_allowed", "parse_body", "unread", "unreadable",
+    "NO_SESSION", "AcceptMessage", "Decision", "EndSession", "NotifySessionless", "OpenGetStream", "PostedMessage", "Rules",
+    "ServeInSession", "ServeSessionless", "StartSession", "decide", "method_not_allowed", "parse_body", "unread", "unreadable",
 ]
 
 
@@ -94,7 +95,7 @@ class EndSession:
 Decision = Union[Rejection, HTTPResponse, PostedMessage, OpenGetStream, EndSession]
 
 _NO_ID = "this request needs the Mcp-Session-Id that the response to 'initialize' had"
-_NO_SESSION = "there is no such session, or it has ended; send 'initialize' without a session id to start one"
+NO_SESSION = "there is no such session, or it has ended; send 'initialize' without a session id to start one"
 
 
 class Rules:
@@ -115,7 +116,7 @@ class Rules:
         self.origins = origins
         self.find = find
         self.few_threads = few_threads
-        self.senders = envelopes.AcceptedSenders()
+        self.senders = AcceptedSenders()
         #: The supported revisions, oldest first.
         self.revisions = revisions = runtime.catalog.revisions
         #: Whether clients that begin with a handshake are served.
@@ -153,6 +154,8 @@ class _Posted(NamedTuple):
     #: The refusal of a body in a form that is not supported, or of a client that cannot read any response.
     refused: Optional[Rejection]
     named: _Named
+    #: Whether the revision that they name is one without sessions.
+    modern: bool
     #: Whether the client reads no event streams, and just JSON.
     plain: bool
 
@@ -170,17 +173,18 @@ def _posted(headers: Headers) -> _Posted:
         refused = Rejection(415, "a POST needs 'Content-Type: application/json'", close=True)
     elif not accepts(headers.get("accept"), "application/json"):
         refused = Rejection(406, "a POST needs 'Accept: application/json, text/event-stream'", close=True)
-    return _Posted(refused, _named(headers), not accepts(headers.get("accept"), "text/event-stream"))
+    named = _named(headers)
+    return _Posted(refused, named, named.modern, not accepts(headers.get("accept"), "text/event-stream"))
 
 
 def decide(request: HTTPRequest, rules: Rules) -> Decision:
     """Return what to do with an authenticated request to the endpoint."""
+    if request.method == "POST":
+        return _decide_post(request, rules)
     if request.method == "OPTIONS":
         headers = rules.origins.preflight(request.headers)
         if headers is not None:
             return HTTPResponse(204, headers)
-    if request.method == "POST":
-        return _decide_post(request, rules)
     named = _named(request.headers)
     if rules.modern and named.modern:
         return method_not_allowed(request, "POST")  # H26-02
@@ -210,49 +214,51 @@ def _is_number(text: str) -> bool:
 
 
 def _decide_post(request: HTTPRequest, rules: Rules) -> Decision:
-    posted = request.headers.read_once(_posted)
-    if posted.refused is not None:
-        return posted.refused
-    named = posted.named
+    headers = request.headers
+    refused, named, modern, plain = headers.known.get(_posted) or headers.read_once(_posted)
+    if refused is not None:
+        return refused
     try:
         data = request.read(rules.runtime.limits.message_bytes)
     except UnreadableBody as error:
         return unread(error)
     request.read = no_body  # handlers may keep the request for long, and need not keep its connection
-    message: Any = parse_body(request, data, rules.runtime)
+    runtime = rules.runtime
+    message: Any = jsonrpc.parse(data, runtime.json_limits) if len(data) < COSTLY else parse_body(request, data, runtime)
     kind = type(message)
     if kind is jsonrpc.Invalid:
         return unreadable(message)
-    id = message.id if kind is jsonrpc.Request else None
+    asks = kind is jsonrpc.Request
     # A message is sessionless if it names such a revision in its body or header, or only sessionless clients ask so (ERA-18).
-    if rules.modern and (not rules.legacy or named.modern or kind is jsonrpc.Request and (
-            envelopes.claims(message.params) or named.session is None and message.method in rules.catalog.modern_methods)):
-        return _decide_sessionless(request, data, message, rules, posted.plain)
-    initializes = kind is jsonrpc.Request and message.method == "initialize"
+    if rules.modern and (modern or not rules.legacy or asks and (
+            named.session is None and message.method in rules.catalog.modern_methods
+            or message.params is not None and "_meta" in message.params and claims(message.params))):
+        return _decide_sessionless(request, data, message, rules, plain)
+    initializes = asks and message.method == "initialize"
     if initializes and named.session is None:
-        refused = _version(named, rules)
-        return refused if isinstance(refused, Rejection) else StartSession(data, message)
+        version = _version(named, rules)
+        return version if isinstance(version, Rejection) else StartSession(data, message)
     session: Optional[HTTPSession] = None
     if rules.sessions:
         found = _find_session(request, named, rules)
         if isinstance(found, Rejection):
-            found.id = id
+            found.id = message.id if asks else None
             return found
         session, revision = found, found.session.revision
     else:
         version = _version(named, rules)
         if isinstance(version, Rejection):
-            version.id = id
+            version.id = message.id if asks else None
             return version
         revision = version or DEFAULT_HTTP  # HDR-03
     if initializes:
         return StartSession(data, message, session)
-    if kind is jsonrpc.Request:
+    if asks:
         return ServeInSession(data, message, session, revision, rules.catalog.resolve(message.method, message.params),
-                              plain=posted.plain)
+                              plain=plain)
     if kind is not jsonrpc.Batch:
         return AcceptMessage(data, message, session, revision)
-    return _decide_batch(data, message, session, revision, posted.plain)
+    return _decide_batch(data, message, session, revision, plain)
 
 
 def parse_body(request: HTTPRequest, data: bytes, runtime: Runtime) -> jsonrpc.Message:
@@ -274,16 +280,16 @@ def _decide_sessionless(request: HTTPRequest, data: bytes, message: Any, rules: 
         return Rejection(400, "in this revision a body must be one request or one notification")  # H26-03
     params = message.params or {}
     try:
-        if message.method == "initialize" and not envelopes.claims(params):
-            raise envelopes.unsupported(params.get("protocolVersion"), rules.revisions)  # ERA-21
+        if message.method == "initialize" and not claims(params):
+            raise unsupported(params.get("protocolVersion"), rules.revisions)  # ERA-21
         found = rules.senders.find(params)
         if found is not None:
             envelope, revision = found
             check_standard(request.headers, message.method, params, envelope.version)
         else:
-            envelope = envelopes.read(params)
+            envelope = read_envelope(params)
             check_standard(request.headers, message.method, params, envelope.version)
-            revision = envelopes.revision_of(envelope, rules.revisions)
+            revision = revision_of(envelope, rules.revisions)
             rules.senders.note(envelope, revision)
         if message.method == "subscriptions/listen" and plain:
             return Rejection(406, "send 'Accept: application/json, text/event-stream': the answer to 'subscriptions/listen' is"
@@ -291,7 +297,7 @@ def _decide_sessionless(request: HTTPRequest, data: bytes, message: Any, rules: 
         target = rules.catalog.resolve(message.method, params)
         if target.named is not None:
             check_name(request.headers, params.get(target.named))
-        if target.marks:
+        if target.marks and not rules.catalog.hidden(target, granted_scopes(request.principal)):
             check_parameters(request.headers, params.get("arguments"), target.marks)
     except RemoteError as error:
         return Rejection(400, error.message, error.code, message.id, data=error.data)
@@ -327,23 +333,21 @@ def unreadable(invalid: jsonrpc.Invalid) -> Rejection:
 
 
 def _find_session(request: HTTPRequest, named: _Named, rules: Rules) -> Union[HTTPSession, Rejection]:
+    owner = None if request.principal is None else request.principal.key
+    session = None if named.session is None else rules.find(named.session, owner)
+    if session is not None and session.session.revision is named.revision:
+        return session
     version = _version(named, rules)
     if named.session is None:
         return version if isinstance(version, Rejection) else Rejection(400, _NO_ID)  # SESS-06
-    session = rules.find(named.session, request.owner)
     if session is None:
-        return Rejection(404, _NO_SESSION)
+        return Rejection(404, NO_SESSION)
     if isinstance(version, Rejection):
         return version
     agreed = session.session.revision
-    return session if version in (None, agreed) else _mismatch(version, agreed) or session
-
-
-def _mismatch(version: Optional[Revision], agreed: Revision) -> Optional[Rejection]:
-    """Return the refusal of a request whose header names another revision than its session (HDR-08); None if that is legal."""
-    if agreed.version_header != "checked":
-        return None
-    return Rejection(400, f"MCP-Protocol-Version is {version}, but the session uses {agreed}")
+    if version in (None, agreed) or agreed.version_header != "checked":
+        return session
+    return Rejection(400, f"MCP-Protocol-Version is {version}, but the session uses {agreed}")  # HDR-08
 
 
 def _version(named: _Named, rules: Rules) -> Union[Revision, Rejection, None]:

@@ -13,8 +13,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Mapping, Optional, Sequence, Union
 
 from ...errors import SERVER_BUSY, RegistrationError, RemoteError
-from ...rooms import load
-from ..catalog.options import checked_key
+from ..catalog.registry import Needed
 
 if TYPE_CHECKING:
     from ...backend.interface import Backend
@@ -68,8 +67,11 @@ class Processes:
     def on(self, kind: str, receive: Callable[[Any], object]) -> None:
         """Call *receive* with the body of each message of a kind, on the reading thread."""
 
-    def publish(self, method: str, uri: Optional[str] = None) -> None:
-        """Tell the other processes of a change, which their clients may want to know."""
+    def publish(self, method: str, uri: Optional[str] = None, needed: Needed = None) -> None:
+        """Tell the other processes of a change, which their clients may want to know.
+
+        :param needed: who may be told of the change of a list.
+        """
 
     def failed(self, error: BackendError) -> None:
         """Note that the store has failed."""
@@ -109,6 +111,22 @@ class Fleet:
     def __init__(self, keys: Sequence[bytes], backend: "Optional[Backend]" = None) -> None:
         self.keys = keys
         self.backend = backend
+        #: Closes a backend that was opened for the server; it is called at the end of the process at the latest.
+        self.close: Callable[[], object] = lambda: None
+
+
+def _checked_key(key: Union[str, bytes]) -> bytes:
+    """Return a secret as bytes.
+
+    :raises RegistrationError: it can be guessed.
+    """
+    if not isinstance(key, (str, bytes)):
+        raise RegistrationError(f"state_keys takes a list of secrets, texts or bytes, not {type(key).__name__}")
+    secret = key.encode("utf-8") if isinstance(key, str) else key
+    if len(secret) < 16:
+        raise RegistrationError("a key in state_keys has fewer than 16 bytes, which can be guessed; use"
+                                " secrets.token_hex(32)")
+    return secret
 
 
 def read_keys(keys: Sequence[Union[str, bytes]], environ: Mapping[str, str]) -> List[bytes]:
@@ -119,7 +137,7 @@ def read_keys(keys: Sequence[Union[str, bytes]], environ: Mapping[str, str]) -> 
     if isinstance(keys, (str, bytes)) or not isinstance(keys, Iterable):
         raise RegistrationError("state_keys takes a list of secrets: write state_keys=[secret]")
     named = [part.strip() for part in environ.get("MCPLITE_STATE_KEYS", "").split(",") if part.strip()]
-    return [checked_key(key) for key in keys or named]
+    return [_checked_key(key) for key in keys or named]
 
 
 def create_fleet(fleet: bool, state_keys: Sequence[Union[str, bytes]], backend: "Union[None, str, Backend]",
@@ -133,13 +151,16 @@ def create_fleet(fleet: bool, state_keys: Sequence[Union[str, bytes]], backend: 
     environ = os.environ if environ is None else environ
     keys = read_keys(state_keys, environ)
     named = backend if backend is not None else environ.get("MCPLITE_BACKEND") or None
-    shared = None if named is None else load("backend=")(named, keys)
+    shared = None
+    if named is not None:
+        from ...rooms import load
+
+        shared = load("backend=")(named, keys)
     if shared is None:
         if fleet and not keys:
             raise RegistrationError(f"fleet=True needs state_keys=[...]: secrets that all processes share; {_MAKE_KEY}")
         return Fleet(keys) if fleet else None
     made = Fleet(keys, shared)
     if isinstance(named, str):
-        # It was opened here, so it is closed with the server, or at the end of the process.
-        weakref.finalize(made, shared.close)
+        made.close = weakref.finalize(made, shared.close)
     return made

@@ -9,16 +9,17 @@ import contextlib
 import functools
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, Set, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, FrozenSet, List, Optional, Set, Tuple, Union
 
+from ...errors import RegistrationError, TransportError
 from ...protocol import jsonrpc
 from ...protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
-from ...rooms import load
 from ...rpc.deadline import undo
 from ...rpc.fair_queue import Turns
 from ...rpc.forks import on_fork, renew
-from ...rpc.threads import Workers
+from ...rpc.threads import CallQueue, Workers
 from ...rpc.tracing import get_logger
+from ..catalog.registry import Needed, Provider, Service, may_be_told
 from ..eviction import ByteBudget
 from .processes import Fleet, Processes
 from .subscriptions import ListenRequests, Subscribers
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from ...rpc.extension import Extension
     from ...rpc.peer import Peer
     from ..catalog.catalog import Catalog
-    from ..catalog.registry import Service
     from ..limits import Limits
     from ..principals import Principal
     from .extension_host import ServerHost
@@ -45,19 +45,25 @@ class OpenSession:
     peer: Peer
     revision: Revision
     principal: "Optional[Principal]"
+    #: The scopes of its client, which is not told of what they do not allow; None if nothing is hidden from it.
+    granted: Optional[FrozenSet[str]] = None
 
     @property
     def followed(self) -> Set[str]:
         """The URIs of the resources that its client subscribes to."""
         raise NotImplementedError
 
-    def publish(self, method: str, params: Any, capability: str) -> None:
-        """Send a change notification, if the client declared or subscribed to it."""
+    def publish(self, method: str, uri: Optional[str], capability: str, written: Dict[Optional[str], bytes]) -> None:
+        """Send a change notification, if the client declared or subscribed to it; *written* keeps its text for others."""
         raise NotImplementedError
 
     def log(self, level: str, data: Any, logger: Optional[str] = None) -> None:
         """Send a log message outside of a request."""
         raise NotImplementedError
+
+
+#: Clients that the thread tells that reports a change.
+_FEW_CLIENTS = 64
 
 
 class Runtime:
@@ -101,6 +107,8 @@ class Runtime:
         self._lock = threading.RLock()
         self._sessions: List[OpenSession] = []
         self._users = 0
+        #: Whether the server is closed for good.
+        self._ended = False
         self._exit: Optional[contextlib.ExitStack] = None
         #: The lifespan of the process that this one was forked from: kept, since dropping it would leave it.
         self._inherited: Optional[contextlib.ExitStack] = None
@@ -109,13 +117,16 @@ class Runtime:
         self.suspended_calls: Any = None
         #: What runs while there are clients: by the URI of a directory, or the name of a mount.
         self._services: Dict[str, Service] = {}
-        #: Called with each change notification, its method and the URI of a resource: the servers that mount this one.
-        self.listeners: List[Callable[[str, Optional[str]], object]] = []
+        #: Called with each change notification, its method, the URI of a resource, and who may be told of a list: the servers
+        #: that mount this one.
+        self.listeners: List[Callable[[str, Optional[str], Needed], object]] = []
         #: Called with a session and True when its client's roots have changed, and False when it has ended: the mounts that
         #: have a connection for each client.
         self.followers: List[Callable[[OpenSession, bool], object]] = []
         #: Called with a session whose handshake is complete, on the reader's thread.
         self.greeters: List[Callable[[OpenSession], object]] = []
+        #: Counts the values of ``ctx.store`` in the memory of this process; None while there are none.
+        self.value_budget: Any = None
         #: The value of the lifespan; None if there is none, or it is not entered.
         self.lifespan_value: Any = None
         #: Counts the subscriptions to each resource, for the user's hook and for mounts.
@@ -129,9 +140,13 @@ class Runtime:
         #: The other processes of the server, and the backend that they share; one process has its own memory.
         self.processes = Processes()
         if fleet is not None and fleet.backend is not None:
+            from ...rooms import load
+
             self.processes = load("a shared backend")(self, fleet.backend)
         #: The ``subscriptions/listen`` requests that are open.
         self.subscriptions = self._create_subscriptions()
+        #: The changes that many clients are told of.
+        self._reports = CallQueue("reports of changes", self._tell)
         on_fork(self, Runtime._let_go)
 
     def _create_subscriptions(self) -> ListenRequests:
@@ -156,8 +171,9 @@ class Runtime:
             service.let_go()
         for peer in list(self.peers):
             peer.let_go(owner)
-        self._sessions, self.suspended_calls, self._workers = [], None, None
+        self._sessions, self.suspended_calls, self._workers, self.value_budget = [], None, None, None
         self.subscriptions = self._create_subscriptions()
+        self._reports = CallQueue("reports of changes", self._tell)
         self._inherited, self._exit, self._users = self._exit or self._inherited, None, 0
 
     # --- threads and the lifespan ---------------------------------------------------------------------
@@ -195,6 +211,7 @@ class Runtime:
         self._users -= 1
         if not self._users:
             self._stop_listening()
+            self._close_backend()
 
     def add_service(self, name: str, service: Service) -> None:
         """Let *service* run while there are clients."""
@@ -202,6 +219,22 @@ class Runtime:
             self._services[name] = service
             if self._users:
                 service.start()
+
+    def offer(self, provider: Provider) -> None:
+        """Have the entries of a provider among the server's own, and let it run while there are clients.
+
+        :raises RegistrationError: a name is taken; nothing is offered then.
+        """
+        registry, entries = self.catalog.registry, provider.entries()
+        for kind, found in entries.items():
+            taken = next((name for name in found if name in registry.all(kind)), None)
+            if taken is not None:
+                raise RegistrationError(f"the {kind[:-1]} {taken!r} of {provider.name} is registered already; give one of"
+                                        " the two another name")
+        for kind, found in entries.items():
+            registry.provide(provider, kind, found)
+        if isinstance(provider, Service):
+            self.add_service(f"provider {id(provider)}", provider)
 
     def add_extension(self, extension: "Extension", known: bool = False) -> None:
         """Register an extension; it is started at once if there are clients.
@@ -273,6 +306,19 @@ class Runtime:
             host.close()
         self._stop_workers()
 
+    def end(self) -> None:
+        """Close, and have the backend closed that was opened for the server, once its last user has left."""
+        self.close()
+        with self._lock:
+            self._ended = True
+            if not self._users:
+                self._close_backend()
+
+    def _close_backend(self) -> None:
+        # With the lock held. The number of this process is given back before.
+        if self._ended and self.fleet is not None:
+            self.fleet.close()
+
     def _stop_workers(self) -> None:
         with self._lock:
             workers, self._workers = self._workers, None
@@ -307,16 +353,17 @@ class Runtime:
             follower(session, False)
         self.leave()
 
-    def list_changed(self, kind: str, always: bool = True) -> None:
+    def list_changed(self, kind: str, needed: Needed = None, always: bool = True) -> None:
         """Notify clients that "tools", "resources" or "prompts" have changed, if the server says that it does so.
 
+        :param needed: the scopes of the entries that have changed; None if that is not known, so that every client is told.
         :param always: False leaves out the clients of other processes while this one serves none: it registers what each
             of them has registered for itself.
         """
         method = f"notifications/{kind}/list_changed"
-        self.deliver(method, None)
+        self.deliver(method, None, needed)
         if always or self._users:
-            self.processes.publish(method)
+            self.processes.publish(method, None, needed)
 
     def resource_updated(self, uri: str) -> None:
         """Notify clients that subscribed to *uri*, or listen to it, of its change; in any form of the URI."""
@@ -326,18 +373,40 @@ class Runtime:
         self.deliver(RESOURCE_UPDATED, uri)
         self.processes.publish(RESOURCE_UPDATED, uri)
 
-    def deliver(self, method: str, uri: Optional[str]) -> None:
-        """Notify the clients of this process, and the servers that mount this one."""
+    def deliver(self, method: str, uri: Optional[str], needed: Needed = None) -> None:
+        """Notify the clients of this process, and the servers that mount this one; those from whom the change is hidden not.
+
+        If there are many clients, a thread does it, and this one goes on: each client costs some microseconds.
+        """
         for listener in self.listeners:
-            listener(method, uri)
+            listener(method, uri, needed)
         if not self._sessions and not self.subscriptions:
             return  # as when a program registers its tools; a session that is opened now reads what has changed
         capability = "resources" if uri is not None else LIST_CHANGES[method].capability
         if uri is None and capability not in self.catalog.description.flags.list_changed:
             return
-        for session in self.sessions:
-            session.publish(method, None if uri is None else {"uri": uri}, capability)
-        self.subscriptions.publish(method, uri)
+        if not self.catalog.hides:
+            needed = None
+        elif uri is not None:
+            needed = self.catalog.needed(uri)
+        if len(self._sessions) + len(self.subscriptions) > _FEW_CLIENTS:
+            try:
+                self._reports.put((method, uri, capability, needed), once=True)
+                self._reports.begin()
+                return
+            except TransportError as error:
+                _log.warning("the thread that reports a change tells all clients of it: %s", error)
+        self._tell((method, uri, capability, needed))
+
+    def _tell(self, change: Tuple[str, Optional[str], str, Needed]) -> None:
+        method, uri, capability, needed = change
+        sessions = self.sessions
+        if needed is not None:
+            sessions = [session for session in sessions if may_be_told(session.granted, needed)]
+        written: Dict[Optional[str], bytes] = {}
+        for session in sessions:
+            session.publish(method, uri, capability, written)
+        self.subscriptions.publish(method, uri, needed)
 
     def everything_changed(self) -> None:
         """Notify the clients of this process that any list may have changed, and each resource that they follow."""

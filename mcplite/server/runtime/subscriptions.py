@@ -7,8 +7,8 @@ from now on, or no more, so that a server with a hook knows what to watch.
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
-from typing import Any, Callable, Deque, Dict, FrozenSet, Iterable, List, Mapping, Optional, Set, Tuple
+from collections import Counter
+from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Set, Tuple
 
 from ...errors import InvalidParams, MCPError, TransportError
 from ...protocol.jsonrpc import memory_size
@@ -17,9 +17,10 @@ from ...revisions import Revision
 from ...rpc.deadline import undo
 from ...rpc.forks import renew
 from ...rpc.request import Incoming
-from ...rpc.threads import Loop
+from ...rpc.threads import CallQueue
 from ...rpc.tracing import get_logger
 from ..catalog.catalog import MOST_URIS, Catalog
+from ..catalog.registry import Needed, granted_scopes, may_be_told
 from ..eviction import Shares
 from ..limits import Limits
 
@@ -50,6 +51,8 @@ class _ListenRequest:
         self.incoming = incoming
         self.revision = revision
         self._methods: Set[str] = {method for method, change in LIST_CHANGES.items() if change.filter in honoured}
+        #: The scopes of the client, which is not told of what they do not allow; None if nothing is hidden from it.
+        self.granted: Optional[FrozenSet[str]] = None
         #: By their normal form, as the client wrote them.
         self.uris: Dict[str, str] = {}
         if honoured.get(RESOURCE_SUBSCRIPTIONS):
@@ -173,6 +176,8 @@ class ListenRequests:
                     honoured[member] = value
                     described[kind.notification] = (None if value is True else frozenset(value), kind.describe)
         request = _ListenRequest(incoming, revision, honoured, self._spawn, described)
+        if self._catalog.hides and incoming.facts is not None:
+            request.granted = granted_scopes(incoming.facts.principal)
         with self._lock:
             self._requests[request] = None
         self._subscribers.add(request.uris)
@@ -235,12 +240,17 @@ class ListenRequests:
         with self._lock:
             return {uri for request in self._requests for uri in request.uris}
 
-    def publish(self, method: str, uri: Optional[str] = None) -> None:
-        """Notify the clients whose filter asks for this."""
+    def publish(self, method: str, uri: Optional[str] = None, needed: Needed = None) -> None:
+        """Notify the clients whose filter asks for this.
+
+        :param needed: who may be told.
+        """
         if not self._requests:
             return
         with self._lock:
             requests = list(self._requests)
+        if needed is not None:
+            requests = [request for request in requests if may_be_told(request.granted, needed)]
         for request in requests:
             if request.wants(method, uri):
                 try:
@@ -276,8 +286,8 @@ class ListenRequests:
 class Subscribers:
     """The number of subscriptions to each URI, of all clients together.
 
-    The hook is called for one change after another, in their order, on a thread that is started for them and ends when there
-    are no more. The hook may block; it delays only the changes behind its own.
+    The hook is called for one change after another, in their order, on a thread of its own. It may block; it delays only the
+    changes behind its own.
 
     :param hooks: called with a URI and the number of subscriptions to it, after each change of that number.
     """
@@ -286,18 +296,15 @@ class Subscribers:
         self.hooks = list(hooks)
         #: Whether a client is told that it has subscribed only after the hooks were called.
         self.awaited = False
-        #: Guards the fields below; held for dictionary operations only. Sessions hold their own lock around it.
-        #: Waited on for the end of the calls.
-        self._lock = threading.Condition()
+        #: Guards the counts; held for dictionary operations only. Sessions hold their own lock around it.
+        self._lock = threading.Lock()
         self._counts: "Counter[str]" = Counter()
-        self._changes: Deque[Tuple[str, int]] = deque()
-        #: Whether a thread calls the hook.
-        self._telling = False
+        self._changes = CallQueue("calls of on_subscribe", self._tell)
 
     def let_go(self) -> None:
         """Forget clients and thread in a forked process; they belong to the other one."""
         renew(self)
-        self._counts, self._changes, self._telling = Counter(), deque(), False
+        self._counts, self._changes = Counter(), CallQueue("calls of on_subscribe", self._tell)
 
     def add(self, uris: Iterable[str]) -> None:
         """Count one subscription more to each URI, and have the hooks called; returns at once."""
@@ -312,39 +319,22 @@ class Subscribers:
             for uri in uris:
                 count = self._counts[uri] = self._counts[uri] + step
                 if self.hooks:
-                    self._changes.append((uri, count))
+                    self._changes.put((uri, count))
                 if not count:
                     del self._counts[uri]
-            if self._telling or not self._changes:
-                return
-            self._telling = True
         try:
-            with undo(self._stop_telling):
-                # It ends when the hooks were called for all changes; it may block in a hook.
-                Loop("calls of on_subscribe", self._tell).start()
+            self._changes.begin()
         except TransportError as error:
             _log.warning("on_subscribe is called later: %s", error)
-
-    def _stop_telling(self) -> None:
-        with self._lock:
-            self._telling = False  # the next change tries again, and tells of this one as well
 
     def wait_told(self) -> None:
         """Wait for some seconds until the hooks were called for all changes so far, where those are awaited."""
         if self.awaited:
-            with self._lock:
-                self._lock.wait_for(lambda: not self._telling, _SUBSCRIBED_SECONDS)
+            self._changes.wait(_SUBSCRIBED_SECONDS)
 
-    def _tell(self) -> None:
-        while True:
-            with self._lock:
-                if not self._changes:
-                    self._lock.notify_all()
-                    self._telling = False
-                    return
-                uri, subscriptions = self._changes.popleft()
-            for hook in list(self.hooks):
-                try:
-                    hook(uri, subscriptions)
-                except BaseException:  # of the user's
-                    _log.exception("on_subscribe failed for %.200r", uri)
+    def _tell(self, change: Tuple[str, int]) -> None:
+        for hook in list(self.hooks):
+            try:
+                hook(*change)
+            except BaseException:  # of the user's
+                _log.exception("on_subscribe failed for %.200r", change[0])

@@ -16,7 +16,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Optional, Set, Tuple, Type
 
 from ...errors import INVALID_REQUEST, InvalidParams, MCPError, MethodNotFound, ProtocolError, RemoteError
-from ...protocol import jsonrpc, meta as envelopes
+from ...protocol import jsonrpc
 from ...protocol.jsonrpc import memory_size, object_of
 from ...protocol.meta import bounded_capabilities, bounded_info
 from ...revisions import NEWEST_LEGACY, Revision, find_revision
@@ -25,14 +25,16 @@ from ...rpc.peer import Peer
 from ...rpc.request import MessageHandler
 from ...rpc.tracing import get_logger
 from ...types import ClientCapabilities, Implementation, codec
-from ..handling.context import LEVELS, RequestContext, log_params, rank
+from ..catalog.registry import granted_scopes
+from ..handling.context import LEVELS, RequestContext, RequestFacts, log_params, rank
 from ..handling.dispatch import answer_request
-from ..handling.session import KnownRoots, RequestFacts, Session, check_own_method
+from ..handling.session import KnownRoots, Session, check_own_method
 from ..runtime.runtime import OpenSession, Runtime
-from .modern import SessionlessHandler, create_peer
+from .modern import SessionlessHandler, claims, create_peer
 
 if TYPE_CHECKING:
     from ...rpc.request import Incoming
+    from ..catalog.catalog import Target
     from ..handling.client_questions import Asker
     from ..handling.questions import Question
     from ..principals import Principal
@@ -69,14 +71,16 @@ class LegacySession(Session, OpenSession, MessageHandler):
         self.revision = NEWEST_LEGACY
         #: The negotiated revision; None before the handshake.
         self.agreed: Optional[Revision] = None
-        self._ready = False
+        #: Whether the handshake is complete.
+        self.initialized = False
         #: Whether the connection has ended, so that nothing is subscribed to any more.
         self._closed = False
         self._level = _DEFAULT_LEVEL
         #: By URI: the bytes of memory that it takes.
         self._subscriptions: Dict[str, str] = {}
-        self._subscribed_bytes = 0
-        self._roots = KnownRoots()
+        #: The bytes of memory of these URIs.
+        self.subscribed_bytes = 0
+        self.roots = KnownRoots()
         self._declared: Set[str] = set()
         #: The methods that stay available until the next handshake.
         self._served: FrozenSet[str] = frozenset()
@@ -89,22 +93,12 @@ class LegacySession(Session, OpenSession, MessageHandler):
         """Skip the handshake, of which this process has not heard."""
         self._declare(revision)
         self.revision = self.agreed = revision
-        self._ready = True
-
-    @property
-    def subscribed_bytes(self) -> int:
-        """The bytes of memory of the URIs that the session subscribes to."""
-        return self._subscribed_bytes
+        self.initialized = True
 
     @property
     def followed(self) -> Set[str]:
         with self._lock:
             return set(self._subscriptions)
-
-    @property
-    def initialized(self) -> bool:
-        """Whether the handshake is complete."""
-        return self._ready
 
     def wants_log(self, level: str) -> bool:
         """Whether the client wants messages of this level (LOG-04)."""
@@ -121,7 +115,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         """
         if level not in LEVELS:
             raise ValueError(f"{level!r} is not a log level; use one of {', '.join(LEVELS)}")
-        if self._ready and self.wants_log(level):
+        if self.initialized and self.wants_log(level):
             self.peer.notify("notifications/message", log_params(level, data, logger))
 
     def _notify(self, method: str, params: Optional[Dict[str, Any]]) -> None:
@@ -144,7 +138,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
     def create_asker(self, context: RequestContext) -> "Asker":
         from ..handling.back_channel import BackChannelAsker  # forms and sampling are loaded by the first handler that asks
 
-        return BackChannelAsker(self, self._roots, context.incoming)
+        return BackChannelAsker(self, self.roots, context.incoming)
 
     def ask(self, question: Question) -> Any:
         """Ask the client outside of any request, and return its answer.
@@ -154,7 +148,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         """
         from ..handling.back_channel import BackChannelAsker, send_question
 
-        asked = BackChannelAsker(self, self._roots, None).prepare(question)
+        asked = BackChannelAsker(self, self.roots, None).prepare(question)
         return asked.read(send_question(self, asked, asked.cancel, Delivery()))
 
     def elicitation_complete(self, elicitation_id: str) -> None:
@@ -167,6 +161,11 @@ class LegacySession(Session, OpenSession, MessageHandler):
         # Each request has its own token, and a later token may have fewer scopes.
         facts: Optional[RequestFacts] = incoming.facts
         return self.principal if facts is None else facts.principal or self.principal
+
+    def note_scopes(self, principal: "Optional[Principal]") -> None:
+        """Note which entries the client may be told of, by the principal of its latest request that says so."""
+        if self._catalog.hides:
+            self.granted = granted_scopes(principal)
 
     # --- subscriptions and changes ------------------------------------------------------------------
 
@@ -181,9 +180,9 @@ class LegacySession(Session, OpenSession, MessageHandler):
         with self._lock:
             if normal in self._subscriptions or self._closed:
                 return
-            total = self._subscribed_bytes + size
+            total = self.subscribed_bytes + size
             if len(self._subscriptions) < limits.subscriptions and total <= limits.subscription_bytes:
-                self._subscriptions[normal], self._subscribed_bytes = uri, total
+                self._subscriptions[normal], self.subscribed_bytes = uri, total
                 self.runtime.subscribers.add([normal])
                 return
         raise RemoteError(f"this session may subscribe to {limits.subscriptions} resources, whose URIs take"
@@ -198,14 +197,14 @@ class LegacySession(Session, OpenSession, MessageHandler):
             normal = normal_uri(uri)
             given = self._subscriptions.pop(normal, None)
             if given is not None:
-                self._subscribed_bytes -= memory_size(given, self.limits.subscription_bytes)
+                self.subscribed_bytes -= memory_size(given, self.limits.subscription_bytes)
                 self.runtime.subscribers.remove([normal])
 
     def _unsubscribe_all(self) -> None:
         # With the lock held, so that changes are counted in their order.
         if self._subscriptions:
             self.runtime.subscribers.remove(self._subscriptions)
-            self._subscriptions, self._subscribed_bytes = {}, 0
+            self._subscriptions, self.subscribed_bytes = {}, 0
 
     def set_level(self, level: str) -> None:
         """Set the least urgent level that this client wants."""
@@ -217,7 +216,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         :param uri: of the resource, in its normal form; None for a list.
         :param capability: "tools", "resources" or "prompts".
         """
-        return self._ready and capability in self._declared and (uri is None or uri in self._subscriptions)
+        return self.initialized and capability in self._declared and (uri is None or uri in self._subscriptions)
 
     def subscribed(self, uri: str) -> str:
         """Return the URI of a resource as the client wrote it when it subscribed.
@@ -226,23 +225,23 @@ class LegacySession(Session, OpenSession, MessageHandler):
         """
         return self._subscriptions.get(uri, uri)
 
-    def forget_roots(self) -> None:
-        """Discard the cached roots, since the client has announced a change."""
-        self._roots.forget()
-
-    def publish(self, method: str, params: Optional[Dict[str, Any]], capability: str) -> None:
+    def publish(self, method: str, uri: Optional[str], capability: str, written: Dict[Optional[str], bytes]) -> None:
         """Send a change notification, if the client declared or subscribed to it.
 
         :param method: of the notification.
-        :param params: of the notification; with a ``uri`` in its normal form, only subscribers of it get it (RSRC-13).
+        :param uri: of the resource, in its normal form: only subscribers of it get it (RSRC-13); None for a list.
         :param capability: "tools", "resources" or "prompts"; sent only if it was declared to the client.
+        :param written: the texts of this notification, by the URI as clients wrote it, which all sessions share.
         """
-        if not self.wants_change(None if params is None else params["uri"], capability):
+        if not self.wants_change(uri, capability):
             return
-        if params is not None:
-            params = {"uri": self.subscribed(params["uri"])}
+        if uri is not None:
+            uri = self.subscribed(uri)
+        data = written.get(uri)
+        if data is None:
+            data = written[uri] = jsonrpc.dump_notification(method, None if uri is None else {"uri": uri})
         try:
-            self.peer.notify(method, params)
+            self.peer.send_notification(method, data)
         except MCPError as error:
             _log.debug("%s was not sent: %s", method, error)
 
@@ -260,29 +259,35 @@ class LegacySession(Session, OpenSession, MessageHandler):
         if not catalog.speaks_legacy:
             return True
         # Or a method that only revisions without a handshake have, before any handshake.
-        return catalog.speaks_modern and (("_meta" in params and envelopes.claims(params))
+        return catalog.speaks_modern and (("_meta" in params and claims(params))
                                           or (self.agreed is None and method in catalog.modern_methods))
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
         method, params = incoming.method, incoming.params
         if ("_meta" in params or self.agreed is None) and self._sessionless is not None and self._stands_alone(method, params):
             return self._sessionless.on_request(incoming)
-        if method == "ping":
-            incoming.respond({})
-            return None
-        if method == "initialize":
-            self._initialize(incoming)
-            return None
+        served = method in self._served
+        if not served:
+            if method == "ping":
+                incoming.respond({})
+                return None
+            if method == "initialize":
+                self._initialize(incoming)
+                return None
         if self.agreed is None:
             raise RemoteError(f"{method!r} came before 'initialize'", code=INVALID_REQUEST)
         facts: Optional[RequestFacts] = incoming.facts
-        target = None if facts is None else facts.target
-        if target is None:
+        target: Optional[Target]
+        if facts is None:
             target = self._catalog.resolve(method, params)
+        else:
+            target = facts.target
+            if target is None:  # one of a batch
+                target = self._catalog.resolve_for(method, params, granted_scopes(facts.principal))
         if target.custom_handler is not None:
             exists = self._catalog.has_method(method, self.agreed, self.principal is not None)
         else:
-            exists = method in self._served or (method in self.agreed.client_requests and self._offers(method))
+            exists = served or (method in self.agreed.client_requests and self._offers(method))
         if not exists:
             raise MethodNotFound(f"Method not found: {method[:200]}")
         return functools.partial(answer_request, RequestContext(self, incoming, target))
@@ -305,11 +310,11 @@ class LegacySession(Session, OpenSession, MessageHandler):
         if method == "notifications/cancelled":
             self.peer.cancel_incoming(params.get("requestId"), params.get("reason"))
         elif method == "notifications/initialized":
-            self._ready = self.agreed is not None
-            for greeter in self.runtime.greeters if self._ready else ():
+            self.initialized = self.agreed is not None
+            for greeter in self.runtime.greeters if self.initialized else ():
                 greeter(self)
         elif method == "notifications/roots/list_changed":
-            self._roots.forget()
+            self.roots.forget()
             self.runtime.roots_changed(self)
         elif method == "notifications/progress":
             if type(params.get("progress")) in (int, float):
@@ -329,7 +334,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         if self._sessionless is not None:
             self.runtime.cancel_suspended(self.peer, "the client has left")
         with self._lock:
-            self._ready, self._closed = False, True
+            self.initialized, self._closed = False, True
             self._unsubscribe_all()
         self.runtime.session_closed(self, error)
         if self._on_close is not None:
@@ -357,9 +362,12 @@ class LegacySession(Session, OpenSession, MessageHandler):
             revision = NEWEST_LEGACY  # LIFE-10, LIFE-11
         if self.agreed is not None:
             self._start_over()
-        self.client_capabilities, self.client_info = capabilities, info
+        self.client_capabilities = capabilities
+        self.client_info = info
         self._declare(revision)
         result = self._catalog.describe(revision, self.persistent, self.principal is not None)
+        if self._catalog.hides and incoming.facts is not None:
+            self.granted = granted_scopes(incoming.facts.principal)
         self.revision = self.agreed = revision
         _log.info("client %.200r speaks %s", info.name, revision)
         incoming.respond(result)
@@ -371,10 +379,10 @@ class LegacySession(Session, OpenSession, MessageHandler):
         may still wait.
         """
         with self._lock:
-            self._ready = False
+            self.initialized = False
             self._level = _DEFAULT_LEVEL
             self._unsubscribe_all()
-        self._roots.forget()
+        self.roots.forget()
         _log.info("a client begins the session again")
 
     def _declare(self, revision: Revision) -> None:

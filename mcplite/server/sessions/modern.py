@@ -1,5 +1,6 @@
 """The session of a client without a handshake: it lasts for one request, which carries all facts of the client (STAT-13).
 
+Each request has them in its ``_meta``, which is read as an :class:`Envelope`.
 :class:`SessionlessHandler` admits each request and makes its session; the HTTP endpoint passes the :class:`SessionlessClient`
 along with the request.
 """
@@ -7,7 +8,8 @@ along with the request.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+import json
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from ...errors import (
     INTERNAL_ERROR,
@@ -17,34 +19,169 @@ from ...errors import (
     InternalError,
     InvalidParams,
     MethodNotFound,
+    ProtocolError,
     RemoteError,
     ResourceNotFound,
+    UnsupportedVersion,
 )
-from ...protocol import jsonrpc, meta as envelopes
-from ...protocol.meta import Envelope, bounded_capabilities, bounded_info, unsupported
-from ...revisions import Revision
+from ...protocol import jsonrpc
+from ...protocol.jsonrpc import encode_json, memory_size
+from ...protocol.meta import CAPABILITIES, CLIENT_INFO, LOG_LEVEL, MAX_SETTINGS, VERSION, bounded_capabilities, bounded_info
+from ...revisions import TASKS_EXTENSION, Revision
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
 from ...rpc.request import Incoming, MessageHandler
 from ...rpc.tracing import get_logger
-from ...types import ClientCapabilities, Implementation
+from ...types import ClientCapabilities, Implementation, codec
 from ..catalog.catalog import Target
-from ..handling.context import RequestContext, rank
+from ..handling.context import RequestContext, RequestFacts, rank
 from ..handling.dispatch import answer_request
-from ..handling.session import RequestFacts, Session
+from ..handling.session import Session
 from ..runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from ..handling.client_questions import Asker
     from ..handling.http_request import HTTPRequest
 
-__all__ = ["ModernSession", "SessionlessClient", "SessionlessHandler", "create_peer", "create_sessionless_peer"]
+__all__ = ["AcceptedSenders", "Envelope", "ModernSession", "SessionlessClient", "SessionlessHandler", "claims", "create_peer",
+           "create_sessionless_peer", "read_envelope", "revision_of", "unsupported"]
 
 _log = get_logger(__name__)
 #: Error codes that are reserved for the specification.
 _RESERVED = range(-32099, -32019)
 #: Error codes of JSON-RPC that handlers may use.
 _OPEN = frozenset({INVALID_PARAMS, INTERNAL_ERROR})
+#: The capabilities of a client without handlers, which are valid without the work of decoding them.
+_ONLY_TASKS: Dict[str, Any] = {"extensions": {TASKS_EXTENSION: {}}}
+
+
+class Envelope:
+    """The sender of one request, as its ``_meta`` describes it; it does not hold for the next request (STAT-13).
+
+    Capabilities and client info are decoded on first use; most handlers never use them.
+
+    :param version: the name of the revision, supported or not.
+    :param meta: the whole ``_meta`` of the request, which has the required members.
+    """
+
+    __slots__ = ("version", "meta", "log_level", "_capabilities", "_info")
+
+    def __init__(self, version: str, meta: Mapping[str, Any]) -> None:
+        self.version = version
+        self.meta = meta
+        #: The least urgent level of log messages that the client wants; None for none at all.
+        self.log_level: Optional[str] = meta.get(LOG_LEVEL)
+        self._capabilities: Optional[ClientCapabilities] = None
+        self._info: Optional[Implementation] = None
+
+    @property
+    def capabilities(self) -> ClientCapabilities:
+        """The client's capabilities, for this request alone."""
+        if self._capabilities is None:
+            self._capabilities = codec.decode(ClientCapabilities, self.meta[CAPABILITIES])
+        return self._capabilities
+
+    @property
+    def info(self) -> Optional[Implementation]:
+        """The client's name and version; None if it does not say (STAT-05)."""
+        if self._info is None and CLIENT_INFO in self.meta:
+            self._info = codec.decode(Implementation, self.meta[CLIENT_INFO])
+        return self._info
+
+    @property
+    def facts(self) -> Any:
+        """What the client says of itself, to be compared; as it came, so that it need not be decoded."""
+        meta = self.meta
+        return (meta[CAPABILITIES], meta.get(CLIENT_INFO)) if meta else (self._capabilities, self._info)
+
+    def forget_meta(self) -> None:
+        """Keep no more than a session keeps of its client, for a request that is in progress for long."""
+        info = self.info
+        self._info = None if info is None else bounded_info(info)
+        self._capabilities = bounded_capabilities(self.capabilities)
+        self.meta = {}
+
+
+class AcceptedSenders:
+    """Remembers the ``_meta`` of the request that was accepted last: a client sends the same one with each of its requests.
+
+    The checks of :func:`read_envelope` look for members that are strings or objects, so that equal values pass them alike.
+    """
+
+    def __init__(self) -> None:
+        #: That ``_meta`` and its revision; without a lock, since it is replaced in one step.
+        self._latest: Tuple[Mapping[str, Any], Optional[Revision]] = ({}, None)
+
+    def find(self, params: Optional[Mapping[str, Any]]) -> Optional[Tuple[Envelope, Revision]]:
+        """Return the envelope and the revision of a request; None if its ``_meta`` is another one, which must be read."""
+        meta = None if params is None else params.get("_meta")
+        latest, revision = self._latest
+        return None if revision is None or meta != latest else (Envelope(revision.name, meta), revision)
+
+    def note(self, envelope: Envelope, revision: Revision) -> None:
+        """Note a request that was accepted, unless its ``_meta`` takes much memory."""
+        meta = envelope.meta
+        if memory_size(meta, MAX_SETTINGS) <= MAX_SETTINGS:
+            # A deep copy: a handler may change its own.
+            self._latest = (json.loads(encode_json(meta)), revision)
+
+
+def claims(params: Optional[Mapping[str, Any]]) -> bool:
+    """Whether a request's params name a revision, which makes the request modern (ERA-18)."""
+    meta = None if params is None else params.get("_meta")
+    return type(meta) is dict and (VERSION in meta or CAPABILITIES in meta)
+
+
+def read_envelope(params: Optional[Mapping[str, Any]]) -> Envelope:
+    """Return the envelope of a request.
+
+    :raises InvalidParams: a required member is missing, or a member has a wrong type (STAT-03).
+    """
+    meta = None if params is None else params.get("_meta")
+    if not isinstance(meta, dict):
+        raise InvalidParams(f"params._meta must be an object with {VERSION!r} and {CAPABILITIES!r}")
+    version = meta.get(VERSION)
+    if not isinstance(version, str):
+        raise InvalidParams(f"params._meta must have {VERSION!r}, a string")
+    if meta.get(CAPABILITIES) == []:
+        meta[CAPABILITIES] = {}
+    elif not isinstance(meta.get(CAPABILITIES), dict):
+        raise InvalidParams(f"params._meta must have {CAPABILITIES!r}, an object")
+    envelope = Envelope(version, meta)
+    level = meta.get(LOG_LEVEL)
+    if level is not None and not isinstance(level, str):
+        raise InvalidParams(f"params._meta[{LOG_LEVEL!r}] must be a string")
+    try:
+        if meta[CAPABILITIES] and meta[CAPABILITIES] != _ONLY_TASKS:
+            envelope.capabilities
+        info = meta.get(CLIENT_INFO)
+        # What most clients send passes without the work of decoding it.
+        if CLIENT_INFO in meta and not (type(info) is dict and len(info) == 2 and type(info.get("name")) is str
+                                        and type(info.get("version")) is str):
+            codec.decode(Implementation, info)
+    except ProtocolError as error:
+        raise InvalidParams(f"params._meta: {error}") from error
+    return envelope
+
+
+def revision_of(envelope: Envelope, offered: Sequence[Revision]) -> Revision:
+    """Return the modern revision that a request is served under.
+
+    :param offered: what this server speaks, the revisions with a handshake included; the error lists them.
+    :raises UnsupportedVersion: it is none of them, or one that begins with a handshake (STAT-16, ERA-23).
+    """
+    for revision in reversed(offered):  # the newest is the one that most clients use
+        if revision.name == envelope.version and revision.modern:
+            return revision
+    raise unsupported(envelope.version, offered)
+
+
+def unsupported(version: Any, offered: Sequence[Revision]) -> UnsupportedVersion:
+    """Return the error for a version that is not supported, or not in this form; it names the supported ones."""
+    names = [known.name for known in reversed(offered)]
+    said = version if isinstance(version, str) else ""
+    return UnsupportedVersion(f"Unsupported protocol version: {said[:50]!r}; this server speaks {', '.join(names)}",
+                              data={"supported": names, "requested": said[:200]})
 
 
 class SessionlessClient(RequestFacts):
@@ -54,17 +191,18 @@ class SessionlessClient(RequestFacts):
     :param revision: of the request.
     :param target: what the request is about.
     :param http: the HTTP request, authenticated.
-    :param sender: whose share the request counts to.
+    :param sender: as for the base class.
     """
 
     __slots__ = ("envelope", "revision", "single_process")
 
-    def __init__(self, envelope: Envelope, revision: Revision, target: Target, http: "HTTPRequest", sender: str) -> None:
+    def __init__(self, envelope: Envelope, revision: Revision, target: Target, http: "HTTPRequest", sender: str = ""
+                 ) -> None:
         # As in the base class, without a call to it: each request passes here.
         self.http = http
-        self.principal = http.principal
+        principal = self.principal = http.principal
         self.target = target
-        self.sender = sender
+        self.sender = sender or (http.network if principal is None else principal.key)
         self.envelope = envelope
         self.revision = revision
         self.single_process = http.single_process
@@ -163,10 +301,11 @@ class SessionlessHandler(MessageHandler):
         self.runtime = runtime
         self.catalog = runtime.catalog
         self.peer: Peer
-        self._senders = envelopes.AcceptedSenders()
+        self._senders = AcceptedSenders()
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
-        catalog, client, method = self.catalog, incoming.facts, incoming.method
+        catalog, method = self.catalog, incoming.method
+        client: Optional[SessionlessClient] = incoming.facts
         target: Optional[Target] = None
         if client is not None:
             envelope, revision, target = client.envelope, client.revision, client.target
@@ -175,10 +314,10 @@ class SessionlessHandler(MessageHandler):
             if found is not None:
                 envelope, revision = found
             else:
-                if method == "initialize" and not envelopes.claims(incoming.params):
+                if method == "initialize" and not claims(incoming.params):
                     raise unsupported(incoming.params.get("protocolVersion"), catalog.revisions)  # ERA-21
-                envelope = envelopes.read(incoming.params)
-                revision = envelopes.revision_of(envelope, catalog.revisions)
+                envelope = read_envelope(incoming.params)
+                revision = revision_of(envelope, catalog.revisions)
                 self._senders.note(envelope, revision)
         level = envelope.log_level
         if level is not None:

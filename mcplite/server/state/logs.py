@@ -1,11 +1,12 @@
 """The logs of event streams in a backend, as this process writes them, and the bodies of responses that follow them.
 
     a handler --append--> StreamLog --> backend --since, wait--> LogBody --> the client
-                              ^                                     |
-                              +-- waits for room ------- has read --+
+                            | ^                                    ^ |
+                            | +-- waits for room ------- has read -|-+
+                            +-- tells of it, in one process -------+
 
 A log is written by the process that runs the handler, or by any process if it is a session's own; a body on any process
-follows it, on the thread of its HTTP request. In one process the backend is a memory, whose bytes are bounded here.
+follows it. In one process the backend is a memory, whose bytes are bounded here, and the writer tells the bodies of each entry.
 """
 
 import itertools
@@ -45,7 +46,6 @@ NOTHING = b"-"
 #: The first byte of an entry of a stream of requests: the ids of the requests, a message, or the last message, which is empty
 #: for a cancelled call.
 OPENED, MESSAGE, FINAL = b"o", b"m", b"f"
-_alarms = itertools.count(1)
 
 
 class StreamLogs:
@@ -189,6 +189,8 @@ class StreamLog:
                 self._bytes -= sizes.popleft()
         if self._bytes + _EVENT_COST * len(sizes) + _LOG_COST > self.counted:
             self._logs.grown(self)
+        if self._followers:
+            self._tell()
         return number
 
     def _kept_with(self, size: int) -> int:
@@ -209,6 +211,7 @@ class StreamLog:
             self._backend.append(self.name, NOTHING, self._logs.limits.store_seconds, 1)
             self.last += 1
         self.expire()
+        self._tell()
 
     def expire(self) -> None:
         """Note that the entries have expired; further ones are counted again."""
@@ -222,13 +225,17 @@ class StreamLog:
     def follow(self, body: "LogBody") -> None:
         """Add a body of this process that follows the log, until :meth:`unfollow`."""
         with self._lock:
-            self._followers.append(body)
+            self._followers = [*self._followers, body]
 
     def unfollow(self, body: "LogBody") -> None:
         """Note that a body has ended."""
         with self._lock:
             self._followers = [other for other in self._followers if other is not body]
             self._notify()
+
+    def _tell(self) -> None:
+        for body in self._followers:
+            body.told()
 
     def was_read(self) -> None:
         """Note that a body has read further."""
@@ -319,9 +326,10 @@ def _latest(backend: Backend, log: str, gone: int, last: int) -> List[Entry]:
 
 
 class LogBody(StreamingBody):
-    """The body of a response that follows logs, and is iterated by the thread of the request.
+    """The body of a response that follows logs.
 
-    While the store cannot be reached it sends keep-alive comments, and goes on when the store is back.
+    In one process the writers tell it of new entries. The thread of the request reads what several processes share, and waits
+    for it. While the store cannot be reached the body sends keep-alive comments, and goes on when the store is back.
 
     :param backend: sealed if other programs can reach it.
     """
@@ -329,21 +337,17 @@ class LogBody(StreamingBody):
     def __init__(self, backend: Backend, limits: Limits) -> None:
         self._backend = backend
         self._limits = limits
-        #: Whether the body shall end, and the signal that ends its pauses then.
+        self.immediate = not backend.shared
+        #: Whether the body shall end.
         self._stopped = False
-        self._pause = WakeSignal()
-        #: The logs that have grown since they were read.
+        #: The logs that have grown since they were read; None for all.
         self._grown: Optional[Set[str]] = None
         self._begun = False
-        self._probed = 0.0
+        #: When the store is asked again, if it could not be reached, when the next comment is due, and when the body looks
+        #: again whether its client has left.
+        self._back_at = self._quiet_until = self._probe_at = 0.0
         #: Sent at the end, once another body needs the room of this one.
         self._farewell = b""
-        #: Seconds of one wait, and a log that ends it early; the latter is for the memory of one process.
-        self._wait_seconds = _WAIT_SECONDS if backend.shared else PROBE_SECONDS
-        self._alarm = "" if backend.shared else f"alarm-{next(_alarms)}/in"
-
-    def __iter__(self) -> "LogBody":
-        return self
 
     # --- what follows ---------------------------------------------------------------------------------
 
@@ -369,75 +373,79 @@ class LogBody(StreamingBody):
         """Return what is sent first: many WSGI hosts send the headers of a response with the first bytes of its body."""
         return OPENING
 
-    # --- the thread of the request ----------------------------------------------------------------------
+    # --- for the host -----------------------------------------------------------------------------------
 
-    def __next__(self) -> bytes:
+    def take(self) -> Optional[bytes]:
+        now = time.monotonic()
         if not self._begun:
-            self._begun = True
+            self._begun, self._quiet_until = True, now + self._limits.keep_alive_seconds
             return self.opening()
-        quiet_until = time.monotonic() + self._limits.keep_alive_seconds
-        while True:
-            data, farewell = self._read_once(), self._farewell
-            if farewell and not self.ending:
-                data, self.ending = data + farewell, True
-            if data:
-                self.last = self.ending
-                return data
-            if self._ends():
-                raise StopIteration
-            if time.monotonic() >= quiet_until:
-                return KEEP_ALIVE
-            self._wait(min(self._wait_seconds, quiet_until - time.monotonic()))
+        data, farewell = self._read_once(now), self._farewell
+        if farewell and not self.ending:
+            data, self.ending = data + farewell, True
+        if data:
+            self.last, self.drained = self.ending, True
+            self._quiet_until = now + self._limits.keep_alive_seconds
+            return data
+        if self._ends(now):
+            return None
+        if now >= self._quiet_until:
+            self._quiet_until = now + self._limits.keep_alive_seconds
+            return KEEP_ALIVE
+        times = [self._quiet_until, self._due, self._back_at or None, None if self.watched else self._probe_at]
+        self.look_at = min(at for at in times if at is not None)
+        return b""
 
-    def _read_once(self) -> bytes:
-        if self.over:
+    def _read_once(self, now: float) -> bytes:
+        if self.over or now < self._back_at:
             return b""
         try:
             grown, self._grown = self._grown, set()
             if grown is None:
                 grown = set(self.numbers())
             data = self.read(grown) if grown else b""
-            return data or (b"" if self.ending else self.idle())
+            if not data and not self.ending:
+                data = self.idle()
+            self._back_at = 0.0
+            return data
         except BackendError:
-            self._grown = None  # all are read again
-            self._pause.wait(_AWAY_SECONDS)
+            self._away(now)
             return b""
 
-    def _ends(self) -> bool:
-        left, now = self.left, time.monotonic()
-        if self.over or (left is not None and left <= 0):
+    def _away(self, now: float) -> None:
+        self._grown = None  # all are read again
+        self._back_at = now + _AWAY_SECONDS
+
+    def _ends(self, now: float) -> bool:
+        due = self._due
+        if self.over or (due is not None and due <= now):
             return True
-        if now - self._probed < min(PROBE_SECONDS, self._limits.keep_alive_seconds):
+        if self.watched or now < self._probe_at:
             return False
-        self._probed = now
+        self._probe_at = now + min(PROBE_SECONDS, self._limits.keep_alive_seconds)
         return self.disconnected()
 
-    def _wait(self, seconds: float) -> None:
-        left = self.left
-        seconds = max(seconds if left is None else min(seconds, left), 0.001)
-        began, numbers = time.monotonic(), self.numbers()
-        if self._alarm:
-            numbers[self._alarm] = 0
+    def _wait(self, signal: WakeSignal, seconds: float) -> None:
+        if self.immediate or self._back_at:
+            signal.wait(seconds)
+            return
+        seconds = max(min(seconds, _WAIT_SECONDS), 0.001)
+        began = time.monotonic()
         try:
-            grown = self._backend.wait(numbers, seconds)
+            grown = self._backend.wait(self.numbers(), seconds)
         except BackendError:
-            self._grown = None
-            self._pause.wait(_AWAY_SECONDS)
+            self._away(time.monotonic())
             return
         if self._grown is not None:
             self._grown.update(grown)
-            self._grown.discard(self._alarm)
         if not grown and time.monotonic() - began < seconds / 2:
-            self._pause.wait(seconds)  # the backend is closed
+            signal.wait(seconds)  # the backend is closed
 
-    def _wake(self) -> None:
-        self._pause.set()
-        if self._alarm:
-            self._backend.append(self._alarm, b"", _WAIT_SECONDS, 1)
-
-    @property
-    def complete(self) -> bool:
-        return False
+    def told(self) -> None:
+        """Note that a log has grown, or was dropped; from any thread."""
+        if self.immediate:
+            self._grown = None
+            self.on_ready()
 
     @property
     def over(self) -> bool:
@@ -446,17 +454,15 @@ class LogBody(StreamingBody):
 
     def stop(self) -> None:
         self._stopped = True
-        self._wake()
+        self.on_ready()
 
     def end_for_now(self, seconds: float) -> None:
         # Read with the next look at the logs, which are followed from there when the client comes back.
         self._farewell = retry_event(max(seconds, self._limits.retry_seconds))
-        self._wake()
+        self.on_ready()
 
     def close(self) -> None:
         self._stopped = True
-        if self._alarm:
-            self._backend.forget(self._alarm)
         self.closed()
 
 
@@ -481,6 +487,7 @@ class RequestLog(StreamLog):
     def evict(self) -> None:
         self._lost = True
         self._logs.forget(self)
+        self._tell()
 
     def expire(self) -> None:
         self.evict()

@@ -1,5 +1,11 @@
 """Bodies of responses that are event streams, as the hosts read them, and the limit on those that clients hold open.
 
+A host either iterates a body on a thread of its own, as WSGI hosts do, or takes what there is when the body says so::
+
+    a handler, or a change --> the body --on_ready--> the host --take--> bytes, none for now, or the end
+                                                         ^
+                                       look_at: the time has come for a comment, or for the end
+
 When there are too many, the limit ends one of them for another, and says when its client may come back. Under a WSGI host all
 endpoints of a process share one limit (:class:`OpenStreams`).
 """
@@ -8,6 +14,7 @@ import threading
 import time
 from typing import Callable, Dict, Hashable, Iterator, Optional
 
+from ...rpc.deadline import WakeSignal
 from ...rpc.forks import renew
 from ..eviction import Shares
 from ..handling.http_request import never_disconnected
@@ -32,13 +39,25 @@ def do_nothing() -> None:
 class StreamingBody:
     """The body of a response that is an event stream, which ends with the stream, with its client, or at a certain time.
 
-    Each piece is sent at once. One thread iterates and closes it.
+    Each piece is sent at once. One thread at a time takes the pieces, and one closes the body.
     """
 
     #: Whether the piece returned last is the final one, so that the end of the response can be sent with it.
     last: bool = False
+    #: Whether that piece was all that there is, so that :meth:`take` can wait until :attr:`on_ready` is called, or ``look_at``.
+    drained: bool = False
     #: Whether the response lasts until one side ends it, and the client begins another one then.
     lasting: bool = False
+    #: Whether :meth:`take` never waits for a store, so that it may be called on a thread that serves others.
+    immediate = True
+    #: Called when :meth:`take` may have more to return; from any thread, which holds no lock of the body.
+    on_ready: Callable[[], object] = staticmethod(do_nothing)
+    #: When :meth:`take` must be called although nothing is ready, by the monotonic clock.
+    look_at = 0.0
+    #: Whether the host notices by itself that the client has left, and calls :meth:`stop` then.
+    watched = False
+    #: What a thread that iterates waits on.
+    _signal: Optional[WakeSignal] = None
 
     #: Set to end this body after the messages that are there.
     ending = False
@@ -57,13 +76,33 @@ class StreamingBody:
     #: Whether its client could not get the rest of the stream by another body.
     must_stay = False
 
-    @property
-    def complete(self) -> bool:
-        """Whether all pieces are already there, so that iterating does not block."""
-        return False
+    def take(self) -> Optional[bytes]:
+        """Return what can be sent now: empty if there is nothing yet, None at the end; sets ``look_at``."""
+        raise NotImplementedError
 
     def __iter__(self) -> Iterator[bytes]:
-        raise NotImplementedError
+        return self
+
+    def __next__(self) -> bytes:
+        while True:
+            data = self.take()
+            if data:
+                return data
+            if data is None:
+                raise StopIteration
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait until :meth:`take` may have more, on the one thread that waits for this body."""
+        signal = self._signal
+        if signal is None:
+            signal = self._signal = WakeSignal()
+            self.on_ready = signal.set
+        else:
+            self._wait(signal, max(self.look_at - time.monotonic(), 0.0))
+
+    def _wait(self, signal: WakeSignal, seconds: float) -> None:
+        signal.wait(seconds)
 
     def stop(self) -> None:
         """End the iteration, from any thread, because the client has disconnected."""
@@ -115,14 +154,6 @@ _RETURNS_PER_SECOND = 6.0
 _LATE_SECONDS = 5.0
 
 
-def _ends_session(body: StreamingBody) -> bool:
-    return body.ends_session
-
-
-def _stays(body: StreamingBody) -> bool:
-    return body.ends_session or body.must_stay
-
-
 class OpenStreams:
     """The event streams that are open; for one more the oldest ends.
 
@@ -135,7 +166,8 @@ class OpenStreams:
 
     def __init__(self, most: int, in_turns: bool = False) -> None:
         self._in_turns = in_turns
-        self._open: Shares[StreamingBody] = Shares(most, busy=_stays, lasting=_ends_session)
+        self._open: Shares[StreamingBody] = Shares(most, busy=lambda body: body.ends_session or body.must_stay,
+                                                  lasting=lambda body: body.ends_session)
         #: Guards ``_away``; held for dictionary work only.
         self._lock = threading.Lock()
         #: Until when a client counts as one that waits, by the name of its stream.

@@ -73,7 +73,7 @@ class CommonLogChannel(StreamsChannel):
 class CommonOutlet(Outlet):
     """The messages of one request, on the common stream of a client that has no other: a handler waits while it reads slowly.
 
-    What waits here leaves half of the room to notifications, which do not wait.
+    Messages that wait use at most half of the unread limits; notifications, which do not wait, have the other half.
     """
 
     def __init__(self, channel: CommonLogChannel, log: StreamLog, seconds: float) -> None:
@@ -208,6 +208,7 @@ class HTTPSession:
     def __init__(self, id: str, session: LegacySession, peer: Peer, streams: RequestStreams) -> None:
         self.id = id
         self.session = session
+        session.store_key = id
         self.peer = peer
         self.streams = streams
 
@@ -226,10 +227,6 @@ class HTTPSession:
         if self.reader is not None:
             self.reader.stop()
         self.peer.close(ConnectionClosed(why))
-
-
-def _is_busy(session: HTTPSession) -> bool:
-    return session.busy
 
 
 class Sessions:
@@ -262,7 +259,8 @@ class Sessions:
         self._lock = threading.Lock()
         #: In the order of their beginning.
         self._sessions: Dict[str, HTTPSession] = {}
-        self._shares: Shares[HTTPSession] = Shares(limits.sessions, limits.session_bytes, busy=_is_busy, clock=clock)
+        self._shares: Shares[HTTPSession] = Shares(limits.sessions, limits.session_bytes,
+                                                   busy=lambda session: session.busy, clock=clock)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -337,22 +335,22 @@ class Sessions:
         :raises BackendError: the store failed.
         :raises RemoteError: it failed a moment ago, or the session has no room here.
         """
-        self.sweep()
+        now = self._clock()
+        if now - self._swept >= self._sweep_seconds:
+            self.sweep()
         known = self._sessions.get(id)
         if known is None or known.owner != owner:
             return None
-        now, why = self._clock(), ""
-        if known.peer.closed:
-            why = "the session has ended"
-        elif self._is_expired(known, now):
-            why = _EXPIRED
-        if why:
-            self.release(known, why)
+        if known.peer.closed or self._is_expired(known, now):
+            self.release(known, "the session has ended" if known.peer.closed else _EXPIRED)
             return None
-        self._note_use(known, now)
+        known.touched = now
+        if now - known.noted >= _NOTE_SECONDS or not known.used:
+            self._note_use(known, now)
         return known
 
     def _note_use(self, session: HTTPSession, now: float) -> None:
+        """Count a use of a session, at most once in a while."""
         session.touched = now
         if not session.used or now - session.noted >= _NOTE_SECONDS:
             session.used, session.noted = True, now

@@ -177,6 +177,8 @@ class EventStream(StreamingBody, Outlet):
     #: How many answers of the client its handler waits for, and since when if the response must not be held for them.
     _asking = 0
     _asked_at = 0.0
+    #: When the response sends a comment, since it was quiet, and when it looks again whether its client has left.
+    _quiet_until = _probe_at = 0.0
 
     def __init__(self, streams: RequestStreams, message: Optional[jsonrpc.Message] = None, plain: bool = False) -> None:
         self._streams = streams
@@ -184,6 +186,9 @@ class EventStream(StreamingBody, Outlet):
         self.plain = plain
         #: Guards every field but those of the base class.
         self._lock = threading.Lock()
+        # Defaults that every answer looks at: an attribute of the object is found sooner than one of its class.
+        self.begun = self.streaming = self.finished = False
+        self.answer = self.code = self.log = self._waited = None
 
     # --- for handlers -----------------------------------------------------------------------------
 
@@ -200,6 +205,7 @@ class EventStream(StreamingBody, Outlet):
             self._open()
             sent = self._put(data)
             given_up = self._given_up
+        self.on_ready()
         if given_up:
             self.hang_up()
         return sent
@@ -213,7 +219,8 @@ class EventStream(StreamingBody, Outlet):
                     self.log is not None and not self._attached and not self.log.wait_for_room(len(data), 0.0)):
                 return False
             self._put(data)
-            return True
+        self.on_ready()
+        return True
 
     def finish(self, data: Optional[bytes], code: Optional[int] = None) -> None:
         with self._lock:
@@ -226,6 +233,8 @@ class EventStream(StreamingBody, Outlet):
             elif self.log is not None:
                 self.log.write(FINAL)
             self._finish()
+        if self.streaming:  # else no host waits for pieces
+            self.on_ready()
 
     def close_connection(self, retry: Optional[float]) -> bool:
         """Tell the client when to reconnect, and end the response (HTTP-14, HTTP-16)."""
@@ -237,7 +246,8 @@ class EventStream(StreamingBody, Outlet):
                 return False
             if self._attached:
                 self._end_for_now(self._streams.limits.retry_seconds if retry is None else retry)
-            return True
+        self.on_ready()
+        return True
 
     def awaits_answer(self, waits: bool) -> None:
         with self._lock:
@@ -253,6 +263,7 @@ class EventStream(StreamingBody, Outlet):
                 self.name = self._streams.key, "" if self.log is None else self.log.label
                 self.on_close = lambda: held.remove(self)
                 self._notify()
+        self.on_ready()
         if waits:
             held.add(self, self._streams.sender)
         else:
@@ -266,6 +277,7 @@ class EventStream(StreamingBody, Outlet):
                     # For those who follow the log: the session, or this process, ends before the handler has answered.
                     self.log.write(FINAL + failures(json.loads(self.described())))
                 self._finish()
+        self.on_ready()
 
     # --- with the lock held -----------------------------------------------------------------------
 
@@ -339,7 +351,8 @@ class EventStream(StreamingBody, Outlet):
         self._message = None
         if self.log is not None:
             self._streams.finished(self.log)
-        self._notify()
+        if self._waited is not None:
+            self._waited.notify_all()
 
     def _detach(self) -> None:
         if self._attached:
@@ -357,11 +370,6 @@ class EventStream(StreamingBody, Outlet):
             self._counted = counted
 
     # --- for the thread of the HTTP request ----------------------------------------------------------
-
-    def wait_first(self, timeout: float) -> bool:
-        """Wait until it is known whether the response is an event stream; return whether it is known."""
-        with self._lock:
-            return self._changed.wait_for(lambda: self.finished or self.streaming, timeout)
 
     def commit(self) -> None:
         """Make the response an event stream although there is no message yet, unless it must be JSON, or has come."""
@@ -382,7 +390,10 @@ class EventStream(StreamingBody, Outlet):
         """
         limits, waited = self._streams.limits, 0.0
         probe = min(_PROBE_SECONDS, limits.commit_seconds)
-        while not self.wait_first(probe):
+        while True:
+            with self._lock:
+                if self._changed.wait_for(lambda: self.finished or self.streaming, probe):
+                    return
             waited += probe
             if self.on_hang_up is not None and self.disconnected():
                 self.on_hang_up()
@@ -394,30 +405,24 @@ class EventStream(StreamingBody, Outlet):
             elif waited >= limits.commit_seconds:
                 self.commit()
 
-    def __iter__(self) -> "EventStream":
-        return self
-
-    def __next__(self) -> bytes:
-        data = self._take()
+    def take(self) -> Optional[bytes]:
+        now = time.monotonic()
+        data = self._take(now)
         if data is None and self.left is not None and self.left <= 0:
             self.ending = True
             self.on_due()
-            data = self._take()
-        if data is None:
-            raise StopIteration
+            data = self._take(now)
         return data
 
-    def _take(self) -> Optional[bytes]:
-        """Return the next bytes of the response; None at its end, and when it is due: its last messages are sent then."""
-        quiet_until = time.monotonic() + self._streams.limits.keep_alive_seconds
-        probe = PROBE_SECONDS if self.on_hang_up is None else _SOON_SECONDS
+    def _take(self, now: float) -> Optional[bytes]:
+        """Return like :meth:`take`; None also when the response is due: its last messages are sent then."""
         with self._lock:
             while self._attached:
                 if self._sending:
                     self._sending = 0  # it was sent
                     self._count_unread()
-                due = self.left
-                if due is not None and due <= 0:
+                due = self._due
+                if due is not None and due <= now and not self.ending:
                     return None
                 if self._queue:
                     data = b"".join(self._queue)
@@ -425,36 +430,45 @@ class EventStream(StreamingBody, Outlet):
                     self._queued, self._sending = 0, len(data)
                     self._count_unread()
                     self.last = self.finished or self.ending
+                    self.drained = not self._counted and not self._asking
+                    self._quiet_until = now + self._streams.limits.keep_alive_seconds
                     self._notify()
                     return data
                 if self.finished or self.ending:
                     self._detach()
                     return None
-                left = min(quiet_until - time.monotonic(), probe if due is None else due)
-                if left <= 0:
-                    return KEEP_ALIVE
-                if self._asking and self._asked_at:
+                if self._quiet_until <= now:
+                    quiet, self._quiet_until = self._quiet_until, now + self._streams.limits.keep_alive_seconds
+                    if quiet:
+                        return KEEP_ALIVE
+                answer = self._asked_at + _ANSWER_SECONDS if self._asking and self._asked_at else None
+                if answer is not None and answer <= now:
                     held = self._streams.held
                     assert held is not None
-                    answer = self._asked_at + _ANSWER_SECONDS - time.monotonic()
-                    if answer <= 0:
-                        self._end_for_now(max(held.leave(self.name), self._streams.limits.retry_seconds))
-                        continue
-                    left = min(left, answer)
-                if not self._changed.wait(min(left, probe)) and self.disconnected():
+                    self._end_for_now(max(held.leave(self.name), self._streams.limits.retry_seconds))
+                    continue
+                if not self.watched and self._probe(now):
                     break
+                times = [self._quiet_until, due, answer, None if self.watched else self._probe_at]
+                self.look_at = min(at for at in times if at is not None)
+                return b""
         self.stop()
         return None
 
-    @property
-    def complete(self) -> bool:
-        return self.finished
+    def _probe(self, now: float) -> bool:
+        """Whether the client has left, as far as a host can tell that asks for it now and then."""
+        if now < self._probe_at:
+            return False
+        first = not self._probe_at
+        self._probe_at = now + (PROBE_SECONDS if self.on_hang_up is None else _SOON_SECONDS)
+        return not first and self.disconnected()
 
     def stop(self) -> None:
         """End the response, from any thread. The stream goes on, unless closing its response cancels the call (H26-10)."""
         with self._lock:
             hung_up = self._attached and not self.finished
             self._detach()
+        self.on_ready()
         if hung_up:
             self.hang_up()
 
@@ -462,6 +476,7 @@ class EventStream(StreamingBody, Outlet):
         with self._lock:
             if self._attached and not self.finished:
                 self._end_for_now(max(seconds, self._streams.limits.retry_seconds), self.on_return is None)
+        self.on_ready()
         if self.on_return is not None:
             self.on_return()
 

@@ -7,7 +7,7 @@ share one budget, since unfinished ones would otherwise fill the memory.
 The socket also knows the state of its connection, which its own thread, the poller and the server look at::
 
     new ───┬── part of a head ──> head ──┬── a head ──> serving <── part of a body ──> body
-    idle ──┘                             │                │  └── an event stream ──> streaming
+    idle ──┘                             │                │  └── an event stream ──> streaming (:mod:`.streamed_response`)
      ^                                   └── 408          │                             │
      └──────────────────── the response is sent ──────────┴─────────────────────────────┘
 
@@ -34,7 +34,7 @@ from ..limits import Limits
 from ..state.response_bodies import do_nothing
 
 __all__ = ["BodyBudget", "ClientGone", "ClientSocket", "PlannedAnswer", "RequestBody", "SMALL_BODY", "SMALL_BYTES",
-           "State"]
+           "State", "at_end", "is_ready", "parts_of"]
 
 _log = get_logger(__name__)
 #: Bytes that every socket takes at once when its send buffer is empty.
@@ -55,7 +55,7 @@ class State(enum.Enum):
     #: A request has arrived in part.
     HEAD = "head"
     BODY = "body"
-    #: A whole request is being served; the response of ``STREAMING`` lasts until one side ends it.
+    #: A whole request is being served; the response of ``STREAMING`` is an event stream, which is sent without a thread.
     SERVING = "serving"
     STREAMING = "streaming"
     #: Its client may send another request, so that closing it loses nothing.
@@ -80,13 +80,16 @@ class ClientSocket:
                  before_blocking: Callable[[], object] = do_nothing) -> None:
         self.sock = sock
         self.remote = remote
-        self._write_seconds = write_seconds
+        self.write_seconds = write_seconds
         self._before_blocking = before_blocking
-        #: Guards the state, and is held by what another thread may do to the socket, and while it is closed: a socket that was
-        #: just closed must not be shut down, since its number may belong to another by then.
+        #: Guards how it has ended, and is held by what another thread may do to the socket, and while it is closed: a socket
+        #: that was just closed must not be shut down, since its number may belong to another by then.
         self._lock = threading.Lock()
+        #: ``HUNG_UP`` or ``CLOSED``, which any thread may set; until then the state is what the serving thread has entered.
+        self._ended: Optional[State] = None
+        self._entered = State.NEW
         #: Since when it is in that state.
-        self.state, self.since = State.NEW, time.monotonic()
+        self.since = time.monotonic()
         self._timeout: Optional[float] = -1.0
         #: Whether this side has shut down reading.
         self._shut = False
@@ -95,11 +98,14 @@ class ClientSocket:
         #: Whether the serving thread may block.
         self.may_block = True
 
+    @property
+    def state(self) -> State:
+        """What the connection waits for, or how it has ended."""
+        return self._ended or self._entered
+
     def enter(self, state: State) -> None:
-        """Change the state, unless the connection was hung up."""
-        with self._lock:
-            if self.state is not State.HUNG_UP and self.state is not State.CLOSED:
-                self.state, self.since = state, time.monotonic()
+        """Change the state, unless the connection has ended; on the thread that serves it."""
+        self._entered, self.since = state, time.monotonic()
 
     def recv(self, size: int, seconds: float) -> bytes:
         """Return received bytes; empty at the end of the stream.
@@ -121,19 +127,24 @@ class ClientSocket:
                 return b""
             raise
 
-    def send_parts(self, head: bytes, body: bytes, tail: bytes = b"",
-                   before_waiting: Callable[[], object] = do_nothing) -> None:
-        """Send three parts as :meth:`send_all` sends one; a large body is not copied for it."""
-        if len(body) <= 2 * _JOINED_BYTES:
-            self.send_all(head + body + tail if tail else head + body, before_waiting)
-            return
-        rest = memoryview(body)
-        self.send_all(head + rest[:_JOINED_BYTES], before_waiting)
-        if tail:
-            self.send_all(rest[_JOINED_BYTES:-_JOINED_BYTES], before_waiting)
-            self.send_all(bytes(rest[-_JOINED_BYTES:]) + tail, before_waiting)
-        else:
-            self.send_all(rest[_JOINED_BYTES:], before_waiting)
+    def send_now(self, data: "Union[bytes, memoryview]") -> int:
+        """Send what the socket takes without blocking; return how many bytes that were.
+
+        :raises OSError: the connection is broken.
+        """
+        if self._timeout != 0.0:
+            self._set_timeout(0.0)
+        try:
+            return self.sock.send(data)
+        except BlockingIOError:
+            return 0
+
+    def wait_writable(self) -> bool:
+        """Wait until the socket takes bytes; return whether it does in the time of one step of sending, or is broken."""
+        try:
+            return is_ready(self.sock, self.write_seconds, writable=True)
+        except (OSError, ValueError):  # closed on this side
+            return True
 
     def send_all(self, data: "Union[bytes, memoryview]", before_waiting: Callable[[], object] = do_nothing) -> None:
         """Send *data*.
@@ -153,10 +164,10 @@ class ClientSocket:
                 sent = 0
             if sent == len(data):
                 return
-            self.allow_blocking_send()
+            self.allow_blocking()
             before_waiting()
         elif len(data) > SMALL_BYTES:
-            self.allow_blocking_send()
+            self.allow_blocking()
             before_waiting()
         try:
             sent = sent or self.sock.send(data)
@@ -165,18 +176,14 @@ class ClientSocket:
                 while rest:
                     rest = rest[self.sock.send(rest):]
         except socket.timeout:
-            raise ClientGone(f"it took no byte of a response for {self._write_seconds:g} s") from None
+            raise ClientGone(f"it took no byte of a response for {self.write_seconds:g} s") from None
 
-    def allow_blocking(self, seconds: float) -> None:
-        """Let reads and writes block from here on, each for *seconds* at most."""
+    def allow_blocking(self, seconds: Optional[float] = None) -> None:
+        """Let reads and writes block from here on, each for *seconds* at most; by default for the time of a step of sending."""
         if not self.may_block:
             self.may_block = True
             self._before_blocking()
-        self._set_timeout(seconds)
-
-    def allow_blocking_send(self) -> None:
-        """Let writes block from here on."""
-        self.allow_blocking(self._write_seconds)
+        self._set_timeout(self.write_seconds if seconds is None else seconds)
 
     def _set_timeout(self, seconds: float) -> None:
         if seconds != self._timeout:
@@ -211,7 +218,7 @@ class ClientSocket:
     def has_input(self) -> bool:
         """Whether the client has sent something that was not read yet; from any thread, without blocking."""
         try:
-            return _readable(self.sock)
+            return is_ready(self.sock)
         except (OSError, ValueError):  # closed on this side
             return False
 
@@ -229,14 +236,15 @@ class ClientSocket:
 
     def hang_up(self) -> None:
         """End the connection from another thread: a blocked read or write returns."""
-        self.enter(State.HUNG_UP)
+        with self._lock:
+            self._ended = self._ended or State.HUNG_UP
         self.shut(socket.SHUT_RDWR)
 
     def close(self) -> bool:
         """Close the socket; idempotent. Return whether it was open."""
         with self._lock:
-            was_open = self.state is not State.CLOSED
-            self.state = State.CLOSED
+            was_open = self._ended is not State.CLOSED
+            self._ended = State.CLOSED
             close_socket(self.sock)
         return was_open
 
@@ -246,15 +254,34 @@ def at_end(sock: socket.socket) -> bool:
 
     :raises OSError: the connection broke, or was closed here.
     """
-    return _readable(sock) and not sock.recv(1, socket.MSG_PEEK)
+    return is_ready(sock) and not sock.recv(1, socket.MSG_PEEK)
 
 
-def _readable(sock: socket.socket) -> bool:
+def is_ready(sock: socket.socket, seconds: float = 0.0, writable: bool = False) -> bool:
+    """Return whether bytes have come, or the end of the stream.
+
+    :param seconds: for which it waits; by default it never blocks.
+    :param writable: returns whether the system takes bytes instead.
+    :raises OSError, ValueError: the connection was closed here.
+    """
     if sys.platform != "win32" and hasattr(select, "poll"):
         poll = select.poll()  # select() does not support descriptors above 1023
-        poll.register(sock, select.POLLIN)
-        return bool(poll.poll(0))
-    return bool(select.select([sock], [], [], 0)[0])
+        poll.register(sock, select.POLLOUT if writable else select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+    some, none = [sock], ()
+    readable, writing, _ = select.select(none if writable else some, some if writable else none, none, seconds)
+    return bool(readable or writing)
+
+
+def parts_of(head: bytes, body: bytes, tail: bytes) -> "List[Union[bytes, memoryview]]":
+    """Return three parts of a response as few pieces to send, so that a large body is not copied for it."""
+    if len(body) <= 2 * _JOINED_BYTES:
+        return [head + body + tail if tail else head + body]
+    rest = memoryview(body)
+    first = head + rest[:_JOINED_BYTES]
+    if not tail:
+        return [first, rest[_JOINED_BYTES:]]
+    return [first, rest[_JOINED_BYTES:-_JOINED_BYTES], bytes(rest[-_JOINED_BYTES:]) + tail]
 
 
 _PIECE = 1 << 18

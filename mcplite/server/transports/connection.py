@@ -8,6 +8,7 @@ end of a request is in doubt.
 The docstring of :mod:`.httpd` lists what differs from a handler of the standard library, with the reasons.
 """
 
+import contextvars
 import functools
 import io
 import socket
@@ -15,7 +16,7 @@ import sys
 import time
 from http.client import HTTPMessage
 from http.server import BaseHTTPRequestHandler
-from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Optional, Set, Tuple, Type
 
 from ...protocol.http.headers import check_header
 from ...protocol.http.http1 import BadRequest, HeadLimits, RequestHead, body_plan, find_head, parse_head
@@ -25,8 +26,8 @@ from ..handling.http_request import HTTPRequest
 from ..http.access import TrustedProxies
 from ..http.messages import HTTPResponse
 from ..limits import Limits
-from ..state.response_bodies import StreamingBody
-from .client_socket import SMALL_BODY, SMALL_BYTES, BodyBudget, ClientGone, ClientSocket, RequestBody, State
+from .client_socket import SMALL_BODY, SMALL_BYTES, BodyBudget, ClientGone, ClientSocket, RequestBody, State, parts_of
+from .streamed_response import StreamedResponse
 
 if TYPE_CHECKING:
     import logging
@@ -41,11 +42,8 @@ if TYPE_CHECKING:
         def step_down(self, connection: "Connection") -> None:
             """Have another thread lead, since this one is about to block."""
 
-        def watch(self, sock: socket.socket, on_disconnect: Callable[[], object]) -> None:
-            """Call a function when the client closes a socket whose response is being sent, until :meth:`unwatch`."""
-
-        def unwatch(self, sock: socket.socket) -> None:
-            """Stop watching."""
+        def may_own(self) -> bool:
+            """Whether a connection may leave the rest of an event stream to it."""
 
     class ConnectionServer(Protocol):
         """What a connection uses of its server; :class:`.httpd.HTTPServer` has it."""
@@ -58,6 +56,8 @@ if TYPE_CHECKING:
         proxies: Optional[TrustedProxies]
         #: The senders who wait for another slot: a connection of theirs ends with its response.
         crowded: Set[str]
+        #: What a connection reads and writes; over TLS another class.
+        client_socket: Type[ClientSocket]
         #: Whether the server is stopping, so that the current response is the last.
         closing: bool
         server_port: int
@@ -92,8 +92,6 @@ _LINGER_BYTES = 1 << 20
 _BODILESS = frozenset({204, 304})
 #: Seconds that a thread of its own waits for the client at once: then the connection may be parked, or was hung up.
 _WAIT_SECONDS = 1.0
-#: Bytes of a piece of an event stream that counts like an answer while it is sent: one message may have any size.
-_LARGE_PIECE = 65_536
 #: Bytes of a head that has not arrived whole and counts to no budget; ordinary ones arrive whole.
 _SMALL_HEAD = 2048
 #: Seconds for which a client may owe its first request, or the rest of one, before the connection counts as idle.
@@ -156,8 +154,7 @@ class Connection(BaseHTTPRequestHandler):
         self.sender = sender_at(client_address[0])
         #: The client for the log, with its port; of the current request, if a proxy has told it.
         self._remote = self._address = f"{client_address[0]}:{client_address[1]}"
-        limits = server.limits
-        self._socket = ClientSocket(request, self._address, limits.write_seconds, self._step_down)
+        self._socket = server.client_socket(request, self._address, server.limits.write_seconds, self._step_down)
         #: When the server was told last of a response.
         self._noted = float("-inf")
         #: A cache, since clients repeat their headers: the last head as bytes, and parsed, with the length of its body.
@@ -174,6 +171,12 @@ class Connection(BaseHTTPRequestHandler):
         #: Whether something was written to ``wfile`` for the request that is being served.
         self.has_written = False
         self.close_connection = False
+        #: The event stream that is sent without a thread, from the return of :meth:`handle` to :meth:`end_stream`.
+        self.stream: Optional[StreamedResponse] = None
+        #: For what the poller has registered the socket meanwhile; the poller's.
+        self.events = 0
+        #: Whether the client may still send something that has to be read before the socket is closed.
+        self.lingers = False
         #: A cache, since responses repeat theirs: what the last head of a whole response was made of, and the head up to the
         #: length of the body.
         self._made_of: Tuple[Any, ...] = ()
@@ -288,18 +291,15 @@ class Connection(BaseHTTPRequestHandler):
         """Have the endpoint answer the request, or the function of ``routes`` for its path; so do all methods."""
         body, head = self._body, self._head
         assert body is not None and head is not None
-        server = self.server
-        response = server.answer(HTTPRequest(
-            head.method, head.path, head.headers, head.query, read=body.read, remote=self._remote, network=body.sender,
-            port=server.server_port, disconnected=self._socket.disconnected, reserve=body.reserve, inline=True, handler=self))
+        response = self.server.answer(_ConnectionRequest(self, self._socket, head, body, self._remote))
         try:
             if self.has_written:
                 return
             self.close_connection = not self._respond(head, body, response)
         finally:
-            if response.streaming:
+            if response.streaming and self.stream is None:
                 response.close()
-        if self._logs or _access_log_enabled():
+        if self.stream is None and (self._logs or _access_log_enabled()):
             self.log_request(response.status)
 
     # One function for all methods; a subclass may have others, so a request finds its own by name.
@@ -325,12 +325,23 @@ class Connection(BaseHTTPRequestHandler):
     @property
     def lasting(self) -> bool:
         """Whether the response that is being sent lasts until one side ends it."""
-        return self._socket.state is State.STREAMING
+        stream = self.stream
+        return stream is not None and stream.body.lasting
 
     @property
     def has_input(self) -> bool:
         """Whether the client has sent something that was not read yet, or has left."""
         return self._socket.has_input()
+
+    @property
+    def has_next(self) -> bool:
+        """Whether a part of the next request was read already."""
+        return bool(self._socket.buffer)
+
+    @property
+    def disconnected(self) -> bool:
+        """Whether the client has left, as far as that can be seen."""
+        return self._socket.disconnected()
 
     def due(self, parked: bool) -> bool:
         """Whether closing the connection may lose a request of a client that is not slow; asked while it is not ``busy``.
@@ -366,8 +377,14 @@ class Connection(BaseHTTPRequestHandler):
         client = self._socket
         client.may_block = blocking
         try:
-            while not blocking or client.buffer or self._awaited is not None or not self.server.poller.may_park():
+            if self.close_connection:
+                self._linger()  # behind an event stream
+            while not self.close_connection and (
+                    not blocking or client.buffer or self._awaited is not None or not self.server.poller.may_park()):
                 self.handle_one_request()
+                if self.stream is not None:
+                    self.close_connection = False  # for as long as it lasts
+                    return
                 if self.close_connection:
                     self._linger()
                     break
@@ -383,6 +400,9 @@ class Connection(BaseHTTPRequestHandler):
             # already, so only closing is left. SystemExit as well: the thread serves others, too.
             self.close_connection = True
             self.server.handle_error(self.request, self.client_address)
+            if self.stream is not None:
+                self.end_stream()  # which a subclass has begun
+                self.close_connection = True
         if blocking and self.close_connection:
             self.close()
 
@@ -402,6 +422,9 @@ class Connection(BaseHTTPRequestHandler):
     def hang_up(self) -> None:
         """End the connection from another thread: a blocked read or write returns, and the poller closes a parked one."""
         self._socket.hang_up()
+        stream = self.stream
+        if stream is not None:
+            stream.cancel()
 
     def stop_reading(self) -> None:
         """End an idle connection; a request that has arrived already is still served."""
@@ -430,7 +453,7 @@ class Connection(BaseHTTPRequestHandler):
         if not client.may_block and plan and len(client.buffer) < plan <= SMALL_BODY and "expect" not in head.headers:
             self._receive_body(head, plan, again=awaited is None)
         client.enter(State.SERVING)
-        self._began = started = client.since
+        self._began = client.since
         sender = self.sender
         if server.proxies is not None:
             sender = self._find_client(server.proxies, head)
@@ -438,16 +461,24 @@ class Connection(BaseHTTPRequestHandler):
         try:
             self._method(self)
         finally:
-            self._body, body.over = None, True
-            if body.counted or body.planned is not None:
-                body.close()
+            if self.stream is None:
+                self._end_body(body)
+        if self.stream is None:
+            self._end_request()
+
+    def _end_body(self, body: RequestBody) -> None:
+        self._body, body.over = None, True
+        if body.counted or body.planned is not None:
+            body.close()
+
+    def _end_request(self) -> None:
         if self.has_written:
             self.has_written, self.close_connection = False, True
-        client.enter(State.IDLE)
-        if started - self._noted >= _NOTE_SECONDS:
-            self._noted = started
-            server.note_served(self)
-        if server.closing:
+        self._socket.enter(State.IDLE)
+        if self._began - self._noted >= _NOTE_SECONDS:
+            self._noted = self._began
+            self.server.note_served(self)
+        if self.server.closing:
             self.close_connection = True
 
     def _find_client(self, proxies: TrustedProxies, head: RequestHead) -> str:
@@ -468,10 +499,14 @@ class Connection(BaseHTTPRequestHandler):
         waited = 0.0
         while True:
             if buffer:
+                if self._head is not None and buffer.startswith(self._block):
+                    del buffer[:len(self._block)]
+                    break  # the same head as before, which most clients send as long as their bodies have one length
                 while buffer[:2] == b"\r\n":
                     del buffer[:2]  # some clients send an extra line end after a body
                 end = find_head(buffer, self.server.head_limits)
                 if end is not None:
+                    self._take_head(end)
                     break
                 if deadline is None:
                     self._socket.enter(State.HEAD)
@@ -500,9 +535,9 @@ class Connection(BaseHTTPRequestHandler):
             if not data:
                 raise ClientGone("it closed in the middle of a request" if buffer else "it closed")
             buffer += data
-        if self._socket.state is State.HEAD:
+        if deadline is not None:
             self.server.budget.heads.remove(self)
-        return self._take_head(end)
+        return self._head
 
     def _count_head(self, size: int) -> None:
         """Count a head that has not arrived whole.
@@ -517,19 +552,17 @@ class Connection(BaseHTTPRequestHandler):
         if going is None or self in going:
             raise BadRequest(503, "the unfinished heads of all clients together are too large; try again later")
 
-    def _take_head(self, end: int) -> RequestHead:
-        """Remove the head from the buffer and return it parsed; ``_plan`` is the length of its body."""
+    def _take_head(self, end: int) -> None:
+        """Remove the head from the buffer and parse it; ``_plan`` is the length of its body."""
         buffer = self._socket.buffer
         block = bytes(buffer[:end])
         del buffer[:end]
-        if self._head is None or block != self._block:
-            head = parse_head(block, self.server.head_limits)
-            self._plan = body_plan(head)
-            self._head, self._block = head, block
-            self.command = head.method
-            self._method = getattr(type(self), "do_" + head.method, type(self).do_POST)
-            self.path = "/" + head.target.lstrip("/") if head.target.startswith("//") else head.target
-        return self._head
+        head = parse_head(block, self.server.head_limits)
+        self._plan = body_plan(head)
+        self._head, self._block = head, block
+        self.command = head.method
+        self._method = getattr(type(self), "do_" + head.method, type(self).do_POST)
+        self.path = "/" + head.target.lstrip("/") if head.target.startswith("//") else head.target
 
     def _receive_body(self, head: RequestHead, plan: int, again: bool) -> None:
         """Leave a small body that is not there yet to the poller: many clients send it apart, a moment after the head.
@@ -551,58 +584,62 @@ class Connection(BaseHTTPRequestHandler):
 
     def _respond(self, head: RequestHead, asked: RequestBody, response: HTTPResponse) -> bool:
         """Send a response; return whether the connection can be used for another request."""
-        status = response.status
-        chunked = response.streaming and head.version == (1, 1)
+        status, streaming, server = response.status, response.streaming, self.server
+        chunked = streaming and head.version == (1, 1)
         # An unread body would be parsed as the next request.
-        again = (head.keep_alive and not asked.unread and not self.server.closing and self.sender not in self.server.crowded
-                 and (chunked or not response.streaming) and ("Connection", "close") not in response.headers)
-        made_of = (status, tuple(response.headers), head.version, again, response.streaming, int(time.time()))
+        again = (head.keep_alive and not asked.unread and not server.closing and self.sender not in server.crowded
+                 and (chunked or not streaming) and ("Connection", "close") not in response.headers)
+        made_of = (status, tuple(response.headers), head.version, again, streaming, int(time.time()))
         if made_of != self._made_of:
             self._top = self._make_top(*made_of)
             self._made_of = made_of
-        body = b""
-        if response.streaming or status in _BODILESS:
-            data = self._top + b"\r\n"
+        if streaming or status in _BODILESS:
+            body, data = b"", self._top + b"\r\n"
         else:
-            body = response.content
+            body = b"".join(response.body)
             data = b"%bContent-Length: %d\r\n\r\n" % (self._top, len(body))
         if head.method == "HEAD":
             self._socket.send_all(data)
+        elif streaming:
+            self._stream(response, data, chunked, again, asked)
         elif len(body) > SMALL_BYTES:
-            self._socket.send_parts(data, body, b"", functools.partial(asked.count_answer, len(body)))
+            for part in parts_of(data, body, b""):
+                self._socket.send_all(part, functools.partial(asked.count_answer, len(body)))
         else:
             self._socket.send_all(data + body)
-            if response.streaming:
-                self._stream(response, chunked, asked)
         return again
 
-    def _stream(self, response: HTTPResponse, chunked: bool, asked: RequestBody) -> None:
-        body = response.body
-        assert isinstance(body, StreamingBody)
-        watched = not body.complete  # else all pieces are there, so this does not wait for more
-        if watched:
-            self._socket.allow_blocking_send()
-            if body.lasting:
+    # --- an event stream ----------------------------------------------------------------------------------
+
+    def _stream(self, response: HTTPResponse, head: bytes, chunked: bool, again: bool, asked: RequestBody) -> None:
+        """Send a response as its body has pieces; what does not come at once is left to the poller."""
+        stream = StreamedResponse(self._socket, asked, response, head, chunked, again, self._failed)
+        if self.server.poller.may_own() and stream.body.immediate:
+            if not stream.begin():
                 self._socket.enter(State.STREAMING)
-            self.server.poller.watch(self.request, body.stop)
+                self.stream = stream
+        else:
+            stream.send_here()
+
+    def _failed(self) -> None:
+        self.server.handle_error(self.request, self.client_address)
+
+    def end_stream(self) -> None:
+        """Note the end of a stream; ``close_connection`` says whether it was the last response."""
+        stream, body = self.stream, self._body
+        assert stream is not None and body is not None
         try:
-            for piece in body:
-                # In one segment: a client that reads up to its answer has received the end, too.
-                head, tail = (b"%x\r\n" % len(piece), b"\r\n0\r\n\r\n" if body.last else b"\r\n") if chunked else (b"", b"")
-                if len(piece) > _LARGE_PIECE:
-                    self._socket.send_parts(head, piece, tail, functools.partial(asked.count_answer, len(piece)))
-                    asked.answer_read()
-                else:
-                    self._socket.send_parts(head, piece, tail)
-                if not chunked:
-                    continue
-                if body.last:
-                    return
-            if chunked:
-                self._socket.send_all(b"0\r\n\r\n")
-        finally:
-            if watched:
-                self.server.poller.unwatch(self.request)
+            stream.close()
+        except BaseException:
+            # What a subclass, or the end of a session, does. SystemExit as well: the thread serves others, too.
+            stream.broken = True
+            self._failed()
+        self.stream, self.lingers = None, not stream.broken
+        self.close_connection = stream.broken or not stream.again
+        self._end_body(body)
+        self._end_request()
+        if self._logs or _access_log_enabled():
+            self.log_request(stream.status)
 
     def _linger(self) -> None:
         """Shut down our side, and read what the client still sends."""
@@ -642,6 +679,18 @@ class Connection(BaseHTTPRequestHandler):
         if joined.count("\n") >= len(lines) or joined.count("\r") >= len(lines) or "\0" in joined:
             raise ValueError("a header of the response contains a line break or NUL")
         return joined.encode("latin-1") + b"\r\n"
+
+
+class _ConnectionRequest(HTTPRequest):
+    """A request of a connection. What most requests never look at is in the class, since each one passes the constructor."""
+
+    def __init__(self, connection: Connection, client: ClientSocket, head: RequestHead, body: RequestBody, remote: str) -> None:
+        self.method, self.path, self.query, self.headers = head.method, head.path, head.query, head.headers
+        self.read, self.reserve, self.disconnected = body.read, body.reserve, client.disconnected
+        self.remote, self.network, self.port = remote, body.sender, connection.server.server_port
+        self.handler, self.inline, self.host_checked = connection, True, False
+        self.principal, self.around, self.response_headers = None, None, ()
+        self.variables = contextvars.copy_context()
 
 
 class _ResponseFile(io.BufferedIOBase):

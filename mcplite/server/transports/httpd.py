@@ -1,7 +1,7 @@
 """The HTTP server: an :class:`http.server.HTTPServer` whose connections need no thread while they wait.
 
-For a laptop, a desktop application, a test, or a service behind a proxy. It speaks plain HTTP; on the internet, put a
-reverse proxy with TLS in front.
+For a laptop, a desktop application, a test, or a service, behind a proxy or by itself. With a certificate it speaks HTTP over
+TLS (:mod:`.tls`); without one plain HTTP.
 
 The standard library binds, listens, accepts, names the addresses and the statuses, writes dates and the responses to malformed
 requests. These are the overrides, here and in the request handler, :class:`.connection.Connection`:
@@ -40,7 +40,7 @@ import socket
 import socketserver
 import sys
 import threading
-from typing import Any, List, Mapping, Optional, Sequence, Set, Tuple, Type
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Set, Tuple, Type
 
 from ...protocol.error_text import Option, OptionText
 from ...protocol.http.http1 import HeadLimits
@@ -53,10 +53,13 @@ from ..http.access import LOOPBACK, TrustedProxies
 from ..http.endpoint import Route
 from ..limits import Limits
 from ..runtime.runtime import Runtime
-from .client_socket import BodyBudget, State
+from .client_socket import BodyBudget, ClientSocket, State
 from .connection import Connection
 from .poller import Poller
 from .signals import StopRequest, stop_signals
+
+if TYPE_CHECKING:
+    from .tls import Certificates, KeyPassword
 
 __all__ = ["FreedMemory", "HTTPServer", "most_connections", "warning_of"]
 
@@ -161,6 +164,12 @@ class HTTPServer(http.server.HTTPServer):
     :param legacy_sse: also serves the oldest revision's HTTP+SSE, at ``sse`` and ``messages`` beside the endpoint.
     :param handler: the class of the connections: by default :class:`.connection.Connection`, which is an
         :class:`http.server.BaseHTTPRequestHandler`, or a subclass with a ``log_message`` or a ``do_GET`` of its own.
+    :param certfile: serves HTTPS, TLS 1.2 or later, with the certificate of this PEM file, which has the authorities between it
+        and the root behind it. The files are read again when they have changed.
+    :param keyfile: the PEM file of its key; by default *certfile* has the key, too.
+    :param client_ca: the PEM file, or a folder by hashes, of the authorities whose clients may connect (mutual TLS): all others
+        are refused. Handlers see the certificate as ``ctx.http.client_certificate``.
+    :param key_password: of the key, or a function that returns it.
     :raises OSError: the address cannot be bound.
     :raises ValueError: an option is not valid, or the server would be open to a network by mistake.
     :raises TypeError: *handler* is no such class.
@@ -170,18 +179,31 @@ class HTTPServer(http.server.HTTPServer):
     #: With it, on Windows two programs could listen at one port.
     allow_reuse_address = os.name == "posix"
     allow_reuse_port = False
+    #: What a connection reads and writes.
+    client_socket: Type[ClientSocket] = ClientSocket
+    #: Of TLS; None for plain HTTP.
+    _certificates: "Optional[Certificates]" = None
 
     def __init__(self, runtime: Runtime, *, host: str = "127.0.0.1", port: int = 8000, path: str = "/mcp",
                  allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (),
                  trusted_proxies: Sequence[str] = (), stateless: bool = False,
                  routes: Optional[Mapping[str, Route]] = None, legacy_sse: bool = False,
-                 handler: Optional[Type[Connection]] = None) -> None:
+                 handler: Optional[Type[Connection]] = None, certfile: "Optional[str | os.PathLike[str]]" = None,
+                 keyfile: "Optional[str | os.PathLike[str]]" = None, client_ca: "Optional[str | os.PathLike[str]]" = None,
+                 key_password: "Optional[KeyPassword]" = None) -> None:
         if not 0 <= port < 65_536:
             raise ValueError(f"{port} is not a port; use 0 (any free port) to 65535")
         handler = Connection if handler is None else handler
         if not (isinstance(handler, type) and issubclass(handler, Connection)):
             raise TypeError(f"handler: give a subclass of {Connection.__module__}.Connection, not {handler!r}: its connections"
                             " wait without a thread")
+        if certfile is not None:
+            from .tls import Certificates, TLSClientSocket
+
+            self._certificates = Certificates(certfile, keyfile, client_ca, key_password)
+            self.client_socket = TLSClientSocket
+        elif (keyfile, client_ca, key_password) != (None, None, None):
+            raise ValueError(OptionText("HTTPS needs a certificate: give ", Option("certfile"), " as well"))
         limits = self.limits = runtime.limits
         self.head_limits = HeadLimits(limits.header_line_bytes, limits.header_bytes, limits.headers)
         self.host = host
@@ -206,7 +228,9 @@ class HTTPServer(http.server.HTTPServer):
                 self.poller.on_woken = self._admit_waiting
                 undo.pop_all()
         except OSError as error:
-            raise OSError(error.errno, f"cannot listen at {host}:{port}: {error.strerror}") from error
+            taken = error.errno == errno.EADDRINUSE
+            advice = "; another program does: choose another port, or 0 for a free one" if taken else ""
+            raise OSError(error.errno, f"cannot listen at {host}:{port}: {error.strerror}{advice}") from None
         warning = warning_of(runtime, host)
         if warning is not None:
             _log.warning("%s", warning)
@@ -313,6 +337,15 @@ class HTTPServer(http.server.HTTPServer):
         """Close the server; see :meth:`close`."""
         self.close()
 
+    def get_request(self) -> Tuple[socket.socket, Any]:
+        """Accept a connection; return its socket, with TLS on it where the server has a certificate, and its address."""
+        sock, address = self.socket.accept()
+        if self._certificates is not None:
+            from .tls import TLSSocket
+
+            sock = TLSSocket(sock, self._certificates.context())
+        return sock, address
+
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Serve one request on this thread, for ``handle_request()``."""
         self.RequestHandlerClass(request, client_address, self).handle_one_request()
@@ -332,7 +365,8 @@ class HTTPServer(http.server.HTTPServer):
     def url(self) -> str:
         """The URL for clients on this machine."""
         name = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
-        return f"http://{f'[{name}]' if ':' in name else name}:{self.port}{self.endpoint.path}"
+        scheme = "http" if self._certificates is None else "https"
+        return f"{scheme}://{f'[{name}]' if ':' in name else name}:{self.port}{self.endpoint.path}"
 
     def start(self) -> "HTTPServer":
         """Start serving on background threads, and return. Idempotent.
@@ -344,8 +378,8 @@ class HTTPServer(http.server.HTTPServer):
             raise RuntimeError(f"the server at {self.url} belongs to process {self._owner}, and process {os.getpid()} was"
                                " forked from it: make one in this process")
         if hasattr(self.socket, "context"):
-            raise RuntimeError("put a proxy with TLS in front of this server, and leave its socket as it is: connections wait"
-                               " in a poller, which sees no data that ssl has decrypted ahead")
+            raise RuntimeError("give the server certfile= and keyfile=, and leave its socket as it is: connections wait in a"
+                               " poller, which sees no data that ssl has decrypted ahead")
         with self._changed:
             if self._started or self.closing:
                 return self

@@ -13,11 +13,13 @@ threads may end with an exception, which costs the connection that they serve.
 
 import contextlib
 import functools
+import math
 import selectors
 import socket
 import threading
 import time
-from typing import Callable, Dict, List, Optional, Set
+from collections import deque
+from typing import Callable, Deque, Dict, List, Optional, Set
 
 from ...errors import TransportError
 from ...rpc.forks import release_socket
@@ -43,13 +45,11 @@ _ACCEPT_PAUSE_SECONDS = 0.1
 _KEEP_THREADS = 4
 #: Seconds between two searches for connections that have been idle for too long.
 _SWEEP_SECONDS = 1.0
+#: Seconds between two looks at the event streams, at least.
+_LOOK_SECONDS = 0.02
 #: Seconds that close() waits for the leader to notice, and between two attempts to wake it.
 _END_SECONDS = 5.0
 _WAKE_AGAIN_SECONDS = 0.1
-
-
-def _nothing_expires() -> bool:
-    return False
 
 
 class Poller:
@@ -62,7 +62,7 @@ class Poller:
     """
 
     def __init__(self, idle_seconds: float, on_closed: Callable[[Connection], object],
-                 sweep: Callable[[], bool] = _nothing_expires) -> None:
+                 sweep: Callable[[], bool]) -> None:
         self._idle_seconds = idle_seconds
         #: Only for its threads, a few of which are kept for a while between two tasks.
         self._threads = Workers(1, 0, "mcplite connection", keep=_KEEP_THREADS)
@@ -91,8 +91,14 @@ class Poller:
         self._lock = threading.Lock()
         #: The parked connections, and the one that the leader serves.
         self._idle: Dict[socket.socket, Connection] = {}
-        #: The clients of event streams, and what to call when one disconnects.
-        self._watched: Dict[socket.socket, Callable[[], object]] = {}
+        #: The connections whose response is an event stream, which is sent as there are pieces.
+        self._streams: Dict[socket.socket, Connection] = {}
+        #: Those of them whose stream has ended, as the thread that has sent the last piece tells the leader.
+        self._ending: Deque[Connection] = deque()
+        #: When the next stream has to be looked at, and until when the leader sleeps.
+        self._look_at = self._sleeps_until = math.inf
+        #: The thread that leads, which looks at all of this before it sleeps.
+        self._leader: Optional[int] = None
         #: The connection that the leader is serving.
         self._serving: Optional[Connection] = None
         #: The leader keeps its role as long as the number of its task is current.
@@ -131,6 +137,16 @@ class Poller:
         """Serve no further request until the next :meth:`start`. Those that have begun are served to their end."""
         self._leading = False
         self._end_leading()
+        self._let_streams_go()
+
+    def _let_streams_go(self) -> None:
+        # What the leader has not noticed: streams that have ended, and those whose socket was full.
+        self._end_streams()
+        with self._lock:
+            streams = [connection.stream for connection in self._streams.values()]
+        for stream in streams:
+            if stream is not None and stream.full and not self._spawn(stream.wait_writable):
+                stream.cancel()
 
     def _spawn(self, task: Callable[[], object]) -> bool:
         try:
@@ -166,59 +182,18 @@ class Poller:
 
         register()
 
-    def watch(self, sock: socket.socket, on_disconnect: Callable[[], object]) -> None:
-        """Call *on_disconnect* when the client closes a connection whose response is being sent, until :meth:`unwatch`."""
-        with self._lock:
-            if self._closing:
-                return
-            if self._idle.pop(sock, None) is not None:
-                # The connection that the leader serves stays registered until the leader hands over.
-                self._remove(sock)
-            try:
-                self._add(sock, functools.partial(self._readable, sock, on_disconnect))
-            except OSError:
-                # The response is sent all the same; a client that leaves is noticed when a piece cannot be sent.
-                _log.exception("the client of an event stream cannot be watched")
-                return
-            self._watched[sock] = on_disconnect
-        self._wake_up()
-
-    def unwatch(self, sock: socket.socket) -> None:
-        """Stop watching the client of a response that has been sent."""
-        with self._lock:
-            if self._watched.pop(sock, None) is not None:
-                self._remove(sock)
-
-    def _readable(self, sock: socket.socket, on_disconnect: Callable[[], object]) -> None:
-        with self._lock:
-            if self._watched.get(sock) is not on_disconnect:
-                return  # the stream has ended meanwhile, and the socket is closed or serves its next request
-            del self._watched[sock]
-            self._remove(sock)
-            try:
-                # Does not block: no other thread reads from the socket while it is watched.
-                disconnected = not sock.recv(1, socket.MSG_PEEK)
-            except OSError:
-                disconnected = True
-        if disconnected:  # otherwise the client has sent its next request already, and a later end cannot be seen
-            on_disconnect()
-
     def park(self, connection: Connection) -> None:
         """Let a connection wait for its next request."""
         with self._lock:
             parked = not self._closing and self._register(connection)
-        if parked:
-            self._wake_up()
-        else:
+        if not parked:
             self._close(connection)
+        elif self._needs_wakeup:
+            self.wake()
 
     def holds(self, connection: Connection) -> bool:
         """Whether no thread serves a connection, as the leader sees it between two requests."""
         return connection.request in self._idle
-
-    def _wake_up(self) -> None:
-        if self._needs_wakeup:
-            self.wake()
 
     def wake(self) -> None:
         """Have the leader call ``on_woken`` soon."""
@@ -239,38 +214,212 @@ class Poller:
             return  # another thread has read it
         self.on_woken()
 
+    # --- event streams ----------------------------------------------------------------------------------
+
+    def may_own(self) -> bool:
+        """Whether a connection may leave the rest of an event stream to the poller."""
+        return self._watched_over and not self._closing
+
+    def _own(self, connection: Connection) -> None:
+        """Send the rest of an event stream as it has pieces, and notice when its client leaves."""
+        stream, sock = connection.stream, connection.request
+        assert stream is not None
+        with self._lock:
+            if not self._closing:
+                # The leader, which serves it, has left it registered.
+                connection.events = 0 if self._idle.pop(sock, None) is None else selectors.EVENT_READ
+                self._streams[sock] = connection
+                # Without it, the response is sent all the same; a client that leaves is noticed when a piece cannot be sent.
+                self._select(connection, selectors.EVENT_READ)
+        stream.pass_on(functools.partial(self._stream_is_full, connection), functools.partial(self._stream_is_over, connection))
+        self._look_by(stream.look_at)
+
+    def _stream_is_full(self, connection: Connection) -> None:
+        """Have the leader send the rest of an event stream when the socket takes more; without a leader a thread does."""
+        stream = connection.stream
+        assert stream is not None
+        with self._lock:
+            waits = self._leading and connection.request in self._streams and self._select(
+                connection, connection.events | selectors.EVENT_WRITE)
+        if waits:
+            self._look_by(stream.look_at)
+        elif not self._spawn(stream.wait_writable):
+            stream.cancel()
+
+    def _look_by(self, at: float) -> None:
+        """Have the leader look at the streams at this time at the latest, and notice what it waits for since."""
+        with self._lock:
+            self._look_at = min(self._look_at, at)
+            early = at < self._sleeps_until
+        if (early or self._needs_wakeup) and self._leader != threading.get_ident():
+            self.wake()
+
+    def _stream_is_over(self, connection: Connection) -> None:
+        """Have the leader go on with a connection whose event stream has ended; without a leader a thread does."""
+        self._ending.append(connection)
+        if self._leader == threading.get_ident():
+            return  # it looks before it sleeps
+        if not self._ended.is_set():
+            self.wake()
+        elif not self._spawn(self._end_streams):
+            self._end_streams()
+
+    def _end_streams(self) -> None:
+        while self._ending:
+            try:
+                connection = self._ending.popleft()
+            except IndexError:
+                return  # another thread has taken it
+            connection.end_stream()
+            self._go_on(connection)
+
+    def _end_one(self) -> bool:
+        """End a stream on the leader; False if another thread leads by then: the end of a session may run code of the user."""
+        try:
+            connection = self._ending.popleft()
+        except IndexError:
+            return True
+        with self._lock:
+            task, self._serving = self._watchdog.begin(), connection
+        connection.end_stream()
+        with self._lock:
+            leading = self._watchdog.end(task)
+            if leading:
+                self._serving = None
+        self._go_on(connection)
+        return leading
+
+    def _go_on(self, connection: Connection) -> None:
+        """Have the next request of a connection served behind its event stream, or close it."""
+        with self._lock:
+            streamed = self._streams.pop(connection.request, None)
+            if streamed is not None and not self._closing and connection.events:
+                self._remove(connection.request)
+        if not connection.close_connection and not connection.has_next:
+            self.park(connection)
+        elif connection.close_connection and not connection.lingers:
+            self._close(connection)
+        elif self._closing:
+            self._serve_until_idle(connection)  # which reads no further request, so that it does not block
+        elif not self._spawn(functools.partial(self._serve_until_idle, connection)):
+            self._close(connection)
+
+    def _select(self, connection: Connection, events: int) -> bool:
+        """Have the leader notice events of a stream's socket; with the lock held. Return whether it does."""
+        before = connection.events
+        try:
+            if not events:
+                self._remove(connection.request)
+            elif not before:
+                self._add(connection.request, connection, events)
+            elif before != events:
+                self._selector.modify(connection.request, events, connection)
+        except (OSError, ValueError, KeyError):
+            _log.exception("the client of an event stream cannot be watched")
+            return False
+        connection.events = events
+        return True
+
+    def _on_event(self, connection: Connection) -> None:
+        stream = connection.stream
+        if stream is None or connection.request not in self._streams:
+            return  # it has ended meanwhile, or is not passed on yet
+        if stream.full:
+            with self._lock:
+                self._select(connection, connection.events & ~selectors.EVENT_WRITE)
+            stream.writable()
+        if connection.events & selectors.EVENT_READ:
+            if connection.disconnected:
+                stream.body.stop()
+                stream.cancel()  # unless it has ended with that
+            elif connection.has_input:
+                # The next request; the end of the connection behind it cannot be seen.
+                with self._lock:
+                    self._select(connection, connection.events & ~selectors.EVENT_READ)
+
+    def _look(self, now: float) -> None:
+        """Do what is due for the event streams: comments of quiet ones, the end of others, and readers that take nothing."""
+        with self._lock:
+            streams = [connection.stream for connection in self._streams.values()]
+            self._look_at = math.inf
+        look_at = math.inf
+        for stream in streams:
+            if stream is not None:
+                stream.look(now)
+                look_at = min(look_at, stream.look_at)
+        with self._lock:
+            self._look_at = max(min(self._look_at, look_at), now + _LOOK_SECONDS)
+
     # --- the leader -------------------------------------------------------------------------------------
 
+    def _pause_until_look(self, pause: Optional[float]) -> Optional[float]:
+        """Return how long the leader may sleep: at most *pause*, and until a stream has to be looked at."""
+        with self._lock:
+            now = time.monotonic()
+            until = self._look_at if pause is None else min(self._look_at, now + pause)
+            self._sleeps_until = until
+        return None if until == math.inf else max(until - now, 0.0)
+
     def _lead(self) -> None:
+        leader = threading.get_ident()
+        with self._lock:
+            self._leader = leader
+        try:
+            self._lead_on()
+        finally:
+            with self._lock:
+                if self._leader == leader:
+                    self._leader = None  # its thread does other work
+
+    def _lead_on(self) -> None:
         # The body of the loop: of start(), and of a thread to which the watchdog or the last leader passes the role. It blocks
         # on the selector and on what a request does, and ends when another thread leads, or with stop() or close().
         while self._leading:
+            while self._ending:
+                if not self._end_one():
+                    return
             pause = (_ACCEPT_PAUSE_SECONDS if self._resume_accepting is not None or self.hurried else
                      self._pause if self._idle or self._expiring else None)
+            if self._streams:
+                pause = self._pause_until_look(pause)
+            else:
+                self._sleeps_until = math.inf
             try:
                 ready = self._selector.select(pause)
             except (OSError, ValueError):
                 self._remove_closed()
                 raise
             for key, _ in ready:
-                if not isinstance(key.data, Connection):
-                    try:
-                        key.data()
-                    except Exception:
-                        _log.exception("a connection could not be accepted, or its end not be noticed")
-                elif not self._serve(key.data):
-                    return
+                connection = key.data
+                if isinstance(connection, Connection) and connection.stream is None:
+                    if not self._serve(connection):
+                        return
+                    continue
+                try:
+                    if isinstance(connection, Connection):
+                        self._on_event(connection)
+                    else:
+                        connection()
+                except Exception:
+                    _log.exception("a connection could not be accepted, or its end not be noticed")
             self._sweep()
+            if self._streams:
+                self._sleeps_until = 0.0
+                now = time.monotonic()
+                if now >= self._look_at:
+                    self._look(now)
         self._ended.set()
 
     def _serve(self, connection: Connection) -> bool:
         """Serve a readable connection; False if another thread leads by then."""
-        if self._burst_until and time.monotonic() < self._burst_until and self._serve_on_thread(connection):
+        # One that is not among those that wait is served already, or is over, and could not be removed.
+        if (self._burst_until and time.monotonic() < self._burst_until and self.holds(connection)
+                and self._serve_on_thread(connection)):
             return True
         watchdog = self._watchdog
         with self._lock:
             if connection.request not in self._idle:
-                if connection.request not in self._watched:
+                if connection.request not in self._streams:
                     self._remove(connection.request)  # an earlier attempt failed; another thread serves the connection
                 return True
             task = watchdog.begin()
@@ -283,12 +432,14 @@ class Poller:
                 self._serving = None
                 if not again:
                     self._unregister(connection)
-                elif connection.request not in self._idle:
+                elif connection.stream is None and connection.request not in self._idle:
                     again = self._register(connection)
         if not leading:
             self._serve_until_idle(connection, again)
         elif not again:
             self._close(connection)
+        elif connection.stream is not None:
+            self._own(connection)
         return leading
 
     def _serve_on_thread(self, connection: Connection) -> bool:
@@ -312,13 +463,15 @@ class Poller:
 
     def _serve_until_idle(self, connection: Connection, again: bool = True) -> None:
         """Serve a connection on this thread until it can be parked or is closed."""
-        if again:
+        if again and connection.stream is None:
             connection.handle()
             again = not connection.close_connection
-        if again:
-            self.park(connection)
-        else:
+        if not again:
             self._close(connection)
+        elif connection.stream is not None:
+            self._own(connection)
+        else:
+            self.park(connection)
 
     def may_park(self) -> bool:
         """Whether connections may be parked, instead of each waiting on a thread."""
@@ -395,13 +548,13 @@ class Poller:
         if self._idle.pop(connection.request, None) is not None:
             self._remove(connection.request)
 
-    def _add(self, sock: socket.socket, data: object) -> None:
+    def _add(self, sock: socket.socket, data: object, events: int = selectors.EVENT_READ) -> None:
         try:
-            self._selector.register(sock, selectors.EVENT_READ, data)
+            self._selector.register(sock, events, data)
         except KeyError:
             # Left from a socket of the same number that could not be removed before it was closed.
             self._selector.unregister(sock)
-            self._selector.register(sock, selectors.EVENT_READ, data)
+            self._selector.register(sock, events, data)
 
     def _remove(self, sock: socket.socket) -> None:
         try:
@@ -439,9 +592,9 @@ class Poller:
             self._idle.clear()
             ready = self._ready(parked)
             self._selector.close()
-            self._watched.clear()
             self._wakeup_reader.close()
             self._wakeup_writer.close()
+        self._let_streams_go()
         for connection in parked:
             if connection not in ready and connection.state is not State.BODY:
                 self._close(connection)
@@ -483,7 +636,7 @@ class Poller:
         self._ended.set()
         self._watchdog.stop()
         self._idle.clear()
-        self._watched.clear()
+        self._streams.clear()
         # Nothing is unregistered: the kernel's set is the same in both processes.
         if not self._needs_wakeup:
             release_socket(self._selector)

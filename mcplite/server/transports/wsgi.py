@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...protocol.http.headers import Headers
-from ...protocol.http.oauth import PROTECTED_RESOURCE
+from ...protocol.http.oauth import ISSUER_METADATA, PROTECTED_RESOURCE
 from ...protocol.uris import decoded_path
 from ...rpc.forks import catch_up_with_fork, on_fork
 from ..eviction import sender_at
@@ -72,7 +72,8 @@ class WSGIApp:
     :param legacy_sse: also serves the oldest revision's HTTP+SSE, at ``sse`` and ``messages`` beside the endpoint.
     :raises ValueError: an option is not valid.
 
-    Worker threads start with the first request, so a host may load the application before it forks. Without ``fleet``
+    A handler without a context runs on the thread of its request, any other on a worker, and also one that took long the last
+    time. Workers start with the first request for them, so a host may load the application before it forks. Without ``fleet``
     or ``stateless`` all requests of one client must reach the same process.
     """
 
@@ -149,7 +150,8 @@ class WSGIApp:
             environ.get("QUERY_STRING", ""), mount=_text(environ.get("SCRIPT_NAME", "")),
             read=functools.partial(_read_body, environ), remote=address, network=sender_at(address),
             principal=self._principal_of(environ), disconnected=_disconnected(environ),
-            single_process=not environ.get("wsgi.multiprocess"), port=_port(environ.get("SERVER_PORT", "")), environ=environ)
+            single_process=not environ.get("wsgi.multiprocess"), inline=True,
+            port=_port(environ.get("SERVER_PORT", "")), environ=environ)
 
     def _principal_of(self, environ: Environ) -> Optional[Principal]:
         found: Any = None if self._runtime.auth is not None else self._principal(environ)
@@ -159,10 +161,9 @@ class WSGIApp:
             raise TypeError(f"principal= returned {type(found).__name__}; it must return a Principal, a name, or None")
         return Principal(found, audience=ISSUED_HERE)
 
-    @property
-    def publishes(self) -> bool:
-        """Whether protected resource metadata is served here."""
-        return bool(self.endpoint.authorization.routes)
+    def publishes(self, known: str = PROTECTED_RESOURCE) -> bool:
+        """Whether metadata is served here at a well-known path."""
+        return known in self.endpoint.authorization.routes
 
     def close(self, grace: Optional[float] = None) -> None:
         """End every session and leave the lifespan; called at the end of the process, or before. Idempotent.
@@ -271,8 +272,8 @@ def mount_wsgi(outer: Application, apps: Mapping[str, Application]) -> Applicati
 
     :param outer: gets all other requests: a Flask application's ``wsgi_app``, ``get_wsgi_application()`` of Django.
     :param apps: applications by path, such as ``{"/mcp": mcp.wsgi()}``; the longest matching path wins. What a framework
-        does for its own views (login, cookies, CSRF protection) is not done for them. The protected resource metadata of
-        an MCP server that requires tokens is served at the well-known path, outside of its own path. Paths are compared
+        does for its own views (login, cookies, CSRF protection) is not done for them. The metadata of an MCP server that
+        requires tokens, or issues them, is served at the well-known paths, outside of its own path. Paths are compared
         without escapes, so that ``/my docs`` and ``/my%20docs`` are one.
     :raises ValueError: a path does not begin with a slash.
     """
@@ -287,10 +288,12 @@ def mount_wsgi(outer: Application, apps: Mapping[str, Application]) -> Applicati
         path = environ.get("PATH_INFO", "")
         for at, app in mounts:
             within = path[len(at):] if path == at or path.startswith(at + "/") else None
-            # The metadata's URL is the well-known path at the root, followed by the endpoint's path (RFC 9728, section 3.1).
-            metadata = PROTECTED_RESOURCE + at
-            if (path == metadata or path.startswith(metadata + "/")) and isinstance(app, WSGIApp) and app.publishes:
-                within = PROTECTED_RESOURCE + path[len(metadata):]
+            if path.startswith("/.well-known/") and isinstance(app, WSGIApp):
+                # The URL of metadata is a well-known path at the root, followed by the path of what it describes (RFC 9728,
+                # section 3.1; RFC 8414, section 3.1).
+                for known in (PROTECTED_RESOURCE, *ISSUER_METADATA):
+                    if (path == known + at or path.startswith(f"{known}{at}/")) and app.publishes(known):
+                        within = known + path[len(known + at):]
             if within is not None:
                 inner = {**environ, "SCRIPT_NAME": environ.get("SCRIPT_NAME", "") + at, "PATH_INFO": within}
                 return app(inner, start_response)

@@ -588,7 +588,7 @@ def test_the_error_does_not_ask_for_what_was_given():
             with pytest.raises(mcplite.errors.AuthError) as caught:
                 mcplite.connect(script.url, auth=given, options=mcplite.ClientOptions(era="legacy")).open()
             assert "give connect() auth=" not in str(caught.value) and "t0ken" not in str(caught.value)
-        with pytest.raises(mcplite.errors.AuthError, match="give connect\\(\\) auth="):
+        with pytest.raises(mcplite.errors.AuthError, match=r"give connect\(\) auth=mcplite.OAuth\(\) to log in"):
             mcplite.connect(script.url, options=mcplite.ClientOptions(era="legacy")).open()
 
 

@@ -358,13 +358,16 @@ def test_a_server_that_always_dies_is_restarted_once_only(child):
 
 
 @pytest.mark.parametrize("end", ["sys.exit('not today')", "sys.exit(0)", "import no_such_module", "os.kill(os.getpid(), 9)",
-                                 "print('Usage: ...', flush=True); sys.exit(2)"])
+                                 "print('Usage: ...', flush=True); sys.exit(2)", "print('Usage: ...\\nmore'); sys.exit(0)"])
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what was left unread in a pipe")
-def test_a_program_that_ends_at_its_start_is_started_once(child, end):
+def test_a_program_that_ends_at_its_start_is_started_once(child, end, caplog):
     with pytest.raises(ConnectionClosed) as caught:
         child.connect(f"note('start')\nif 1: {end}").open()
     assert child.saw == ["start"] and "twice" not in str(caught.value)
-    assert ("without serving; does it call mcp.run()?" in str(caught.value)) is (end == "sys.exit(0)")
+    assert ("without serving; does it call mcp.run()?" in str(caught.value)) is ("exit(0)" in end)
+    assert ("it printed to stdout: 'Usage: ...'" in str(caught.value)) is ("more" in end)
+    assert caplog.text.count("printed to stdout, which belongs to the protocol: 'Usage: ...'") == ("Usage" in end)
+    assert "more" not in caplog.text
     if "not today" in end or "import" in end:
         assert ("not today" if "not today" in end else "No module named 'no_such_module'") in str(caught.value)
 

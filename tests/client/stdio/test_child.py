@@ -15,14 +15,6 @@ from tests.support.systems import posix_only, windows_only
 script, wait_until = children.script, children.wait_until
 
 
-@pytest.fixture(autouse=True)
-def nothing_left_behind():
-    before = children.Holdings()
-    yield
-    then, now = before.same_again()
-    assert now == then
-
-
 def finish(child):
     """Close what a channel would close, and end the child."""
     os.close(child.stdin)

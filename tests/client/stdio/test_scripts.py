@@ -1,7 +1,10 @@
+import gc
 import os
 import subprocess
 import sys
 import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -37,6 +40,24 @@ GUARD = "if __name__ == '__main__':\n    "
 def test_a_file_that_starts_a_server(text):
     for source in read_alike(textwrap.dedent(text)):
         assert starts_server(source)
+
+
+def test_files_are_read_on_many_threads_at_once():
+    # The garbage collector may run in the middle of the parser, and what it runs may let another thread go on.
+    source = ("x = [1, 2, 3]\n" * 300 + "mcp.run()\n").encode()
+
+    def pause(phase, info):
+        time.sleep(0.0001)
+
+    before = gc.get_threshold()
+    gc.callbacks.append(pause)
+    gc.set_threshold(50)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert all(threads.map(starts_server, [source] * 16))
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(pause)
 
 
 def read_alike(text):

@@ -3,7 +3,14 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from mcplite.protocol.http.http1 import BadRequest, BadResponse, ChunkedDecoder, find_response_head, parse_response_head
+from mcplite.protocol.http.http1 import (
+    BadRequest,
+    BadResponse,
+    ChunkedDecoder,
+    ResponseHeads,
+    find_response_head,
+    parse_response_head,
+)
 
 
 def head_of(*lines, method="POST"):
@@ -174,3 +181,28 @@ def test_the_middle_of_a_chunk_is_passed_on():
     assert decoder.feed(b"\r\n2\r\nxy\r\n") == b"xy"
     with pytest.raises(BadRequest, match="longer"):
         [decoder.feed(piece) for piece in (b"1\r\n", b"z", b"zz")]
+
+
+def parsed(parse, fields, method="POST", first="HTTP/1.1 200 OK"):
+    try:
+        head = parse("\r\n".join([first, *fields, "", ""]).encode("latin-1"), method)
+    except BadResponse as error:
+        return str(error)
+    return {name: getattr(head, name) for name in type(head).__slots__}
+
+
+@pytest.mark.parametrize("fields, others", [
+    (["Content-Type: application/json; charset=utf-8", "content-length:7"], []),
+    (["Content-Length: 7"], ["Content-Length: 7"]), (["Content-Length: 7"], ["Content-Length: 8"]),
+    (["Content-Length: 7 "], ["Content-Length: 7"]), (["Content-Length: 7"], ["Transfer-Encoding: chunked"]),
+    (["Content-Length: 7"], ["Connection: close"]), (["A: content-length: 7"], ["Content-Length: 7"]),
+])
+@pytest.mark.parametrize("method, first", [("POST", "HTTP/1.1 200 OK"), ("HEAD", "HTTP/1.1 200 OK"),
+                                           ("POST", "HTTP/1.1 204 No Content"), ("POST", "HTTP/1.0 200 OK")])
+def test_a_head_that_differs_in_its_length_only_is_read_as_any_other(fields, others, method, first):
+    for row in ([*fields, *others], [*others, *fields]):
+        parse = ResponseHeads().parse
+        for length in ("7", "7", "0", "12", "007", "8", "999999999999999", "9999999999999999", "-1", "", "7"):
+            again = [field.replace("7", length, 1) for field in row]
+            for asked in (method, "POST", method):
+                assert parsed(parse, again, asked, first) == parsed(parse_response_head, again, asked, first)

@@ -1,5 +1,8 @@
 """Headers that repeat the body: what is written, what is compared, and which marks a schema may have."""
 
+import datetime
+from types import MappingProxyType
+
 import pytest
 
 from mcplite.errors import HeaderMismatch
@@ -121,6 +124,7 @@ MARKS = [Mark("Region", ("region",), "string"), Mark("Count", ("n",), "integer")
     ({"n": 42.0, "place": "nowhere"}, {"Count": "42"}),
     ({"region": ["a list"], "n": 1.5}, {}),
     ({"n": 2 ** 53 - 1}, {"Count": "9007199254740991"}),
+    ({"region": datetime.date(2027, 1, 1), "place": MappingProxyType({"zone": "a"})}, {"Region": "2027-01-01", "Zone": "a"}),
 ])
 def test_parameter_headers(arguments, wanted):
     assert parameters(arguments, MARKS) == {f"Mcp-Param-{name}": value for name, value in wanted.items()}

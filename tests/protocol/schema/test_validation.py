@@ -457,6 +457,7 @@ def nested(inner):
 SCHEMAS = st.recursive(st.dictionaries(KEYWORD, ARGUMENT, max_size=2), nested, max_leaves=4)
 
 
+@pytest.mark.one_python
 @settings(max_examples=1000, deadline=None)
 @given(SCHEMAS)
 @pytest.mark.slow

@@ -1,12 +1,14 @@
 """Entries: URIs of resources in one form, and arguments of prompts with titles or with names that are no identifiers."""
 
+import enum
+import json
 import re
-from typing import Annotated, Dict, List, Union
+from typing import Annotated, Dict, List, Literal, Optional, Union
 
 import pytest
 
 import mcplite
-from mcplite.errors import InvalidParams, RegistrationError
+from mcplite.errors import InvalidParams, RegistrationError, ResourceNotFound
 from mcplite.revisions import JUNE_2025, REVISIONS
 from mcplite.types import PromptArgument
 from tests.support.children import wait_until
@@ -136,6 +138,42 @@ def test_two_forms_of_one_uri_are_registered_twice():
             mcp.add_resource(second, read, name="n")
 
 
+@pytest.fixture
+def echoing():
+    mcp = mcplite.Server("echoing")
+    for uri in ("plain://h/{v}", "rest://h/{+v}", "list://h{/v*}", "query://h{?v}", "any://h/{+v}"):
+        mcp.add_resource(uri, lambda v: json.dumps(v), name="n", any_path=uri.startswith("any"))
+    with mcplite.connect(mcp) as client:
+        yield client
+
+
+@pytest.mark.parametrize("escaped, value", [
+    ("..%2Fx", "../x"), ("a%2F..%2Fx", "a/../x"), ("%2e%2e%2f%2e%2e%2fx", "../../x"), ("..%5Cx", "..\\x"), ("a%5C.", "a\\."),
+    ("..%20", ".. "), ("...", "..."), ("....%2F%2Fx", "....//x"), ("%2Fetc%2Fpasswd", "/etc/passwd"), ("a%00.txt", "a\0.txt"),
+    ("c%3A%5Cx", "c:\\x"), ("C:x", "C:x"), ("%5C%5Chost%5Cx", "\\\\host\\x"),
+])
+def test_a_value_that_leads_out_of_a_folder_names_no_resource(echoing, escaped, value):
+    for start in ("plain://h/", "rest://h/", "list://h/", "list://h/a/", "query://h?v="):
+        with pytest.raises(ResourceNotFound, match="the value of 'v' leads out of a folder"):
+            echoing.read_resource(start + escaped)
+    assert json.loads(echoing.read_resource("any://h/" + escaped).text) == value
+
+
+@pytest.mark.parametrize("escaped, value", [
+    (".hidden", ".hidden"), ("1.0..2.0", "1.0..2.0"), ("HEAD~1...main", "HEAD~1...main"), ("a%2Fb%5Cc", "a/b\\c"), ("", ""),
+    ("%252e%252e%252fx", "%2e%2e%2fx"), ("%E2%80%A5%2Fx", "\u2025/x"), ("%EF%BC%8E%EF%BC%8E%2Fx", "\uff0e\uff0e/x"),
+    ("https://h/?x", "https://h/?x"), ("..;%2Fx", "..;/x"),
+])
+def test_other_values_are_handed_on(echoing, escaped, value):
+    assert json.loads(echoing.read_resource("query://h?v=" + escaped).text) == value
+
+
+def test_a_list_is_no_absolute_path_when_it_is_joined(echoing):
+    assert json.loads(echoing.read_resource("list://h/a//b").text) == ["a", "", "b"]
+    with pytest.raises(ResourceNotFound):
+        echoing.read_resource("list://h//etc/passwd")
+
+
 # --- definitions are checked and copied ---------------------------------------------------------------
 
 
@@ -242,3 +280,54 @@ def test_lists_of_a_prompt_are_written_as_json():
     told = [argument.get("description") for argument in listed(mcp, "prompt")["arguments"]]
     assert told == ['Where to go. As JSON of this schema: {"type":"array","items":{"type":"string"}}', None,
                     'As JSON of this schema: {"type":"object","additionalProperties":{"type":"integer"}}', None]
+
+
+CHOICES = [
+    (Literal["day", "night"], ["day", "night"]), (Optional[Literal["day"]], ["day"]), (bool, ["true", "false"]),
+    (enum.IntEnum("Size", "S M"), ["1", "2"]), (Union[Literal["auto"], int], []), (str, []), (List[bool], [])]
+
+
+@pytest.mark.parametrize("annotation, choices", CHOICES)
+def test_arguments_with_choices_name_and_complete_them(annotation, choices):
+    def show(which, half=0): ...
+
+    show.__annotations__ = {"which": annotation, "half": int}
+    mcp, hub = mcplite.Server("x"), mcplite.Server("hub")
+    mcp.add_prompt(show)
+    mcp.add_resource("a://{which}", show, name="a")
+    hub.mount(mcp)
+    for server in (mcp, hub):
+        with mcplite.connect(server) as client:
+            (prompt,) = client.list_prompts()
+            said = prompt.arguments[0].description or ""
+            assert said.partition("One of: ")[2] == ", ".join(choices)
+            assert (client.server_capabilities.completions is not None) is bool(choices)
+            for begun in ("", *(one[0].upper() for one in choices)):
+                values = [one for one in choices if one.startswith(begun.lower())]
+                for where in ({"prompt": "show"}, {"resource": "a://{which}"}) if choices else ():
+                    assert client.complete(argument="which", value=begun, **where).values == values
+                    assert client.complete(argument="half", value="", **where).values == []
+
+
+@pytest.mark.parametrize("revision", REVISIONS, ids=str)
+def test_entries_have_tags(revision):
+    server = mcplite.Server("tagged")
+    server.add_tool(lambda: None, name="tool", tags=["a", "b", "a"], meta={"example.com/x": 1})
+    server.add_resource("a://b", lambda: "x", name="one", tags={"b", "a"})
+    server.add_resource("a://{b}", lambda b: "x", name="many", tags=("c",))
+    server.add_prompt(lambda: "x", name="prompt", tags=frozenset(["a"]))
+    server.add_tool(lambda: None, name="plain")
+    with mcplite.connect(server, revision=revision) as client:
+        tools = client.list_tools()
+        assert tools[0].meta == {"example.com/x": 1, "mcplite/tags": ["a", "b"]}
+        assert [tool.tags for tool in tools] == [{"a", "b"}, frozenset()]
+        assert client.list_resources()[0].tags == {"a", "b"} and client.list_resource_templates()[0].tags == {"c"}
+        assert client.list_prompts()[0].tags == {"a"}
+
+
+@pytest.mark.parametrize("tags, reason", [
+    ("admin", r"tags= takes a list: write tags=\['admin'\]"), ([""], "a tag is a text that is not empty"),
+    ([5], "a tag is a text that is not empty, not 5"), (5, "takes a list")])
+def test_tags_that_are_none_are_refused(tags, reason):
+    with pytest.raises(RegistrationError, match=reason):
+        mcplite.Server("tagged").add_tool(lambda: None, name="tool", tags=tags)

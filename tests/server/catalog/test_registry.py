@@ -39,7 +39,7 @@ def changes():
 
 @pytest.fixture
 def registry(changes):
-    return Registry(changes.append)
+    return Registry(lambda kind, needed: changes.append(kind))
 
 
 def test_removing_an_unknown_name_fails(registry, changes):
@@ -86,7 +86,7 @@ def test_many_templates_are_not_tried_one_by_one(registry, text):
 @given(st.sets(st.lists(st.sampled_from(["a", "b", "/", "{x}", "{+y}", "{?z}"]), max_size=5).map("".join), max_size=12),
        st.lists(st.text("ab/?z=", max_size=6), min_size=1, max_size=2))
 def test_the_template_is_that_of_trying_them_all(texts, forms):
-    registry = Registry(lambda kind: None)
+    registry = Registry(lambda kind, needed: None)
     for text in sorted(texts):
         with contextlib.suppress(ValueError):
             registry.add(template("t:" + text))

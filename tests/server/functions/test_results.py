@@ -246,7 +246,7 @@ CYCLIC: List[Any] = []
 CYCLIC.append(CYCLIC)
 
 UNSENDABLE = [
-    (float("nan"), ValueError, "^nan is not a JSON number; return None or a string instead$"),
+    (float("nan"), ValueError, "^nan is not a JSON number; use None or a string instead$"),
     (CYCLIC, ValueError, "contains itself"),
     ({"a": [float("inf")]}, ValueError, "inf is not a JSON number"), (Day, TypeError, "class type"),
     ([Image(PNG), object()], TypeError, "a value of the class object"),

@@ -244,10 +244,10 @@ CONTEXT = """
     ask can_elicit can_elicit_url can_list_roots can_sample cancelled check_cancelled client_capabilities client_info
     close_stream critical debug elicit elicit_url elicitation_complete error extensions http info input_responses lifespan
     list_roots log meta method notice notify on_cancel once principal protocol_version report_progress request_id round sample
-    sleep state task_id task_status token trace_context warning
+    sleep state store task_id task_status token tool trace_context warning
 """
 SERVER = """
-    add_directory add_method add_notification add_prompt add_resource add_tool auth close completion debug fleet info
+    add_directory add_method add_notification add_prompt add_resource add_skills add_tool auth close completion debug fleet info
     instructions limits logging_handler method name observe prompt prompts_changed remove_directory remove_prompt
     remove_resource mount remove_tool resource resource_updated resources_changed revisions run run_task serve_channel sessions
     tool

@@ -1,15 +1,18 @@
 """Lists, resources, prompts, completion and logging over the wire, in every revision."""
 
 import base64
+import contextlib
 import contextvars
 
 import pytest
 
+import mcplite
 from mcplite import types
-from mcplite.errors import InvalidParams, RemoteError, ResourceNotFound
-from mcplite.revisions import LEGACY
-from mcplite.server import Context, Image, Limits, Server, ServerOptions
+from mcplite.errors import InvalidParams, RemoteError, ResourceNotFound, UrlElicitationRequired
+from mcplite.revisions import LEGACY, REVISIONS
+from mcplite.server import Context, Elicit, Image, InputRequired, Limits, Server, ServerOptions
 from tests.support.results import text_of
+from tests.support.wsgi import serving_wsgi
 
 NAMES = [revision.name for revision in LEGACY]
 PNG = b"\x89PNG\r\n\x1a\n0000"
@@ -297,3 +300,84 @@ def test_context_variables_do_not_leak_between_calls(connect):
 
     client = connect(server)
     assert [text_of(client.call("taint")) for _ in range(3)] == ["clean"] * 3
+
+
+@pytest.mark.parametrize("host", ["own", "wsgi"])
+@pytest.mark.parametrize("asks", ["returns", "raises"])
+def test_a_handler_without_a_context_asks_over_http(host, asks):
+    # It begins on the thread that sends its questions, so that it cannot wait for the answers there.
+    server, answered = Server("asking"), []
+
+    @server.tool()
+    def act() -> str:
+        if answered:
+            return "done"
+        if asks == "returns":
+            return InputRequired({"how": Elicit("How many?", int)})
+        page = {"mode": "url", "url": "https://example.com/", "message": "Sign in", "elicitationId": "1"}
+        raise UrlElicitationRequired("Sign in", data={"elicitations": [page]})
+
+    def answer(request):
+        answered.append(request)
+        return {"value": 1} if asks == "returns" else True
+
+    # The others have no questions, or an error in place of those that are pages.
+    revisions = [revision.name for revision in REVISIONS if revision.elicitation_enums != "none"
+                 and (asks == "returns" or revision.elicitation_modes and not revision.elicitation_ids)]
+    with contextlib.ExitStack() as stack:
+        if host == "own":
+            url = stack.enter_context(mcplite.serve(server)).url
+        else:
+            application = server.wsgi(path="/mcp")
+            stack.callback(application.close, 5)
+            url = stack.enter_context(serving_wsgi(application))
+        for revision in revisions * 2:
+            answered.clear()
+            with mcplite.connect(url, revision=revision, timeout=60, elicitation_handler=answer,
+                                 url_elicitation_handler=answer) as client:
+                assert client.call_tool("act").text == "done"
+            assert len(answered) == 1
+
+
+# --- middleware ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("revision", [revision.name for revision in REVISIONS])
+def test_a_tool_error_of_middleware_is_a_result_that_the_model_reads(revision):
+    seen = []
+
+    def outer(ctx, proceed):
+        result = proceed()
+        seen.append(result.get("isError"))
+        return result
+
+    def only_reading(ctx, proceed):
+        raise mcplite.ToolError("This server only reads.")
+
+    server = Server("guarded", middleware=[outer, only_reading])
+    server.add_tool(lambda: None, name="erase")
+    with mcplite.connect(server, revision=revision) as client:
+        result = client.call_tool("erase")
+        assert result.is_error and result.text == "This server only reads." and seen == [True]
+        with pytest.raises(RemoteError, match=r"^This server only reads\. \(code -32603\)"):
+            client.list_tools()
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_middleware_sees_the_tool_of_a_call(revision):
+    seen = []
+
+    def note(ctx, proceed):
+        seen.append((ctx.method, None if ctx.tool is None else (ctx.tool.name, ctx.tool.annotations.read_only_hint)))
+        return proceed()
+
+    server, parent = Server("inner"), Server("parent", middleware=[note])
+    server.add_tool(lambda: "x", name="look", annotations={"readOnlyHint": True})
+    parent.mount(server, "inner")
+    with mcplite.connect(parent, revision=revision) as client:
+        client.call_tool("inner_look")
+        client.list_tools()
+        with pytest.raises(InvalidParams):
+            client.call_tool("nothing")
+    assert [one for one in seen if one[0].startswith("tools/")] == [
+        ("tools/call", ("inner_look", True)), ("tools/list", None), ("tools/call", None)]

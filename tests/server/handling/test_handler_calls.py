@@ -78,10 +78,11 @@ def test_a_malformed_call_is_a_protocol_error(connect, server, params):
     assert client.call("add") == {"content": []}
 
 
-def test_unknown_tools_come_with_a_hint(connect, server):
+@pytest.mark.parametrize("middleware, hint", [([], "; did you mean 'forecast'?"), ([lambda ctx, proceed: proceed()], "")])
+def test_unknown_tools_come_with_a_hint_unless_middleware_may_hide_what_it_names(connect, middleware, hint):
+    server = Server("weather", middleware=middleware)
     server.add_tool(lambda: None, name="forecast")
-    assert connect(server).error("tools/call", {"name": "forcast"})["message"] == \
-        "Unknown tool: forcast; did you mean 'forecast'?"
+    assert connect(server).error("tools/call", {"name": "forcast"})["message"] == f"Unknown tool: forcast{hint}"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -226,6 +227,20 @@ def test_a_required_url_is_an_error_only_in_revisions_that_have_it(connect, serv
         assert answer["error"]["code"] == -32042 and answer["error"]["data"]["elicitations"]
     else:
         assert answer["result"]["isError"] is True
+
+
+@pytest.mark.parametrize("data", [None, {"elicitations": []}])
+def test_a_required_url_without_a_page_is_not_asked_for(server, data):
+    calls = []
+
+    @server.tool()
+    def needs() -> str:
+        calls.append(1)
+        raise UrlElicitationRequired("sign in first", data=data)
+
+    with mcplite.connect(server, url_elicitation_handler=lambda request: True) as client:
+        result = client.call_tool("needs")
+    assert result.is_error and result.text == "sign in first" and calls == [1]
 
 
 def test_output_that_breaks_its_schema_is_never_sent_as_if_valid(connect, server):

@@ -202,7 +202,7 @@ def arguments(random: random.Random, name: str) -> Any:
 
 
 def message(random: random.Random, revision: revisions.Revision, names: List[str], id: int) -> bytes:
-    name: Any = random.choice(names) if random.random() < 0.95 else random.choice(["missing", "ad", 5, None])
+    name: Any = random.choice(names) if random.random() < 0.95 else random.choice(["missing", "another", 5, None])
     params: Dict[str, Any] = {"name": name, "arguments": arguments(random, name)}
     held: Dict[str, Any] = {}
     if revision.modern:

@@ -2,6 +2,9 @@
 
 import contextvars
 
+import pytest
+import requests
+
 import mcplite
 from mcplite.protocol.http.headers import Headers
 from mcplite.server.handling.http_request import HTTPRequest
@@ -50,3 +53,21 @@ def test_what_a_verifier_sets_is_seen_by_its_own_request_only():
             with connect("acme", revision=revision, headers={"X-Request": "one"},
                          elicitation_handler=lambda request: True) as client:
                 assert client.call_tool("asks").text == '["one","one"]'
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_a_handler_adds_headers_to_its_response(revision):
+    server, seen = mcplite.Server("headers"), []
+
+    @server.tool()
+    def act(ctx: mcplite.Context) -> None:
+        ctx.http.add_response_header("X-Shelf", "B 3")
+        ctx.http.add_response_header("X-Shelf", "B 4")
+        with pytest.raises(ValueError, match="cannot be sent"):
+            ctx.http.add_response_header("X-Shelf", "a\r\nX-Other: b")
+
+    with mcplite.serve(server) as served, requests.Session() as session:
+        session.hooks["response"].append(lambda response, *args, **kwargs: seen.append(response.headers.get("x-shelf")))
+        with mcplite.connect(served.url, session=session, revision=revision) as client:
+            assert not client.call_tool("act").is_error
+    assert "B 3, B 4" in seen

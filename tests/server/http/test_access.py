@@ -56,7 +56,7 @@ def test_only_allowed_origins_get_cors_headers():
     policy = OriginPolicy(origins=[APP])
     assert dict(policy.cors(APP)) == {
         "Access-Control-Allow-Origin": APP, "Vary": "Origin",
-        "Access-Control-Expose-Headers": "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"}
+        "Access-Control-Expose-Headers": "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, DPoP-Nonce, Retry-After"}
     assert policy.cors("http://localhost:3000") == policy.cors(None) == policy.cors("null") == []
     asks = [("access-control-request-method", "POST")]
     assert policy.preflight(Headers([("origin", APP), *asks])) is not None
@@ -76,8 +76,8 @@ def preflight(requested=None):
 def test_a_preflight_request_is_told_what_pages_may_send():
     answer, names = preflight()
     assert (answer["Access-Control-Allow-Methods"], answer["Access-Control-Max-Age"]) == ("POST, GET, DELETE, OPTIONS", "86400")
-    assert names == ["Content-Type", "Accept", "Authorization", "Last-Event-ID", "Mcp-Session-Id", "MCP-Protocol-Version",
-                     "Mcp-Method", "Mcp-Name"]
+    assert names == ["Content-Type", "Accept", "Authorization", "DPoP", "Last-Event-ID", "Mcp-Session-Id",
+                     "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"]
 
 
 def test_pages_may_send_headers_of_marked_parameters_and_no_others():

@@ -748,18 +748,26 @@ def test_scopes_supported_can_be_given():
     assert "scopes_supported" not in json.loads(response.content)
 
 
-def test_pages_of_allowed_origins_can_read_the_metadata(host):
-    served = host(make(described()), allowed_origins=["https://app.example"])
-    page = {"Origin": "https://app.example"}
+@pytest.mark.parametrize("origin", ["https://app.example", "https://any.example", "http://localhost:6274", "null"])
+def test_pages_of_any_origin_can_read_the_metadata_and_nothing_more(host, origin):
+    # It is public; clients in pages, such as the Inspector, begin with it (RFC 9728, section 3).
+    served = host(make(described(resource="https://mcp.example/mcp")), allowed_origins=["https://app.example"])
+    page = {"Origin": origin}
     reply = served.ask("GET", WELL_KNOWN, headers=page)
-    assert reply.headers["access-control-allow-origin"] == "https://app.example"
+    assert reply.status == 200 and reply.headers["access-control-allow-origin"] == "*"
+    assert "access-control-allow-credentials" not in reply.headers
     asked = {**page, "Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "mcp-protocol-version"}
     allowed = served.ask("OPTIONS", WELL_KNOWN, headers=asked)
-    assert allowed.status == 204 and allowed.headers["access-control-allow-origin"] == "https://app.example"
+    assert allowed.status == 204 and allowed.headers["access-control-allow-origin"] == "*"
     assert "GET" in allowed.headers["access-control-allow-methods"]
     assert "mcp-protocol-version" in allowed.headers["access-control-allow-headers"].lower()
-    assert served.ask("OPTIONS", WELL_KNOWN).status == 405
-    assert served.ask("GET", WELL_KNOWN, headers={"Origin": "https://evil.example"}).status == 403
+    assert served.ask("POST", WELL_KNOWN, message={}).status == 405
+    assert served.ask("GET", WELL_KNOWN, headers={**page, "Host": "evil.example"}).status == 421
+    if origin not in ("https://app.example", "http://localhost:6274"):  # the names of this machine are accepted
+        for method, path in (("POST", WELL_KNOWN), ("POST", "/mcp"), ("GET", "/mcp"), ("OPTIONS", "/mcp")):
+            refused = served.ask(method, path, message=initialize() if method == "POST" else None, headers={**page, **(
+                bearer(ADA) if path == "/mcp" else {})})
+            assert refused.status == 403 and "access-control-allow-origin" not in refused.headers, path
 
 
 def test_on_loopback_the_resource_is_the_requested_url(hosted):

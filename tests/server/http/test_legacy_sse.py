@@ -2,10 +2,11 @@
 
 import pytest
 
+from mcplite.fleet.session_records import SessionRecords
 from mcplite.revisions import LEGACY
 from tests.server.http.test_endpoint import ask_tool, call, opening, request
 from tests.support.children import wait_until
-from tests.support.sharing import Reading, running
+from tests.support.sharing import Reading, Shared, running
 
 OLDEST = LEGACY[0].name
 
@@ -83,6 +84,17 @@ def test_the_session_ends_with_its_stream_for_all_processes(processes):
     client.stream.stop()
     assert processes[1].left.wait(60)
     assert [client.send(call("ping"), process).status for process in processes] == [404] * 3
+
+
+def test_a_session_that_ends_while_a_message_is_passed_on_is_unknown(monkeypatch):
+    with running(Shared, 1) as processes:
+        client, get = OldClient(processes), SessionRecords.get
+        reads = iter([get, lambda records, id: None])  # it is found, and then it has expired
+        with monkeypatch.context() as patch:
+            patch.setattr(SessionRecords, "get", lambda records, id: next(reads, get)(records, id))
+            assert client.send({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}).status == 404
+            assert next(reads, None) is None, "both were made"
+        client.stream.stop()
 
 
 @pytest.mark.slow

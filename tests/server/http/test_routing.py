@@ -61,7 +61,8 @@ def rules(mode="sessions", revisions=REVISIONS, session=NEWEST_LEGACY):
     runtime = SimpleNamespace(
         limits=SimpleNamespace(message_bytes=BODY_BYTES), turns=Turns(),
         json_limits=jsonrpc.JSONLimits(nesting=10, elements=100),
-        catalog=SimpleNamespace(revisions=revisions, resolve=resolve, modern_methods=frozenset({"server/discover"})))
+        catalog=SimpleNamespace(revisions=revisions, resolve=resolve, modern_methods=frozenset({"server/discover"}),
+                                hidden=lambda target, granted: False))
     return routing.Rules(
         runtime, OriginPolicy(origins=[ORIGIN]),
         find=lambda id, owner: Session(id, session) if (id, owner) in known else None, stateless=mode == "stateless")

@@ -1,5 +1,6 @@
 """The processes of a server in one process: there are no others; with a shared backend they are those of its leases."""
 
+import contextlib
 import gc
 import re
 import secrets
@@ -7,6 +8,7 @@ import secrets
 import pytest
 
 import mcplite
+from mcplite.backend.from_url import open_backend
 from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import BackendError, RegistrationError
 from mcplite.server.runtime.processes import create_fleet
@@ -98,3 +100,22 @@ def test_what_is_missing_is_told(options, text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RegistrationError, match=re.escape(text)):
         connecting.new_server("shop", **options)
+
+
+@pytest.mark.parametrize("as_url", [True, False])
+def test_a_closed_server_closes_the_backend_that_it_has_opened(as_url, tmp_path):
+    url = f"sqlite:///{tmp_path}/shop.db"
+    with contextlib.closing(open_backend(url)) as given:
+        server = connecting.new_server("shop", backend=url if as_url else given, state_keys=[SECRET])
+        client = mcplite.connect(server)
+        client.open()
+        processes = server.runtime.processes
+        assert processes.number, "the process has one while it has clients"
+        server.close()
+        if as_url:
+            with pytest.raises(BackendError):
+                processes.backend.get("key")
+        else:
+            assert processes.backend.get("key") is None
+        server.close()
+        client.close()

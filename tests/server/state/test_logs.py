@@ -29,6 +29,13 @@ class Body(LogBody):
         return b"".join(entry for _, entry in entries)
 
 
+def shared():
+    """A store as several processes have it: no writer tells the body of its entries."""
+    backend = MemoryBackend()
+    backend.shared = True
+    return backend
+
+
 def filled(backend, *entries, keep=100):
     for entry in entries:
         backend.append("log/a", entry, 60, keep)
@@ -57,7 +64,7 @@ def test_what_other_programs_have_written_is_passed_over():
 
 
 def test_it_follows_the_log_and_ends_with_it():
-    backend = filled(MemoryBackend(), b"1")
+    backend = filled(shared(), b"1")
     body = Body(backend)
     assert [next(body), next(body)] == [OPENING, b"1"]
     writer = threading.Thread(target=lambda: filled(backend, b"2", b"end"))
@@ -73,8 +80,9 @@ def test_it_keeps_a_quiet_response_alive_and_notices_its_end(monkeypatch):
     assert list(body) in ([], [KEEP_ALIVE])
 
 
-def test_it_ends_when_it_is_stopped_or_its_time_is_over():
-    stopped, due, told = Body(MemoryBackend()), Body(MemoryBackend()), []
+@pytest.mark.parametrize("backend", [MemoryBackend(), shared()], ids=["one process", "several"])
+def test_it_ends_when_it_is_stopped_or_its_time_is_over(backend):
+    stopped, due, told = Body(backend), Body(backend), []
     stopped.on_close = lambda: told.append(1)
     stopped.stop()
     due.end_after(0.02, lambda: None)
@@ -88,7 +96,7 @@ def test_it_ends_when_it_is_stopped_or_its_time_is_over():
 @pytest.mark.slow
 def test_it_goes_on_when_the_store_is_back(monkeypatch, method):
     monkeypatch.setattr(logs, "_AWAY_SECONDS", 0.01)
-    backend, failures = MemoryBackend(), iter(range(3))
+    backend, failures = shared(), iter(range(3))
     works = getattr(backend, method)
 
     def fails(*arguments):

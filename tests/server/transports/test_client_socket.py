@@ -10,7 +10,7 @@ from mcplite.protocol.http.headers import Headers
 from mcplite.protocol.http.http1 import RequestHead
 from mcplite.server.http.messages import UnreadableBody
 from mcplite.server.transports import client_socket
-from mcplite.server.transports.client_socket import BodyBudget, ClientSocket, RequestBody
+from mcplite.server.transports.client_socket import BodyBudget, ClientSocket, RequestBody, parts_of
 from tests.support.children import LIMIT, wait_until
 from tests.support.tight import tight
 
@@ -31,7 +31,8 @@ def test_three_parts_arrive_as_one(pair, size, tail):
     client._write_seconds = LIMIT
     client.may_block = False
     body = bytes(range(251)) * (size // 251) + b"x" * (size % 251)
-    sender = threading.Thread(target=client.send_parts, args=(b"the head", body, tail))
+    parts = parts_of(b"the head", body, tail)
+    sender = threading.Thread(target=lambda: list(map(client.send_all, parts)))
     sender.start()
     got = bytearray()
     while len(got) < 8 + len(body) + len(tail):

@@ -7,8 +7,8 @@ import contextlib
 import email.utils
 import json
 import logging
-import select
 import socket
+import ssl
 import threading
 import time
 
@@ -23,8 +23,9 @@ from mcplite.server.http.messages import HTTPResponse, UnreadableBody
 from mcplite.server.limits import Limits
 from mcplite.server.state.response_bodies import StreamingBody
 from mcplite.server.transports import client_socket
-from mcplite.server.transports.client_socket import BodyBudget, State
+from mcplite.server.transports.client_socket import BodyBudget, ClientSocket, State
 from mcplite.server.transports.connection import Connection
+from mcplite.server.transports.tls import TLSClientSocket, TLSSocket
 from tests.support.children import wait_until
 from tests.support.rawhttp import LIMIT, Wire, begin, call, chunked, post, request
 from tests.support.tight import tight
@@ -66,14 +67,13 @@ class Body(StreamingBody):
     """A streaming body of given pieces; of a list it knows the last one. ``closed`` is set by close()."""
 
     def __init__(self, pieces):
-        self._pieces = pieces
-        self.last = False
+        self._pieces, self._left = iter(pieces), len(pieces) if isinstance(pieces, list) else 0
         self.closed = threading.Event()
 
-    def __iter__(self):
-        for number, piece in enumerate(self._pieces, 1):
-            self.last = isinstance(self._pieces, list) and number == len(self._pieces)
-            yield piece
+    def take(self):
+        self._left -= 1
+        self.last = self._left == 0
+        return next(self._pieces, None)
 
     def stop(self):
         """Called when the client disconnects, which is not watched here."""
@@ -89,13 +89,13 @@ def streamed(body):
 class Server:
     """What a connection uses of its server."""
 
-    proxies, crowded, server_port = None, frozenset(), None
+    proxies, crowded, server_port, client_socket = None, frozenset(), None, ClientSocket
 
     class poller:
         """No connection waits in it, and no disconnect is watched for."""
 
         may_park = staticmethod(lambda: False)
-        watch = unwatch = staticmethod(lambda *watched: None)
+        may_own = staticmethod(lambda: False)
 
     def __init__(self, limits=None):
         self.limits = limits = limits or Limits()
@@ -116,9 +116,12 @@ class Server:
 class Host(Server):
     """A listener that makes connections the way the server does."""
 
-    def __init__(self, limits, made_of=Connection):
+    def __init__(self, limits, made_of=Connection, tls=None):
         super().__init__(limits)
         self.made_of = made_of
+        self.tls = tls
+        if tls is not None:
+            self.client_socket = TLSClientSocket
         self.connections, self.threads = [], []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.server_port = self._listener.getsockname()[1]
@@ -127,12 +130,14 @@ class Host(Server):
         """Return a client, and begin to serve it."""
         wire = Wire(self.port, **options)
         sock, _ = self._listener.accept()
+        if self.tls is not None:
+            sock = TLSSocket(sock, self.tls.certificates.context())
         connection = self.made_of(sock, ("192.0.2.1", 5), self)
         thread = threading.Thread(target=connection.handle, daemon=True)
         thread.start()
         self.connections.append(connection)
         self.threads.append(thread)
-        return wire
+        return wire if self.tls is None else wire.secure(self.tls.client)
 
     def over(self):
         """Wait until every connection has ended; return whether they have."""
@@ -148,13 +153,14 @@ class Host(Server):
         assert self.over()
 
 
-@pytest.fixture
-def host():
+@pytest.fixture(params=["plain", "TLS"])
+def host(request):
     """Make hosts with limits; their connections are closed after the test."""
+    tls = request.getfixturevalue("tls") if request.param == "TLS" else None
     with contextlib.ExitStack() as stack:
 
         def host(**bounds):
-            made = Host(tight(**bounds))
+            made = Host(tight(**bounds), tls=tls)
             stack.callback(made.close)
             return made
 
@@ -330,7 +336,7 @@ def test_an_endless_line_is_not_buffered(host):
     made = host()
     kept = []
     with made.open() as wire:
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
             for _ in range(128):  # eight MiB
                 kept.append(len(made.connections[0]._socket.buffer))
                 wire.send(b"x" * 65536)
@@ -356,7 +362,7 @@ def test_an_endless_body_in_chunks(host):
         wire.send(request(headers={"Transfer-Encoding": "chunked"}))
         sent = 0
         with contextlib.suppress(ConnectionError):
-            while sent < 500 * BODY and not select.select([wire.sock], [], [], 0.001)[0]:
+            while sent < 500 * BODY and not wire.answered(0.001):
                 wire.send(b"1000\r\n" + b"x" * 4096 + b"\r\n")
                 sent += 4096
         assert wire.reply().status == 413
@@ -383,7 +389,7 @@ def dribble(wire, data, pause=0.02):
     with contextlib.suppress(ConnectionError):
         for byte in data:
             wire.send(bytes([byte]))
-            if select.select([wire.sock], [], [], pause)[0]:
+            if wire.answered(pause):
                 return
 
 
@@ -649,6 +655,7 @@ def test_an_idle_connection_is_ended_from_another_thread(host):
     made.connections[0].hang_up()
 
 
+@pytest.mark.parametrize("host", ["plain"], indirect=True)  # over TLS there is no answer, either
 def test_a_stopping_server_does_not_wait_for_requests(host):
     made = host()
     made.closing = True
@@ -797,7 +804,7 @@ def test_no_100_continue_when_the_body_has_arrived(host, data):
 def test_no_100_continue_for_http_1_0(host):
     with host().open() as wire:
         wire.send(request(headers={"Content-Length": "5", "Expect": "100-continue"}, version="1.0"))
-        assert not select.select([wire.sock], [], [], 0.1)[0]
+        assert not wire.answered(0.1)
         assert wire.send(b"hello").reply().json["body"] == "hello"
 
 

@@ -150,7 +150,7 @@ def test_a_handler_may_shut_the_server_down(made):
 def test_a_socket_wrapped_by_ssl_is_refused(made):
     server = made()
     server.socket = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).wrap_socket(server.socket, server_side=True)
-    with pytest.raises(RuntimeError, match="put a proxy with TLS in front"):
+    with pytest.raises(RuntimeError, match="give the server certfile= and keyfile="):
         server.serve_forever()
 
 

@@ -13,7 +13,7 @@ import pytest
 import mcplite
 from mcplite.server import Limits, Server
 from mcplite.server.transports import connection as connection_module, httpd
-from mcplite.server.transports.client_socket import BodyBudget
+from mcplite.server.transports.client_socket import BodyBudget, ClientSocket
 from mcplite.server.transports.connection import Connection
 from mcplite.server.transports.httpd import most_connections
 from tests.support.children import wait_until
@@ -248,7 +248,8 @@ def test_the_time_that_a_connection_waited_does_not_count_as_its_clients(monkeyp
     monkeypatch.setattr(connection_module, "_OWED_SECONDS", 0.5)
     ours, theirs = socket.socketpair()
     limits = Limits()
-    made = Connection(ours, ("192.0.2.1", 1), SimpleNamespace(limits=limits, budget=BodyBudget(limits)))
+    made = Connection(ours, ("192.0.2.1", 1), SimpleNamespace(
+        limits=limits, budget=BodyBudget(limits), client_socket=ClientSocket))
     with theirs, contextlib.closing(made):
         assert wait_until(lambda: made.owed_for_long) and not made.due(parked=False)
         made.admit()

@@ -12,7 +12,7 @@ from mcplite.errors import TransportError
 from mcplite.protocol.http.http1 import HeadLimits
 from mcplite.server.http.messages import HTTPResponse, UnreadableBody
 from mcplite.server.transports import poller as poller_module
-from mcplite.server.transports.client_socket import BodyBudget, State
+from mcplite.server.transports.client_socket import BodyBudget, ClientSocket, State
 from mcplite.server.transports.connection import Connection
 from mcplite.server.transports.poller import Poller
 from tests.support.children import LIMIT, wait_until
@@ -23,12 +23,12 @@ from tests.support.tight import tight
 class Host:
     """A poller with a handler that records its thread, and waits for an event if there is one for its path."""
 
-    proxies, crowded = None, frozenset()
+    proxies, crowded, client_socket = None, frozenset(), ClientSocket
 
     def __init__(self, **limits):
         self.limits = tight(**limits)
         self.head_limits, self.budget = HeadLimits(), BodyBudget(self.limits)
-        self.poller = Poller(self.limits.idle_seconds, self.left)
+        self.poller = Poller(self.limits.idle_seconds, self.left, lambda: False)
         self.accepted, self.gone = [], []
         self.threads = {}
         self.bodies = []
@@ -302,6 +302,22 @@ def test_a_closed_socket_that_could_not_be_removed_does_not_stop_the_others(host
             assert ask(other, "/after") == b"/after"
 
 
+def test_a_connection_that_could_not_be_removed_is_served_by_one_thread(host, faults, monkeypatch):
+    monkeypatch.setattr(poller_module, "_BURST_SECONDS", LIMIT)  # in which each connection gets a thread
+    made = host(idle_seconds=LIMIT)
+    event = made.events["/slow"] = threading.Event()
+    with made.client() as slow:
+        faults.append(fault("unregister"))
+        slow.send(request("GET", "/slow"))
+        assert wait_until(lambda: not faults), "another thread leads"
+        slow.send(request("GET", "/next"))
+        with made.client() as other:
+            assert ask(other, "/other") == b"/other" and "/next" not in made.threads
+            event.set()
+            assert slow.reply().body == b"/slow" and slow.reply().body == b"/next"
+    assert wait_until(lambda: len(made.gone) >= 2) and made.threads["/slow"] == made.threads["/next"]
+
+
 def test_a_fault_that_stays_costs_neither_the_log_nor_the_close(host, monkeypatch, caplog, faults):
     made = host()
 
@@ -335,20 +351,6 @@ def test_listening_is_resumed_although_that_failed_once(faults):
             assert ask(wire, "/late") == b"/late" and not faults and not refusals
     finally:
         made.close()
-
-
-def test_a_connection_that_cannot_be_watched_is_served(host, faults):
-    made = host()
-    sock, other = socket.socketpair()
-    with sock, other:
-        faults.append(fault("register"))
-        made.poller.watch(sock, lambda: None)
-        assert not faults
-        gone = threading.Event()
-        made.poller.watch(sock, gone.set)
-        other.close()
-        assert gone.wait(LIMIT)
-        made.poller.unwatch(sock)
 
 
 def test_closing_takes_the_role_from_a_leader_that_serves_when_there_is_no_thread(host, monkeypatch):

@@ -806,3 +806,46 @@ def test_a_sessionless_client_that_disconnects_cancels_its_call(app, hosted, say
         wire.send(request(body=stateless.encode(message), headers=stateless.headers(message)))
         assert running.wait(LIMIT) and not stopped.is_set()
     assert stopped.wait(LIMIT)
+
+
+# --- the thread of a handler -------------------------------------------------------------------------------
+
+
+def test_a_handler_without_a_context_runs_on_the_thread_of_its_request(app):
+    server = make()
+
+    @server.tool()
+    def here() -> int:
+        return threading.get_ident()
+
+    @server.tool()
+    def elsewhere(ctx: Context) -> int:
+        return threading.get_ident()
+
+    app = app(server)
+    session = start(app)
+    threads = {name: Answer(app, call(name), session=session).json["result"]["structuredContent"]["result"]
+               for name in ("here", "elsewhere")}
+    assert threads["here"] == threading.get_ident() != threads["elsewhere"]
+
+
+def test_a_handler_that_took_long_runs_on_a_worker_until_it_is_quick_again(app):
+    server = make(limits=tight(commit_seconds=0.2))
+    threads, quick = [], threading.Event()
+
+    @server.tool()
+    def work() -> bool:
+        threads.append(threading.get_ident())
+        return quick.wait(0.4)
+
+    app = app(server)
+    session = start(app)
+
+    def kind():
+        return Answer(app, call("work"), session=session).headers["content-type"]
+
+    assert (kind(), threads.pop()) == ("application/json", threading.get_ident())
+    for _ in range(2):
+        assert kind() == "text/event-stream" and threads.pop() != threading.get_ident()
+    quick.set()
+    assert wait_until(lambda: kind() == "application/json" and threads.pop() == threading.get_ident())

@@ -4,8 +4,7 @@ Brings a schema that another library made into the form of ours: parts in place 
 """
 
 import re
-import sys
-from typing import Any, Callable, Dict, List, Mapping, Optional, Set
+from typing import Any, Callable, Dict, List, Mapping, Set
 
 from ....errors import RegistrationError
 from ....protocol.schema.ecma import problem_of
@@ -16,16 +15,6 @@ from ..converters import Compiler, Convert, Mismatch, Node
 
 #: Characters of another library's error that are sent on; some of them repeat the value.
 _LONGEST = 500
-
-
-def loaded(library: str) -> Optional[Any]:
-    """Return a library that the process has imported already; None if it has not."""
-    return sys.modules.get(library)
-
-
-def libraries_of(cls: type) -> Set[str]:
-    """Return the top-level packages of a class and of its bases."""
-    return {str(base.__module__).partition(".")[0] for base in cls.__mro__}
 
 
 def cut(text: str) -> str:

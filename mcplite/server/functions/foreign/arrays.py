@@ -1,12 +1,10 @@
-"""Arrays and scalars of numpy, and frames and series of pandas: as JSON lists, values and records, and the other way round."""
+"""Arrays and scalars of numpy, and frames and series of pandas: from JSON lists, values and records."""
 
 from typing import Any, Dict, List, Optional, get_args, get_origin
 
+from ....protocol.library_values import is_of_pandas, loaded
 from ..converters import SIMPLE, Compiler, Convert, Mismatch, Node, summary
-from .adapters import loaded
 
-#: Values of an array or a table in one result; more than this is not for a model to read, and clients bound messages.
-MOST_VALUES = 250_000
 _ANY_NUMBER = Node({"type": ["number", "boolean"]}, lambda value: _number_or_boolean(value))
 
 
@@ -132,41 +130,12 @@ def _moment(numpy: Any) -> Node:
     return Node(node.schema, convert)
 
 
-def array_value(value: Any) -> Any:
-    """Return an array as nested lists, and a scalar as the value of Python that it stands for.
-
-    :raises ValueError: the array is too large, or the scalar stands for no time (NaT).
-    :raises TypeError: complex numbers have no form in JSON.
-    """
-    kind = value.dtype.kind
-    if kind == "c":
-        raise TypeError("complex numbers cannot be sent as JSON; return the real and the imaginary parts")
-    if value.size > MOST_VALUES:
-        raise ValueError(f"an array of {value.size} values is too large to send; return a part, a summary or a file"
-                         f" ({MOST_VALUES} values at most)")
-    if kind in "mM":
-        # Python's classes end at microseconds; numpy gives plain integers for what is finer.
-        value = value.astype(value.dtype.kind + "8[us]")
-    if value.dtype.names and value.ndim == 1:
-        return [dict(zip(value.dtype.names, row)) for row in value.tolist()]
-    plain = value.tolist()
-    if value.dtype.names and value.ndim == 0:
-        return dict(zip(value.dtype.names, plain))
-    if plain is None:
-        raise ValueError("NaT is not a time; return None or a string instead")
-    return plain
-
-
-def _is(cls: type, name: str) -> bool:
-    return any(base.__name__ == name and str(base.__module__).partition(".")[0] == "pandas" for base in cls.__mro__)
-
-
 def frame_node(annotation: Any, name: str, compiler: Compiler) -> Optional[Node]:
     """Return the node of a DataFrame, a Series, a Timestamp or a Timedelta; None for another class."""
     cls, pandas = get_origin(annotation) or annotation, loaded("pandas")
     if pandas is None:
         return None
-    if _is(cls, "DataFrame"):
+    if is_of_pandas(cls, "DataFrame"):
         def frame(value: Any) -> Any:
             if type(value) is not list:
                 raise Mismatch(f"{summary(value)} is not a list of records")
@@ -176,7 +145,7 @@ def frame_node(annotation: Any, name: str, compiler: Compiler) -> Optional[Node]
             return cls(pandas.DataFrame.from_records(value))
 
         return Node({"type": "array", "items": {"type": "object"}}, frame)
-    if _is(cls, "Series"):
+    if is_of_pandas(cls, "Series"):
         def series(value: Any) -> Any:
             if type(value) is not list:
                 raise Mismatch(f"{summary(value)} is not a list")
@@ -185,71 +154,9 @@ def frame_node(annotation: Any, name: str, compiler: Compiler) -> Optional[Node]
 
         return Node({"type": "array"}, series)
     for known in ("Timestamp", "Timedelta"):
-        if _is(cls, known):
+        if is_of_pandas(cls, known):
             import datetime
 
             plain = compiler.compile(datetime.datetime if known == "Timestamp" else datetime.timedelta, name)
             return Node(plain.schema, lambda value: cls(plain.convert(value)))
     return None
-
-
-def frame_value(value: Any) -> Any:
-    """Return a frame as a list of records, a series as a list, and a missing value as None.
-
-    An index is part of the records if it has a name, or labels that are not numbers; a series with such an index becomes
-    a list of records, too.
-
-    :raises ValueError: the table is too large, or two columns have the same name.
-    :raises TypeError: the class has no form in JSON.
-    """
-    cls = type(value)
-    if _is(cls, "DataFrame"):
-        return _records(value)
-    if _is(cls, "Series"):
-        if _is_labelled(value.index):
-            return _records(value.rename("value").to_frame() if value.name is None else value.to_frame())
-        _check_size(value.size)
-        return _without_gaps(value).tolist()
-    if cls.__name__ == "NAType":
-        return None
-    if _is(cls, "Index") or cls.__name__.endswith("Array") or cls.__name__ == "Categorical":
-        _check_size(value.size)
-        return _without_gaps(loaded("pandas").Series(value)).tolist()  # type: ignore[union-attr]
-    if cls.__name__ in ("Period", "Interval"):
-        return str(value)
-    raise TypeError(f"a value of pandas' class {cls.__name__} cannot be sent as JSON; return a frame, a series or a list")
-
-
-def _is_labelled(index: Any) -> bool:
-    return any(label is not None for label in index.names) or index.dtype.kind not in "iu"
-
-
-def _check_size(size: int) -> None:
-    if size > MOST_VALUES:
-        raise ValueError(f"a table of {size} values is too large to send; return a part, a summary or a file"
-                         f" ({MOST_VALUES} values at most)")
-
-
-def _without_gaps(table: Any) -> Any:
-    """Return a table with None for each missing value (NaN, NaT, NA)."""
-    return table.astype(object).where(table.notna(), None)
-
-
-def _records(frame: Any) -> Any:
-    _check_size(frame.size)
-    if _is_labelled(frame.index) and len(frame.index):
-        frame = frame.reset_index()
-    names = [_text(label) for label in frame.columns]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"two columns of the frame have the name {twice!r}; rename one of them")
-    plain = _without_gaps(frame)
-    columns = [plain.iloc[:, at].tolist() for at in range(len(names))]
-    return [dict(zip(names, row)) for row in zip(*columns)]
-
-
-def _text(label: Any) -> str:
-    """Return the label of a column as the key of an object; the levels of several are joined with underscores."""
-    if isinstance(label, tuple):
-        return "_".join(str(part) for part in label if part != "")
-    return str(label)

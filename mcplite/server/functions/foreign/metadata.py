@@ -12,14 +12,16 @@ import functools
 import math
 from typing import Annotated, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
+from ....protocol.jsonable import jsonable, string_of
+from ....protocol.library_values import libraries_of, loaded
 from ....protocol.schema.ecma import problem_of
 from ....protocol.schema.quickcheck import is_multiple
 from ....protocol.schema.validation import Validator
 from ..class_fields import NOTHING, with_metadata
 from ..converters import Compiler, Mismatch, Node, kinds_of, summary
-from ..jsonable import definition_json, jsonable, string_of
+from ..definitions import definition_json
 from ..keywords import add_keywords, enforced
-from .adapters import cut, libraries_of, loaded
+from .adapters import cut
 from .models import adapter_node
 
 
@@ -348,7 +350,7 @@ def _noted(node: Node, found: _Found, name: str, compiler: Compiler) -> Node:
         except (TypeError, ValueError) as error:
             raise compiler.refuse(name, f"has a title, a description or examples in Annotated that are not JSON: {error}"
                                   ) from error
-    node = Node(schema, node.convert)
+    node = Node(schema, node.convert, node.exact)
     for extra in found.extra:
         node = add_keywords(node, extra, compiler.place(name), compiler.validators)
     return node

@@ -1,45 +1,26 @@
-"""Types of other libraries, used by ``Schemas`` and ``jsonable`` where no rule of their own matches.
+"""Types of other libraries, used by ``Schemas`` where no rule of its own matches.
 
 Here are those of pydantic (models, dataclasses, and what ``TypeAdapter`` makes of annotations; models of pydantic 1), the
 structs of msgspec, and the classes of attrs, whose validators become keywords of JSON Schema; those of numpy and pandas stand
 in :mod:`.arrays`.
 """
 
-import json
 import re
 from typing import Annotated, Any, Callable, Dict, Iterator, List, Optional, Tuple, Union, get_origin
 
 from ....errors import RegistrationError
 from ....protocol.jsonrpc import encode_json
+from ....protocol.library_values import attrs_name, library_of, loaded
 from ....protocol.schema.ecma import problem_of
 from ....protocol.schema.references import rebuilt
 from ..class_fields import NOTHING, Field, hints_of
 from ..converters import Compiler, Mismatch, Node, reason_of
-from .adapters import adapted, cut, libraries_of, loaded, no_schema
-from .arrays import array_node, array_value, frame_node, frame_value
+from .adapters import adapted, cut, no_schema
+from .arrays import array_node, frame_node
 
-_PYDANTIC = frozenset({"pydantic", "pydantic_core", "pydantic_extra_types"})
 #: What pydantic writes before the text of a validator's exception.
 _PREFIXES = ("Value error, ", "Assertion failed, ")
 _MOST_PROBLEMS = 10
-
-
-def library_of(cls: Any) -> str:
-    """Return the library that a class is of, among those that are known here: an empty text for no such class.
-
-    A class of pydantic 2 is a model, a dataclass of pydantic, or a class with a hook for it; "pydantic 1" has models alone,
-    also those of ``pydantic.v1``.
-    """
-    if hasattr(cls, "__pydantic_validator__") or hasattr(cls, "__get_pydantic_core_schema__"):
-        return "pydantic"
-    if hasattr(cls, "__fields__") and hasattr(cls, "parse_obj") and hasattr(cls, "schema"):
-        return "pydantic 1"
-    if hasattr(cls, "__attrs_attrs__"):
-        return "attrs"
-    if hasattr(cls, "__struct_fields__"):
-        return "msgspec"
-    libraries = libraries_of(cls) if isinstance(cls, type) else set()
-    return next((name for name in ("pandas", "numpy") if name in libraries), "")
 
 
 def adapter_node(annotation: Any, name: str, compiler: Compiler) -> Optional[Node]:
@@ -123,15 +104,6 @@ def _path(location: Any) -> Tuple[Any, ...]:
     return tuple(step for step in location if isinstance(step, (str, int)) and step != "__root__")
 
 
-def _model_value(value: Any) -> Any:
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json", by_alias=True)
-    serializer = getattr(type(value), "__pydantic_serializer__", None)
-    if serializer is not None:
-        return serializer.to_python(value, mode="json", by_alias=True)
-    return loaded("pydantic_core").to_jsonable_python(value, by_alias=True)  # type: ignore[union-attr]
-
-
 #: The place in the text of a ValidationError.
 _PLACE = re.compile(r" - at `(?:key in )?\$(.*)`\Z", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
@@ -209,13 +181,9 @@ def attrs_members(cls: Any, *, returned: bool) -> List[Field]:
             annotation = _taken(attribute.converter, annotation)
         # What a converter changes is validated after it.
         keywords = dict(_attrs_keywords(attribute.validator, annotation)) if returned or attribute.converter is None else {}
-        found.append(Field(_attrs_name(attribute), Annotated[annotation, keywords] if keywords else annotation,
+        found.append(Field(attrs_name(attribute), Annotated[annotation, keywords] if keywords else annotation,
                            type(attribute.default).__name__ in _NOTHINGS, _attrs_default(attribute.default)))
     return found
-
-
-def _attrs_name(attribute: Any) -> str:
-    return getattr(attribute, "alias", None) or str(attribute.name).lstrip("_")
 
 
 def _taken(converter: Any, annotation: Any) -> Any:
@@ -270,22 +238,9 @@ def _unit(annotation: Any) -> str:
     return "Items" if get_origin(annotation) in (list, tuple) or annotation in (list, tuple) else ""
 
 
-def attrs_value(value: Any) -> Dict[str, Any]:
-    """Return the attributes of an object, by the names that its constructor takes."""
-    return {_attrs_name(attribute): getattr(value, attribute.name) for attribute in type(value).__attrs_attrs__}
-
-
 _NODES: Dict[str, Callable[[Any, str, Compiler], Optional[Node]]] = {
     "pydantic": adapter_node, "pydantic 1": _old_model_node, "msgspec": _struct_node, "numpy": array_node, "pandas": frame_node,
 }
-#: What writes a value as plain data, with the names and tags that it has in JSON.
-_VALUES: Dict[str, Callable[[Any], Any]] = {
-    "pydantic": _model_value, "pydantic 1": lambda value: json.loads(value.json(by_alias=True)), "attrs": attrs_value,
-    "msgspec": lambda value: loaded("msgspec").to_builtins(value),  # type: ignore[union-attr]
-    "numpy": array_value, "pandas": frame_value,
-}
-
-
 def foreign_node(annotation: Any, name: str, compiler: Compiler) -> Optional[Node]:
     """Return the node of a class of pydantic, msgspec, numpy or pandas, or of an alias of one; None for any other.
 
@@ -302,18 +257,3 @@ def foreign_union(parts: Tuple[Any, ...], name: str, compiler: Compiler) -> Opti
         return make(Union[parts], name, compiler)
     except RegistrationError:
         return None  # compiled part by part, with an error that names the one
-
-
-def plain_value(value: Any) -> Any:
-    """Return a value of pydantic, attrs, msgspec, numpy or pandas as plain data.
-
-    :raises ValueError: it is too large, or has a part without a form in JSON.
-    :raises TypeError: its class has none, or is of no library that is known here.
-    """
-    cls = type(value)
-    write = _VALUES.get(library_of(cls))
-    if write is None and libraries_of(cls) & _PYDANTIC:
-        write = _model_value
-    if write is None or write is array_value and not hasattr(value, "dtype"):
-        raise TypeError(f"a value of the class {cls.__name__} cannot be sent as JSON; return a dict, a dataclass or a string")
-    return write(value)

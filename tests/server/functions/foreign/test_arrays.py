@@ -9,9 +9,9 @@ import jsonschema
 import pytest
 
 from mcplite.errors import RegistrationError
-from mcplite.server.functions.foreign.arrays import MOST_VALUES
+from mcplite.protocol.jsonable import jsonable
+from mcplite.protocol.library_values import MOST_VALUES
 from mcplite.server.functions.function import BadArguments, compile_function
-from mcplite.server.functions.jsonable import jsonable
 from mcplite.server.functions.results import tool_result
 from tests.support.agreement import agree
 
@@ -88,11 +88,11 @@ def test_values_become_json(value, data):
 
 
 @pytest.mark.parametrize("value, error, reason", [
-    (numpy.array([1, math.nan]), ValueError, "nan is not a JSON number; return None"),
+    (numpy.array([1, math.nan]), ValueError, "nan is not a JSON number; use None"),
     (numpy.float64(math.inf), ValueError, "inf is not a JSON number"),
     (numpy.float32(math.nan), ValueError, "nan is not a JSON number"),
-    (numpy.datetime64("NaT"), ValueError, "NaT is not a time"),
-    (numpy.array([1j]), TypeError, "complex numbers cannot be sent as JSON; return the real"),
+    (numpy.datetime64("NaT", "s"), ValueError, "NaT is not a time"),
+    (numpy.array([1j]), TypeError, "complex numbers cannot be sent as JSON; use the real"),
     (numpy.zeros(MOST_VALUES + 1), ValueError, f"an array of {MOST_VALUES + 1} values is too large"),
 ], ids=str)
 def test_what_has_no_form_in_json_is_an_error(value, error, reason):

@@ -6,9 +6,9 @@ import math
 import jsonschema
 import pytest
 
-from mcplite.server.functions.foreign.arrays import MOST_VALUES
+from mcplite.protocol.jsonable import jsonable
+from mcplite.protocol.library_values import MOST_VALUES
 from mcplite.server.functions.function import BadArguments, compile_function
-from mcplite.server.functions.jsonable import jsonable
 from mcplite.server.functions.results import tool_result
 
 pandas = pytest.importorskip("pandas", reason="it is used by those who have it")
@@ -46,7 +46,7 @@ def test_values_become_json(value, data):
     (pandas.DataFrame({"a": range(MOST_VALUES + 1)}), ValueError, f"a table of {MOST_VALUES + 1} values is too large"),
     (pandas.Series(range(MOST_VALUES + 1)), ValueError, "too large"),
     (pandas.DataFrame({"a": [object()]}), TypeError, "object cannot be sent as JSON"),
-    (FRAME.groupby("city"), TypeError, "DataFrameGroupBy cannot be sent as JSON; return a frame"),
+    (FRAME.groupby("city"), TypeError, "DataFrameGroupBy cannot be sent as JSON; use a frame"),
 ], ids=lambda value: str(type(value)))
 def test_what_has_no_form_in_json_is_an_error(value, error, reason):
     with pytest.raises(error, match=reason):

@@ -13,10 +13,10 @@ import pytest
 import mcplite
 from mcplite.errors import RegistrationError
 from mcplite.protocol.elicitation_forms import check_form
+from mcplite.protocol.jsonable import jsonable
 from mcplite.server.functions.converters import Mismatch
 from mcplite.server.functions.forms import form_type
 from mcplite.server.functions.function import BadArguments, compile_function
-from mcplite.server.functions.jsonable import jsonable
 from mcplite.server.functions.results import tool_result
 from tests.support.agreement import agree, compiled
 

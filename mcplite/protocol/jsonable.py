@@ -1,30 +1,25 @@
-"""Converts Python data to JSON data: the reverse of converting arguments.
-
-Handlers return such data, and authors write it in definitions, where less is converted.
-"""
+"""Converts Python data to JSON data: what handlers return, and what a client sends as arguments."""
 
 from __future__ import annotations
 
 import base64
 import collections.abc
 import enum
+import json
 import math
 import os
 import types
 from typing import Any, Optional
 
-from ...errors import RegistrationError
-from ...protocol.error_text import quoted
-from ...protocol.jsonrpc import encode_json
-from ...revisions import NEWEST
-from ...types.codec import encode
-from ...types.lazy_dataclass import Marked
-from .converters import OTHERS
-from .media import Audio, Image
+from ..revisions import NEWEST
+from ..types.codec import TEXT_MODULES, encode
+from ..types.lazy_dataclass import Marked
+from ..types.media import Audio, Image
+from .error_text import quoted
 
 #: Types whose values are JSON data as they are.
 SCALARS = frozenset({str, int, bool, type(None)})
-_MAX_DEPTH = 200
+MAX_DEPTH = 200
 _RESULTS = frozenset({"CallToolResult", "GetPromptResult", "ReadResourceResult", "CompleteResult"})
 #: What has a ``__str__`` of its own and stands for no text.
 _NO_TEXTS = (bytes, bytearray, memoryview, collections.abc.Mapping, collections.abc.Set, list, tuple, range, BaseException,
@@ -36,7 +31,7 @@ def jsonable(value: Any, depth: int = 0) -> Any:
 
     Dataclasses and named tuples become objects, tuples and sets become lists (sets sorted), keys texts, enumerations
     their values, dates and durations ISO 8601, bytes base64, and UUIDs, decimals and paths strings. Objects of pydantic,
-    attrs, msgspec, numpy and pandas become what :func:`~.foreign.models.plain_value` makes of them.
+    attrs, msgspec, numpy and pandas become what :func:`~.library_values.plain_value` makes of them.
 
     :param depth: of *value* within the outermost one.
     :raises TypeError: the value, or something in it, has no form in JSON.
@@ -48,8 +43,8 @@ def jsonable(value: Any, depth: int = 0) -> Any:
     if kind is float:
         if math.isfinite(value):
             return value
-        raise ValueError(f"{value} is not a JSON number; return None or a string instead")
-    if depth > _MAX_DEPTH:
+        raise ValueError(f"{value} is not a JSON number; use None or a string instead")
+    if depth > MAX_DEPTH:
         raise ValueError("the value is nested too deeply, or contains itself")
     if kind is dict or isinstance(value, collections.abc.Mapping):
         return _object(value, depth)
@@ -73,7 +68,7 @@ def jsonable(value: Any, depth: int = 0) -> Any:
 
 
 def _foreign(value: Any, depth: int) -> Any:
-    from .foreign.models import plain_value  # for values that no rule here knows
+    from .library_values import plain_value  # for values that no rule here knows
 
     return jsonable(plain_value(value), depth + 1)
 
@@ -86,8 +81,8 @@ def _scalar(value: Any, depth: int) -> Any:
         return int.__int__(value)
     if isinstance(value, float):
         return jsonable(float.__float__(value))
-    if not OTHERS.isdisjoint(base.__module__ for base in type(value).__mro__):
-        from .datetimes import text_of
+    if not TEXT_MODULES.isdisjoint(base.__module__ for base in type(value).__mro__):
+        from .library_values import text_of
 
         text = text_of(value)
         if text is not None:
@@ -97,7 +92,7 @@ def _scalar(value: Any, depth: int) -> Any:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, types.GeneratorType):
-        raise TypeError("a generator cannot be sent; return a list, or report progress for partial results")
+        raise TypeError("a generator cannot be sent; use a list, or report progress for partial results")
     if isinstance(value, types.CoroutineType):
         value.close()  # avoids the warning "coroutine was never awaited"
         raise TypeError("a coroutine cannot be sent; the handler calls an async function, so call a blocking one instead")
@@ -146,11 +141,8 @@ def key_text(key: Any) -> str:
     if isinstance(plain, str):
         return plain
     if plain is None or isinstance(plain, (int, float)):
-        return encode_json(plain)
+        return json.dumps(plain)
     raise TypeError(f"the key {quoted(key)} has no text in JSON, whose keys are texts; use a text or a number as the key")
-
-
-# --- definitions --------------------------------------------------------------------------------------
 
 
 def as_text(value: Any) -> Optional[str]:
@@ -174,67 +166,6 @@ def _stands_for_text(value: Any) -> bool:
     shown: Any = cls.__str__
     if shown is object.__str__ or isinstance(value, (numbers.Number, *_NO_TEXTS)):
         return False
-    if not OTHERS.isdisjoint(base.__module__ for base in cls.__mro__):
+    if not TEXT_MODULES.isdisjoint(base.__module__ for base in cls.__mro__):
         return False
     return not hasattr(cls, "__iter__") or hasattr(value, "encode")  # what can be iterated is a text, or a container
-
-
-def definition_text(value: Any, what: str, member: str) -> Any:
-    """Return a text of a definition, which may be given as an object that stands for one; None as it is.
-
-    :param what: names the definition in errors, such as "tool 'add'".
-    :param member: the keyword that has the value.
-    :raises RegistrationError: it is no text.
-    """
-    if value is None or type(value) is str:
-        return value
-    try:
-        text = as_text(value)
-    except Exception as error:  # the user's own __str__, which can raise anything
-        raise RegistrationError(f"{what}: {member}= has no text now: str() of it raised {type(error).__name__}: {error}"
-                                ) from error
-    if text is None:
-        advice = f"; write {member}={str(value)!r}" if type(value) in (int, float) else ""
-        raise RegistrationError(f"{what}: {member}= must be a text, not {quoted(value)}{advice}")
-    return text
-
-
-def definition_json(value: Any, place: str = "", depth: int = 0) -> Any:
-    """Return a copy of what an author wrote as JSON, with the texts of objects that stand for texts.
-
-    Nothing else is converted: what is not JSON is a mistake in a definition.
-
-    :param place: of the value, for errors.
-    :param depth: of *value* within the outermost one.
-    :raises TypeError: a part of it is not JSON; the text names the place.
-    :raises ValueError: it holds NaN or an infinity, contains itself, or is nested too deeply.
-    """
-    kind = type(value)
-    if kind in SCALARS:
-        return value
-    if isinstance(value, enum.Enum):
-        return definition_json(value.value, place, depth)
-    if isinstance(value, int):
-        return int.__int__(value)
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError(f"{place}: {value} is not a JSON number; leave it out, or write a string")
-        return float.__float__(value)
-    if depth > _MAX_DEPTH:
-        raise ValueError(f"{place[:100]}: the value is nested too deeply, or contains itself")
-    if isinstance(value, Marked):
-        return definition_json(encode(value, NEWEST), place, depth)
-    if isinstance(value, collections.abc.Mapping):
-        made = {}
-        for key, item in value.items():
-            name = as_text(key)
-            if name is None:
-                raise TypeError(f"{place}: the key {quoted(key)} must be a text")
-            made[name] = definition_json(item, f"{place}[{quoted(name)}]", depth + 1)
-        return made
-    if isinstance(value, (list, tuple)):
-        return [definition_json(item, f"{place}[{at}]", depth + 1) for at, item in enumerate(value)]
-    text = as_text(value)
-    if text is None:
-        raise TypeError(f"{place}: {quoted(value)} is not JSON; write it as a text, a number, a list or a dict")
-    return text

@@ -6,7 +6,7 @@ import base64
 import os
 from typing import Optional, Union
 
-from ...types import AudioContent, ImageContent
+from .content import AudioContent, ImageContent
 
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"),

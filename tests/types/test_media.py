@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from mcplite.server.functions.media import Audio, Image
+from mcplite.types.media import Audio, Image
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"rest"
 SOUND = b"ID3" + b"rest"
