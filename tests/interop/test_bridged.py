@@ -14,8 +14,8 @@ SECONDS = 360
 
 
 @pytest.mark.parametrize("file, chosen", [
-    ("test_official_clients.py", "mcp2-http-legacy"), ("test_official_clients.py", "node2-stdio-auto"),
-    ("test_tasks.py", "in_typescript and stdio")])
+    ("test_official_clients.py", "mcp2-http-legacy"), ("test_tasks.py", "in_typescript and stdio"),
+    pytest.param("test_official_clients.py", "node2-stdio-auto", marks=pytest.mark.further)])
 def test_a_sample_behind_bridges(installed, file, chosen):
     installed.python("mcp2")  # skips if nothing is installed
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/interop/{file}", "-k", chosen]

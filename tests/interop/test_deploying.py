@@ -6,6 +6,7 @@ import re
 import secrets
 import shutil
 import stat
+import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -163,6 +164,9 @@ def test_caddy_in_front_of_two_processes_of_waitress(tmp_path):
     assert f"$ {said}\n" in PAGE
     site = file_of_page("Caddyfile")
     assert "mcp.example.com {" in site and "reverse_proxy 127.0.0.1:8001 {" in site
+    version = subprocess.run([caddy, "version"], stdout=subprocess.PIPE, timeout=LIMIT, check=True).stdout.decode()
+    if [int(number) for number in re.findall(r"\d+", version)[:3]] < [2, 6, 3]:
+        site = site.replace("request_buffers 4MiB", "buffer_requests")
     # A certificate would be asked for from the network.
     site = site.replace("mcp.example.com {", f"http://127.0.0.1:{port} {{").replace(
         "127.0.0.1:8001", " ".join(f"127.0.0.1:{number}" for number in behind))

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.bridging import BRIDGED, not_bridged
+from tests.support.wire import saved_problems
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 HERE = Path(__file__).resolve().parent
@@ -140,7 +141,7 @@ def trial(request, installed, everything_served, everything_started, tmp_path_fa
                     break
                 time.sleep(0.05)
             assert server.leave() == 0, server.output
-    return Trial(report, stderr, wire.read_text("utf-8"), sdk, transport, revision, sessions)
+    return Trial(report, stderr, "\n".join(saved_problems(wire)), sdk, transport, revision, sessions)
 
 
 @pytest.fixture(autouse=True)
@@ -570,7 +571,7 @@ def test_the_client_of_fastmcp(installed, everything_served, everything_started,
             report, stderr = run(installed, "fastmcp4", server.url, mode)
             assert server.leave() == 0, server.output
     print(stderr)
-    assert wire.read_text("utf-8") == ""
+    assert saved_problems(wire) == []
     assert report["revision"] == revision
     if mode != JULY:  # pinned it asks for nothing, so that it does not know
         assert (report["server"], report["instructions"]) == ("everything", "Call the tools in any order.")

@@ -91,7 +91,7 @@ def test_the_command_line_waits_for_a_task(installed):
 
 @pytest.fixture(scope="module")
 def fast_url(installed, serving):
-    with serving([installed.python("fastmcptasks"), str(HERE / "fastmcp_tasks_server.py"), "http"]) as server:
+    with serving([installed.python("fastmcp4"), str(HERE / "fastmcp_tasks_server.py"), "http"]) as server:
         yield server.url
 
 
@@ -102,7 +102,7 @@ def fast(fast_url):
 
 
 def test_tasks_over_stdio(installed):
-    command = [installed.python("fastmcptasks"), str(HERE / "fastmcp_tasks_server.py")]
+    command = [installed.python("fastmcp4"), str(HERE / "fastmcp_tasks_server.py")]
     with connected(command, elicitation_handler=answer) as client:
         assert client.call_tool("greet").text == "Hello Ada"
 
@@ -209,7 +209,7 @@ def test_the_official_client_in_typescript(installed, served):
 
 def test_the_client_of_fastmcp(installed, served_to_fastmcp):
     served = served_to_fastmcp
-    seen = report([installed.python("fastmcptasks"), str(HERE / "fastmcp_task_client.py")], served)
+    seen = report([installed.python("fastmcp4"), str(HERE / "fastmcp_task_client.py")], served)
     assert seen["plain"] == "now"
     if served[0].startswith("http"):
         # It sends requests about tasks without the header that names the task, which the extension asks for.

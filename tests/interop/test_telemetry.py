@@ -21,7 +21,7 @@ def trace_of(request, installed, tmp_path):
         files = [tmp_path / "ours.jsonl", tmp_path / "theirs.jsonl"]
         revision = "legacy" if side == "client" and request.param == "2025-11-25" else request.param
         done = subprocess.run(
-            [installed.python("otel"), str(HERE / "official_traced.py"), side, *map(str, files), revision],
+            [installed.python("mcp2"), str(HERE / "official_traced.py"), side, *map(str, files), revision],
             env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS)
         assert done.returncode == 0, done.stdout.decode("utf-8", "replace")
         spans = []
