@@ -4,7 +4,7 @@ PYTHON ?= python3
 
 SECONDS ?= 60
 
-.PHONY: quick test cover fuzz mutants lint types map docs bench costs attacks soak chaos torture fleet vendor-check build release clean
+.PHONY: quick test cover fuzz mutants lint types map login-pictures terminal-pictures host-pictures docs bench costs attacks soak chaos torture fleet vendor-check build release clean
 
 # What most changes touch, in a minute. "test" is what README and CONTRIBUTING give a time for; ARGUMENTS=--all runs every test.
 quick:
@@ -37,6 +37,22 @@ types:
 # The map of the package in docs/map.rst, from the docstrings, and the list of pages in docs/llms.txt.
 map:
 	$(PYTHON) docs/map.py
+
+# The pictures of the login pages in docs/_static, with Chromium.
+login-pictures:
+	$(PYTHON) docs/login_pictures.py
+
+# The pictures of the inspector's page in docs/_static, with Chromium.
+inspector-pictures:
+	$(PYTHON) docs/inspector_pictures.py
+
+# The pictures of terminals in docs/_static/terminal, on POSIX.
+terminal-pictures:
+	$(PYTHON) docs/terminal_pictures.py
+
+# The drawings of host applications in docs/_static/hosts, on POSIX.
+host-pictures:
+	$(PYTHON) docs/host_pictures.py
 
 docs:
 	$(PYTHON) -m sphinx -q -W -b html docs docs/_build/html

@@ -1,14 +1,15 @@
 """Checks for every test: no leftovers, no wrong messages, no settings from outside.
 
-- ``leaves_nothing`` (REL-69): after the test the same threads, descriptors and children are there as before.
+- ``leaves_nothing`` (REL-16, REL-69): after the test the same threads, descriptors and children are there as before.
 - ``sends_nothing_wrong``: what our side sent fits the official schemas; ``@pytest.mark.bad_wire`` is for
   tests that make it send wrong things on purpose.
 - ``no_settings``: the library's environment variables are not set.
 - ``logs_afresh``: no line of the log is held back because of those of the tests before.
 
 ``pytest`` alone runs what is quick: ``left_out`` says which tests it leaves out, and by which rule. With ``--all``, and
-where the command line has files, tests, ``-k``, ``-m`` or ``--lf``, all that was asked for runs. Without any of these
-and without folders, several processes (pytest-xdist) run the tests, which wait more than they compute.
+where the command line has files, tests, ``-k``, ``-m`` or ``--lf``, all that was asked for runs. ``--rows`` changes which
+rows of a matrix run. Without any of these and without folders, several processes (pytest-xdist) run the tests, which wait
+more than they compute.
 
 A test that hangs is ended by pytest-timeout, which prints the stacks of all threads (REL-68).
 """
@@ -16,6 +17,7 @@ A test that hangs is ended by pytest-timeout, which prints the stacks of all thr
 import collections
 import contextlib
 import gc
+import logging
 import os
 import signal
 import sys
@@ -39,10 +41,24 @@ TEST_SETTINGS = {"MCPLITE_CHAOS", "MCPLITE_CHAOS_SEED", "MCPLITE_FLEET", "MCPLIT
 PATIENCE = 5 if os.name == "posix" else 30
 #: The folders of tests that are slow as a whole: processes that are started, killed or starved of something.
 SLOW_FOLDERS = {"browser", "chaos", "conformance", "fleet", "frameworks", "torture"}
+#: The folders of tests that run on one Python as a whole: they take minutes, and what they test is in other tests as well, or
+#: is about the libraries of others.
+ONE_PYTHON_FOLDERS = {"fuzz", "inspector", "llm"}
 #: Processes that run the tests of ``pytest`` alone, on POSIX, where pytest-xdist is installed.
 PROCESSES = 3
 #: What ``pytest`` alone left out.
 LEFT_OUT = pytest.StashKey()
+
+
+class _Loggers(dict):
+    """The loggers of the standard library, which can be looked through while another thread makes one.
+
+    pytest 9.2 looks through them before each phase of a test, without the lock of ``logging``. A logger of ours is made with
+    its first line, on any thread: the phase failed with "dictionary changed size during iteration".
+    """
+
+    def values(self):
+        return list(super().values())
 
 
 def pytest_unconfigure(config):
@@ -56,6 +72,10 @@ def pytest_unconfigure(config):
 
 def pytest_addoption(parser):
     parser.addoption("--all", action="store_true", help="run every test: slow ones, and all rows of each matrix")
+    parser.addoption("--rows", choices=("one", "values", "every"), help="of a test that runs over a matrix, run one row, "
+                     "as pytest alone does; as few rows as have each value; or every row, as --all does")
+    parser.addoption("--cases", type=int, metavar="N", help="of a test with more sets of parameters run N")
+    parser.addoption("--without-quick", action="store_true", help="leave out what pytest alone runs")
 
 
 def _named(config):
@@ -75,8 +95,10 @@ def pytest_cmdline_main(config):
 
 
 def pytest_configure(config):
-    if _named(config):
-        config.option.all = True  # xdist passes the options on to its workers
+    logging.root.manager.loggerDict = _Loggers(logging.root.manager.loggerDict)
+    option = config.option  # which xdist passes on to its workers
+    option.all = option.all or bool(_named(config))
+    option.rows = option.rows or ("every" if option.all else "one")
     config.addinivalue_line("markers", "bad_wire: makes our side send what the schemas forbid, on purpose")
     # No limits in wall-clock time: the machine may be busy.
     settings.register_profile("patient", deadline=None, max_examples=50)
@@ -94,6 +116,8 @@ def pytest_make_parametrize_id(config, val):
 def pytest_itemcollected(item):
     if SLOW_FOLDERS.intersection(item.path.parts[-3:-1]):
         item.add_marker("slow")
+    if ONE_PYTHON_FOLDERS.intersection(item.path.parts[-3:-1]):
+        item.add_marker("one_python")
 
 
 def _matrix_row(item):
@@ -103,40 +127,71 @@ def _matrix_row(item):
                  if name in fixtures and fixtures[name][-1].scope != "function")
 
 
-def left_out(items):
-    """Return the tests that ``pytest`` alone leaves out, by rule.
+def _chosen(rows, values, ran, each):
+    """Return which of a test's rows run: one, or as few as have each value together.
 
-    - ``interop``, ``slow``: they have this mark.
-    - ``rows``: of a test that runs over a matrix one row runs. The next test takes one whose values ran least so far: so
-      each transport and each revision occurs.
+    :param rows: of one test.
+    :param values: each row's, by the row's id.
+    :param ran: how often each value, and each row, has been chosen; this function counts on.
+    :param each: whether each value is to occur.
     """
-    rules = {"interop": [], "slow": [], "rows": []}
-    tests = {}
+    missing, chosen, left = {value for row in rows for value in values[id(row)]}, [], list(rows)
+    while not chosen or each and missing:
+        # The next test takes other rows: so each transport occurs, with each revision, and does so often.
+        best = min(left, key=lambda row: (-each * len(missing.intersection(values[id(row)])), ran[values[id(row)]],
+                                          sorted((ran[value] for value in values[id(row)]), reverse=True)))
+        chosen.append(best)
+        left.remove(best)
+        missing.difference_update(values[id(best)])
+        ran.update([*values[id(best)], values[id(best)]])
+    return chosen
+
+
+def left_out(items, marks=("interop", "slow"), rows="one", cases=None):
+    """Return the tests that do not run, by rule; as ``pytest`` alone leaves them out, or with other options.
+
+    - ``interop``, ``slow``: they have this mark, if it is one of *marks*.
+    - ``rows``: of a test that runs over a matrix, the rows but for one, or but for as few as have each value, as *rows* says;
+      and what has the mark ``further``.
+    - ``cases``: of a test with more than *cases* sets of parameters all but so many, which lie far apart.
+    """
+    rules = {**{mark: [] for mark in marks}, "rows": [], "cases": []}
+    tests, tables = {}, {}
     for item in items:
-        mark = next((name for name in ("interop", "slow") if item.get_closest_marker(name)), None)
+        mark = next((name for name in marks if item.get_closest_marker(name)), None)
         if mark:
             rules[mark].append(item)
-        elif _matrix_row(item):
+        elif rows != "every" and item.get_closest_marker("further"):
+            rules["rows"].append(item)
+        elif _matrix_row(item) and rows != "every":
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        elif cases and hasattr(item, "callspec"):
+            tables.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for table in tables.values():
+        chosen = {number * len(table) // cases for number in range(cases)}
+        rules["cases"] += [item for place, item in enumerate(table) if len(table) > cases and place not in chosen]
     ran = collections.Counter()
-    for rows in tests.values():
-        values = {id(item): _matrix_row(item) for item in rows}
-        chosen = min(rows, key=lambda item: sorted((ran[value] for value in values[id(item)]), reverse=True))
-        ran.update(values[id(chosen)])
-        # A test may have other parameters beside those of the matrix: they all run on its row.
-        rules["rows"] += [item for item in rows if values[id(item)] != values[id(chosen)]]
+    for test in tests.values():
+        values = {id(item): _matrix_row(item) for item in test}
+        chosen = {values[id(item)] for item in _chosen(test, values, ran, rows == "values")}
+        # A test may have other parameters beside those of the matrix: they all run on its rows.
+        rules["rows"] += [item for item in test if values[id(item)] not in chosen]
     return rules
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    if config.option.all:
-        return
-    rules = left_out(items)
-    config.hook.pytest_deselected(items=[item for left in rules.values() for item in left])
-    config.stash[LEFT_OUT] = ", ".join(f"{len(left)} by the rule {rule}" for rule, left in rules.items() if left)
-    left = {id(item) for left in rules.values() for item in left}
-    items[:] = [item for item in items if id(item) not in left]
+    option = config.option
+    rules = left_out(items, () if option.all else ("interop", "slow"), option.rows, option.cases)
+    if option.without_quick:
+        gone = {id(item) for left in left_out(items).values() for item in left}
+        stays = {id(item) for left in rules.values() for item in left}
+        rules["quick"] = [item for item in items if id(item) not in gone and id(item) not in stays]
+    left = {id(item) for items in rules.values() for item in items}
+    if left:
+        config.hook.pytest_deselected(items=[item for left in rules.values() for item in left])
+        config.stash[LEFT_OUT] = ", ".join(f"{len(left)} by the rule {rule}" for rule, left in rules.items() if left)
+        items[:] = [item for item in items if id(item) not in left]
 
 
 def pytest_sessionfinish(session):
@@ -152,7 +207,7 @@ def pytest_testnodedown(node, error):
 def pytest_terminal_summary(terminalreporter, config):
     left = config.stash.get(LEFT_OUT, "")
     if left:
-        terminalreporter.line(f"left out: {left}; --all runs them")
+        terminalreporter.line(f"left out: {left}; they run with --all alone")
 
 
 def pytest_collection_finish(session):
@@ -186,6 +241,19 @@ def pytest_runtest_protocol(item):
         yield
 
 
+def _child_processes():
+    tasks = "/proc/self/task"
+    if not os.path.exists(f"{tasks}/{os.getpid()}/children"):
+        return psutil.Process().children()
+    # psutil looks through all processes of the machine, which took a tenth of the time of some folders.
+    found = []
+    for task in os.listdir(tasks):
+        with contextlib.suppress(OSError, psutil.NoSuchProcess):  # the thread, or the child, has ended
+            with open(f"{tasks}/{task}/children") as children:
+                found += [psutil.Process(int(pid)) for pid in children.read().split()]
+    return found
+
+
 def _children():
     if hasattr(os, "waitid"):
         try:
@@ -193,7 +261,7 @@ def _children():
         except ChildProcessError:
             return {}  # much cheaper than looking through all processes
     found = {}
-    for child in psutil.Process().children():
+    for child in _child_processes():
         try:
             found[child.pid] = f"{child.status()} {child.cmdline()}"
         except psutil.NoSuchProcess:
@@ -224,10 +292,12 @@ def leaves_nothing():
     before = set(threading.enumerate()), open_descriptors(), _children()
     yield
     begun = time.monotonic()
-    left, pause = _left(before), 0.002
+    # Garbage is collected when something is still there after a wait, and then ever more seldom: a collection takes long.
+    left, pause, collect = _left(before), 0.002, begun + PATIENCE / 20
     while left and time.monotonic() < begun + PATIENCE:
-        if time.monotonic() > begun + PATIENCE / 20:
-            gc.collect()  # slow, so only when something is still there after a wait
+        if time.monotonic() > collect:
+            gc.collect()
+            collect += 2 * (time.monotonic() - begun)
         time.sleep(pause)
         pause = min(2 * pause, 0.02)
         left = _left(before)

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 RERUN = ROOT / ".ci" / "rerun"
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
+pytestmark = [pytest.mark.one_python, pytest.mark.skipif(os.name != "posix", reason="POSIX only")]
 
 _TESTS = '''
 from pathlib import Path

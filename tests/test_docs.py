@@ -3,6 +3,7 @@
 ``python -m tests.test_docs`` writes the table of revisions into its page.
 """
 
+import ast
 import contextlib
 import dataclasses
 import gc
@@ -13,8 +14,10 @@ import re
 import runpy
 import subprocess
 import sys
+import threading
 import warnings
 import xml.etree.ElementTree
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
 
@@ -22,15 +25,17 @@ import pytest
 
 import mcplite
 from mcplite import errors, revisions
+from mcplite.auth.issuer.users import change_user
+from mcplite.cli.host_applications import HOSTS
 from tests.support.authserver import AuthServer
-from tests.support.models import canned_api, model_of_any_api
+from tests.support.models import anthropic_reply, canned_api, model_of_any_api
 
-pytestmark = pytest.mark.usefixtures("collects_new_objects_only")  # each page collects garbage
+pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures("collects_new_objects_only")]  # each page collects garbage
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = sorted(DOCS.glob("*.rst"))
 #: Libraries of the extra ``stack`` that a page uses; it is skipped where they are not installed.
-NEEDS = {"flask": ["flask_login"], "telemetry": ["opentelemetry.sdk"],
+NEEDS = {"flask": ["flask_login"], "openapi": ["flask"], "telemetry": ["opentelemetry.sdk"],
          "types": ["annotated_types", "attrs", "msgspec", "numpy", "pandas", "pydantic"]}
 #: The page whose blocks are the cells of a notebook.
 NOTEBOOK = "notebooks"
@@ -39,24 +44,27 @@ EXTENDING = {"extending"}
 #: Pages whose files ``tests/frameworks/test_pages.py`` and ``tests/interop/test_deploying.py`` run, in the programs that they
 #: are for.
 PROGRAMS = {"deploying", "django", "workers"}
-BLOCK = re.compile(r"^\.\. code-block:: python\n((?:   :.*\n)*)\n((?:   .*\n|\n)+)", re.MULTILINE)
+BLOCK = re.compile(r"^( *)\.\. code-block:: python\n((?:\1   :.*\n)*)\n((?:\1   .*\n|\n)+)", re.MULTILINE)
 
 
 def blocks(text):
     """Yield ``(line, code, runs)`` for each block of Python; a "sketch", or one of a file (its caption), is only compiled."""
     for found in BLOCK.finditer(text + "\n"):
-        code = "".join(line[3:] if line.strip() else "\n" for line in found.group(2).splitlines(keepends=True))
-        yield text.count("\n", 0, found.start(2)) + 1, code, not re.search(r"sketch|:caption:", found.group(1))
+        yield text.count("\n", 0, found.start(3)) + 1, code_of(found), not re.search(r"sketch|:caption:", found.group(2))
+
+
+def code_of(block):
+    indent = len(block.group(1)) + 3
+    return "".join(line[indent:] if line.strip() else "\n" for line in block.group(3).splitlines(keepends=True))
 
 
 def files(text):
     """Return the files whose blocks a page shows one after another, by their captions."""
     found = {}
     for block in BLOCK.finditer(text + "\n"):
-        caption = re.search(r":caption: (\S+)", block.group(1))
+        caption = re.search(r":caption: (\S+)", block.group(2))
         if caption:
-            code = "".join(line[3:] if line.strip() else "\n" for line in block.group(2).splitlines(keepends=True))
-            found[caption.group(1)] = found.get(caption.group(1), "") + code
+            found[caption.group(1)] = found.get(caption.group(1), "") + code_of(block)
     return found
 
 
@@ -83,11 +91,15 @@ def exchanged(fields, answer):
 
 
 @contextlib.contextmanager
-def models():
-    """Put a scripted model behind the SDKs' environment variables."""
-    for sdk in ("anthropic.lib.tools", "openai", "google.genai", "langchain_core"):
+def models(replies, requests, sdks=("anthropic.lib.tools", "openai", "google.genai", "langchain_core")):
+    """Put a scripted model behind the SDKs' environment variables.
+
+    :param replies: as of ``canned_api``.
+    :param requests: how many it gets.
+    """
+    for sdk in sdks:
         pytest.importorskip(sdk)
-    with canned_api(model_of_any_api) as api, pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+    with canned_api(replies) as api, pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         for name in ("ANTHROPIC", "OPENAI", "GEMINI"):
             patch.setenv(f"{name}_API_KEY", "key")
         for name in ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"):
@@ -96,16 +108,51 @@ def models():
         # SDKs warn of models that will not be served for ever.
         warnings.filterwarnings("ignore", "The model '.*' is deprecated", DeprecationWarning)
         yield
-        assert len(api.requests) == 10  # five loops of two requests
+        assert len(api.requests) == requests
+
+
+@contextlib.contextmanager
+def weather_api():
+    """Serve an API that knows the sky of every city, and the rain of Rome."""
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            rome = "city=Rome" in self.path or "forecast" in self.path
+            body = json.dumps({"sky": "sunny", "millimetres": 0.5} if rome else {}).encode()
+            self.send_response(200 if rome else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @contextlib.contextmanager
 def around(page):
     """Give the names that a page uses without defining them: the servers of others, and their credentials."""
     if page.stem == "models":
-        with models():
+        with models(model_of_any_api, requests=11):  # five loops of two requests, and one of a server
             yield {}
         return
+    if page.stem == "agent":
+        replies = [anthropic_reply(("t1", "rain", {"city": "Rome"})), anthropic_reply(text="Hardly: half a millimetre.")]
+        with weather_api() as url, models(replies, 2, ["anthropic"]):
+            yield {"API": url}
+        return
+    if page.stem == "index":
+        for name, code in files(page.read_text("utf-8")).items():
+            Path(name).write_text(code, "utf-8")
+    if page.stem == "issuer":
+        change_user("users.txt", "ann", "correct horse", new=True)
     if page.stem != "authorization":
         yield {}
         return
@@ -163,7 +210,8 @@ def run(page, names, monkeypatch):
     gc.collect()  # what a page forgets to close is reported in this test
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.stem not in PROGRAMS and files(page.read_text("utf-8"))],
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem not in PROGRAMS
+                                  and any("def test_" in code for code in files(page.read_text("utf-8")).values())],
                          ids=lambda page: page.stem)
 @pytest.mark.slow
 def test_the_files_of_a_page_pass_their_tests(page, tmp_path):
@@ -209,13 +257,13 @@ def test_every_block_of_python_is_found():
 def test_names_on_pages_exist():
     for page in PAGES:
         for name in re.findall(r"\bmcplite\.([A-Za-z_]+)", page.read_text("utf-8")):
-            if name not in ("wire", "access"):  # loggers
+            if name not in ("wire", "access", "requests"):  # loggers
                 package = Path(mcplite.__file__).parent
                 assert name in mcplite.__all__ or (package / name).exists() or (package / f"{name}.py").exists(), name
 
 
 def test_every_page_is_in_the_index():
-    index = (DOCS / "index.rst").read_text("utf-8")
+    index = "".join((DOCS / f"{name}.rst").read_text("utf-8") for name in ("index", "project"))
     pages = [page.stem for page in PAGES + sorted(DOCS.glob("*.md")) if page.stem != "index"]
     # The map is generated and long; the page about the design links to it.
     assert [name for name in pages if f"   {name}\n" not in index] == ["map"]
@@ -237,9 +285,52 @@ def test_a_drawing_has_a_text_alternative_with_the_same_words(drawing):
     space = "{http://www.w3.org/2000/svg}"
     assert root.find(f"{space}title").text and root.find(f"{space}desc").text
     labels = [text.text for text in root.iter(f"{space}text") if "l" in text.get("class", "").split()]
-    page = (DOCS / "design.rst").read_text("utf-8")
-    assert f".. image:: _static/{drawing.name}\n      :alt: " in page
+    page = next(text for text in (page.read_text("utf-8") for page in PAGES)
+                if f".. image:: _static/{drawing.name}\n      :alt: " in text)
     assert len(labels) > 1 and [label for label in labels if label.lower() not in page.lower()] == []
+
+
+def test_the_figures_of_the_first_page_are_measured():
+    rows = dict(re.findall(r"^(\S.*?)  +\S+ +(?=\d)(.*)$", (DOCS / "performance.rst").read_text("utf-8"), re.MULTILINE))
+
+    def ours_and_theirs(row):
+        return [float(figure.replace(",", "")) for figure in re.findall(r"([\d.,]+)(?: \([\d.]+x\))?(?:  |$)", rows[row])][-2:]
+
+    calls = [f"{figure / 1000:.2g} ms" for figure in ours_and_theirs("stdio, ``add``: CPU time of both")]
+    starts = [f"{figure:.0f} ms" for figure in ours_and_theirs("cold start of a server, to its first list")]
+    memory = [f"{figure:.1f} MiB" for figure in ours_and_theirs("its resident memory")]
+    page = (DOCS / "index.rst").read_text("utf-8").split("Three figures")[1].split("Use it in")[0]
+    assert re.findall(r"\d[\d.]* (?:ms|MiB)", page) == [calls[0].replace("0.093", "0.09"), calls[1], *starts, *memory]
+
+
+def test_the_table_of_applications_is_that_of_install():
+    page = (DOCS / "applications.rst").read_text("utf-8")
+    rows = {}
+    for title, name, path, project in re.findall(r"^(\S.*?)  +([a-z-]+) +``(\S+)``(?: +``(\S+)``)?$", page, re.MULTILINE):
+        rows[name] = (title, path.replace("~/.config", "{config}"), project)
+    assert rows == {name: (host.title, host.path.replace("{home}/.config", "{config}").replace("{home}", "~"), host.project)
+                    for name, host in HOSTS.items()}
+
+
+def strings_of_the_package():
+    """Return all texts in the source, a line each; what an f-string fills in is an ellipsis."""
+    for path in Path(mcplite.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "..." for part in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def test_the_page_about_troubles_has_messages_that_exist_and_every_class():
+    page = (DOCS / "troubleshooting.rst").read_text("utf-8")
+    said = "\n".join(strings_of_the_package())
+    quoted = re.findall(r'"([^"\n]+)"', "\n".join(line for line in page.splitlines() if line.startswith('"')))
+    # A code of the status, or the kind of what is unknown, is filled in.
+    assert len(quoted) > 20 and [words for words in quoted if words not in said
+                                 and re.sub(r"(?<=status )1|(?<=Unknown )tool", "...", words) not in said] == []
+    classes = [name for name in errors.__all__ if isinstance(getattr(errors, name), type) and name != "MCPError"]
+    assert [name for name in classes if f"``{name}``" not in page] == []
 
 
 def test_lines_are_short():
@@ -340,7 +431,8 @@ def test_the_command_line_has_the_options_that_its_page_names():
     rows = set(re.findall(r"^``(--[a-z][a-z-]*)[` ]", using, re.MULTILINE))
     words = set(re.findall(r"(--[a-z][a-z-]*)", options_of("mcplite", "call"))) - {"--help"}
     assert rows == words
-    known = options_of("mcplite.server") + options_of("mcplite", "bridge")
+    others = ("bridge", "chat", "inspect", "install", "pack", "replay")
+    known = "".join([options_of("mcplite.server"), *(options_of("mcplite", name) for name in others)])
     assert set(re.findall(r"(--[a-z][a-z-]*)", serving)) <= set(re.findall(r"(--[a-z][a-z-]*)", known))
     status = " ".join(page.split("Exit status: ")[1].split(".")[0].split())
     assert status in " ".join(options_of("mcplite", "call").split())

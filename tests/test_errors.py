@@ -52,6 +52,12 @@ def test_malformed_error_data_is_ignored(kind, name, data, found):
     assert getattr(kind("no", data=data), name) == found
 
 
+@pytest.mark.parametrize("pages", [[{"url": "https://a"}], ({"url": "https://a"},), {"elicitations": []}, []])
+def test_pages_in_place_of_the_message_are_refused(pages):
+    with pytest.raises(TypeError, match="data={'elicitations'"):
+        errors.UrlElicitationRequired(pages)
+
+
 def test_connection_closed_shows_stderr():
     error = errors.ConnectionClosed("it is gone", stderr_tail="Traceback\nValueError: x\n", returncode=1)
     assert str(error) == "it is gone\n--- last lines of its stderr ---\nTraceback\nValueError: x"

@@ -68,6 +68,21 @@ def service():
     server.server_close()
 
 
+def test_api(service):
+    parameter = {"name": "id", "in": "path", "required": True, "schema": {"type": "integer"}}
+    key = {"type": "apiKey", "in": "query", "name": "key"}
+    service.answers["/openapi.json"] = {
+        "openapi": "3.1.0", "info": {"title": "Pets"}, "components": {"securitySchemes": {"key": key}},
+        "paths": {"/pets/{id}": {"get": {"operationId": "getPet", "parameters": [parameter], "security": [{"key": []}]},
+                                 "delete": {"operationId": "removePet"}}}}
+    service.answers["/pets/7?key=secret"] = {"name": "Rex"}
+    url = f"http://127.0.0.1:{service.server_port}"
+    with connect("api.py", env={"API_DOCUMENT": f"{url}/openapi.json", "API_KEY": "secret"}) as client:
+        assert [tool.name for tool in client.list_tools()] == ["getPet"]
+        assert client.call_tool("getPet", {"id": 7}).structured_content == {"name": "Rex"}
+        assert client.read_resource(f"{url}/pets/7").contents[0].text == '{"name": "Rex"}'
+
+
 def test_each_example_is_short_and_has_a_test():
     tests = Path(__file__).read_text("utf-8")
     for path in sorted(EXAMPLES.glob("*.py")):
@@ -77,10 +92,10 @@ def test_each_example_is_short_and_has_a_test():
 
 def test_hello_counts_words(tmp_path):
     text = tmp_path / "text.txt"
-    text.write_text("to be or not to be to", encoding="utf-8")
+    text.write_text("Rivers, lakes and rivers; no lake: RIVERS, lakes!", encoding="utf-8")
     with connect("hello.py") as client:
         result = client.call_tool("top_words", {"path": str(text), "count": 2})
-        assert result.structured_content == {"to": 3, "be": 2}
+        assert result.structured_content == {"rivers": 3, "lakes": 2}
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
@@ -115,11 +130,11 @@ def test_report_is_read_at_another_process(tmp_path):
 @pytest.mark.slow
 def test_hub_offers_two_servers(tmp_path):
     text = tmp_path / "text.txt"
-    text.write_text("tea tea coffee", encoding="utf-8")
+    text.write_text("lemon lemon coffee", encoding="utf-8")
     with connect("hub.py") as client:
         assert [tool.name for tool in client.list_tools()] == ["clock_minutes", "text_top_words"]
         assert client.call_tool("clock_minutes", {"hours": 1.5}).data == 90
-        assert client.call_tool("text_top_words", {"path": str(text), "count": 1}).data == {"tea": 2}
+        assert client.call_tool("text_top_words", {"path": str(text), "count": 1}).data == {"lemon": 2}
 
 
 @pytest.mark.slow
@@ -146,7 +161,7 @@ def test_weather_forecasts_and_alerts(service):
 @pytest.mark.slow
 def test_chat_lets_a_model_use_tools(service, tmp_path):
     text = tmp_path / "text.txt"
-    text.write_text("tea tea coffee", encoding="utf-8")
+    text.write_text("lemon lemon coffee", encoding="utf-8")
     seen = []
 
     def model(body):
@@ -163,7 +178,7 @@ def test_chat_lets_a_model_use_tools(service, tmp_path):
     output = run("chat.py", sys.executable, str(EXAMPLES / "hello.py"), cwd=str(ROOT),
                  input=b"Hello\nWhat is it about?\ny\nAnd now?\nn\n", env={"CHAT_API": f"{service.url}/v1/messages"})
     assert "Hello yourself." in output
-    assert 'It says {"tea":2}' in output.replace('": ', '":')
+    assert 'It says {"lemon":2}' in output.replace('": ', '":')
     assert "The user did not allow this call." in output
     assert seen[0]["tools"][0]["name"] == "top_words"
     assert seen[0]["tools"][0]["input_schema"]["required"] == ["path"]
@@ -304,6 +319,22 @@ def test_protected_is_served_with_tokens_of_the_environment():
             assert client.call_tool("read_notes").structured_content == {"milk": "two bottles"}
         with pytest.raises(mcplite.errors.AuthError, match="401"):
             mcplite.connect(url + "mcp", auth="a-token-of-nobodys").open()
+
+
+def test_issuer_logs_its_user_in(tmp_path):
+    pytest.importorskip("authlib")
+    from tests.support.issuers import Person
+
+    person, store = Person("demo"), mcplite.auth.MemoryStore()
+    command = [sys.executable, "issuer.py", "--port", "PORT", "--backend", f"sqlite:///{tmp_path / 'logins.db'}"]
+    with serving(command, EXAMPLES) as url:
+        assert requests.post(url + "mcp", json={}, timeout=SECONDS).status_code == 401
+        auth = mcplite.OAuth(ask=mcplite.auth.Browser(open=person), store=store)
+        with mcplite.connect(url + "mcp", auth=auth, timeout=SECONDS) as client:
+            assert client.call_tool("hello").text == "Hello Demo User!"
+            consents = len(person.pages)
+            assert client.call_tool("secret").text == "The secret of demo is 42."
+            assert len(person.pages) > consents
 
 
 # --- one tool for all revisions -----------------------------------------------------------------------

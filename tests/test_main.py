@@ -15,7 +15,7 @@ import pytest
 
 import mcplite
 from mcplite import __main__ as command_line
-from mcplite.cli import command_line as program, commands
+from mcplite.cli import command_line as program, commands, listing
 from mcplite.cli.description import pasted
 from mcplite.errors import Cancelled, ConnectionClosed, InvalidParams, MCPError, NotSupported, RequestTimeout, TransportError
 from mcplite.revisions import JUNE_2025, NEWEST
@@ -157,6 +157,12 @@ def test_list_is_a_table(run, target):
     assert "\nprompts:\n  travel(city, days?)  Plan a journey.\n" in out
 
 
+@pytest.mark.one_python
+def test_a_missing_library_is_one_line(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "requests", None)
+    assert run("list", "https://127.0.0.1:1/mcp") == (1, "", "install requests, which this needs: pip install requests\n")
+
+
 def test_list_as_json(run, target):
     status, out, _ = run("list", "--json", target)
     listed = json.loads(out)
@@ -217,7 +223,7 @@ def test_list_of_a_server_without_anything(run, tmp_path):
 
 def test_any_schema_has_a_label():
     def label(schema):
-        return commands._label(mcplite.types.Tool(name="t", input_schema=schema))
+        return listing._label(mcplite.types.Tool(name="t", input_schema=schema))
 
     assert label({"properties": ["a"], "required": 3}) == "t()"
     assert label({"properties": {"a": 1, "b": True}, "required": ["b"]}) == "t(a?: any, b: any)"
@@ -303,6 +309,8 @@ def test_complete(run, target):
     assert run("complete", target, "city://{name}", "name", "R") == (0, "Rome\nRiga\n", "")
     assert run("complete", target, "city://{name}", "name")[1] == "Rome\nRiga\n"
     assert run("complete", target, "travel", "city", "x", "days=5")[1] == "x:5\n"
+    assert run("complete", target, "travel", "city=x", "days=5")[1] == "x:5\n"
+    assert run("complete", target, "city://{name}", "name=R") == (0, "Rome\nRiga\n", "")
     assert json.loads(run("complete", target, "city://{name}", "name", "Ro", "--json")[1])["completion"]["values"] == ["Rome"]
 
 
@@ -424,10 +432,10 @@ def test_the_servers_stderr_comes_before_the_result_with_debug(target):
 
 
 @pytest.mark.slow
-def test_a_logged_traceback_is_mentioned_where_debug_shows_one(run, target):
+def test_what_the_server_has_logged_of_a_failure_is_shown(run, target, tmp_path):
     status, out, err = run("call", target, "broken")
     assert (status, out) == (1, "")
-    assert err == "KeyError: 'nope'\nthe server logged a traceback; --debug shows it\n"
+    assert err == "KeyError: 'nope'\nthe server logged KeyError: 'nope' (weather.py, line 33); --debug shows its traceback\n"
     assert run("call", target, "fail")[2] == "it went\\x07 wrong\n"
     far = mcplite.Server("far")
 
@@ -437,6 +445,13 @@ def test_a_logged_traceback_is_mentioned_where_debug_shows_one(run, target):
 
     with mcplite.serve(far, port=0) as served:  # its log is not ours to show
         assert run("call", served.url, "broken") == (1, "", "KeyError: 'nope'\n")
+    notes = tmp_path / "notes.py"
+    notes.write_text("import mcplite\n\nmcp = mcplite.Server('notes')\n\n@mcp.resource('note://{name}')\n"
+                     "def note(name: str) -> str:\n    try:\n        return {}[name]\n    except KeyError as error:\n"
+                     "        raise ValueError(f'no note\\x07 {name}') from error\n")
+    assert run("read", str(notes), "note://x") == (
+        3, "", "the server logged ValueError: no note\\x07 x (notes.py, line 10); --debug shows its traceback\n"
+        "the server answered: Internal error\n")
 
 
 @pytest.mark.parametrize("words, problem", [
@@ -499,7 +514,7 @@ def test_warnings_about_a_configuration_are_printed(run, config, target, monkeyp
     ({}, [], "choose a server with --server: the file has none"),
     ({"a": {"command": "x"}, "b": {"command": "y"}}, [], "choose a server with --server: a, b"),
     ({"a": {"command": "x"}, "b": {}}, [], "choose a server with --server: a, b"),
-    ({"a": {"command": "x"}}, ["--server", "c"], "choose a server with --server: a"),
+    ({"a": {"command": "x"}}, ["--server", "c"], "has no server 'c'; it has a"),
     ({"a": {"command": "x"}, "b": {}}, ["--server", "b"], "server 'b': needs a 'command'"),
     ({"b": {}}, [], "server 'b': needs a 'command'"),
 ])
@@ -520,7 +535,7 @@ def test_an_ambiguous_configuration(run, config, servers, options, problem):
     (["read", "a.py"], "read: URI is missing"),
     (["read", "a.py", "n://1", "n://2"], "read: 'n://2' is one argument too many"),
     (["prompt", "a.py"], "prompt: PROMPT is missing"),
-    (["complete", "a.py", "p"], "complete: ARGUMENT is missing"),
+    (["complete", "a.py", "p"], "complete: ARGUMENT=VALUE is missing"),
     (["request", "a.py"], "request: METHOD is missing; write: request TARGET METHOD [name:=json ...]"),
     (["watch"], "watch: TARGET is missing; write: watch TARGET [URI ...]"),
     (["ping", "a.py", "more"], "ping: 'more' is one argument too many"),
@@ -674,6 +689,12 @@ def test_output_in_an_encoding_that_lacks_letters(target):
 def test_wrong_usage_says_what_was_meant(words, text):
     ran = process(*words)
     assert (ran.returncode, ran.stdout) == (2, b"") and text in ran.stderr.decode()
+
+
+def test_a_target_alone_is_described(target):
+    ran = process(target)
+    assert (ran.returncode, ran.stderr) == (0, b"") and ran.stdout == process("describe", target).stdout
+    assert process(target, "--json").stdout == process("describe", target, "--json").stdout
 
 
 # --- help --------------------------------------------------------------------------------------------

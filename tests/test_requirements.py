@@ -15,7 +15,7 @@ ROOT = PACKAGE.parent
 PAGE = ROOT / "docs" / "requirements.rst"
 ID = re.compile(r"\b[A-Z][A-Z0-9]{1,5}-[0-9]{2,3}\b")
 #: Names of algorithms and encodings, which look like ids.
-OTHERS = {"ECMA-262", "SHA-256", "SHA-512", "UTF-16"}
+OTHERS = {"AES-256", "ECMA-262", "SHA-256", "SHA-512", "UTF-16"}
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.flood import measured
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
+pytestmark = [pytest.mark.one_python, pytest.mark.skipif(os.name != "posix", reason="POSIX only")]
 #: Megabytes are sent for a few seconds each: less would prove nothing about memory.
 #: What docs/security.rst promises.
 MOST_MIB = 150

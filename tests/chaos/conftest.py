@@ -25,6 +25,7 @@ def pair(tmp_path):
             made = Pair(tmp_path, server or [sys.executable, str(HERE / "server.py")],
                         caller or [sys.executable, str(HERE / "caller.py")], transport, revision)
             stack.callback(made.close)
+            made.start()
             return made
 
         yield pair

@@ -51,7 +51,7 @@ def official():
 
 @pytest.mark.interop
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("generation", ["mcp1", "mcp2"])
+@pytest.mark.parametrize("generation", [pytest.param("mcp1", marks=pytest.mark.further), "mcp2"])
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_our_client_and_their_server(pair, dice, whole, official, transport, generation):
     server = [official(generation), str(HERE / "official_server.py")]
@@ -61,7 +61,7 @@ def test_our_client_and_their_server(pair, dice, whole, official, transport, gen
 
 @pytest.mark.interop
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("generation", ["mcp1", "mcp2"])
+@pytest.mark.parametrize("generation", [pytest.param("mcp1", marks=pytest.mark.further), "mcp2"])
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_their_client_and_our_server(pair, dice, whole, official, transport, generation):
     caller = [official(generation), str(HERE / "official_caller.py")]

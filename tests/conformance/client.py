@@ -115,6 +115,29 @@ def no_dereferencing(url: str) -> None:
         client.list_tools()
 
 
+# --- skills ------------------------------------------------------------------------------------------------
+
+
+@scenario("sep-2640-client-no-prefetch")
+def list_skills(url: str) -> None:
+    with connect(url) as client:
+        assert [skill.name for skill in client.skills.list()] == ["pdf-processing"]
+
+
+def load_skill(url: str) -> None:
+    with connect(url) as client:
+        try:
+            client.skills.load(client.skills.list()[0]).read("references/FORMS.md")
+        except mcplite.errors.ProtocolError as error:
+            print(f"as it must be: {error}")
+        else:
+            raise AssertionError("the skill should have been refused")
+
+
+for name in ("digest", "size", "frontmatter"):
+    scenario(f"sep-2640-client-verify-{name}")(load_skill)
+
+
 # --- authorization -----------------------------------------------------------------------------------------
 
 #: Where the suite's user comes back to, who never goes there.

@@ -10,6 +10,7 @@ import base64
 import dataclasses
 import logging
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Any, Dict, List
 
 import mcplite
@@ -420,6 +421,13 @@ def test_prompt_with_embedded_resource(resourceUri: str) -> List[Any]:
 def test_prompt_with_image() -> List[Any]:
     """A prompt with an image in it."""
     return [mcplite.user(mcplite.Image(PNG, "image/png").content()), mcplite.user("Please analyze the image above.")]
+
+
+# --- skills ------------------------------------------------------------------------------------------
+
+
+SKILLS = Path(__file__).resolve().parent / "skills"
+mcp.add_skills(SKILLS)
 
 
 if __name__ == "__main__":

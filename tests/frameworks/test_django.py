@@ -151,8 +151,9 @@ def test_the_command_serves_on_stdio(manage, words, revision):
         client.call_tool("break_connection").raise_for_error()
         failed = [client.call_tool("count").is_error for _ in range(10)]
         assert sum(failed) <= 1
-        asked = client.call_tool("order", {"article": "x"})
-        assert asked.is_error and "no request of Django" in asked.text
+        # The thread with the broken connection may be the one of this call.
+        asked = [client.call_tool("order", {"article": "x"}) for _ in range(2 - sum(failed))]
+        assert all(answer.is_error for answer in asked) and "no request of Django" in asked[0].text + asked[-1].text
 
 
 @pytest.mark.parametrize("words, text", [(["shop.nothing"], "there is no module 'shop.nothing'"),

@@ -16,6 +16,7 @@ from tests.support.forks import LIMIT, POSIX_ONLY
 from tests.support.pages import files_of, write_files
 from tests.support.processes import ROOT, free_port, running, serving
 
+pytestmark = pytest.mark.one_python
 #: Python 3.12 and newer warn of forks of a process with threads.
 QUIET = ["-W", "ignore::DeprecationWarning"]
 

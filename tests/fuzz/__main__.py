@@ -11,11 +11,13 @@ corpus of a target is one file with an input on each line, in Base64.
 import argparse
 import base64
 import hashlib
+import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+import traceback
 
 CORPUS = pathlib.Path(__file__).parent / "corpus"
 
@@ -40,20 +42,45 @@ def unpack(inputs, folder):
         (folder / hashlib.sha256(one).hexdigest()[:24]).write_bytes(one)
 
 
-def run_target(name, program, arguments):
+def load_targets():
+    """Return the targets, of which libFuzzer sees the code that they run. This takes many seconds."""
+    import atheris
+
+    with atheris.instrument_imports(include=["mcplite"]):
+        from tests.fuzz.targets import TARGETS
+    return TARGETS
+
+
+def run_target(target, program, arguments):
     """Hand this process to libFuzzer, which ends it.
 
     :param program: what libFuzzer starts with other arguments, in order to merge inputs.
     """
     import atheris
 
-    with atheris.instrument_imports(include=["mcplite"]):
-        from tests.fuzz.targets import TARGETS
-    atheris.Setup([program, *arguments], TARGETS[name])
+    atheris.Setup([program, *arguments], target)
     atheris.Fuzz()
 
 
-def fuzz(name, seconds, seed, keep):
+def run_in_fork(target, program, arguments, output):
+    """Run a target in a fork of this process, which has loaded the targets; return its status.
+
+    :param output: a path; gets what the fork writes.
+    """
+    child = os.fork()
+    if not child:
+        try:
+            file = os.open(output, os.O_WRONLY | os.O_CREAT)
+            os.dup2(file, 1)
+            os.dup2(file, 2)
+            run_target(target, program, arguments)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def fuzz(name, target, seconds, seed, keep):
     """Fuzz one target in a process of its own, and print a line; return whether its property held."""
     with tempfile.TemporaryDirectory() as place:
         work = pathlib.Path(place)
@@ -62,17 +89,18 @@ def fuzz(name, seconds, seed, keep):
         program = work / "run"
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tests.fuzz --inside {name} "$0" "$@"\n', encoding="utf-8")
         program.chmod(0o700)
-        done = subprocess.run(
-            [str(program), str(work / "new"), str(work / "kept"), f"-max_total_time={seconds}", f"-seed={seed}",
-             "-max_len=1024", "-timeout=60",
-             "-rss_limit_mb=2048", f"-artifact_prefix={pathlib.Path.cwd()}/{name}-", "-print_final_stats=1"],
-            capture_output=True, text=True, errors="replace")
-        runs = re.search(r"stat::number_of_executed_units:\s+(\d+)", done.stderr)
+        status = run_in_fork(
+            target, str(program),
+            [str(work / "new"), str(work / "kept"), f"-max_total_time={seconds}", f"-seed={seed}", "-max_len=1024",
+             "-timeout=60", "-rss_limit_mb=2048", f"-artifact_prefix={pathlib.Path.cwd()}/{name}-",
+             "-print_final_stats=1"], work / "output")
+        said = (work / "output").read_text(errors="replace")
+        runs = re.search(r"stat::number_of_executed_units:\s+(\d+)", said)
         found = len(list((work / "new").iterdir()))
-        print(f"{name:16} {int(runs.group(1)) if runs else 0:10} inputs, {found} with new coverage, status {done.returncode}",
-              flush=True)
-        if done.returncode:
-            print(done.stdout[-4000:] + done.stderr[-4000:], file=sys.stderr)
+        count = int(runs.group(1)) if runs else 0
+        print(f"{name:16} {count:10} inputs, {found} with new coverage, status {status}", flush=True)
+        if status:
+            print(said[-8000:], file=sys.stderr)
             return False
         if keep and found:
             (work / "merged").mkdir()
@@ -84,7 +112,7 @@ def fuzz(name, seconds, seed, keep):
 
 def main():
     if sys.argv[1:2] == ["--inside"]:
-        run_target(sys.argv[2], sys.argv[3], sys.argv[4:])
+        run_target(load_targets()[sys.argv[2]], sys.argv[3], sys.argv[4:])
         return 0
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -93,12 +121,11 @@ def main():
     parser.add_argument("--seed", type=int, default=0, help="the same inputs in each run; 0 for others each time (default)")
     parser.add_argument("--keep", action="store_true", help="add inputs that reach new code to the corpus")
     given = parser.parse_args()
-    from tests.fuzz.targets import TARGETS
-
-    unknown = sorted(set(given.targets) - set(TARGETS))
+    targets = load_targets()
+    unknown = sorted(set(given.targets) - set(targets))
     if unknown:
-        parser.error(f"there is no target {', '.join(unknown)}; there are {', '.join(TARGETS)}")
-    held = [fuzz(name, given.seconds, given.seed, given.keep) for name in given.targets or TARGETS]
+        parser.error(f"there is no target {', '.join(unknown)}; there are {', '.join(targets)}")
+    held = [fuzz(name, targets[name], given.seconds, given.seed, given.keep) for name in given.targets or targets]
     return 0 if all(held) else 1
 
 

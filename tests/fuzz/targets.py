@@ -20,11 +20,12 @@ from mcplite import types
 from mcplite.auth.login.web import is_public
 from mcplite.client import config
 from mcplite.errors import InvalidParams, ProtocolError, RegistrationError, TransportError, UnsupportedVersion
-from mcplite.protocol import jsonrpc, meta, opaque, uris, uritemplate
+from mcplite.protocol import jsonrpc, opaque, uris, uritemplate
 from mcplite.protocol.framing import KEPT_BYTES, LineBuffer
 from mcplite.protocol.http import headers, http1, oauth, routing_headers, sse
 from mcplite.protocol.schema.validation import Validator, check_schema
 from mcplite.revisions import REVISIONS
+from mcplite.server.sessions import modern
 from mcplite.types import codec
 
 MODELS = [model for model in (getattr(types, name) for name in types.__all__)
@@ -89,7 +90,7 @@ def metadata(data):
         return
     if isinstance(params, dict):
         with contextlib.suppress(InvalidParams, UnsupportedVersion):
-            meta.read(params)
+            modern.read_envelope(params)
 
 
 def schema(data):

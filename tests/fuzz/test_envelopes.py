@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 from mcplite.errors import InvalidParams, UnsupportedVersion
 from mcplite.protocol import meta
 from mcplite.revisions import LEGACY, NEWEST, REVISIONS
+from mcplite.server.sessions import modern
 from mcplite.types import ClientCapabilities, Implementation
 from tests.support.mutations import places
 
@@ -50,9 +51,9 @@ def mutated(draw):
 
 def use(params):
     """Read params, and whatever they say."""
-    said = meta.claims(params)
+    said = modern.claims(params)
     try:
-        read = meta.read(params)
+        read = modern.read_envelope(params)
     except InvalidParams as error:
         assert error.code == -32602 and "_meta" in str(error)
         return None
@@ -62,7 +63,7 @@ def use(params):
     assert read.log_level is None or isinstance(read.log_level, str)
     for offered in (REVISIONS, LEGACY, [NEWEST]):
         try:
-            assert meta.revision_of(read, offered) is NEWEST and NEWEST in offered
+            assert modern.revision_of(read, offered) is NEWEST and NEWEST in offered
         except UnsupportedVersion as error:
             assert read.version != NEWEST.name or NEWEST not in offered
             assert error.supported == [revision.name for revision in reversed(offered)]

@@ -61,7 +61,7 @@ class Caller:
 
 
 class Pair:
-    """A caller and a server.
+    """A caller and a server, which :meth:`start` starts.
 
     :param folder: for the server's files.
     :param server: the command of the server without its arguments.
@@ -76,13 +76,16 @@ class Pair:
         self._running = None
         self._stderr = open(folder / "stderr", "wb")
         self._callers = []
+
+    def start(self):
+        """Start the server and a caller; :meth:`close` ends them, also when this fails."""
         if self._port is not None:
             self._serve()
         self.call()
 
     def _serve(self):
         self._running = subprocess.Popen([*self._server, str(self._folder), str(self._port)], stdin=subprocess.DEVNULL,
-                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                         stdout=subprocess.DEVNULL, stderr=self._stderr)
 
     def call(self):
         """Start a caller."""
@@ -93,7 +96,8 @@ class Pair:
 
     def servers(self):
         """The ids of all servers that run."""
-        return [pid for pid in map(int, (self._folder / "started").read_text().split()) if alive(pid)]
+        started = self._folder / "started"
+        return [pid for pid in map(int, started.read_text().split()) if alive(pid)] if started.exists() else []
 
     @property
     def stderr(self):

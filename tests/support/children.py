@@ -1,14 +1,11 @@
 """Scripted child processes: small servers that misbehave as a test wants, and checks for leftovers."""
 
-import gc
 import json
 import sys
-import threading
 
 import psutil
 
-from tests.support.processes import wait_until
-from tests.support.systems import open_descriptors
+from tests.support.processes import wait_until  # noqa: F401 - tests import it from here
 
 #: For waits that end by an event; long enough for a busy machine.
 LIMIT = 30
@@ -75,23 +72,3 @@ def taken(lock):
     if free:
         lock.release()
     return not free
-
-
-class Holdings:
-    """The resources of this process: descriptors, threads and children, zombies included."""
-
-    def __init__(self):
-        gc.collect()
-        self.now = self._look()
-
-    @staticmethod
-    def _look():
-        # Where there are no alarms, as on Windows, pytest-timeout has a thread for each phase of a test.
-        threads = sorted(thread.name for thread in threading.enumerate() if not thread.name.startswith("pytest_timeout "))
-        children = sorted(child.pid for child in psutil.Process().children())
-        return len(open_descriptors()), threads, children
-
-    def same_again(self):
-        """Wait until this process holds as much as before, and return what it held and holds."""
-        wait_until(lambda: self._look() == self.now, limit=10)
-        return self.now, self._look()

@@ -151,7 +151,7 @@ def gemini_reply(*uses, text="Here you are."):
 def model_of_any_api(path, body):
     """Answer like a model that asks for one forecast and then says what it has read, in the form of the request's API."""
     use, said = ("t1", "weather__forecast", {"city": "Rome"}), "No: Rome: sun for 3 days"
-    told = "Rome: sun for 3 days" in json.dumps(body)
+    told = "Rome: sun for 3 days" in json.dumps(body) or not body.get("tools")
     make = next(make for ending, make in (("/messages", anthropic_reply), ("/completions", completion),
                                           ("/responses", response), (":generateContent", gemini_reply))
                 if path.partition("?")[0].endswith(ending))

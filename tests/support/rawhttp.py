@@ -1,7 +1,9 @@
 """An HTTP client on plain sockets, which can send invalid requests; it shares no code with the package."""
 
 import json
+import select
 import socket
+import ssl
 import struct
 import time
 
@@ -67,6 +69,11 @@ class Wire:
     def __exit__(self, *error):
         self.close()
 
+    def secure(self, context):
+        """Speak TLS from here on."""
+        self.sock = context.wrap_socket(self.sock, server_hostname="127.0.0.1")
+        return self
+
     # --- sending ----------------------------------------------------------------------------------
 
     def send(self, data):
@@ -84,7 +91,7 @@ class Wire:
     def finish(self):
         """Close our side, as a half-open peer does."""
         try:
-            self.sock.shutdown(socket.SHUT_WR)
+            socket.socket.shutdown(self.sock, socket.SHUT_WR)  # ssl's own would end reading as well
         except OSError:
             pass  # the server has reset the connection; what it said before can still be read
 
@@ -102,6 +109,21 @@ class Wire:
         data = self.sock.recv(65536)
         self._buffer += data
         return bool(data)
+
+    def answered(self, seconds):
+        """Whether the server says something within some seconds, or ends the connection."""
+        if self._buffer or not select.select([self.sock], [], [], seconds)[0]:
+            return bool(self._buffer)
+        if not isinstance(self.sock, ssl.SSLSocket):
+            return True
+        self.sock.settimeout(0)
+        try:
+            self._more()
+        except ssl.SSLWantReadError:
+            return False  # such as a ticket for another session
+        finally:
+            self.sock.settimeout(LIMIT)
+        return True
 
     def _until(self, end):
         while end not in self._buffer:

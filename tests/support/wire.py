@@ -15,8 +15,10 @@ newest revision asks of every message is judged. Without the official schemas (s
 
 import contextlib
 import json
+import pickle
 import threading
 import weakref
+from pathlib import Path
 
 from mcplite.protocol.meta import VERSION
 from mcplite.revisions import NEWEST, NEWEST_LEGACY, REVISIONS, find_revision
@@ -279,13 +281,35 @@ class Recorder:
             self.judged.add(("server", "refusal"))
             self._add("server", body, [(claimed or NEWEST, {})], {})
 
-    def problems(self):
-        """Return the errors in our messages, one text for each message."""
-        if schemas.FOLDER is None:
-            return []
+    def take(self):
+        """Return what is to be checked, for :func:`save` or :func:`problems_in`."""
         with self._lock:
             to_check, self._to_check = self._to_check, {}
-        found = []
+        return to_check
+
+    def problems(self):
+        """Return the errors in our messages, one text for each message."""
+        return problems_in(self.take())
+
+
+def save(to_check, file):
+    """Write what a recorder took into a file, for another process: a client may not wait for as long as judging takes."""
+    plain = {outline: (sender, message, [(revision.name, answers) for revision, answers in alternatives], questions, own)
+             for outline, (sender, message, alternatives, questions, own) in to_check.items()}
+    Path(file).write_bytes(pickle.dumps(plain))
+
+
+def saved_problems(file):
+    """Return the errors in the messages that :func:`save` wrote."""
+    return problems_in({
+        outline: (sender, message, [(find_revision(name), answers) for name, answers in alternatives], questions, own)
+        for outline, (sender, message, alternatives, questions, own) in pickle.loads(Path(file).read_bytes()).items()})
+
+
+def problems_in(to_check):
+    """Return the errors in messages, one text for each message."""
+    found = []
+    if schemas.FOLDER is not None:
         for outline, (sender, message, alternatives, questions, own) in to_check.items():
             wrong = None
             for revision, answers in alternatives:
@@ -300,7 +324,7 @@ class Recorder:
                 _valid.add(outline)
             else:
                 found.append(wrong)
-        return found
+    return found
 
 
 def _judge(sender, message, revision, answers, questions, own):

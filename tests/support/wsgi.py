@@ -19,9 +19,9 @@ class _Handler(wsgiref.simple_server.WSGIRequestHandler):
 
 
 @contextlib.contextmanager
-def serving_wsgi(application):
+def serving_wsgi(application, port=0):
     """Serve an application until the end of the block; gives the URL of ``/mcp`` on it."""
-    with wsgiref.simple_server.make_server("127.0.0.1", 0, application, _Server, _Handler) as server:
+    with wsgiref.simple_server.make_server("127.0.0.1", port, application, _Server, _Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
