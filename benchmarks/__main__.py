@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Dict, List
 
 from . import page, table
+from .apis import API_WORKLOADS
+from .hosts import HOST_WORKLOADS
 from .peers import Failed, Peer, check_out, find_peers
 from .shared import SHARED_WORKLOADS
 from .slices import Measurement
@@ -29,7 +31,7 @@ from .workloads import FULL, QUICK, STDIO_WORKLOADS
 
 #: What the second floor is measured by.
 CALLS = {"add", "newest", "http-add", "http-newest"}
-OVER_HTTP = {**WEB_WORKLOADS, **STATELESS_WORKLOADS, **SHARED_WORKLOADS}
+OVER_HTTP = {**WEB_WORKLOADS, **STATELESS_WORKLOADS, **SHARED_WORKLOADS, **HOST_WORKLOADS, **API_WORKLOADS}
 
 
 def main() -> int:

@@ -5,8 +5,9 @@
 
 The client is ours, and the tool adds two numbers. "floor" is the sum of a direct call over HTTP and one on stdio: a bridged
 call goes over both transports, one after the other. The ways take turns, round by round, so that a busy machine treats them
-alike; a figure is the median of the rounds' medians, and a ratio the median of the rounds' ratios. On Linux, "CPU" is what the
-bridge's own process takes for one call, as the mean of all rounds: the system counts in hundredths of a second.
+alike, and share one processor; a figure is the median of the rounds' medians, and a ratio the median of the rounds' ratios. On
+Linux, "CPU" is what the bridge's own process takes for one call, and "x sides" its ratio to both sides alone: to the server of
+a direct call on the transport of its clients, and the client of one on the other transport.
 """
 
 import argparse
@@ -25,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import mcplite  # noqa: E402
 from benchmarks.web import cpu  # noqa: E402
+from benchmarks.workloads import one_processor  # noqa: E402
 
 _SERVER = """
 import mcplite
@@ -42,24 +44,27 @@ class _Way:
     """One way to the tool.
 
     :param client: open.
-    :param pid: of the bridge; None for a direct call.
+    :param pid: of the bridge, or of the server of a direct call.
     """
 
-    def __init__(self, client: Any, pid: Optional[int] = None) -> None:
+    def __init__(self, client: Any, pid: Optional[int]) -> None:
         self.client = client
         self.pid = pid
         self.medians: List[float] = []
+        #: CPU of that process, and of the client, for a call.
         self.cpu: List[float] = []
+        self.own: List[float] = []
 
     def measure(self, calls: int) -> None:
         """Add a round."""
-        times, spent = [], self._cpu()
+        times, spent, own = [], self._cpu(), time.process_time()
         for _ in range(calls):
             begun = time.perf_counter()
             self.client.call_tool("add", {"a": 1, "b": 2})
             times.append(time.perf_counter() - begun)
         self.medians.append(statistics.median(times) * 1e6)
         self.cpu.append((self._cpu() - spent) / calls * 1e6)
+        self.own.append((time.process_time() - own) / calls * 1e6)
 
     def _cpu(self) -> float:
         return (cpu(self.pid) if self.pid is not None else None) or 0.0
@@ -74,7 +79,7 @@ def main() -> None:
     parser.add_argument("--proxy", help="the program mcp-proxy")
     parser.add_argument("--remote", help="the JavaScript of mcp-remote")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+    with one_processor(), tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         program = Path(folder) / "adder.py"
         program.write_text(_SERVER, "utf-8")
         ways = _ways(program, options, stack)
@@ -82,7 +87,7 @@ def main() -> None:
             for way in ways.values():
                 way.measure(options.calls)
     for way in ways.values():
-        del way.medians[0], way.cpu[0]  # the first round warms up
+        del way.medians[0], way.cpu[0], way.own[0]  # the first round warms up
     _print(ways)
 
 
@@ -92,15 +97,15 @@ def _ways(program: Path, options: argparse.Namespace, stack: contextlib.ExitStac
 
     def add(name: str, target: Any, era: str, pid: Optional[int] = None) -> None:
         client = stack.enter_context(mcplite.connect(target, options=mcplite.ClientOptions(era=era), open_timeout=60))
-        # A bridge on stdio is a child of this process.
-        ways[name] = _Way(client, pid if pid is not None or isinstance(target, str) or target is stdio else _child(client))
+        # A server or a bridge on stdio is a child of this process.
+        ways[name] = _Way(client, _child(client) if pid is None else pid)
 
     def served(command: List[str]) -> "tuple[str, int]":
         return stack.enter_context(_served(command))
 
-    url, _ = served([*stdio, "--http", "PORT"])
+    url, server = served([*stdio, "--http", "PORT"])
     for era in ("legacy", "modern"):
-        add(f"direct, HTTP, {era}", url, era)
+        add(f"direct, HTTP, {era}", url, era, server)
         add(f"direct, stdio, {era}", stdio, era)
         add(f"ours, {_TO_HTTP}, {era}", *_with_era(served([*_BRIDGE, str(program), "--http", "PORT"]), era))
         add(f"ours, {_TO_STDIO}, {era}", [*_BRIDGE, url], era)
@@ -128,16 +133,22 @@ def _child(client: Any) -> Optional[int]:
 
 
 def _print(ways: Dict[str, _Way]) -> None:
-    print(f"{'':46} {'us':>7} {'x direct':>9} {'x floor':>8} {'CPU, us':>8}")
+    print(f"{'':46} {'us':>7} {'x direct':>9} {'x floor':>8} {'CPU, us':>8} {'x sides':>8}")
     for name, way in ways.items():
         era = name.rpartition(", ")[2]
-        http, stdio = ways[f"direct, HTTP, {era}"].medians, ways[f"direct, stdio, {era}"].medians
-        # The client of a bridge asks over this transport, so that the direct call is one over it.
-        direct = stdio if _TO_STDIO in name or "direct, stdio" in name else http
-        floor = [a + b for a, b in zip(http, stdio)]
-        ratio, above = (statistics.median(a / b for a, b in zip(way.medians, base)) for base in (direct, floor))
+        http, stdio = ways[f"direct, HTTP, {era}"], ways[f"direct, stdio, {era}"]
+        # The client of a bridge asks over the first transport, so that the direct call is one over it.
+        front, back = (stdio, http) if _TO_STDIO in name or name.startswith("direct, stdio") else (http, stdio)
+        floor, sides = _sums(http.medians, stdio.medians), _sums(front.cpu, back.own)
+        ratio, above, beside = (statistics.median(a / b for a, b in zip(figures, base) if b) for figures, base in (
+            (way.medians, front.medians), (way.medians, floor), (way.cpu, sides)))
         line = f"{name:46} {statistics.median(way.medians):7.0f} {ratio:9.2f}"
-        print(line if name.startswith("direct") else f"{line} {above:8.2f} {statistics.mean(way.cpu):8.0f}")
+        print(line if name.startswith("direct") else
+              f"{line} {above:8.2f} {statistics.median(way.cpu):8.0f} {beside:8.2f}")
+
+
+def _sums(some: List[float], others: List[float]) -> List[float]:
+    return [one + other for one, other in zip(some, others)]
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Callable, Dict, Iterator, List, Optional
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from .peers import ROOT, Driver, Failed, Peer, WebServer
 from .slices import Figure, Measurement, take_turns
@@ -131,10 +131,12 @@ def questions(peers: Peers, counts: Counts) -> List[Measurement]:
 
 
 @contextlib.contextmanager
-def gunicorn(workers: int, url: Optional[str], threads: int = 64) -> Iterator[str]:
-    """Run workers of gunicorn; yields the URL of their endpoint.
+def gunicorn(workers: int, url: Optional[str], threads: int = 64, application: str = "ours_wsgi:application",
+             pause: float = 0.05) -> "Iterator[Tuple[str, int]]":
+    """Run workers of gunicorn; yields the URL of their endpoint, and the process id of their parent.
 
     :param url: of the backend; None for none.
+    :param pause: seconds between two looks whether it listens.
     """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -142,7 +144,7 @@ def gunicorn(workers: int, url: Optional[str], threads: int = 64) -> Iterator[st
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", "gunicorn", f"--bind=127.0.0.1:{port}", f"--workers={workers}",
          f"--threads={threads}",
-         "--worker-class=gthread", "--keep-alive=60", "--graceful-timeout=1", "--log-level=error", "ours_wsgi:application"],
+         "--worker-class=gthread", "--keep-alive=60", "--graceful-timeout=1", "--log-level=error", application],
         env={**os.environ, **({} if url is None else variables(url)), "PYTHONPATH": os.pathsep.join(path)},
         stdin=subprocess.DEVNULL)
     try:
@@ -154,8 +156,8 @@ def gunicorn(workers: int, url: Optional[str], threads: int = 64) -> Iterator[st
             except OSError:
                 if process.poll() is not None or time.monotonic() > end:
                     raise Failed("gunicorn did not start") from None
-                time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}/mcp"
+                time.sleep(pause)
+        yield f"http://127.0.0.1:{port}/mcp", process.pid
     finally:
         process.terminate()
         process.wait(LIMIT)
@@ -172,7 +174,7 @@ def fleets(peers: Peers, counts: Counts) -> List[Measurement]:
             rows.append(row)
             with contextlib.ExitStack() as stack:
                 try:
-                    url = stack.enter_context(gunicorn(workers, f"sqlite:///{folder}/{workers}.db"))
+                    url, _ = stack.enter_context(gunicorn(workers, f"sqlite:///{folder}/{workers}.db"))
                     driver = Driver(generator, url)
                     stack.callback(close, driver)
                     driver.ask("warm_up", calls=counts.warm_up, stateless=True)
@@ -256,7 +258,7 @@ def frameworks(peers: Peers, counts: Counts) -> List[Measurement]:
                     list(pool.map(lambda client: client.close(), clients))
             return taken * 1000
 
-        with gunicorn(1, None, threads=4) as url:
+        with gunicorn(1, None, threads=4) as (url, _):
             take_turns(begin, counts.load_rounds, {
                 "floor": functools.partial(serve, False, url, one), "ours": functools.partial(serve, True, url, one)}, failed)
         one.failures.update(begin.failures)

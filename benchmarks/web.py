@@ -9,6 +9,7 @@ import contextlib
 import functools
 import statistics
 import time
+from dataclasses import replace
 from typing import Callable, Dict, Iterator, List, Mapping, Optional
 
 from .peers import Driver, Failed, Peer, WebServer
@@ -190,7 +191,7 @@ def sessions(peers: Peers, counts: Counts) -> List[Measurement]:
     count = counts.sessions
     rows = [Measurement("http.sessions.memory", f"HTTP, {count} sessions, each with a stream: resident memory", "MiB"),
             Measurement("http.sessions.each", "resident memory for each", "KiB"),
-            Measurement("http.sessions.threads", "threads besides one for each connection", ""),
+            Measurement("http.sessions.threads", "threads", ""),
             Measurement("http.sessions.idle", "CPU time when nothing happens", "%")]
     memory, each, threads, idle = rows
     with loads(peers, counts, memory) as drivers:
@@ -212,9 +213,41 @@ def sessions(peers: Peers, counts: Counts) -> List[Measurement]:
             if before is not None and after is not None and used is not None:
                 memory.figures[name] = Figure([after / 1024])
                 each.figures[name] = Figure([(after - before) / (count - 1)])
-                threads.figures[name] = Figure([used - 2 * count])
+                threads.figures[name] = Figure([used])
             if spent is not None:
                 idle.figures[name] = Figure([100 * spent / counts.idle_seconds])
+    return rows
+
+
+def changes(peers: Peers, counts: Counts) -> List[Measurement]:
+    """A change that many clients follow, each on a stream."""
+    count = counts.followers
+    rows = [Measurement("http.changes", f"HTTP, resource_updated to {count:,} streams: the server's CPU time", "ms"),
+            Measurement("http.changes.blocked", "the caller waits", "ms")]
+    spent, blocked = rows
+    with contextlib.ExitStack() as stack:
+
+        def step(name: str, driver: Driver, pid: int) -> float:
+            before = cpu(pid) or 0.0
+            blocked.figures.setdefault(name, Figure()).values.append(driver.ask("change"))
+            return ((cpu(pid) or 0.0) - before) * 1000
+
+        steps: Dict[str, Callable[[], float]] = {}
+        for name, peer in peers.items():
+            if name not in ("floor", "ours", "before"):
+                continue
+            try:
+                web = WebServer(replace(peer, prefix=f"{peer.prefix}_changing"), "json")
+                stack.callback(web.close)
+                driver = Driver(Peer("load", "load", peers["floor"].python), web.url)
+                stack.callback(close, driver)
+                driver.ask("follow", count=count)
+                driver.ask("change")
+            except Failed as error:
+                spent.failures[name] = str(error)
+            else:
+                steps[name] = functools.partial(step, name, driver, web.pid)
+        take_turns(spent, counts.rounds, steps, failed)
     return rows
 
 
@@ -240,4 +273,5 @@ def cpu(pid: int) -> Optional[float]:
 WEB_WORKLOADS: Dict[str, Callable[[Peers, Counts], List[Measurement]]] = {
     "http-add": add, "http-newest": functools.partial(add, era="modern"), "http-events": events, "http-load": load,
     "http-sleep": sleepers, "http-payload": payloads, "http-sessions": sessions,
+    "http-changes": changes,
 }

@@ -42,20 +42,22 @@ class Counts:
     load_seconds: float
     sleepers: int
     sessions: int
+    followers: int
     idle_seconds: float
 
 
 FULL = Counts(starts=7, rounds=10, calls=200, warm_up=200, quick_calls=5, sleep=0.3, burst_rounds=5,
               bursts=(64, 300, 0.01, 0.05), payload_rounds=4,
               megabytes=(1, 10), progress_rounds=3, notifications=10_000, tools=1000, list_rounds=6,
-              connections=(1, 8, 32, 128), load_rounds=3, load_seconds=1.0, sleepers=128, sessions=200, idle_seconds=3.0)
+              connections=(1, 8, 32, 128), load_rounds=3, load_seconds=1.0, sleepers=128, sessions=200, followers=1000,
+              idle_seconds=3.0)
 #: The tools that each server has besides the many; all of them fit on one page.
 _OWN_TOOLS = 7
 #: For a test that everything works; the figures mean nothing.
 QUICK = Counts(starts=1, rounds=1, calls=10, warm_up=5, quick_calls=1, sleep=0.05, burst_rounds=1,
                bursts=(4, 8, 0.005, 0.01), payload_rounds=1,
                megabytes=(1, 2), progress_rounds=1, notifications=100, tools=20, list_rounds=1, connections=(1, 2, 3, 4),
-               load_rounds=1, load_seconds=0.1, sleepers=4, sessions=5, idle_seconds=0.1)
+               load_rounds=1, load_seconds=0.1, sleepers=4, sessions=5, followers=5, idle_seconds=0.1)
 
 
 def failed(error: Exception) -> bool:

@@ -72,6 +72,16 @@ def usage():
     return {"cpu": time.process_time(), "rss": peak_rss(), "switches": switches}
 
 
+def allow_files():
+    """Let this process open as many files as the system lets it: a thousand clients have a socket each."""
+    try:
+        import resource
+    except ImportError:
+        return  # of Windows, which has no such limit
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def listener():
     """Return a socket for a server on asyncio at a free port, and print its address for the benchmarks."""
     import socket

@@ -20,6 +20,10 @@ _EVENTS = (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control
 _ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
 
 
+#: The sockets of all event streams.
+STREAMS = []
+
+
 def encode(message):
     return json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
@@ -79,8 +83,10 @@ def talk(sock, listed):
             return
         if head.startswith(b"GET "):
             sock.sendall(_EVENTS)
-            while sock.recv(65536):  # nothing is ever said on it
+            STREAMS.append(sock)
+            while sock.recv(65536):  # the client says nothing on it
                 continue
+            STREAMS.remove(sock)
             return
         if head.startswith(b"DELETE "):
             sock.sendall(_ACCEPTED)

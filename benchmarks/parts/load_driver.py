@@ -10,7 +10,7 @@ import select
 import statistics
 import time
 
-from common import answer_commands, expect
+from common import allow_files, answer_commands, expect
 from floor_driver import META
 from web_clients import SocketWeb
 
@@ -196,6 +196,27 @@ class Commands:
             self.streams.append(web.listen())
         return len(self.streams)
 
+    def follow(self, count):
+        """Open so many sessions that follow one resource, each with a stream; they stay open until ``close``."""
+        for _ in range(count):
+            web = SocketWeb(self.url)
+            web.initialize()
+            web.request("resources/subscribe", {"uri": "floor://changing"})
+            self.streams.append(web.listen())
+            if self.webs:
+                web.disconnect()
+            else:
+                self.webs.append(web)
+
+    def change(self):
+        """Have the resource changed, and wait until all know it; return the milliseconds for which that blocked the server."""
+        blocked = json.loads(self.webs[0].call("change", {})["content"][0]["text"])
+        for stream in self.streams:
+            received = b""
+            while b"notifications/resources/updated" not in received:
+                received += stream.receive()
+        return blocked
+
     def still_there(self):
         """Call once in the last session, and return how many streams are still open."""
         result = self.webs[-1].call("add", {"a": 1, "b": 1})
@@ -217,6 +238,7 @@ class Commands:
 
 
 def main():
+    allow_files()
     commands = Commands()
     answer_commands({name: getattr(commands, name) for name in dir(commands) if not name.startswith("_")})
 
