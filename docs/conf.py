@@ -4,6 +4,7 @@ Names in docstrings are short, such as ``Icon`` for ``mcplite.types.Icon``: :fun
 """
 
 import builtins
+import importlib
 import importlib.util
 import re
 import sys
@@ -13,13 +14,14 @@ from sphinx.addnodes import pending_xref
 from sphinx.util.nodes import find_pending_xref_condition, make_refnode
 
 _root = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(_root))  # the reference is that of this checkout, not of an installed copy
+sys.path[:0] = [str(_root), str(_root / "docs")]  # the reference is that of this checkout, not of an installed copy
+option_tables = importlib.import_module("option_tables")
 
 project = "mcplite"
 author = "The mcplite maintainers"
 copyright = f"2026, {author}"
 release = version = re.search(r'__version__ = "(.*)"', (_root / "mcplite" / "version.py").read_text("utf-8")).group(1)
-extensions = ["sphinx.ext.autodoc", "myst_parser"]
+extensions = ["sphinx.ext.autodoc", "myst_parser", "sphinx_design"]
 master_doc = "index"
 exclude_patterns = ["_build"]
 highlight_language = "text"
@@ -29,7 +31,7 @@ suppress_warnings = ["myst.xref_missing"]
 # Integrations are documented without the libraries that they are for.
 autodoc_mock_imports = [name for name in ("django", "flask", "opentelemetry") if importlib.util.find_spec(name) is None]
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "inherited-members": "BaseException, dict, object"}
+autodoc_default_options = {"members": True, "inherited-members": "BaseException, dict, object, tuple"}
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
@@ -39,6 +41,7 @@ html_theme = "furo"
 html_title = "mcplite"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_favicon = "../mcplite/inspector/page/icon.svg"
 html_copy_source = True
 html_theme_options = {"navigation_with_keys": True}
 
@@ -67,9 +70,15 @@ def short_name(app, env, node, contnode):
 def adapted(app, what, name, obj, options, lines):
     """Remove the ids of requirements, which readers of the source look up in requirements.rst; give parameters one entry each.
 
+    The fields of options become a table.
+
     ``:param a, b: text`` would be a parameter b of the type "a,".
     """
     text = re.sub(rf"\s*\({_ID}(?:(?:,| and| to)\s+{_ID})*\)", "", "\n".join(lines))
+
+    if name in option_tables.TABLED:
+        lines[:] = option_tables.with_tables(text + "\n", obj).split("\n")
+        return
 
     def one_each(found):
         return "".join(f":{found[1]} {each}:{found[3]}\n" for each in found[2].split(", "))

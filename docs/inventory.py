@@ -8,7 +8,10 @@ import zlib
 from pathlib import Path
 
 import mcplite
-from mcplite import auth, extend, testing, types
+from mcplite import auth, extend, llm, middleware, openapi, skills, testing, types
+
+#: Modules each of whose public names has an entry.
+MODULES = (auth, extend, llm, middleware, openapi, skills, testing, types)
 
 
 def names_in(inventory):
@@ -21,7 +24,7 @@ def names_in(inventory):
 def public():
     """Return the names that the site must have."""
     return {f"mcplite.{name}" for name in mcplite.__all__} | {
-        f"{module.__name__}.{name}" for module in (auth, extend, testing, types) for name in module.__all__}
+        f"{module.__name__}.{name}" for module in MODULES for name in module.__all__}
 
 
 def main(folder):

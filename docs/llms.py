@@ -17,10 +17,12 @@ SHOWN = re.compile(r"\A```\{include\} (\S+)")
 
 def groups():
     """Yield ``(caption, names)`` for each group of pages, in the order of the index."""
-    text = (DOCS / "index.rst").read_text("utf-8")
-    for part in text.split(".. toctree::\n")[1:]:
-        caption = re.search(r":caption: (.+)", part).group(1)
-        yield caption, re.findall(r"^   ([a-z][a-z0-9/-]*)$", part, re.MULTILINE)
+    for file in ("index.rst", "project.rst"):
+        text = (DOCS / file).read_text("utf-8")
+        for part in text.split(".. toctree::\n")[1:]:
+            caption = re.search(r":caption: (.+)", part)
+            name = caption.group(1) if caption else described(text)[0]
+            yield name, re.findall(r"^   ([a-z][a-z0-9/-]*)$", part, re.MULTILINE)
 
 
 def source(name):

@@ -1,7 +1,7 @@
 """A server with one tool: which words a text file uses most."""
+import re
 from collections import Counter
 from pathlib import Path
-from typing import Dict
 
 import mcplite
 
@@ -9,9 +9,10 @@ mcp = mcplite.Server("hello")
 
 
 @mcp.tool()
-def top_words(path: str, count: int = 3) -> Dict[str, int]:
-    """Count the most frequent words of a text file."""
-    return dict(Counter(Path(path).read_text("utf-8").split()).most_common(count))
+def top_words(path: str, count: int = 3) -> dict[str, int]:
+    """Count the most frequent long words of a text file."""
+    words = re.findall(r"\w{5,}", Path(path).read_text("utf-8").lower())
+    return dict(Counter(words).most_common(count))
 
 
 if __name__ == "__main__":
