@@ -225,9 +225,9 @@ class Poller:
         stream, sock = connection.stream, connection.request
         assert stream is not None
         with self._lock:
+            # The leader, which serves it, has left it registered.
+            connection.events = 0 if self._idle.pop(sock, None) is None else selectors.EVENT_READ
             if not self._closing:
-                # The leader, which serves it, has left it registered.
-                connection.events = 0 if self._idle.pop(sock, None) is None else selectors.EVENT_READ
                 self._streams[sock] = connection
                 # Without it, the response is sent all the same; a client that leaves is noticed when a piece cannot be sent.
                 self._select(connection, selectors.EVENT_READ)
@@ -611,7 +611,7 @@ class Poller:
             with self._lock:
                 if self._serving is not None and self._watchdog.end(self._watchdog.job):
                     self._unregister(self._serving)
-                    self._serving = None
+                    self._serving = self._leader = None  # its thread looks at nothing any more
                     self._ended.set()
                     return
             self.wake()

@@ -11,6 +11,7 @@ import pytest
 from mcplite.errors import TransportError
 from mcplite.protocol.http.http1 import HeadLimits
 from mcplite.server.http.messages import HTTPResponse, UnreadableBody
+from mcplite.server.state.response_bodies import StreamingBody
 from mcplite.server.transports import poller as poller_module
 from mcplite.server.transports.client_socket import BodyBudget, ClientSocket, State
 from mcplite.server.transports.connection import Connection
@@ -370,6 +371,44 @@ def test_closing_takes_the_role_from_a_leader_that_serves_when_there_is_no_threa
         event.set()
         assert slow.reply().body == b"/slow" and slow.ended()
     assert wait_until(lambda: len(made.gone) == 1)
+
+
+class Pieces(StreamingBody):
+    """A body with one piece; whoever looks for more waits until the test lets it go, and then it has ended."""
+
+    def __init__(self):
+        self._pieces = [b"piece"]
+        self._asked = False
+        self.let_go = threading.Event()
+
+    def take(self):
+        if self._pieces:
+            return self._pieces.pop()
+        assert self.let_go.wait(LIMIT)
+        self._asked, asked = True, self._asked
+        return None if asked else b""
+
+    def stop(self):
+        """It has ended by then."""
+
+    def close(self):
+        """It holds nothing."""
+
+
+def test_a_stream_that_ends_while_its_leader_loses_the_role_is_closed(host):
+    made = host()
+    body = Pieces()
+    made.handle = lambda asked: HTTPResponse(200, [("Content-Type", "text/event-stream")], body, streaming=True)
+    made.poller._watchdog._late = lambda job: None  # the role stays with the leader until close() takes it
+    with made.client() as wire:
+        wire.send(request("GET", "/stream"))
+        wire.head()
+        assert wire.piece() == b"piece"
+        made.closing = True
+        made.poller.close()
+        body.let_go.set()
+        assert wire.piece() == b"" and wire.ended()
+        assert wait_until(lambda: len(made.gone) == 1)
 
 
 def test_a_fault_while_serving_does_not_end_the_leader(host):
