@@ -204,10 +204,11 @@ def test_sampling_is_answered_by_hand_and_canned(page):
 
 @pytest.mark.parametrize("revision", [NEWEST, TASKS])
 def test_a_call_that_became_a_task_is_followed_and_answered(page, revision):
-    page.go("connection", "gallery")
-    page.choose("[aria-label='Revision for gallery']", revision)
-    page.press_button("Open again")
-    page.expect(f"Revision {revision}")
+    if revision != NEWEST:  # with which it was opened
+        page.go("connection", "gallery")
+        page.choose("[aria-label='Revision for gallery']", revision)
+        page.press_button("Open again")
+        page.expect(f"Revision {revision}")
     page.use("print_catalogue")
     page.fill("copies", "40")
     if revision == TASKS:
@@ -222,6 +223,18 @@ def test_a_call_that_became_a_task_is_followed_and_answered(page, revision):
     page.expect("40 copies are printed.")
     page.wait(lambda: "completed" in page.see(".item-head"), "the end of the task")
     assert "follows this task" not in page.text
+
+
+def test_what_was_typed_stays_when_a_list_changes(inspect):
+    mcp = gallery.server()
+    page = inspect({"gallery": mcp})
+    page.expect("Find paintings")
+    page.use("print_catalogue")
+    page.fill("copies", "40")
+    mcp.add_tool(lambda: "", name="wrap_up", description="One more.")
+    page.wait(lambda: "wrap_up" in page.see(".side"), "the tool that was added")
+    field = "[...document.querySelectorAll('main label[for]')].find((one) => one.innerText === 'copies').htmlFor"
+    assert page.evaluate(f"document.getElementById({field}).value") == "40"
 
 
 def test_a_list_of_tasks_tells_how_far_they_are(page):

@@ -242,7 +242,7 @@ export class Record {
   }
 
   _changed({ server, kind }) {
-    if (this.lists.delete(`${kind} ${server}`)) this._tell("lists");
+    this.refresh(server, kind);
   }
 
   _walk(walk) {
@@ -255,23 +255,26 @@ export class Record {
     this._tell("updated");
   }
 
-  // Returns a list of a server, {state: "loading", "ready" or "failed", items, error}; asks for it if it is not known.
+  // Returns a list of a server, {state: "loading", "ready" or "failed", items, error}; asks for it if it is not known, or is
+  // stale: then it has the items of before until the new ones are there.
   list(server, kind) {
-    const key = `${kind} ${server}`;
-    if (!this.lists.has(key)) {
-      const list = { state: "loading", items: [], error: null };
-      this.lists.set(key, list);
-      api
-        .post("lists", { server, kind })
-        .then(({ items }) => Object.assign(list, { state: "ready", items }))
-        .catch((error) => Object.assign(list, { state: "failed", error: error.message }))
-        .then(() => this._tell("lists"));
-    }
-    return this.lists.get(key);
+    const key = `${kind} ${server}`,
+      known = this.lists.get(key);
+    if (known && !known.stale) return known;
+    const list = { state: "loading", items: known?.items ?? [], error: null, stale: false };
+    this.lists.set(key, list);
+    api
+      .post("lists", { server, kind })
+      .then(({ items }) => Object.assign(list, { state: "ready", items }))
+      .catch((error) => Object.assign(list, { state: "failed", error: error.message }))
+      .then(() => this._tell("lists"));
+    return list;
   }
 
   refresh(server, kind) {
-    this.lists.delete(`${kind} ${server}`);
+    const list = this.lists.get(`${kind} ${server}`);
+    if (!list) return;
+    list.stale = true;
     this._tell("lists");
   }
 

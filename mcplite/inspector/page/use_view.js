@@ -117,12 +117,12 @@ export class UseView {
           ? [element("p", { class: "error-line", text: list.error }), button("Ask again", () => this._refresh())]
           : null,
     );
-    if (list.state === "ready" && this._shownItems !== list.items) {
-      this._shownItems = list.items;
-      this._filter();
-    } else if (list.state !== "ready") {
+    if (list.state !== "ready" && !list.items.length) {
       this._shownItems = null;
       this._list.show([]);
+    } else if (this._shownItems !== list.items) {
+      this._shownItems = list.items;
+      this._filter();
     }
     this._choose(list);
     this._follow(list);
