@@ -32,13 +32,14 @@ _log = get_logger(__name__)
 LEASE_SECONDS = 6.0
 #: Seconds between two attempts to renew it while the store is away.
 _RETRY_SECONDS = 0.5
-#: Seconds for which a process is known to run after its lease was seen.
+#: For this many seconds after its lease was seen, a process counts as running.
 _SEEN_SECONDS = 1.0
-#: The part of this time for which a process must have held its own lease before it takes the lack of another one for an
-#: end: after an outage of the store all leases may have expired, and each process renews its own first.
+#: If another process has no lease, this process takes it for ended only after it has held its own lease, without a gap, for
+#: this part of the seconds of a lease. After an outage of the store all leases may have expired, and each process first needs
+#: time to renew its own.
 _STEADY = 0.6
-#: The value in the place of the lease of a process that has ended, and the seconds for which it stays: as long as the
-#: logs of the process go on counting, so that the number is not used again before.
+#: The value that is stored in place of the lease of a process that has ended. It stays for ``_ENDED_SECONDS``, at least as long
+#: as the logs of the process go on counting, so that no process takes the number before that.
 _ENDED = b"ended"
 #: Bytes that tell a lease from others of the same number; the mark of its process follows them.
 _TOKEN_BYTES = 8
@@ -66,8 +67,8 @@ class Leases:
         self._outage = outage
         self._seconds = seconds
         self._on_lost: List[Callable[[int], object]] = []
-        #: Called with the number of a process that has no lease, while this process has not held its own for long enough to
-        #: take that for an end; on the thread that asks. Others may be sure: see :meth:`judge`.
+        #: Called with the number of a process that has no lease, if this process has not held its own lease for long enough to
+        #: be sure that the other has ended. It runs on the thread that asks. Other processes may be sure: see :meth:`judge`.
         self.on_doubt: Callable[[int], object] = lambda number: None
         #: Guards the taking and the giving back of the lease, and the start of its thread; held for one operation of the
         #: backend.
@@ -79,7 +80,7 @@ class Leases:
         self.candidate = _random_number()
         #: The stored value, which tells this lease from others of the same number; None without a lease.
         self._token: Optional[bytes] = None
-        #: Shows processes of this machine that this one runs; None without a lease.
+        #: Lets other processes of this machine see that this process is running; None without a lease.
         self._presence: Optional[Presence] = None
         #: Set when the present thread shall end.
         self._ended = threading.Event()
@@ -89,7 +90,7 @@ class Leases:
         self._seen: Dict[int, float] = {}
 
     def let_go(self) -> None:
-        """Be another process than the one that this was forked from."""
+        """Forget, in a forked process, the lease of the parent process, and begin with another number."""
         renew(self)
         if self._presence is not None:
             self._presence.let_go()
@@ -120,7 +121,7 @@ class Leases:
                 # Before the lease is stored: other processes look for it from then on.
                 presence = self._presence = self._presence or Presence()
                 token = secrets.token_bytes(_TOKEN_BYTES) + presence.mark
-                with undo(self._give_back):  # what is not held yet is not closed by stop()
+                with undo(self._give_back):  # stop() closes nothing while there is no lease
                     taken = self._backend.swap(_key(self.candidate), None, token, self._seconds)
                 if not taken:
                     self.candidate = _random_number()
@@ -220,7 +221,8 @@ class Leases:
         if seen is not None and time.monotonic() - seen < _SEEN_SECONDS:
             return True
         if self._token is None:
-            self._take()  # with its own lease a process notices when all leases have expired
+            # This process needs a lease of its own to notice that all leases have expired.
+            self._take()
         found = self._look(number)
         if found == _ENDED:
             self._seen.pop(number, None)
@@ -241,12 +243,16 @@ class Leases:
             self._look(number)
 
     def _look(self, number: int) -> Optional[bytes]:
-        """Return what is stored of a process: of one that has ended, _ENDED; None if that is not sure."""
+        """Return what is stored for a process: _ENDED if it has ended, otherwise its lease.
+
+        Return None if nothing is stored, and this process cannot be sure that the other has ended.
+        """
         found = self._backend.get(_key(number))
         if found is None:
             ended = self._is_steady()
         else:
-            ended = has_ended(found[_TOKEN_BYTES:])  # no thread is left that could renew the lease, which may expire now
+            # Nothing renews the lease of an ended process, so it may expire at any time.
+            ended = has_ended(found[_TOKEN_BYTES:])
         if not ended:
             return found
         for old in [found] if found is None else [found, None]:
@@ -333,7 +339,7 @@ def _new_socket() -> socket.socket:
 
 
 def _place() -> Optional[bytes]:
-    """Return what is the same for the processes that see each other's sockets, and for no others; None if that is not known.
+    """Return a digest that is equal in two processes if, and only if, they see each other's sockets; None if it is not known.
 
     The name of the machine is a part, since two machines may be copies of one that was running.
     """

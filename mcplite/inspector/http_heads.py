@@ -14,7 +14,7 @@ from ..rpc.tracing import get_logger
 __all__ = ["RecordingSession", "masked_headers", "masked_url"]
 
 _log = get_logger(__name__)
-#: Header fields whose values are secrets, in lower case, and what other names of secrets have in them.
+#: Parts of the names of secrets, in upper or lower case: names of header fields, and names of URL parameters.
 _SECRET_HEADER = re.compile(r"authorization|cookie|token|secret|password|api-?key|credential|dpop", re.IGNORECASE)
 _SECRET_PARAMETER = re.compile(r"token|secret|password|key|code|sig|auth|credential|assertion", re.IGNORECASE)
 #: Fields that only look like secrets.

@@ -52,7 +52,8 @@ class ThreadedCall:
 
     :param function: what to call.
     :param interrupt: called when the caller stops waiting: makes the function return, if it can.
-    :param on_late: called once the function has ended after that, with what it returned; None if it raised an error.
+    :param on_late: called once the function has ended, if the caller has stopped waiting: with the result of the function, or
+        None if it raised an error.
     """
 
     def __init__(self, function: Callable[[], Any], interrupt: Callable[[], object],
@@ -106,7 +107,7 @@ class ThreadedCall:
             raise Stopped
 
     def _give_up(self) -> bool:
-        """Stop to wait; return False if the function has ended."""
+        """Stop waiting, and interrupt the function; return False if it has ended already."""
         with self._lock:
             if self._finished:
                 return False
@@ -128,7 +129,7 @@ class ThreadedCall:
             if self.given_up:
                 self._on_late(result)
         finally:
-            # What the function has used goes with it, and does not wait for a garbage collection.
+            # Drop the references here: without this, what the function has used would stay until the next garbage collection.
             del self._function, error, result
             self._changed.set()
 
@@ -136,7 +137,8 @@ class ThreadedCall:
 def _socket_of(raw: Any) -> Any:
     """Return the socket that a response of urllib3 is read from; None if it is read from something else."""
     file = getattr(getattr(raw, "_fp", None), "fp", None)
-    # The connection has left it to the response, if it ends with that.
+    # If the connection closes after this response, http.client has handed the socket to the response, and the connection has
+    # none.
     sock = getattr(getattr(file, "raw", None), "_sock", None) or getattr(getattr(raw, "_connection", None), "sock", None)
     return sock if isinstance(sock, socket.socket) else None
 
@@ -144,7 +146,7 @@ def _socket_of(raw: Any) -> Any:
 class SessionReply(Reply):
     """A response of ``requests``.
 
-    :param location: where a redirect leads, which the response itself no longer says; None for no redirect.
+    :param location: the target of a redirect, which was removed from the headers of the response; None for no redirect.
     """
 
     def __init__(self, response: Any, location: Optional[str], workers: Workers, exchange: Exchange, url: str) -> None:
@@ -153,19 +155,20 @@ class SessionReply(Reply):
             headers["location"] = location
         self._response, self._workers = response, workers
         raw, content = response.raw, getattr(response, "_content", False)
-        #: What the body is read from, and its socket; None where it comes from no socket, as in a test's.
+        #: The file that the body is read from, and its socket. The socket is None if the body comes from no socket, as with an
+        #: adapter of a test.
         self._file: Any = io.BytesIO(content if isinstance(content, bytes) else b"")
         self._sock = None
         if content is not False:
-            headers.pop("content-encoding", None)  # a hook has read it, by which it was decoded
+            headers.pop("content-encoding", None)  # a hook has read the body, and requests has decoded it
         elif raw is not None:
-            # Past urllib3, whose reads block until they have all that was asked for.
+            # The file of http.client is read directly: a read of urllib3 blocks until it has all bytes that were asked for.
             file = getattr(raw, "_fp", None)
             self._file, self._sock = file if hasattr(file, "read1") else raw, _socket_of(raw)
         #: What has been read ahead, and the error that ended that.
         self._ready: List[bytes] = []
         self._fault: Optional[Exception] = None
-        #: Whether the caller has left a read, whose thread closes the response.
+        #: Whether the caller has stopped waiting for a read. Then the thread of that read closes the response.
         self._left = False
         super().__init__(response.status_code, headers, media_type(headers), exchange, url)
         self._note_missing()
@@ -177,7 +180,7 @@ class SessionReply(Reply):
     def lift_limit(self, seconds: Optional[float]) -> None:
         """Let a read block for as long as it takes, once the head has come: from here on an interrupt reaches the socket.
 
-        :param seconds: the limit of ours; one that an adapter of the user's has set stays.
+        :param seconds: the limit that this sender has set. If an adapter of the user has set another one, that one stays.
         """
         if self._sock is not None and seconds is not None and self._sock.gettimeout() == seconds:
             self._sock.settimeout(None)
@@ -191,7 +194,7 @@ class SessionReply(Reply):
                     return
                 self._ready.append(data)
         except Exception as error:
-            self._fault = error  # of the body, not of the request
+            self._fault = error  # raised when the body is read; the request itself has not failed
 
     def _receive(self) -> bytes:
         if self._ready:
@@ -223,11 +226,11 @@ class SessionReply(Reply):
     def interrupt(self) -> None:
         """Make a read on another thread return."""
         if self._sock is not None:
-            with contextlib.suppress(TypeError):  # it is none of the system's
+            with contextlib.suppress(TypeError):  # its socket is not a socket of the operating system
                 shut_down(self._sock)
 
     def _release(self) -> None:
-        # http.client takes a response with a length for unread until it is closed.
+        # http.client counts a response with a length as unread until it is closed.
         self._file.close()
         release = getattr(self._response.raw, "release_conn", None)
         if release is not None:
@@ -241,14 +244,17 @@ class SessionReply(Reply):
         self._let_go()
 
     def _let_go(self) -> None:
-        """Keep nothing of the response: it has the pool, which is to close with the session."""
+        """Drop the response: it refers to the connection pool, which has to be freed when the session closes."""
         self._response = self._file = self._sock = None
 
 
 class _Limit(Timeout):
-    """The limit of each attempt that an adapter makes, which asks for a copy first; none begins once the caller has left.
+    """The time limit of each attempt of an adapter.
 
-    :param read: seconds for the head of a response, whose thread would otherwise wait for it when the caller has left.
+    urllib3 calls clone() before each attempt. If the caller has left, clone() raises, so no further attempt begins.
+
+    :param read: seconds for the head of a response. Without it, the thread would go on waiting for the head after the caller
+        has left.
     """
 
     def __init__(self, connect: float, read: Optional[float], call: ThreadedCall) -> None:
@@ -261,7 +267,7 @@ class _Limit(Timeout):
         return Timeout(connect=connect, read=read)
 
     def __iter__(self) -> Iterator[Optional[float]]:
-        """Let an adapter of the user's take it apart, as the pair that ``requests`` documents."""
+        """Let an adapter of the user unpack the limit as ``(connect, read)``, the pair that ``requests`` documents."""
         return iter(self._seconds)
 
 
@@ -271,7 +277,7 @@ def _unchanged(request: Any) -> Any:
 
 
 class _GuardedAdapter(HTTPAdapter):
-    """Connects to an address that a guard has returned, and to no other; certificates are held against the name."""
+    """Connects to an address that a guard has returned, and to no other. The certificate is checked against the host name."""
 
     def __init__(self, guard: Guard) -> None:
         super().__init__()
@@ -291,7 +297,8 @@ class _GuardedAdapter(HTTPAdapter):
         return {**where, "host": last}, {**how, "server_hostname": name, "assert_hostname": name} if secure else how
 
 
-#: The process that the connections of each session belong to: the first that used it, or that which made new ones after a fork.
+#: For each session, the id of the process that owns its connections: the first process that used the session, or a forked
+#: process that has replaced them.
 _PROCESSES: "weakref.WeakKeyDictionary[Any, int]" = weakref.WeakKeyDictionary()
 
 
@@ -300,7 +307,7 @@ class SessionSender:
 
     :param session: the user's, or one of our own, which then keeps no cookies (SEC-66) and is closed with the sender.
     :param headers: of all requests, besides the session's.
-    :param auth: what ``requests`` takes, in place of the session's; None for that.
+    :param auth: what ``requests`` accepts as ``auth``; None to use the ``auth`` of the session.
     :param stays_here: whether requests to this machine must not leave it for a proxy of the environment.
     :param guard: checks the addresses of a session of our own, if its connections go through no proxy.
     """
@@ -326,7 +333,7 @@ class SessionSender:
         self._proxies = dict(settings.proxies or {})
         host = urlsplit(url).hostname or ""
         if stays_here and is_loopback(host):
-            self._proxies["no_proxy"] = host  # of the environment's: AUTH-35, AUTH-39
+            self._proxies["no_proxy"] = host  # this host uses no proxy of the environment: AUTH-35, AUTH-39
         base = requests.PreparedRequest()
         base.prepare("POST", url, headers={name: value for name, value in {**self._session.headers, **headers}.items()
                                            if value is not None})
@@ -336,12 +343,13 @@ class SessionSender:
         self._url_auth = get_auth_from_url(self.url)
         #: Whether the server has answered a request.
         self._answered = False
-        #: What this process has left alone since it was forked.
+        #: The pool managers of the process that this one was forked from. They are kept, so that they are neither used nor
+        #: freed here.
         self._left: List[Any] = []
         self._begin_in_this_process()
 
     def _begin_in_this_process(self) -> None:
-        # spawn() takes no place. A thread ends after half a minute without a request, or with close().
+        # spawn() takes no slot, so one slot is enough. A thread ends after half a minute without a request, or with close().
         self._workers = Workers(1, 0, "mcplite session")
         #: The process that the threads belong to.
         self._process = os.getpid()
@@ -349,7 +357,8 @@ class SessionSender:
             _PROCESSES[self._session] = self._process
             for adapter in self._session.adapters.values():
                 if isinstance(adapter, HTTPAdapter):
-                    # As unpickled: without connections. The lock of the others may be held by a thread that is not here.
+                    # Give the adapter new pools, as when it is unpickled. A lock of the old pools may be held by a thread that
+                    # does not exist in this process.
                     self._left.append((adapter.poolmanager, adapter.proxy_manager))
                     again: Any = adapter  # its stubs do not know how it is pickled
                     again.__setstate__(again.__getstate__())
@@ -359,7 +368,7 @@ class SessionSender:
         """Send a request and return its response, as soon as its head has come.
 
         :param connect_seconds: for each address.
-        :raises TransportError: the session raised an error that is none of the network.
+        :raises TransportError: the session raised an error that does not come from the network.
         :raises OSError, ValueError: the server cannot be reached, or the request cannot be sent.
         :raises Stopped: the caller no longer waits.
         """
@@ -374,7 +383,8 @@ class SessionSender:
             received.append(response)
 
         def keep_redirect(response: Any, **options: Any) -> None:
-            # Redirects are the caller's; for one that it sees, requests reads the body, however long it is.
+            # The caller follows redirects. If requests found the location of a redirect, it would read the whole body, however
+            # long it is; so the header is removed.
             if response.is_redirect:
                 locations.append(response.headers.pop("location"))
 
@@ -419,7 +429,8 @@ class SessionSender:
                                  f" {str(getattr(_cause(error), 'reason', _cause(error) or error))[:300]}") from error
         except (OSError, ValueError) as error:
             exchange.may_have_been_sent = _may_have_been_sent(error)
-            # Most likely a connection that the server had closed meanwhile.
+            # If the server has answered before, the request was most likely sent on an idle connection that the server had
+            # closed.
             exchange.reused = self._answered and _was_closed(error)
             raise
         except (MCPError, Stopped):
@@ -441,12 +452,15 @@ class SessionSender:
         return merged
 
     def _hooks_between(self, first: Any, last: Any) -> Dict[str, List[Any]]:
-        """Return the session's hooks between two of ours; those of a request stand in place of the session's."""
+        """Return the hooks of the session between two of ours.
+
+        requests calls the hooks of a request in place of those of the session, so both have to be in the list.
+        """
         given = (self._session.hooks or {}).get("response") or []
         return {"response": [first, *([given] if callable(given) else given), last]}
 
     def _auth_of_request(self) -> Any:
-        """Return what authenticates a request in place of the session's ``auth``; None for that."""
+        """Return what authenticates a request in place of the ``auth`` of the session; None to use that of the session."""
         if self._auth is not None:
             return self._auth
         if self._has_credentials:
@@ -463,7 +477,7 @@ class SessionSender:
 
 
 def _cause(error: Exception) -> Any:
-    """Return the error of ``urllib3`` that one of ``requests`` stands for."""
+    """Return the error of ``urllib3`` that an error of ``requests`` wraps, or its text; None if it has neither."""
     return error.args[0] if error.args else None
 
 

@@ -22,12 +22,13 @@ from .threads import Loop, Watchdog, Workers
 
 __all__ = ["TICK_SECONDS", "CallerReading", "LeaderFollowerReading", "PushedReading"]
 
-#: Seconds for which no caller must have read before the daemon reads.
+#: If no call was made for this many seconds, the daemon reads.
 _PAUSE_SECONDS = 0.02
 #: Seconds that a handler may run on the leader's thread before another thread leads.
 TICK_SECONDS = 0.002
-#: Seconds for which a leader that runs no handler is not replaced, so that the next message is not processed before its own. It
-#: may be blocked in an answer to a client that does not read, and such a client may wait for us to read.
+#: While a leader runs no handler, and its message is an ``initialize`` or is not yet known as a request, it is not replaced for
+#: this many seconds, so that no later message is processed before that one. After that it is replaced all the same: it may be
+#: blocked in sending to a client that does not read, and that client may wait until this side reads.
 _ORDER_SECONDS = 10.0
 #: The key of the holder of a role.
 _HOLDER = "holder"
@@ -64,8 +65,9 @@ class CallerReading(Reading):
 
     Reading is a role that one thread holds at a time. A caller that waits takes the role if it is free, and reads
     until its own response is there: no hand-over between threads. A caller that finds the role taken sleeps on its
-    own event. The daemon takes the role when no call was made for 20 ms. A caller whose call lasts never takes it: else each
-    response to another call would be handed over from its thread.
+    own event. The daemon takes the role when no call was made for 20 ms. The caller of a lasting call, such as a subscription,
+    never takes the role. If it did, its thread would read the responses to all other calls, and would have to hand each of them
+    over.
 
     :param receive: ``Peer.receive``, called with each message on the reading thread; it must not block.
     :param failed: called once with the error that ended reading.
@@ -76,8 +78,8 @@ class CallerReading(Reading):
         super().__init__(channel)
         self._receive = receive
         self._failed = failed
-        #: The role: under the one key the holder, with its thread. ``setdefault`` is one step in C, so that the role is never
-        #: taken without a holder, and that needs no lock.
+        #: The role. Its only key maps to the holder, a tuple with the id of the thread; without the key the role is free.
+        #: ``setdefault`` is one step in C, so taking the role needs no lock, and the role is never taken without a holder.
         self._role: Dict[str, Tuple[int]] = {}
         #: Wakes :meth:`stop`, when the role is released.
         self._released = Sleepers()
@@ -85,10 +87,11 @@ class CallerReading(Reading):
         self._waiting: Dict[Pending, None] = {}
         #: Changes with each call that is sent, and with each that begins to wait.
         self._calls = 0
-        #: Set when reading has been stopped. The flag says the same: each call looks at it, and an event takes longer to ask.
+        #: Set when reading has been stopped. ``_stopped`` is then True as well: each call looks at it, and asking an event
+        #: takes longer.
         self._stop = threading.Event()
         self._stopped = False
-        # A fault of the system may pass: the message, which was not consumed, is read again.
+        # After a fault of the system the loop goes on: the message was not consumed, so it is read again.
         self._loop = Loop(f"reader of {channel.name}", self._run_daemon, self._stop.wait,
                           lambda error: self._end(_end_of(channel, error)))
 
@@ -99,16 +102,18 @@ class CallerReading(Reading):
     def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
         if self._role and self._reads_here():
             raise nested_call(self._channel.name)
-        # Counted before: the daemon, which may be inside a read, leaves what follows the first message to the caller.
+        # The call is counted before it is written. If the daemon is inside a read, it then returns after the next message, and
+        # the caller reads those that follow.
         if not pending.lasting:
             self._calls += 1
         try:
             self._channel.write_request(data, timeout, pending)
         except RequestTimeout:
             if not pending.interrupted:
-                raise  # else the thread that interrupted the call has left a reason with it
+                raise  # if the call was interrupted, the interrupting thread has stored the reason in it
         except ConnectionClosed:
-            # Reading notices the end. Without this, calls that fail one after another would keep the daemon from it.
+            # Reading notices the end of the connection, so what is there is read now. Otherwise the daemon might never read:
+            # calls that fail one after another would each make it wait again.
             if self._channel.interruptible:
                 self._read_on(None)
             raise
@@ -129,7 +134,8 @@ class CallerReading(Reading):
                             return
                         continue
                 if event is None:
-                    # Then the role is tried once more: a thread that releases it sees this waiter from now on.
+                    # From now on a thread that releases the role sees this waiter. So the role is tried once more before this
+                    # thread sleeps: it may have been released just before.
                     self._waiting[pending] = None
                     event = pending.prepare_sleep()
                     continue
@@ -215,7 +221,7 @@ class CallerReading(Reading):
             self._read_on(calls)
 
     def _read_on(self, calls: Optional[int]) -> None:
-        """Take the role, unless another thread has it, and read until the number of calls is another one.
+        """Take the role, unless another thread has it, and read until ``_calls`` differs from *calls*.
 
         :param calls: their number before; None reads what is there already.
         """
@@ -239,7 +245,7 @@ class CallerReading(Reading):
                 elif channel.interruptible and self._calls != calls:
                     return
         finally:
-            # An exception of a signal handler comes between two calls, so nothing is called before the release.
+            # A signal handler can raise when a function is called, so no function is called here before the role is released.
             try:
                 held = role[_HOLDER] is holder
             except KeyError:
@@ -299,8 +305,10 @@ class LeaderFollowerReading(PushedReading):
     """A server's strategy: one thread of the pool leads, that is, it reads and runs handlers itself.
 
     Handing each request to another thread would cost more than most handlers do. If a handler is still running
-    after the tick, or is about to wait for the peer, another thread becomes the leader. Before the request is known, it keeps
-    the lead: a cancellation must find it. A client may also send requests before it has the answer to its ``initialize``.
+    after the tick, or is about to wait for the peer, another thread becomes the leader. While the leader processes a message
+    that is not yet known as a request, or an ``initialize``, it keeps its role for up to ten seconds. A cancellation that comes
+    next has to find the request, and a request that a client sends before the answer to its ``initialize`` has to be processed
+    after it.
 
     :param receive: ``Peer.receive``, called with each message on the leader's thread; it may run a handler there.
     :param refused: called with the error for input that was not a message; reading continues.
@@ -321,7 +329,8 @@ class LeaderFollowerReading(PushedReading):
         self._lock = threading.Lock()
         self._leader: Optional[int] = None
         self.behind: Set[int] = set()
-        #: The job that began without a known request, and since when; only the watchdog's thread uses it.
+        #: The number of the leader's job that was last found without a handler, and when it was first found so. Only the thread
+        #: of the watchdog uses it.
         self._held = (0, 0.0)
         self._watchdog = Watchdog(TICK_SECONDS, self._on_late)
         self._stopped = False

@@ -4,7 +4,8 @@ A loop (:class:`Loop`) outlives a fault. The pool (:class:`Workers`) runs handle
 client's notification callbacks. All their threads are daemons, so a handler that hangs never delays the end of the process.
 
 A thread that reads and also runs handlers is the leader of its connections: the leader-follower reading of pipes has one, and
-so has the HTTP server's poller. A :class:`Watchdog` notices when it spends longer than a tick on one, so that another reads on.
+so has the HTTP server's poller. A :class:`Watchdog` notices if the leader spends longer than a tick on one message or request.
+Then another thread reads on.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ __all__ = ["CallQueue", "Loop", "Mailbox", "Watchdog", "Workers", "start_thread"
 _Run = Callable[[], object]
 _Argument = TypeVar("_Argument")
 _log = get_logger(__name__)
-#: One slot for so many is kept besides, for senders of whom no job runs while others occupy all slots.
+#: There is one spare slot for so many slots. While all slots are taken, the spare slots serve senders of whom no job runs.
 _PER_SPARE_SLOT = 8
 #: Seconds for which an idle thread of a pool is kept.
 _IDLE_SECONDS = 30.0
 #: Seconds of the pause after the first fault of a loop; doubled while faults follow one another, up to the longest.
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 1.0
-#: Seconds without a fault after which the next one counts as the first, and faults in a row that a loop outlives at most if
-#: something ends with it.
+#: If a loop had no fault for ``_CALM_SECONDS`` after the longest pause, its next fault counts as the first. If a loop has a
+#: callback *failed*, it ends with ``_MOST_FAULTS`` faults in a row.
 _CALM_SECONDS = 5.0
 _MOST_FAULTS = 10
 #: Seconds between two looks at a thread that is ending.
@@ -57,11 +58,13 @@ class _PlainJob(QueuedJob):
 def start_thread(run: _Run, name: str) -> threading.Thread:
     """Start a daemon thread for a connection, and return it.
 
-    It runs nothing if this raises, which a Ctrl-C makes it do as well: what the thread would use, the caller frees then.
+    If this function raises, also because of a Ctrl-C, the thread never calls *run*. The caller then frees what *run* would have
+    used.
 
     :raises TransportError: the system has no thread for it.
     """
-    # The thread runs when this says so: start() returns, or is interrupted, when the thread is there already.
+    # The thread calls *run* only after this queue has passed it True. start() may be interrupted when the thread is there
+    # already.
     go: "SimpleQueue[bool]" = SimpleQueue()
     thread = threading.Thread(target=lambda: go.get() and run(), name=name, daemon=True)
     started = False
@@ -77,7 +80,8 @@ def start_thread(run: _Run, name: str) -> threading.Thread:
 
 def wait_for_end(thread: threading.Thread, deadline: Deadline) -> bool:
     """Wait until a thread has ended; return whether it has. The current one is not waited for, and counts as ended."""
-    # Not join(): a thread that threading does not know may call this, and would be noted there for ever.
+    # join() is not used here: if a thread that was not started by threading calls it, threading keeps a record of that thread
+    # for ever.
     while thread.is_alive() and thread.ident != threading.get_ident():
         if deadline.expired:
             return False
@@ -94,9 +98,10 @@ class Loop:
     of the package survives a fault: elsewhere it costs the call, the connection or the session that it strikes.
 
     :param name: of the thread, and of what it does, for the log: "reading from shop".
-    :param body: runs on the thread until it returns. It looks at first whether it shall end, and what it has to remember from
-        one fault to the next is not in its own variables.
-    :param pause: waits for so many seconds; the ``wait`` of the event that ends the body ends the pause as well.
+    :param body: runs on the thread until it returns. It checks first whether it has to end. After a fault it is called again,
+        so it must keep what it has to remember outside of its local variables.
+    :param pause: waits for the given seconds. If it is the ``wait`` of the event that ends the body, the event ends the pause
+        as well.
     :param failed: called with the last exception after ten in a row, and the loop ends then; None for a loop that goes on.
     """
 
@@ -182,7 +187,7 @@ class CallQueue:
                 return
             self._running = True
         with undo(self._stopped):
-            # It ends when the function was called for all items, and blocks on what that does.
+            # The thread ends when the function was called for all items. It blocks on what the function blocks on.
             Loop(self._name, self._run).start()
 
     def _stopped(self) -> None:
@@ -215,15 +220,16 @@ class Workers:
     response releases its slot meanwhile (:meth:`suspended`), so waiting jobs never keep others from running, and
     a pool of one slot cannot deadlock on nested questions.
 
-    While jobs wait, a slot goes to the sender of whom the fewest run. An eighth as many slots are kept besides, which
-    are taken only while all others are: by senders, and the first half also by connections, of whom no job runs. So a
-    sender may have all slots, and others are served all the same.
+    While jobs wait, a slot goes to the sender with the fewest running jobs. Besides the slots there is an eighth as many spare
+    slots, which are used only while all slots are taken. The first half of the spare slots is for connections of which no job
+    runs, the second half for senders of whom no job runs. So a sender may have all slots, and others are served all the same.
 
     :param slots: how many jobs run at once.
     :param queue_limit: how many more may wait for a slot.
     :param name: the threads' name, for debuggers and for :meth:`log_stuck`.
     :param keep: how many idle threads are kept for a while; None for all.
-    :param running_bytes: of memory that running jobs may keep; others wait. One that keeps more runs alone.
+    :param running_bytes: bytes of memory that running jobs may keep; further jobs wait. If a job keeps more than that, it
+        begins only when no running job keeps memory.
     :param queued_bytes: of memory that waiting jobs may keep.
     """
 
@@ -250,19 +256,19 @@ class Workers:
         self._idle = 0
         self._stopped = False
         self._draining = False
-        #: The running jobs, by the thread's identity; by themselves until their thread has begun.
+        #: The running jobs by the id of their thread. Until its thread has begun, a job is its own key.
         self._busy: Dict[Hashable, QueuedJob] = {}
         #: What idle threads sleep on: each item is a job to run; None ends a thread.
         self._handoff: "SimpleQueue[Optional[_Run]]" = SimpleQueue()
         #: The threads that have not ended.
         self._threads: Set[threading.Thread] = set()
-        #: The process that has its threads. In a forked one the owner of the pool makes another.
+        #: The id of the process that has the threads of the pool. In a forked process the owner makes another pool.
         self._process = os.getpid()
 
     def run_here(self, job: QueuedJob, run: Callable[[_Argument], object], argument: _Argument) -> bool:
         """Run ``run(argument)`` on the current thread; False if no slot is free for it, or other jobs wait for one.
 
-        :param job: that the thread runs there.
+        :param job: the job that *run* runs; it occupies the slot.
         """
         size, thread = job.size, threading.get_ident()
         with self._lock:
@@ -337,7 +343,7 @@ class Workers:
                 self._handoff.put(job)
                 return
             first = [job]  # from which the thread takes it, so that it keeps nothing of the job alive afterwards
-            # It takes the lock before it removes itself at its end.
+            # The thread cannot remove itself from the set before it is added: it needs the lock for that.
             self._threads.add(start_thread(lambda: self._work(first), self._name))
 
     @contextlib.contextmanager
@@ -513,7 +519,7 @@ class Mailbox:
     :param name: the thread's name.
     :param limit: how many callbacks may wait; default 10,000.
     :param byte_limit: how many bytes they may hold together, unless one alone holds more; default 16 MiB.
-    :param why: callbacks wait, for the warning when some are dropped.
+    :param why: the reason why callbacks wait, for the warning when some are dropped.
     """
 
     def __init__(self, name: str, limit: int = 10_000, byte_limit: int = 16 << 20, why: str = "") -> None:
@@ -623,7 +629,7 @@ _AGAIN_SECONDS = 1.0
 class Watchdog:
     """Watches a leader's jobs, each of which has a number.
 
-    The leader holds its role as long as the number of its job is current. If :meth:`end` finds another one, the
+    The leader holds its role as long as the number of its job is current. If :meth:`end` does not find the number any more, the
     leader has been replaced. There is no lock, since a leader calls :meth:`begin` and :meth:`end` for each message.
 
     :param tick: seconds that a job may take; one that takes longer is noticed after two ticks at the latest.
@@ -687,8 +693,9 @@ class Watchdog:
             quiet += self._tick
             if quiet < _QUIET_SECONDS:
                 continue
-            # An idle process must not cost CPU time: sleep until begin() sets the event. Either begin() sees the mark, or
-            # its job is seen here, since both are set before the other side's is read.
+            # An idle process must not cost CPU time: sleep until begin() sets the event. begin() adds its job and then reads
+            # ``_asleep``; this thread sets ``_asleep`` and then looks for a job. So at least one of them sees what the other
+            # has set.
             self._awake.clear()
             self._asleep = True
             if self._count == count and not self._current and not self._stopped:

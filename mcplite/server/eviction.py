@@ -14,9 +14,10 @@ from typing import Callable, Dict, Generic, Hashable, List, Optional, Tuple, Typ
 __all__ = ["ByteBudget", "Shares", "sender_at"]
 
 Item = TypeVar("Item", bound=Hashable)
-#: One sender keeps this part of a limit at most, while others want some.
+#: The divisor of a quarter. A sender with a quarter of a limit or more can lose even items in use to a sender that has less. If
+#: more than a quarter of a sender's items are unused, an unused one goes first.
 _PART = 4
-#: Seconds that a new item has for its first use, before it goes ahead of older ones.
+#: Seconds that a new item has for its first use. After that it goes before items of its sender that were used.
 _FIRST_USE_SECONDS = 5.0
 
 
@@ -39,7 +40,7 @@ def sender_at(address: str) -> str:
 
 
 class ByteBudget:
-    """Counts the bytes that many objects hold together, each of which takes less once there are too many.
+    """Counts the bytes that many objects hold together. While there are too many, each object holds fewer.
 
     :param most: bytes.
     """
@@ -94,13 +95,15 @@ class _Share(Generic[Item]):
 class Shares(Generic[Item]):
     """What is kept for clients, bounded in number and in bytes.
 
-    Each item belongs to a sender: ``RequestFacts.sender``, ``Session.sender`` or ``HTTPRequest.sender``. When a limit is
-    reached, the sender with the most loses an idle item: one that was never used, else the one that has been idle for
-    longest. What is in use is taken only from a sender that has a quarter of the limit or more, for another that has
-    less. So a single sender can have all there is, and gives way when others come; where all clients have one address,
-    behind a reverse proxy, the oldest idle item goes, and where none is idle, the oldest that lasts.
+    Each item counts to the sender that is given to :meth:`add`: ``RequestFacts.sender``, ``Session.sender`` or
+    ``HTTPRequest.sender``. When a limit is reached, the sender with the most loses an idle item: one that was never used, else
+    the one that has been idle for longest. What is in use is taken only from a sender that has a quarter of the limit or more,
+    for another that has less. So a single sender can have the whole limit, and loses items when other senders come. If all
+    clients have one address, as behind a reverse proxy, the oldest idle item goes. If no item is idle, the oldest lasting item
+    goes.
 
-    The caller ends what goes, without a lock of its own that this object's callers hold::
+    The caller ends the items that go. While it ends them, it must not hold a lock that it also holds when it calls this
+    object::
 
         going = self._shares.add(session, request.sender, size)
         if going is None:
@@ -111,10 +114,10 @@ class Shares(Generic[Item]):
     :param most: items at once.
     :param most_bytes: of all items together; None for no limit.
     :param busy: returns whether an item is in use, so that it is not idle. Called with the lock held: it must only read.
-    :param lasting: returns whether an item in use stays so until one side ends it, such as an event stream: rather than
-        that a newcomer finds no room, the oldest of these goes. Called like *busy*.
-    :param due: returns whether an idle item is about to be used: a sender does not make room for itself with it, but for
-        another sender. Called like *busy*.
+    :param lasting: returns whether an item in use stays in use until one side ends it, such as an event stream. If no idle
+        item can go, the oldest such item goes for a new one. Called like *busy*.
+    :param due: returns whether an idle item is about to be used. Such an item goes only if the sender that needs the room has
+        less than the sender with the most, and that one has a quarter of the limit or more. Called like *busy*.
     :param clock: returns seconds.
     """
 
@@ -217,7 +220,7 @@ class Shares(Generic[Item]):
     def use(self, item: Item) -> None:
         """Note that an item is used now; ignored once it was removed.
 
-        What is used often need not be noted each time: a tenth of a second changes little in the order.
+        If a caller uses an item often, one call in a tenth of a second is enough: the order changes little in that time.
         """
         entry, now = self._entries.get(item), self._clock()
         if entry is None:
@@ -293,7 +296,8 @@ class Shares(Generic[Item]):
     def _choose(self, own: "Optional[_Share[Item]]", newcomer: Optional[Item] = None) -> Optional[Item]:
         """Return what goes; None if nothing can.
 
-        :param own: the share of the sender that needs the room; None if any may.
+        :param own: the share of the sender that needs the room: shares with less lose nothing. None if any share may lose an
+            item.
         :param newcomer: the item that needs it, if that is new.
         """
         by_bytes, limit = False, self._most
@@ -323,7 +327,8 @@ class Shares(Generic[Item]):
             if victim is None and own is not None:
                 victim = self._oldest(levels, own, lasting)
             return victim
-        # Of the sender with the most what is about to be used, too, rather than what another one has.
+        # First the sender with the most loses its idle items, those that are about to be used last. Only then do other senders
+        # lose idle items.
         victim = self._oldest({most: levels[most]}, own, idle_for_now) or self._oldest(levels, own, idle)
         if victim is None:
             victim = next((item for items in (levels[most][0].unused, levels[most][0].used) for item, entry in items.items()
@@ -334,7 +339,8 @@ class Shares(Generic[Item]):
                 fits: Callable[[Item, _KeptItem], bool]) -> Optional[Item]:
         """Return the oldest item that fits, of the senders with the most."""
         for load in sorted(levels, reverse=True):
-            # Among equals the sender loses an item of its own, so that two of them do not take turns.
+            # If several senders hold equally much, the sender that needs the room loses an item of its own. Otherwise two such
+            # senders would evict each other's items in turn.
             for shares in ([own] if own is not None and own in levels[load] else [], levels[load]):
                 found = [item for item in (self._oldest_of(share, fits) for share in shares) if item is not None]
                 if found:
@@ -347,6 +353,7 @@ class Shares(Generic[Item]):
         if unused is None or used is None:
             return used if unused is None else unused
         waited = self._clock() - share.unused[unused].touched
-        # Otherwise senders that use what they have, behind one address, would leave a newcomer no time for its first use.
+        # Clients behind one address count as one sender. If an unused item always went first, a new client would lose its item
+        # before its first use.
         due = waited >= _FIRST_USE_SECONDS or len(share.unused) * _PART > share.count
         return unused if due else used

@@ -1,6 +1,7 @@
 """Limits: what an operator may set; the other bounds of a server are shares of these or constants, each with its reason.
 
-``memory_bytes`` bounds what clients can make the server keep. Its shares have today's values at its default of 256 MiB.
+``memory_bytes`` bounds what clients can make the server keep. Its shares are numbers of 1,024ths: one is 256 KiB at the default
+of 256 MiB.
 """
 
 from functools import cached_property
@@ -10,12 +11,12 @@ from ..types.lazy_dataclass import Record, fields_of, record
 
 __all__ = ["Limits"]
 
-#: Bytes of a line: what both sides of a pipe take, unless they are told otherwise.
+#: Bytes of the longest line that a client and a server accept on a pipe by default.
 _LINE_BYTES = 16 << 20
 
 
 class _Default(int):
-    """A limit that was not set, where the transport gives less, or more, in its place."""
+    """The default of a limit. If the limit was not set, a transport may use a lower or a higher number."""
 
     def __repr__(self) -> str:
         return int.__repr__(self)
@@ -33,8 +34,8 @@ class Limits(Record):
     :raises ValueError: a limit is not positive.
     """
 
-    #: Bytes of one incoming message, a line or a request body. The other SDKs accept bodies of four MiB. With this default a
-    #: line on a pipe may have 16 MiB, as clients accept: the client on a pipe is this process's own user.
+    #: Bytes of one incoming message, a line or a request body. The other SDKs accept bodies of four MiB. If it is not set, a
+    #: line on a pipe may have 16 MiB, as many as a client accepts: the client on a pipe is run by the user of this process.
     message_bytes: int = _Default(4 << 20)
     #: Bytes of a file, or of a listing, that ``add_directory`` serves; it is read as a whole, and a client takes 16 MiB for one
     #: message.
@@ -42,20 +43,24 @@ class Limits(Record):
     #: Bytes of memory that clients together can make the server keep, besides connections and the handlers' own objects. What
     #: is kept for requests, questions, sessions, streams and tasks has a share of it each.
     memory_bytes: int = 256 << 20
-    #: Handlers that run at once, each on a thread; further requests are queued. While all slots are taken, an eighth more is
-    #: there for senders, and half of that for HTTP sessions, of which no handler runs.
+    #: Handlers that run at once, each on a thread; further requests are queued. While that many run, an eighth as many more may
+    #: run: only for senders of which no handler runs. The first half of these may also run for HTTP sessions of which no
+    #: handler runs.
     running: int = 64
-    #: Queued requests; one more is answered with "Server busy". A pipe has one sender, which may send many before it reads.
+    #: Queued requests; one more is answered with "Server busy". The number is high, since the one client of a pipe may send
+    #: many requests before it reads an answer.
     queued: int = 4096
     #: Seconds that an HTTP request is queued before it is answered with "Server busy"; proxies wait a minute for a response.
     queue_seconds: float = 30.0
     #: Connections that are served at once; one more closes the one that has been idle for longest. A connection occupies a
-    #: thread while its request takes long. If the client has all of them and none is idle, up to 1,024 more wait unread until
-    #: one is, or for ``queue_seconds``; then they are answered with 503. A process that may open few files has fewer.
+    #: thread while its request takes long. If none can be closed for a new one, the new one waits unread until one can. Up to
+    #: 1,024 wait; one that has waited for ``queue_seconds`` is answered with 503. On Unix, connections are at most half of the
+    #: files that the process may open, and those that wait are at most a quarter.
     connections: int = 512
     #: GET streams at once, and as many subscription streams without a session; one more ends the oldest. Each occupies a
-    #: thread. A WSGI host may have few of those, and they serve everything else, too: there a number that is set counts for
-    #: all streams together, those of HTTP+SSE included, it is two in the whole process if none is set, and clients take turns.
+    #: thread. A WSGI host may have few threads, and these serve all other requests, too. If the limit was set, it counts under
+    #: WSGI for all streams of the application together, those of HTTP+SSE included. If it was not set, all applications of the
+    #: process have two streams together. Clients take turns there.
     streams: int = _Default(256)
     #: Sessions at once; one more ends the one that has been idle for longest. A session occupies no thread. In a shared
     #: backend there may be ten times as many, of all processes of the server.
@@ -66,8 +71,8 @@ class Limits(Record):
     session_seconds: float = 86_400.0
     #: Resources that one session may subscribe to, and that one ``subscriptions/listen`` may name.
     subscriptions: int = 1000
-    #: Handlers that wait for the answers of their clients, each on a thread: over HTTP, and in July 2026 on a pipe too. For
-    #: one more the oldest of the sender with the most is cancelled. An eighth of them may be those of one principal.
+    #: Handlers that wait for the answers of their clients, each on a thread: over HTTP, and in revision 2026-07-28 also on a
+    #: pipe. For one more the oldest of the sender with the most is cancelled. An eighth of them may be those of one principal.
     waiting_calls: int = 256
     #: Seconds that such a handler waits; the user may need time to think. In a fleet: how long a requestState is valid.
     waiting_seconds: float = 600.0
@@ -77,8 +82,8 @@ class Limits(Record):
     idle_seconds: float = 15.0
     #: Seconds for a whole request body.
     body_seconds: float = 30.0
-    #: Progress messages a second for one request, and the same for log messages, after a burst of ten times as many.
-    #: Above that, only the latest progress is sent, and log messages are counted and dropped.
+    #: Progress messages a second for one request, and log messages a second for one request. Before the rate applies, ten times
+    #: as many may be sent at once. Above that, only the latest progress is sent, and log messages are counted and dropped.
     messages_per_second: Optional[float] = 1000.0
     #: Seconds of silence on an event stream before a comment is sent as keep-alive.
     keep_alive_seconds: float = 15.0
@@ -87,11 +92,12 @@ class Limits(Record):
 
     # --- shares of memory_bytes -----------------------------------------------------------------------------------------
 
-    #: Estimated bytes of memory of the requests over HTTP whose handlers run, of those above 16 KiB; further ones are queued.
+    #: Estimated bytes of memory of the HTTP requests whose handlers run. Requests below 16 KiB do not count. If there is no
+    #: room for one more, it is queued.
     running_bytes = _share(96)
     #: Estimated bytes of memory of the requests over HTTP that are queued, however small each is.
     queued_bytes = _share(64)
-    #: Bytes of memory that the params and threads of the handlers take that wait for their clients.
+    #: Bytes of memory of the handlers that wait for their clients: their params and their threads.
     waiting_bytes = _share(128)
     #: Bytes of memory of all heads above two KiB that have not arrived whole; at the limit the oldest is refused with 503.
     head_bytes_at_once = _share(8)
@@ -123,7 +129,8 @@ class Limits(Record):
 
     @cached_property
     def waiting_per_principal(self) -> int:
-        """Handlers of one principal that wait, from July 2026 on; for one more its oldest is cancelled."""
+        """Handlers of one principal that wait, in revisions from 2026-07-28 on; for one more the oldest of the principal is
+        cancelled."""
         return max(1, self.waiting_calls // 8)
 
     @cached_property
@@ -134,7 +141,8 @@ class Limits(Record):
     @cached_property
     def fleet_states(self) -> int:
         """States of unfinished calls that one process of a fleet stores; for one more the oldest of the sender with the most
-        goes. More than ``waiting_calls``: a handler that was cancelled for want of room is begun again from its state."""
+        goes. The number is larger than ``waiting_calls``: if a waiting handler was cancelled to make room, its state stays, and
+        the handler can be called again from it."""
         return 16 * self.waiting_calls
 
     @property
@@ -144,7 +152,7 @@ class Limits(Record):
 
     @property
     def sent_bytes(self) -> int:
-        """Bytes of one message that the server sends: what clients take, and more if it takes more itself."""
+        """Bytes of one message that the server sends: 16 MiB, which clients accept, or ``message_bytes`` if that is more."""
         return max(_LINE_BYTES, self.message_bytes)
 
     @property

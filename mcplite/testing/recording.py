@@ -17,7 +17,8 @@ from ..rpc.tracing import masked
 
 __all__ = ["CassetteWriter", "Recorded", "Recording", "head_line", "message_line", "revision_in"]
 
-#: Where the first line of a cassette has its revision, which becomes known later; the line keeps its length.
+#: Characters that the first line of a cassette reserves for its revision. The revision becomes known later, and the line is
+#: then written again with an equal length.
 _PLACE = 12
 _SIDES = {"->": "client", "<-": "server"}
 _VERSION = "io.modelcontextprotocol/protocolVersion"

@@ -8,10 +8,12 @@
                           │         └ inherited         v
                           └───────────────────────────> closed
 
-A call that finds the process of a server without a handshake ended, or the session inherited from the process that was forked,
-opens another session in its place, like the one that is lost; the state is "open" meanwhile. Other calls wait for it.
+If the process of a server without a handshake has ended, or if the session is inherited from the process that this one was
+forked from, the next call opens another session like the lost one. The state stays "open" or "inherited" meanwhile, and other
+calls wait for the new session.
 
-Opening is one ladder, whose steps share the seconds of ``open_timeout``. :class:`Negotiation` has those over one channel::
+Opening takes one or more steps, which share the seconds of ``open_timeout``. :class:`Negotiation` does the steps over one
+channel::
 
     probe ── found ──> modern session
       └ refused, silent ──> handshake ──> legacy session
@@ -69,12 +71,13 @@ _RESTARTS = 3
 _BACK_OFF = 0.5
 #: HTTP statuses with which servers of the handshake era refuse an unknown request (ERA-11, ERA-13).
 _LEGACY_STATUSES = frozenset({400, 404, 405, 406, 415, 422})
-#: HTTP statuses of servers of that era that fail at an unknown request; they count with a JSON-RPC error alone, which no
-#: gateway writes.
+#: HTTP statuses of servers of the handshake era that fail at an unknown request. They count only if the body is a JSON-RPC
+#: error: no gateway writes one.
 _FAILURE_STATUSES = frozenset({500, 501})
 _MODERN = [revision for revision in REVISIONS if revision.modern]
 _PROBE = "server/discover"
-#: Seconds that the answer to a handshake may come behind a late one to the probe: the longer the probe took, the more.
+#: The least and the most seconds for which the answer to a handshake is awaited after a late answer to the probe. Between these
+#: it is a quarter of the time that the probe took.
 _SHORTEST_GRACE, _LONGEST_GRACE = 1.0, 5.0
 _TRACEBACK = "Traceback (most recent call last)"
 
@@ -85,7 +88,8 @@ class SessionOpener:
     :param transport: makes a channel to the server; called for each process that is started.
     :param options: those that the client gives to its sessions.
     :param use: called with each session before a call uses it, and with the one that it replaces, or None.
-    :param opened: called with the first session of a process once it is open, and with what its caller waits for.
+    :param opened: called with the first session of a process when it is open, and with the time limits of the call that waits
+        for it.
     """
 
     def __init__(self, transport: Callable[[], Channel], options: SessionOptions,
@@ -100,7 +104,7 @@ class SessionOpener:
         #: Guards the five fields below; held for assignments only.
         self._lock = threading.Lock()
         self.state = "new"
-        #: What closed it, if it was not :meth:`close` without an error.
+        #: The error that closed it; None if :meth:`close` was called without an error.
         self.error: Optional[Exception] = None
         #: The latest session, and that session while the state is "open".
         self.session: Optional[ClientSession] = None
@@ -108,7 +112,7 @@ class SessionOpener:
         #: The thread of :meth:`open`, and the end of the state "connecting".
         self._thread: Optional[int] = None
         self._decided = threading.Event()
-        #: The latest of each; there is a channel before there is a connection.
+        #: The latest channel and the latest connection. While a channel is opened, there is no connection yet.
         self.channel: Optional[Channel] = None
         self.connection: Optional[ServerConnection] = None
         #: Held by the one thread that opens a session in place of a lost one.
@@ -199,7 +203,7 @@ class SessionOpener:
         """Note in a forked process that the connection belongs to another one; False if there is none.
 
         :param owner: the id of that process.
-        :param error: for every attempt to open one, if the channel does not allow it.
+        :param error: raised by every later call, if the connection cannot be opened again in a forked process.
         """
         if self.state not in ("open", "connecting"):
             return False
@@ -218,7 +222,8 @@ class SessionOpener:
     def _replace(self, lost: ClientSession, waiting: Waiting) -> ClientSession:
         """Open a session in place of one that is lost, and return it, or the one of another thread; no call is repeated.
 
-        A server's process that has ended is started again (STD-13). What is not ready when the call ends is ended with it.
+        A server's process that has ended is started again (STD-13). If the call ends before the new session is open, what was
+        opened so far is closed.
 
         :raises ConnectionClosed: the server has ended too often, or the client is closed.
         :raises MCPError: as for :meth:`Client.open`; it may be called again.
@@ -275,7 +280,7 @@ class SessionOpener:
             start_thread(opened.close, "mcplite closer")
 
     def _open(self, waiting: Waiting, era: Optional[str], prior: Optional[Mapping[str, Any]]) -> ClientSession:
-        """Open a session over a new channel, else over a fallback to the same server (LSSE-12, ERA-07).
+        """Open a session over a new channel. If that fails, open it over a fallback to the same server (LSSE-12, ERA-07).
 
         All attempts share the seconds of ``open_timeout``, or what the call has left of its own limits.
 
@@ -296,7 +301,8 @@ class SessionOpener:
                 negotiation = Negotiation(connection, era, prior, left - channel.open_seconds)
                 return negotiation.run()
             except BaseException as error:
-                # Not the time that the end of the connection takes: a process may need its grace for that.
+                # The rest of the time is read before the connection is closed: closing may take as long as the grace of a
+                # process, and must not count.
                 left = left if negotiation is None else negotiation.remaining()
                 if self.state == "closed" or waiting.cancel is not None and waiting.cancel.cancelled:
                     left = 0.0
@@ -387,7 +393,8 @@ class Negotiation:
         self._over = CancelToken()
         self._outcome: Any = None
         self._woken = WakeSignal()
-        #: Cancelled when the answer to the probe has arrived, and no answer to the handshake behind it.
+        #: Cancelled if the answer to the probe has arrived, and the answer to the handshake that followed the probe has not.
+        #: This ends the handshake.
         self._answered = CancelToken()
 
     def run(self) -> ClientSession:
@@ -471,7 +478,7 @@ class Negotiation:
                 # method, or soon after the answer.
                 self._connection.workers.spawn(lambda: self._ask(session))
                 found = self._answer(self._probe_timeout)
-                self._abandon()  # which waits for the answer to a handshake, and there is none
+                self._abandon()  # the thread of the probe waits for the answer to a handshake, and no handshake was sent
             else:
                 found = self._discover(session, None)
             return self._opened(session, found)
@@ -517,19 +524,19 @@ class Negotiation:
         begun = time.monotonic()
         try:
             self._outcome = self._discover(session, self._over)
-        except (Exception, SystemExit) as error:  # of a user's hook as well: the caller waits for it
+        except (Exception, SystemExit) as error:  # also an exception of a user's hook: the caller waits for an outcome
             self._outcome = error
             return
         finally:
             self._woken.set()
-        # A server of both eras that was slow finds the handshake behind the probe, and once it accepts that, the connection is
-        # one of the handshake era for it. So the answer to the handshake decides, if it comes soon.
+        # A slow server of both eras reads the handshake after the probe. If it accepts the handshake, the connection is one of
+        # the handshake era for the server. So if the answer to the handshake comes soon, that answer decides.
         slow = min(max(_SHORTEST_GRACE, (time.monotonic() - begun) / 4), _LONGEST_GRACE)
         if not self._over.wait(min(slow, self.remaining() / 2)):
             self._answered.cancel("the server has answered without a handshake")
 
     def _answer(self, timeout: float) -> DiscoverResult:
-        """Return the answer to the probe; once.
+        """Wait for the answer to the probe, and return it.
 
         :raises RequestTimeout: no answer within *timeout* seconds.
         :raises MCPError: the server answered with an error.
@@ -604,7 +611,7 @@ def _may_be_legacy(error: MCPError, http: bool) -> bool:
 
 
 def _status_of(error: Exception) -> Optional[int]:
-    """Return the HTTP status that an error came with; None for an ordinary one."""
+    """Return the HTTP status that an error came with; None if it came with an ordinary status, or without one."""
     if isinstance(error, HTTPStatusError):
         return error.status
     return error.http_status if isinstance(error, RemoteError) else None

@@ -174,7 +174,8 @@ class Catalog:
         self.page_size = page_size
         self._longest_uri = longest_uri
         self._cache = cache
-        #: Guards the replacement of the three dictionaries below, and ``_parts``; readers of the three need no lock.
+        #: Guards changes of ``_cache_lists``, ``_page_sizes`` and ``_pages``, and each use of ``_parts``. The first three are
+        #: read without it.
         self._lock = threading.Lock()
         #: What callers see, by their scopes, with the versions of the registry; the latest used ones last.
         self._parts: "OrderedDict[FrozenSet[str], Tuple[Tuple[int, ...], Catalog]]" = OrderedDict()

@@ -12,8 +12,8 @@ return, so handlers that wait are bounded in number, in bytes and in time (MRTR-
 
 The processes of a fleet that share only keys cannot wait: the handler ends, and any process calls it again. Its replay log,
 the record of the answers so far, is the state, sealed. With a shared backend the handler waits, and its log is stored as
-well: :mod:`mcplite.fleet.remote_answers` finds the handler in the process where it waits, and replays the log once
-that one has ended.
+well: :mod:`mcplite.fleet.remote_answers` finds the handler in the process where it waits. If that process has ended, it replays
+the log.
 """
 
 import contextlib
@@ -73,11 +73,11 @@ class CountedCall:
     :param sender: whose share it counts to.
     :param size: the bytes of memory of what its request has brought.
     :param peer: the connection of the request.
-    :param cancel: called with a reason if the client cannot return, or another one needs the room.
+    :param cancel: called with a reason if the client cannot return, or if another call needs the room.
     :param owner: the key of the principal, for its limit; None without authentication.
     """
 
-    #: The id of this process, if the state names it, so that other processes pass on what the client sends; else 0.
+    #: If the state names this process, its id: other processes then pass on to it what the client sends. Otherwise 0.
     process = 0
 
     def __init__(self, sender: str, size: int, peer: object, cancel: Callable[[str], object],
@@ -98,7 +98,8 @@ class SuspendedCall(CountedCall):
     :param kept: what the handler keeps for the time after the answers, besides its request.
     """
 
-    #: Whether this process may have taken the log with an operation whose answer was lost.
+    #: Whether this process has tried to take the log from the store, and the operation failed: the store may have removed the
+    #: log, although its answer did not arrive.
     in_doubt = False
 
     def __init__(self, context: RequestContext, asked: Mapping[str, EncodedQuestion], bound: str, kept: Any,
@@ -141,7 +142,8 @@ class SuspendedCall(CountedCall):
                 uncancel()
                 left = calls.remove(handle)
             if not left:
-                self._woken.wait()  # by the thread of a client that has returned at this moment, or needs the room
+                # Another thread has removed the call, and sets the event soon: it brings the answers, or needs the room.
+                self._woken.wait()
             elif not token.cancelled:
                 token.cancel("the client did not come back with the answers to its questions")
             if token.cancelled or self._answers is None:
@@ -200,7 +202,8 @@ class SuspendedCalls:
         :raises RemoteError: what it keeps is larger than all waiting calls together may be.
         """
         with self._lock:
-            # Before its share is counted: from then on another thread may remove it.
+            # The call is in the table before its share is counted: as soon as it is counted, another thread may evict it, and
+            # must find it here.
             self._calls[handle] = call
             owned = [] if call.owner is None else [old for old, one in self._calls.items() if one.owner == call.owner]
         evicted = self._shares.add(handle, call.sender, call.size + _THREAD_BYTES)
@@ -213,7 +216,10 @@ class SuspendedCalls:
 
     @contextlib.contextmanager
     def counted(self, call: CountedCall) -> Iterator[None]:
-        """Return a block within which a call counts that no other request continues."""
+        """Return a block in which a call counts to the limits.
+
+        No other request continues this call, so no client gets its handle.
+        """
         handle = secrets.token_urlsafe(24)
         self.add(handle, call)
         try:
@@ -240,14 +246,20 @@ class SuspendedCalls:
         return removed
 
     def cancel(self, which: Callable[[CountedCall], bool], reason: str) -> None:
-        """Cancel calls: those of a connection that has ended, or whose states name this process by an id that it has lost."""
+        """Cancel the calls for which *which* returns True.
+
+        They are those of a connection that has ended, or those whose states name an id that this process has lost.
+        """
         with self._lock:
             gone = list(filter(which, self._calls.values()))
         for call in gone:
             call.cancel(reason)
 
     def take(self, context: RequestContext, state: str) -> Work:
-        """Return what goes on with the call of a state, once; None if its handler waits here, and has been woken.
+        """Go on with the call of a state; each state can be used once.
+
+        If its handler waits in this process, wake it and return None. If the handler of a fleet does not wait, return the
+        function that calls it again.
 
         :param context: of the client's new request.
         :raises InvalidParams: the state cannot be used; or an answer is not valid, and then the state can be used again.
@@ -266,7 +278,7 @@ class SealedCalls(SuspendedCalls):
     :param clock: returns seconds since 1970, since other processes read the state.
     """
 
-    #: Whether a handler goes on with the line behind its question.
+    #: Whether a handler waits in its question, and goes on after it. If not, it is called again from its beginning.
     waits = False
     #: Characters of a sealed log.
     longest: float = _MAX_STATE
@@ -309,7 +321,7 @@ class SealedCalls(SuspendedCalls):
         return (super().take if context.incoming.facts is None else self.find_stored)(context, state)
 
     def find_stored(self, context: RequestContext, state: str) -> Work:
-        """Return what goes on with a call whose log the state has or names."""
+        """Go on with a call as :meth:`take` does; the state contains the log of the call, or names it."""
         log = self.open(state, request_digest(context))
         if log is None:
             raise refused_state()
@@ -348,7 +360,8 @@ def resume(context: RequestContext) -> Work:
     context.given = dict(given)
     target = context.target
     gone = target is not None and (
-        target.entry is None and target.custom_handler is None  # there is nothing of this name, or no more for this caller
+        # What the request names does not exist, or this caller may not use it any more.
+        target.entry is None and target.custom_handler is None
         or target.scopes and context.http is not None and not granted_scopes(context.principal).issuperset(target.scopes))
     if state is None or gone:
         return functools.partial(answer_request, context)

@@ -161,8 +161,8 @@ class Runtime:
         self.subscribers.awaited = self.subscribers.awaited or awaited
 
     def _let_go(self, owner: int) -> None:
-        # In a forked process: clients and threads belong to the other one, and so does the lifespan, which must not be left
-        # here. Its value can be read until a lifespan of this process is entered.
+        # In a forked process: clients and threads belong to the parent process. So does the lifespan, and this process must not
+        # exit it. Until this process enters a lifespan of its own, ``lifespan_value`` is that of the parent.
         renew(self.catalog, self.catalog.registry, self.unread)
         self.turns.let_go()
         self.processes.let_go()

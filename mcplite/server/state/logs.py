@@ -5,8 +5,9 @@
                             | +-- waits for room ------- has read -|-+
                             +-- tells of it, in one process -------+
 
-A log is written by the process that runs the handler, or by any process if it is a session's own; a body on any process
-follows it. In one process the backend is a memory, whose bytes are bounded here, and the writer tells the bodies of each entry.
+The process that runs the handler writes the log of a request; any process writes the log of the common stream of a session. A
+body in any process can follow a log. In one process the backend is a memory, whose bytes are bounded here, and the writer tells
+the bodies of each entry.
 """
 
 import itertools
@@ -37,7 +38,8 @@ _AWAY_SECONDS = 1.0
 #: Bytes that an event and a log cost besides their content, roughly, so that many small ones are bounded as well.
 _EVENT_COST = 200
 _LOG_COST = 1000
-#: The least number of entries that are kept of a log that several processes write: none knows the sizes of the others'.
+#: If several processes write a log, at least this many of its entries are kept: no process knows the sizes of the entries of
+#: the others.
 _FEW = 16
 #: Seconds between two searches for logs whose last entry is too old.
 _SWEEP_SECONDS = 1.0
@@ -51,8 +53,9 @@ OPENED, MESSAGE, FINAL = b"o", b"m", b"f"
 class StreamLogs:
     """The logs that the process of one endpoint writes, within ``stream_events``, ``stream_bytes`` and ``store_seconds``.
 
-    They are in the memory of this process, and bounded together by ``store_bytes``: the client key with the most loses the
-    events of its stream with the oldest last event. Several processes use the class of ``fleet/shared_streams.py``.
+    They are in the memory of this process, and bounded together by ``store_bytes``: the sender with the most bytes loses the
+    events of one of its streams, the one whose last event is the oldest. Several processes use the class of
+    ``fleet/shared_streams.py``.
 
     :param clock: returns seconds.
     """
@@ -96,9 +99,13 @@ class StreamLogs:
         return RequestLogBody(self, name, label, event, written)
 
     def grown(self, log: "StreamLog") -> None:
-        """Count what a log has grown to; others give way to it, or the log itself if there is no room even so."""
+        """Count the size that a log has grown to.
+
+        Other logs lose their entries to make room for it. If that does not give enough room, the log loses its own.
+        """
         shares = self._shares
-        # In steps of an eighth, and of some messages, so that few entries change the count.
+        # More is counted than the log takes: an eighth of its size, but at least _LOG_COST. So the count changes only after
+        # several entries.
         size = log.size
         log.counted = size = size + max(size >> 3, _LOG_COST)
         going = shares.resize(log, size) if log in shares else shares.add(log, log.sender, size)
@@ -144,11 +151,11 @@ class StreamLog:
         self.counted = 0
         #: Whether there is an entry since the last search for logs that have expired.
         self.fresh = True
-        #: Guards the fields below, and holds the entries of this process in their order: it is held for one operation of the
+        #: Guards the fields below, and keeps the entries of this process in order: it is held during one operation of the
         #: backend.
         self._lock = threading.Lock()
-        #: What a writer waits on for readers, made by the first that waits; and where a reader was that a writer has waited
-        #: for in vain: the next one does not.
+        #: What a writer waits on until readers have read more; the first writer that waits creates it. And the number at which
+        #: the slowest reader stood when a writer waited in vain: while it still stands there, further writers do not wait.
         self._room: Optional[threading.Condition] = None
         self._stalled = -1
         #: The number of the last entry, and whether another process has written any.
@@ -179,7 +186,8 @@ class StreamLog:
             number = self._backend.append(self.name, entry, limits.store_seconds, keep)
             if number != self.last + 1:
                 self._alone = False
-                # What others have written, or what was written before this process knew the log.
+                # Entries that other processes have written, or that were written before this process knew the log, count as
+                # empty: their sizes are not known here.
                 sizes.extend([0] * min(number - self.last - 1, limits.stream_events))
             self.last = number
             self.fresh = True
@@ -194,7 +202,10 @@ class StreamLog:
         return number
 
     def _kept_with(self, size: int) -> int:
-        """Return the number of entries that are kept, with one more for whose bytes the oldest ones have to go."""
+        """Return how many entries are kept, the new one included, when an entry of *size* bytes is appended.
+
+        The oldest entries go until the bytes are within ``stream_bytes``, and the entries within ``stream_events``.
+        """
         limits = self._logs.limits
         total, kept = self._bytes + size, len(self._sizes) + 1
         for old in self._sizes:
@@ -206,7 +217,10 @@ class StreamLog:
     # --- the room of all logs -------------------------------------------------------------------------
 
     def evict(self) -> None:
-        """Give way to other logs: what was not read yet is lost. The log goes on, and its numbers do."""
+        """Drop the entries to make room for other logs: those that were not read yet are lost.
+
+        Further entries can be appended, with the next numbers.
+        """
         with self._lock:
             self._backend.append(self.name, NOTHING, self._logs.limits.store_seconds, 1)
             self.last += 1
@@ -252,8 +266,9 @@ class StreamLog:
 
         :param size: bytes of the message.
         :param seconds: that the wait may take.
-        :param part: divides ``unread_messages`` and ``unread_bytes``: of a log with several writers some leave room to others.
-        :returns: whether it fits. Without a reader, and with one on another process, it does.
+        :param part: divides ``unread_messages`` and ``unread_bytes``: with 2, the caller uses at most half of them, and leaves
+            the other half to other writers of the log.
+        :returns: whether it fits. If no body of this process reads the log, it always fits.
         """
         limits = self._logs.limits
         if not self._followers or (len(self._sizes) * part < limits.unread_messages
@@ -275,7 +290,7 @@ class StreamLog:
         return min([self.last, *(body.numbers()[self.name] for body in self._followers)])
 
     def drop_slowest(self) -> None:
-        """End the bodies of this process that have read least: their clients do not read."""
+        """End all bodies of this process that have not read the last entry: their clients do not read."""
         for body in list(self._followers):
             if body.numbers()[self.name] < self.last:
                 body.stop()
@@ -299,7 +314,8 @@ def read_log(backend: Backend, log: str, number: int) -> Tuple[List[Entry], int,
     entries = backend.since(log, number)
     if entries:
         return entries, entries[-1][0], False
-    # What was appended may not have been sealed by this server, and is passed over; or the log was dropped, and begins again.
+    # No entry can be read after *number*. Either there is no newer one; or the newer ones were not sealed by this server, and
+    # are skipped; or they are gone; or the log was dropped, and its numbers begin again.
     last = backend.last(log)
     if last == number:
         return [], number, False
@@ -310,9 +326,9 @@ def read_log(backend: Backend, log: str, number: int) -> Tuple[List[Entry], int,
 
 
 def _latest(backend: Backend, log: str, gone: int, last: int) -> List[Entry]:
-    """Return the entries of a log that are kept, of which the first ones are gone.
+    """Return the entries that a log still has, after its first ones are gone.
 
-    :param gone: a number after which some are.
+    :param gone: a number after which entries are gone.
     """
     found: List[Entry] = []
     while last - gone > 1:
@@ -346,7 +362,7 @@ class LogBody(StreamingBody):
         #: When the store is asked again, if it could not be reached, when the next comment is due, and when the body looks
         #: again whether its client has left.
         self._back_at = self._quiet_until = self._probe_at = 0.0
-        #: Sent at the end, once another body needs the room of this one.
+        #: If another body needs the room of this one: the last piece, which tells the client when to come back.
         self._farewell = b""
 
     # --- what follows ---------------------------------------------------------------------------------
@@ -457,7 +473,8 @@ class LogBody(StreamingBody):
         self.on_ready()
 
     def end_for_now(self, seconds: float) -> None:
-        # Read with the next look at the logs, which are followed from there when the client comes back.
+        # The next take() reads the logs once more, and sends what they have before the farewell. When the client comes back,
+        # the logs are followed from there on.
         self._farewell = retry_event(max(seconds, self._limits.retry_seconds))
         self.on_ready()
 
@@ -506,7 +523,8 @@ class RequestLogBody(LogBody):
         super().__init__(logs.backend, logs.limits)
         self._label = label
         self._log = name
-        #: The opening is entry 1, and event 0.
+        #: The number of the last entry that was read. Entry 1 is the opening, which is event 0, so an entry has a number one
+        #: higher than its event.
         self._number = event + 1
         self._written = written
         if written is not None:

@@ -1,8 +1,9 @@
 """The streams of requests: the messages for one request of a client, and the body of its response.
 
-The handler feeds the response directly. If the client can come back for the rest, each message is in a log of the backend as
-well, which is made with the first message before the answer; most calls never make one. When a client resumes the stream,
-whichever process gets that request follows the log (RES-05, HTTP-20).
+The handler feeds the response directly. If the client can resume the stream, each message is also stored in a log of the
+backend. The log is made when the response becomes an event stream: with the first message before the answer, or after a while
+without one. Most calls need no log. When a client resumes the stream, whichever process gets that request follows the log
+(RES-05, HTTP-20).
 """
 
 import json
@@ -32,10 +33,11 @@ _SOON_SECONDS = 0.5
 _PROBE_SECONDS = 0.25
 #: Finished streams of one session that can still be resumed; beyond that the oldest is dropped.
 _FINISHED = 64
-#: Seconds that a response waits for its client's answer to a question before it ends, where it must not be held: programs
-#: answer sooner, people do not.
+#: If responses must not be held open, as under a WSGI host, a response that can be resumed waits this many seconds for the
+#: answer of its client to a question, and then ends. A program answers sooner, a person does not.
 _ANSWER_SECONDS = 1.0
-#: Bytes of a stream that count to no budget; most streams never hold as many.
+#: If a stream holds no more unread bytes than this, they do not count to the budget of all streams. Most streams never hold
+#: more.
 _UNCOUNTED_BYTES = 65_536
 _ENDED = ("the server's process that ran this call has ended before it answered; it is not known whether the call took effect")
 
@@ -45,7 +47,7 @@ class RequestStreams:
 
     :param key: the id of the session.
     :param sender: whose share their bytes count to.
-    :param unread: of all streams of the server; by default of these alone.
+    :param unread: the budget of the unread bytes of all streams of the server; by default one for these streams alone.
     :param prefix: of the names of their logs.
     :param logs: of all streams; None if these cannot be resumed.
     """
@@ -62,7 +64,8 @@ class RequestStreams:
         self.priming = False
         #: Whether the session has ended.
         self.closed = False
-        #: Where responses must not be held for an answer: the open streams, among which they count meanwhile.
+        #: If responses must not be held open while they wait for an answer of the client: the limit on open streams, to which a
+        #: response counts while it waits. Otherwise None.
         self.held: Optional[OpenStreams] = None
         #: Guards the fields below; held for dictionary work only.
         self._lock = threading.Lock()
@@ -95,9 +98,10 @@ class RequestStreams:
             self.logs.forget(log)
 
     def resume(self, label: str, event: int) -> Optional[RequestLogBody]:
-        """Return the rest of a stream after an event; it is ending if the client has all events, None if they are not kept.
+        """Return the body with the rest of a stream after an event; None if a later one is gone, or there is no such event.
 
-        The response of this process that the client has left ends.
+        If the event was the last one of the stream, the body ends at once. If a response of this process still sends the
+        stream, it ends: its client has left it.
 
         :raises BackendError: the store failed.
         """
@@ -105,7 +109,8 @@ class RequestStreams:
         assert logs is not None
         entries, stream = logs.backend.since(name, event), self._open.get(label)
         if entries is None:
-            # The handler may have been silent since, for longer than an event is kept.
+            # The last event of the client may have expired, for instance because the handler was silent for longer than an
+            # event is kept. If no later event is gone, the stream can be resumed.
             if logs.backend.since(name, event + 1) is None:
                 return None
         elif not entries or entries[0][0] != event + 1:
@@ -153,16 +158,17 @@ class EventStream(StreamingBody, Outlet):
     begun = False
     #: Whether the response is an event stream, and whether no more messages follow.
     streaming = finished = False
-    #: The response and its error code, if it is the whole response.
+    #: The answer to the message, and its error code, if the HTTP response is this answer alone, and no event stream.
     answer: Optional[bytes] = None
     code: Optional[int] = None
-    #: None until the stream is streaming, if it cannot be resumed, and if the store failed at that time: then events have no
-    #: ids.
+    #: None until the stream is streaming. It stays None if the stream cannot be resumed, or if the store failed when the stream
+    #: began; then events have no ids.
     log: Optional[RequestLog] = None
     _event = 0
     #: Called when the client has closed the response of an unfinished stream, if that cancels something.
     on_hang_up: Optional[Callable[[], object]] = None
-    #: Ends the stream when its response must make room for another; None if the stream goes on without one.
+    #: Called when the response must make room for another one, and ends the stream. None if the stream goes on without a
+    #: response.
     on_return: Optional[Callable[[], object]] = None
     #: Whether the response has not ended.
     _attached = True
@@ -186,7 +192,8 @@ class EventStream(StreamingBody, Outlet):
         self.plain = plain
         #: Guards every field but those of the base class.
         self._lock = threading.Lock()
-        # Defaults that every answer looks at: an attribute of the object is found sooner than one of its class.
+        # Every answer reads these defaults, so they are set on the object as well: Python finds an attribute of the object
+        # sooner than one of its class.
         self.begun = self.streaming = self.finished = False
         self.answer = self.code = self.log = self._waited = None
 
@@ -233,7 +240,7 @@ class EventStream(StreamingBody, Outlet):
             elif self.log is not None:
                 self.log.write(FINAL)
             self._finish()
-        if self.streaming:  # else no host waits for pieces
+        if self.streaming:  # if the response is no event stream, no host waits for pieces
             self.on_ready()
 
     def close_connection(self, retry: Optional[float]) -> bool:
@@ -274,7 +281,8 @@ class EventStream(StreamingBody, Outlet):
         with self._lock:
             if not self.finished:
                 if self.log is not None:
-                    # For those who follow the log: the session, or this process, ends before the handler has answered.
+                    # Responses that follow the log get errors as the answer, since the session, or this process, ends before
+                    # the handler has answered.
                     self.log.write(FINAL + failures(json.loads(self.described())))
                 self._finish()
         self.on_ready()
@@ -320,7 +328,8 @@ class EventStream(StreamingBody, Outlet):
         if not self._attached or not self._queue:
             return False
         limits = self._streams.limits
-        # While all streams together hold too much, each gets by with little: a client that reads does not notice.
+        # While all streams together hold too many bytes, each stream may hold only 64 KiB. A client that reads does not notice
+        # that.
         most = _UNCOUNTED_BYTES if self._streams.unread.full else limits.unread_bytes
         return len(self._queue) >= limits.unread_messages or self._queued + size > most
 
@@ -372,7 +381,7 @@ class EventStream(StreamingBody, Outlet):
     # --- for the thread of the HTTP request ----------------------------------------------------------
 
     def commit(self) -> None:
-        """Make the response an event stream although there is no message yet, unless it must be JSON, or has come."""
+        """Make the response an event stream before its first message, unless it must be JSON or the answer is there already."""
         with self._lock:
             if self.plain or (self.finished and not self.streaming):
                 return
@@ -384,7 +393,7 @@ class EventStream(StreamingBody, Outlet):
     def settle(self, refuse: Callable[[], object]) -> None:
         """Wait until it is known whether the response is an event stream, or its client has left.
 
-        It is one when the handler runs for longer than ``commit_seconds``.
+        If the handler runs for longer than ``commit_seconds``, the response becomes an event stream.
 
         :param refuse: called when the request is still queued after ``queue_seconds``: it must not be queued forever (REL-37).
         """
@@ -415,7 +424,11 @@ class EventStream(StreamingBody, Outlet):
         return data
 
     def _take(self, now: float) -> Optional[bytes]:
-        """Return like :meth:`take`; None also when the response is due: its last messages are sent then."""
+        """Return what :meth:`take` returns.
+
+        If the time of the response is over, return None as well; then :meth:`take` ends the response and returns its last
+        messages.
+        """
         with self._lock:
             while self._attached:
                 if self._sending:
@@ -456,7 +469,7 @@ class EventStream(StreamingBody, Outlet):
         return None
 
     def _probe(self, now: float) -> bool:
-        """Whether the client has left, as far as a host can tell that asks for it now and then."""
+        """Ask the host now and then whether the client has left, and return that; False in between, and the first time."""
         if now < self._probe_at:
             return False
         first = not self._probe_at
@@ -491,7 +504,7 @@ class EventStream(StreamingBody, Outlet):
 
 
 class StreamsChannel(Channel):
-    """The channel of clients that have no stream for what belongs to none of their requests, so that it is left out.
+    """The channel of clients without a stream for the messages that belong to none of their requests. It drops such messages.
 
     :param streams: of the requests, which end with the channel.
     """

@@ -39,7 +39,7 @@ _TICK_SECONDS = 0.005
 #: too short, up to the longest.
 _BURST_SECONDS = 0.1
 _LONGEST_BURST_SECONDS = 5.0
-#: Seconds without accepting after accepting has failed, and between two looks at what waits otherwise.
+#: Seconds for which accepting is paused after it has failed, and between two calls of ``on_woken`` while ``hurried``.
 _ACCEPT_PAUSE_SECONDS = 0.1
 #: Idle threads that are kept.
 _KEEP_THREADS = 4
@@ -64,12 +64,13 @@ class Poller:
     def __init__(self, idle_seconds: float, on_closed: Callable[[Connection], object],
                  sweep: Callable[[], bool]) -> None:
         self._idle_seconds = idle_seconds
-        #: Only for its threads, a few of which are kept for a while between two tasks.
+        #: Only its ``spawn`` is used, which takes no slot. A few idle threads are kept for a while.
         self._threads = Workers(1, 0, "mcplite connection", keep=_KEEP_THREADS)
         self._pause = min(_SWEEP_SECONDS, idle_seconds)
         self._on_closed = on_closed
         self._on_sweep = sweep
-        #: Called by the leader after :meth:`wake`, now and then without it, and ten times a second while ``hurried``.
+        #: Called by the leader after :meth:`wake`, which the poller itself calls as well, and ten times a second while
+        #: ``hurried``.
         self.on_woken: Callable[[], object] = do_nothing
         self.hurried = False
         self._hurried_at = 0.0
@@ -93,11 +94,13 @@ class Poller:
         self._idle: Dict[socket.socket, Connection] = {}
         #: The connections whose response is an event stream, which is sent as there are pieces.
         self._streams: Dict[socket.socket, Connection] = {}
-        #: Those of them whose stream has ended, as the thread that has sent the last piece tells the leader.
+        #: The connections whose event stream has ended. The thread that has sent the last piece adds a connection, and the
+        #: leader takes it.
         self._ending: Deque[Connection] = deque()
         #: When the next stream has to be looked at, and until when the leader sleeps.
         self._look_at = self._sleeps_until = math.inf
-        #: The thread that leads, which looks at all of this before it sleeps.
+        #: The id of the thread that leads. The leader needs no wake-up for its own changes, because it looks at the fields
+        #: above before it sleeps.
         self._leader: Optional[int] = None
         #: The connection that the leader is serving.
         self._serving: Optional[Connection] = None
@@ -170,7 +173,7 @@ class Poller:
                 accepted = accept()
             finally:
                 if not accepted:
-                    # Noted first: listening must be resumed even if it could not be interrupted.
+                    # Set before the socket is removed: if removing it fails, accepting must be resumed all the same.
                     self._accept_paused_until = time.monotonic() + _ACCEPT_PAUSE_SECONDS
                     self._resume_accepting = register
                     with self._lock:
@@ -192,7 +195,10 @@ class Poller:
             self.wake()
 
     def holds(self, connection: Connection) -> bool:
-        """Whether no thread serves a connection, as the leader sees it between two requests."""
+        """Whether a connection is parked.
+
+        Only the leader may ask, and only between two requests: the connection that it serves would count as parked.
+        """
         return connection.request in self._idle
 
     def wake(self) -> None:
@@ -225,11 +231,12 @@ class Poller:
         stream, sock = connection.stream, connection.request
         assert stream is not None
         with self._lock:
-            # The leader, which serves it, has left it registered.
+            # If the leader has served the connection, it is still registered for reading.
             connection.events = 0 if self._idle.pop(sock, None) is None else selectors.EVENT_READ
             if not self._closing:
                 self._streams[sock] = connection
-                # Without it, the response is sent all the same; a client that leaves is noticed when a piece cannot be sent.
+                # If registering fails, the response is sent all the same. Then a client that has left is noticed when a piece
+                # cannot be sent.
                 self._select(connection, selectors.EVENT_READ)
         stream.pass_on(functools.partial(self._stream_is_full, connection), functools.partial(self._stream_is_over, connection))
         self._look_by(stream.look_at)
@@ -247,7 +254,10 @@ class Poller:
             stream.cancel()
 
     def _look_by(self, at: float) -> None:
-        """Have the leader look at the streams at this time at the latest, and notice what it waits for since."""
+        """Have the leader look at the streams at this time at the latest.
+
+        If its select() does not see sockets that were registered meanwhile, it is woken for them, too.
+        """
         with self._lock:
             self._look_at = min(self._look_at, at)
             early = at < self._sleeps_until
@@ -274,7 +284,10 @@ class Poller:
             self._go_on(connection)
 
     def _end_one(self) -> bool:
-        """End a stream on the leader; False if another thread leads by then: the end of a session may run code of the user."""
+        """End a stream on the leader; False if another thread leads by then.
+
+        Ending the session of a stream may run code of the user, which may take long.
+        """
         try:
             connection = self._ending.popleft()
         except IndexError:
@@ -290,7 +303,7 @@ class Poller:
         return leading
 
     def _go_on(self, connection: Connection) -> None:
-        """Have the next request of a connection served behind its event stream, or close it."""
+        """Park a connection after its event stream, have its next request served, or close it."""
         with self._lock:
             streamed = self._streams.pop(connection.request, None)
             if streamed is not None and not self._closing and connection.events:
@@ -300,7 +313,7 @@ class Poller:
         elif connection.close_connection and not connection.lingers:
             self._close(connection)
         elif self._closing:
-            self._serve_until_idle(connection)  # which reads no further request, so that it does not block
+            self._serve_until_idle(connection)  # the server stops, so this reads no further request, and does not block
         elif not self._spawn(functools.partial(self._serve_until_idle, connection)):
             self._close(connection)
 
@@ -333,7 +346,8 @@ class Poller:
                 stream.body.stop()
                 stream.cancel()  # unless it has ended with that
             elif connection.has_input:
-                # The next request; the end of the connection behind it cannot be seen.
+                # The client has sent its next request. Until that is read, the end of the connection cannot be seen, so the
+                # socket is no longer watched for reading.
                 with self._lock:
                     self._select(connection, connection.events & ~selectors.EVENT_READ)
 
@@ -412,7 +426,8 @@ class Poller:
 
     def _serve(self, connection: Connection) -> bool:
         """Serve a readable connection; False if another thread leads by then."""
-        # One that is not among those that wait is served already, or is over, and could not be removed.
+        # If a connection is not in ``_idle``, another thread serves it already, or it has ended. It is still registered because
+        # it could not be removed.
         if (self._burst_until and time.monotonic() < self._burst_until and self.holds(connection)
                 and self._serve_on_thread(connection)):
             return True
@@ -552,7 +567,7 @@ class Poller:
         try:
             self._selector.register(sock, events, data)
         except KeyError:
-            # Left from a socket of the same number that could not be removed before it was closed.
+            # The selector still has a closed socket with this file number, which could not be removed before it was closed.
             self._selector.unregister(sock)
             self._selector.register(sock, events, data)
 
@@ -622,7 +637,7 @@ class Poller:
                 return
 
     def _ready(self, parked: List[Connection]) -> Set[object]:
-        # Called with the lock held. Without an answer of the system, each connection may have sent a request.
+        # Called with the lock held. If select() fails, each connection counts as one that may have sent a request.
         try:
             return {key.data for key, _ in self._selector.select(0)} if parked else set()
         except (OSError, ValueError):

@@ -10,7 +10,8 @@ socket did not take, has the comments of a quiet stream sent, and notices that t
                                                                                     v
     each of them ──the end, the client is gone, or cancel()──> over    sending <── full, until it is writable
 
-A stream that is cancelled while a thread sends is *gone* until that thread notices: no socket is closed under a ``send``.
+If a stream is cancelled while a thread sends, its state is *gone* until that thread notices. So no socket is closed during a
+``send``.
 """
 
 import enum
@@ -28,7 +29,8 @@ from .client_socket import ClientGone, ClientSocket, RequestBody, parts_of
 __all__ = ["StreamedResponse"]
 
 _log = get_logger(__name__)
-#: Bytes of a piece that counts like an answer until its client has read it: one message may have any size.
+#: If a piece has more bytes than this, and the socket does not take it at once, it counts as an unread answer until the socket
+#: has taken all of it: one message may have any size.
 _LARGE_PIECE = 65_536
 
 
@@ -44,10 +46,10 @@ class _Sending(enum.Enum):
     OVER = "over"
 
 
-#: Pieces that one thread sends at once, before the poller goes on in its place: it must not serve another thread's messages for
-#: ever.
+#: Pieces that a thread sends before the poller sends the next ones. Without the limit, a thread could send the messages of
+#: other threads for ever.
 _MOST_PIECES = 16
-#: A thread sends.
+#: The states in which a thread is sending.
 _BUSY = (_Sending.BEGUN, _Sending.SENDING, _Sending.MORE, _Sending.GONE)
 
 
@@ -55,12 +57,12 @@ class StreamedResponse:
     """One response, from its head to its end.
 
     :param client: to which it is sent.
-    :param asked: the request, to which large pieces count.
+    :param asked: the body of the request: large pieces are counted with it.
     :param response: with a :class:`StreamingBody`; it is closed by :meth:`close`.
     :param head: the bytes of the response before its body.
     :param chunked: whether the body is sent in chunks, so that its end can be told from the end of the connection.
     :param again: whether the connection can be used for another request after it.
-    :param failed: called while an exception is handled that has ended the response.
+    :param failed: called in the ``except`` block of an exception that has ended the response.
     """
 
     __slots__ = ("body", "again", "broken", "since", "_client", "_asked", "_response", "_head", "_chunked", "_failed", "_lock",
@@ -71,7 +73,7 @@ class StreamedResponse:
         assert isinstance(response.body, StreamingBody)
         self.body: StreamingBody = response.body
         self.again = again
-        #: Whether it has ended before its end.
+        #: Whether the response ended before all of it was sent.
         self.broken = False
         #: Since when the socket takes nothing; 0 while it does.
         self.since = 0.0
@@ -87,7 +89,7 @@ class StreamedResponse:
         #: What the socket did not take yet, and the size of the piece that it belongs to.
         self._parts: "Optional[Deque[Union[bytes, memoryview]]]" = None
         self._size = 0
-        #: Whether nothing comes after that.
+        #: Whether ``_parts`` is the last piece of the response.
         self._last = False
         #: What the poller does when the socket takes no more, and when the response has ended; on the thread that sends.
         self._on_full: Callable[[], object] = do_nothing
@@ -171,7 +173,7 @@ class StreamedResponse:
         self._run()
 
     def cancel(self) -> None:
-        """End the response where it is: the connection is shut down, or its client reads nothing."""
+        """End the response without sending the rest: the connection is shut down, or its client has left or reads nothing."""
         with self._lock:
             if self._state in _BUSY:
                 self._state = _Sending.GONE
@@ -246,7 +248,8 @@ class StreamedResponse:
         return None
 
     def _interrupted(self) -> None:
-        # An exception of a signal handler, on a thread of the user that has reported a change.
+        # Called when an exception ends the sending, such as one that a signal handler raises while a thread of the user reports
+        # a change.
         with self._lock:
             over, self._state = self._state is _Sending.OVER, _Sending.OVER
         if not over:
@@ -271,7 +274,8 @@ class StreamedResponse:
             elif piece:
                 self._last = last = body.last
                 if self._chunked:
-                    # In one segment: a client that reads up to its answer has received the end, too.
+                    # The end goes in one segment with the last piece: if a client stops reading after its answer, it has
+                    # received the end, too.
                     tail = b"\r\n0\r\n\r\n" if last else b"\r\n"
                     parts = parts_of(b"%b%x\r\n" % (self._head, len(piece)), piece, tail)
                 else:
