@@ -12,17 +12,18 @@ __all__ = ["Tasks"]
 class Tasks(Record):
     """How a server has tasks: ``Server("nightly", options=ServerOptions(tasks=Tasks(running=8, keep=24 * 3600)))``.
 
-    :param runner: has tasks run elsewhere, by ``submit(name, payload)``: ``CeleryTasks``, ``RQTasks``, or an object of yours
+    :param runner: makes tasks run elsewhere, by ``submit(name, payload)``: ``CeleryTasks``, ``RQTasks``, or an object of yours
         whose job calls :meth:`Server.run_task`. By default they run on threads of this process.
     :param running: tasks that run at once in one process, each on a thread, apart from ``Limits.running``; further ones are
         queued. Default 32.
     :param queued: tasks that wait for such a thread; one more is refused. Default 4096.
-    :param kept: tasks that are kept for one principal, or one remote address without authentication; for one more the oldest
-        finished one goes, and it is refused if none is finished. Default 1000.
+    :param kept: tasks that are kept for one principal, or for one remote address without authentication. One more removes the
+        oldest finished task; if none is finished, the new task is refused. Default 1000.
     :param keep: seconds for which a task is kept after its creation; a client may ask for less. Default 3600.
-    :param bytes: bytes that all tasks take in one process: the arguments of the unfinished ones, records and results. For one
-        more the oldest finished one goes, of the client with the most. With a shared backend: the bytes there of one client's
-        tasks. By default a sixteenth of ``Limits.memory_bytes``.
+    :param bytes: bytes that all tasks take in one process: the arguments of the unfinished ones, records and results. If a new
+        task needs more, the oldest finished task of the client with the most bytes is removed. With a shared backend, the
+        records and results are stored there, and this bounds what the tasks of one client take there. By default a sixteenth of
+        ``Limits.memory_bytes``.
     :param poll: seconds at most that clients are asked to wait between two looks at a task; for a young task it is half its
         age. Default 0.5.
     :raises RegistrationError: a limit is not positive.

@@ -1,7 +1,7 @@
 """The tasks that one client has started at its server: calls that became one, the handles of tasks, their list.
 
-A client loads it when its server declares tasks, or with the first call about one. It is an extension of that client, which
-keeps of the listed tools which of them run as tasks.
+A client loads this module when its server declares tasks, or with the first call about a task. :class:`ClientTasks` is an
+extension of that client, and remembers which of the listed tools run as tasks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["ClientTasks", "has_tasks", "tasks_of_client"]
 
 
 def tasks_of_client(client: Features) -> "ClientTasks":
-    """Return the tasks of a client, which has them from now on."""
+    """Return the tasks of a client; the first call adds them to the client as an extension."""
     found = client.use_extension(TASKS_EXTENSION, lambda: ClientTasks(client))
     assert isinstance(found, ClientTasks), "no other extension can have the identifier"
     return found
@@ -50,13 +50,14 @@ class ClientTasks(Extension):
 
     def __init__(self, client: Features) -> None:
         self._client = client
-        #: Which of the listed tools say "required" or "optional", in November 2025, where the client decides on it.
+        #: The task support, "required" or "optional", of each listed tool that has one. It counts in November 2025, where the
+        #: client decides which calls become tasks.
         self._support: Listed[str] = Listed()
-        #: How often the list had changed when the whole of it was read.
+        #: How often the list of tools had changed when the whole list was read; -1 if it was not read.
         self._read_at = -1
 
     def declares(self, revision: Revision) -> Optional[Dict[str, Any]]:
-        return None  # the client declares them, whether they are loaded or not
+        return None  # the session declares tasks, whether this module is loaded or not
 
     # --- which tools run as tasks ---------------------------------------------------------------------------
 
@@ -65,14 +66,17 @@ class ClientTasks(Extension):
         self._support.learn([tool.name for tool in tools], found)
 
     def tools_listed(self, changes: int) -> None:
-        self._read_at = changes  # all other tools do not run as tasks
+        self._read_at = changes  # a tool without an entry in _support does not run as a task
 
     def forget_tools(self) -> None:
         self._support.forget()
         self._read_at = -1
 
     def support_of(self, name: str, options: RequestOptions) -> str:
-        """Return whether a tool runs as a task, "required", "optional" or "forbidden", for which the tools are listed once."""
+        """Return whether a tool runs as a task: "required", "optional" or "forbidden".
+
+        If this is not known, the tools are listed first.
+        """
         if name not in self._support.found and self._read_at != self._client.tool_changes:
             self._client.list_tools(timeout=options.timeout, max_timeout=options.max_timeout, cancel=options.cancel)
         return self._support.found.get(name, "forbidden")
@@ -135,10 +139,10 @@ class ClientTasks(Extension):
     # --- calls that are tasks -----------------------------------------------------------------------------
 
     def follow_task(self, known: Union[str, Dict[str, Any]]) -> TaskFollower:
-        """Return the follower of a task that is passed on: its questions are left to the caller, as ``InputNeeded``.
+        """Return the follower of a task whose questions are left to the caller, as ``InputNeeded``.
 
-        :param known: its id, or the result of a call that says that the call became a task.
-        :raises MCPError: the server cannot be asked for it, or does not know it.
+        :param known: the id of the task, or the result of a call that says that the call became a task.
+        :raises MCPError: the server cannot be asked for the task, or does not know it.
         """
         if not isinstance(known, str):
             session, options = self._client._session_for(RequestOptions(rounds=False))
@@ -148,9 +152,9 @@ class ClientTasks(Extension):
         return TaskFollower(TaskView(read_state(answer, session)), self._client, None, False)
 
     def send_as_task(self, call: Call) -> TaskFollower:
-        """Send a call of a tool that was made elsewhere and asks for a task, and return the follower of that task.
+        """Send a tool call that is complete and asks for a task, and return the follower of that task.
 
-        Its reports of progress go to the follower, if it has a progress token.
+        If the call has a progress token, it is replaced, and the progress of the task goes to the follower.
         """
         limits = RequestOptions(call.timeout, call.max_timeout, call.cancel, spent=call.spent)
         session, limits = self._client._session_for(limits)
@@ -162,9 +166,9 @@ class ClientTasks(Extension):
 
     def begin(self, session: ClientSession, params: Dict[str, Any], options: RequestOptions,
                     ttl: Optional[float] = None) -> TaskFollower:
-        """Call a tool as a task, where the call says so, and return the follower of that task.
+        """Call a tool as a task, in a revision where the call asks for one, and return the follower of that task.
 
-        :param ttl: for how many seconds to keep it; None leaves that to the server.
+        :param ttl: for how many seconds to keep the task; None leaves that to the server.
         """
         view = TaskView()
         params = {**params, "task": {} if ttl is None else {"ttl": round(ttl * 1000)}}
@@ -175,7 +179,10 @@ class ClientTasks(Extension):
 
     def follow_answer(self, answer: Dict[str, Any], session: ClientSession, view: TaskView, options: RequestOptions
                        ) -> TaskFollower:
-        """Return the follower of the task that a call became, or of one that is done if it did not become a task."""
+        """Return the follower of the task that a call became.
+
+        If the call did not become a task, the follower is of a completed task without an id, with the answer as its result.
+        """
         created: Optional[CreateTaskResult] = None
         if CreateTaskResult.describes(answer):
             created = self._client._read(CreateTaskResult, answer, session, "tools/call")
@@ -186,15 +193,19 @@ class ClientTasks(Extension):
         return follower
 
     def result_of(self, answer: Dict[str, Any], session: ClientSession, options: RequestOptions) -> Dict[str, Any]:
-        """Return the result of a call that the server may have answered with a task, which is then waited for."""
+        """Return the result of a call; if the server has answered with a task, wait for that task."""
         if not session.revision.task_requests or not CreateTaskResult.describes(answer):
             return answer
         return self.finish(self.follow_answer(answer, session, TaskView(), options), session, options)
 
     def finish(self, follower: TaskFollower, session: ClientSession, options: RequestOptions) -> Dict[str, Any]:
-        """Wait for a task as ``call_tool`` does, and return its result; the task is cancelled if the caller leaves before.
+        """Wait for a task as ``call_tool`` does, and return its result.
 
-        A timeout that the caller gave is about the task; that of the client is about each request for its status.
+        If the wait ends early, the task is cancelled. It goes on in three cases: its questions are left to the caller, the
+        connection has failed, or the server has answered with an error.
+
+        A timeout that the caller gave limits the time without progress of the task. The default timeout of the client limits
+        each request for the status.
         """
         seconds, most = time_limits(options.timeout, options.max_timeout, self._client.time_limits)
         silence = None if options.timeout is DEFAULT else seconds

@@ -33,12 +33,12 @@ def ask_as_task(session: Session, asked: EncodedQuestion, token: Optional[Cancel
                 id: Optional[int] = None) -> Any:
     """Ask a client as a task, wait for the end of that task, and return the answer; within ``Limits.ask_seconds`` in all.
 
-    A client that answers at once, in spite of what it has declared, gives the answer itself.
+    If the client answers without a task, in spite of what it has declared, that answer is returned.
 
     :param token: cancelled when the question is withdrawn; the client's task is cancelled then.
     :param id: of the request that asks; by default a new one.
     :raises RemoteError: the client answered with an error, or has cancelled the task.
-    :raises ProtocolError: what it says of the task is not valid.
+    :raises ProtocolError: the client's description of the task is not valid.
     :raises RequestTimeout, Cancelled, ConnectionClosed: there is no answer.
     """
     return _QuestionTask(session, asked.method, token, delivery).ask(asked.params or {}, id)
@@ -55,7 +55,7 @@ class _QuestionTask:
         self._deadline = time.monotonic() + session.limits.ask_seconds
 
     def ask(self, params: Dict[str, Any], id: Optional[int]) -> Any:
-        # The client need not keep the task for longer than the question is waited for.
+        # The client need not keep the task for longer than the server waits for the answer.
         task = {"ttl": max(1, round(self._session.limits.ask_seconds * 1000))}
         answer = self._call(self._method, {**params, "task": task}, id)
         if not CreateTaskResult.describes(answer):
@@ -68,7 +68,10 @@ class _QuestionTask:
             raise
 
     def _follow(self, state: DetailedTask) -> Any:
-        """Poll until there is a result, or the client says that its request leads to one (TSK-20, TSK-28)."""
+        """Poll until the task has ended or needs input, and then ask for its result, for which the client waits until the end.
+
+        TSK-20, TSK-28.
+        """
         of, pause = {"taskId": state.task_id}, _FIRST_PAUSE_SECONDS
         while state.status == WORKING:
             given = state.poll_interval_ms
@@ -111,7 +114,7 @@ class _QuestionTask:
         if (self._session.client_capabilities.tasks or {}).get("cancel") is None:
             return
         try:
-            # Without the token, which is cancelled already.
+            # Without the token: it may be cancelled already.
             self._session.peer.call("tasks/cancel", {"taskId": task_id}, timeout=_CANCEL_SECONDS, delivery=self._delivery)
         except MCPError as error:
             _log.debug("the client's task %.100r was not cancelled: %s", task_id, error)

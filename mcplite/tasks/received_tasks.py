@@ -1,6 +1,7 @@
 """ReceivedTasks: questions that a server asks as tasks, which it then polls; a part of November 2025 alone.
 
-A legacy session has one from the first such question on. The handlers are the client's own.
+A legacy session has a ``ReceivedTasks`` from the first such question, or the first request about a task, on. The client's
+ordinary handlers answer the questions.
 """
 
 import os
@@ -22,7 +23,8 @@ from ..types.tasks import CANCELLED, COMPLETED, FAILED, WORKING, CreateTaskResul
 __all__ = ["ReceivedTasks", "take_question"]
 
 _log = get_logger(__name__)
-#: The most tasks that are kept, those that have ended included; and for how long, in seconds.
+#: The most tasks that are kept, those that have ended included. Then the seconds for which a task is kept if the server does
+#: not say, and at most.
 _MOST_TASKS = 100
 _KEPT_SECONDS = 600.0
 _LONGEST_SECONDS = 3600.0
@@ -35,7 +37,7 @@ Answer = Callable[[Incoming, CancelToken], Optional[Dict[str, Any]]]
 
 
 def take_question(session: LegacySession, incoming: Incoming) -> bool:
-    """Answer a request about tasks, or answer a question by a task if it asks for one; False if neither is to be done.
+    """Answer a request about tasks, or a question that asks for a task; False if the request is neither.
 
     :param incoming: a request of the server, on the thread that reads.
     """
@@ -67,7 +69,7 @@ class _ReceivedTask:
         self.token = CancelToken()
         self.result: Optional[Dict[str, Any]] = None
         self.error: Optional[RemoteError] = None
-        #: The requests for its result, which are answered at its end (TSK-22).
+        #: The requests for the result of the task, which are answered when the task ends (TSK-22).
         self.waiting: List[Incoming] = []
 
 
@@ -88,7 +90,7 @@ class ReceivedTasks(SessionPart):
         self._tasks: Dict[str, _ReceivedTask] = {}
 
     def accept(self, incoming: Incoming) -> None:
-        """Answer a question with a task, and run its handler on a worker thread; on the reader's thread."""
+        """Answer a question with a task, and run its handler on a worker thread; called on the reader's thread."""
         given = incoming.params["task"].get("ttl")
         seconds = min(given / 1000, _LONGEST_SECONDS) if type(given) in (int, float) and given > 0 else _KEPT_SECONDS
         at = _now()
@@ -107,7 +109,8 @@ class ReceivedTasks(SessionPart):
             self._end(task, FAILED, error=RemoteError("the client is busy", code=SERVER_BUSY))
 
     def _make_room(self) -> bool:
-        # With the lock held. Expired tasks go first (TSK-46), then the oldest that has ended.
+        # With the lock held. Remove the expired tasks (TSK-46), and if that is not enough, the oldest that has ended; return
+        # False if none has ended.
         now = time.monotonic()
         for id in [id for id, task in self._tasks.items() if task.until <= now]:
             self._tasks.pop(id).token.cancel("the task has expired")
@@ -136,7 +139,7 @@ class ReceivedTasks(SessionPart):
 
     def _end(self, task: _ReceivedTask, status: str, result: Optional[Dict[str, Any]] = None,
              error: Optional[RemoteError] = None) -> None:
-        """Note how a task has ended, unless it had ended before (TSK-17), and answer the requests that wait for it."""
+        """Note how a task has ended, and answer the requests that wait for it; do nothing if it had ended before (TSK-17)."""
         with self._lock:
             if task.state.finished:
                 return
@@ -205,7 +208,7 @@ class ReceivedTasks(SessionPart):
 
 
 def _respond(incoming: Incoming, task: _ReceivedTask) -> None:
-    """Answer with what the question would have got, an error included (TSK-21)."""
+    """Answer with the result or the error that the question would have got without a task (TSK-21)."""
     if task.error is not None:
         incoming.fail(task.error.code, task.error.message, task.error.data)
         return

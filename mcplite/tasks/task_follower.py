@@ -1,8 +1,8 @@
 """A task that this client has started: the follower that waits for it, and the handle that a program gets.
 
-A :class:`TaskFollower` polls the task or hears of it, reports its progress, answers its questions and fetches its result.
-``call_tool`` uses one for each call that became a task. A :class:`Task` has one, too: ``client.start_tool`` and ``client.task``
-return it, in any process with a client of that server.
+A :class:`TaskFollower` polls the task or is sent its changes, reports its progress, answers its questions and fetches its
+result. ``call_tool`` uses a follower for each call that became a task. Each :class:`Task` has a follower, too:
+``client.start_tool`` and ``client.task`` return tasks, in any process with a client of that server.
 """
 
 import contextlib
@@ -46,9 +46,10 @@ _LONGEST_PAUSE_SECONDS = 2.0
 _GROWTH = 1.5
 #: The least pause, whatever the server says.
 _LEAST_SECONDS = 0.01
-#: Seconds of a wait after which the server is asked to send each change, where it can: short tasks are not worth it.
+#: After this many seconds of a wait the server is asked to send each change, if it can. For a short task that is not worth a
+#: stream.
 _LASTING_SECONDS = 0.25
-#: Seconds between two requests for the status while the server sends each change; a lost one is noticed then.
+#: Seconds between two requests for the status while the server sends each change: a change that was lost is noticed then.
 _PUSHED_SECONDS = 30.0
 #: Seconds after an answer to a question until the status is asked for, unless the server's interval is shorter.
 _ANSWERED_SECONDS = 0.5
@@ -64,7 +65,7 @@ class TaskFollower:
     :param view: of the task.
     :param client: sends the requests about it.
     :param on_progress: called on the waiting thread with each progress report and each new status message.
-    :param rounds: whether the client's handlers answer its questions; else ``InputNeeded`` is raised.
+    :param rounds: whether the client's handlers answer the questions of the task; if not, ``InputNeeded`` is raised.
     """
 
     def __init__(self, view: TaskView, client: Features, on_progress: Optional[OnProgress] = None, rounds: bool = True) -> None:
@@ -72,7 +73,7 @@ class TaskFollower:
         self.client = client
         self._on_progress = on_progress
         self._on_status: Optional[Callable[[str], object]] = None
-        #: Whether its changes are passed on to others, so that each should come at once.
+        #: Whether the changes of the task are passed on to another client, so that the server is asked at once to send them.
         self.passed_on = False
         #: The server's text for a model that does not wait for the task.
         self.immediate_response: Optional[str] = None
@@ -81,7 +82,7 @@ class TaskFollower:
         self._lock = threading.Lock()
         #: The keys of the questions that are answered, or being answered.
         self._answered: Set[str] = set()
-        #: Whether a thread waits for ``tasks/result``, over which questions come in November 2025.
+        #: Whether a thread waits for the response to ``tasks/result``; in November 2025 the server asks questions meanwhile.
         self._fetching = False
         self._fetched: Optional[Dict[str, Any]] = None
         self._reports = 0
@@ -94,7 +95,12 @@ class TaskFollower:
         return self.view.state.task_id
 
     def current(self, within: Optional[float] = None, cancel: Optional[CancelToken] = None) -> ClientSession:
-        """Return the open session; wait for it for so many seconds, and until a token is cancelled."""
+        """Return the open session of the client, and wait for it if it is not open yet.
+
+        :param within: seconds for the wait; by default the limits of the client.
+        :param cancel: ends the wait.
+        :raises RequestTimeout, Cancelled, ConnectionClosed: there was no open session until then.
+        """
         limits = RequestOptions(max_timeout=DEFAULT if within is None else max(within, 0.001), cancel=cancel)
         return self.client._session_for(limits)[0]
 
@@ -104,9 +110,9 @@ class TaskFollower:
         return self.client._request(session, method, {"taskId": self.id, **params}, RequestOptions(**limits))
 
     def report_to(self, on_progress: Optional[OnProgress], on_status: Optional[Callable[[str], object]]) -> None:
-        """Have progress reports and status messages given to one function each, from now on.
+        """Give progress reports to one function and status messages to another, from now on.
 
-        :param on_status: called with each new status message, which is no progress report then.
+        :param on_status: called with each new status message; if it is None, status messages are progress reports.
         """
         self._on_progress, self._on_status = on_progress, on_status
         self.passed_on = True
@@ -115,7 +121,7 @@ class TaskFollower:
 
     def follow(self, until: Callable[[DetailedTask], bool], *, silence: Optional[float] = None,
                within: Optional[float] = None, cancel: Optional[CancelToken] = None) -> bool:
-        """Wait until the state of the task passes a test, or is final; return False when the time is over before.
+        """Wait until the state of the task passes a test, or is final; return False if the time runs out before.
 
         The time that the client's handlers take for its questions does not count.
 
@@ -221,7 +227,7 @@ class TaskFollower:
         return questions
 
     def _fetch_early(self, session: ClientSession) -> None:
-        """Send ``tasks/result`` on a thread of its own: the questions of the task come with its response (TSK-28)."""
+        """Send ``tasks/result`` on a thread of its own: the server asks the task's questions before it responds (TSK-28)."""
         with self._lock:
             if self._fetching:
                 return
@@ -270,7 +276,7 @@ class TaskFollower:
                 self._fetched = self._send(session, "tasks/result", cancel=cancel)
                 return self._fetched
             except RemoteError as error:
-                error.task_id = self.id  # the error of the task itself, most often
+                error.task_id = self.id  # most often the error with which the task has failed
                 raise
             except MCPError as error:
                 raise about_task(error, self.id) from error
@@ -305,18 +311,23 @@ class _Wait:
         self._session = session
         self._silence, self._within = silence, within
         self._cancel = cancel
-        #: By the clock of the session, which stands still while its handlers answer questions.
+        #: When the wait began, and when the latest news of the task came, by the clock of the session. That clock does not
+        #: advance while the client's handlers answer questions of the connection.
         self._begun = self._heard = session.now()
-        #: The seconds that questions of the task took.
+        #: The seconds by that clock that answering questions of the task took.
         self._asked = 0.0
         self._pause = _FIRST_PAUSE_SECONDS
         self._failures = 0
 
     def run(self, until: Callable[[DetailedTask], bool], stack: contextlib.ExitStack) -> bool:
-        """Wait until the state passes a test; what is begun for the wait is ended by *stack*."""
+        """Wait until the state passes a test, or is final; return False if the time runs out before.
+
+        :param stack: gets the functions that end the subscription and the stream of this wait.
+        """
         task, view = self._task, self._task.view
         begun = time.monotonic()
-        #: Whether the changes come by themselves, if the server sends any.
+        #: Whether the view gets the changes that the server sends. Over a connection of the handshake era they come without a
+        #: request. Otherwise a stream is opened below, when the task has lasted for a while.
         heard = not self._session.change_streams
         if heard:
             stack.callback(started_tasks(self._session).watch(task.id, view))
@@ -344,11 +355,11 @@ class _Wait:
                 return False
             now = time.monotonic()
             if view.pushed != pushed:
-                # What has changed since the last answer may not have been sent: a stream begins, or has ended.
+                # The stream has begun, or has ended. The server may not have sent a change since its last answer, so ask now.
                 pushed, due = not pushed, now
             if now >= due:
                 if view.version != version:
-                    continue  # what has come meanwhile is looked at first; it may end the wait
+                    continue  # look at the news that has come meanwhile first: it may end the wait
                 self._poll(left)
                 due = time.monotonic() + self._interval()
                 continue
@@ -389,7 +400,7 @@ class _Wait:
         except RequestTimeout:
             left = self._left()
             if left is None or left > 0:
-                raise  # else the wait is over, which says more
+                raise  # only this request took too long. Otherwise the wait is over, and run() returns False
         except (TransportError, RemoteError) as error:
             lasting = isinstance(error, (ConnectionClosed, AuthError)) or (
                 isinstance(error, RemoteError) and error.code != SERVER_BUSY)
@@ -402,7 +413,7 @@ class _Wait:
 def read_state(answer: Any, session: ClientSession) -> DetailedTask:
     """Return the state of a task, as a server described it.
 
-    :raises ProtocolError: it is none.
+    :raises ProtocolError: the answer does not describe a task.
     """
     try:
         return codec.decode(DetailedTask, answer)
@@ -411,9 +422,9 @@ def read_state(answer: Any, session: ClientSession) -> DetailedTask:
 
 
 def about_task(error: MCPError, id: str, hint: Optional[str] = None) -> MCPError:
-    """Return an error with the id of the task that it is about, in its text as well.
+    """Set the ``task_id`` of an error, unless it has one, and add a hint to its text; return the error.
 
-    :param hint: the end of its text; by default it says how to continue with the task.
+    :param hint: added to the text; by default it says, with the id, how to continue with the task.
     """
     if error.task_id is not None:
         return error
@@ -430,11 +441,12 @@ def about_task(error: MCPError, id: str, hint: Optional[str] = None) -> MCPError
 class Task:
     """A tool call that goes on at the server, also when this client has left.
 
-    Its status is what the server has said last: :meth:`refresh`, :meth:`wait`, :meth:`result` and the iteration ask again.
-    While one of them waits, the client's handlers answer the questions of the task. From any number of threads.
+    The attributes say what the server has sent last: :meth:`refresh`, :meth:`wait`, :meth:`result` and the iteration ask again.
+    While one of them waits, the client's handlers answer the questions of the task. All methods can be called from any number
+    of threads.
 
     :param follower: of the task.
-    :param tool: the name of the tool, as far as it is known here.
+    :param tool: the name of the tool; None for a task that was found by its id.
     """
 
     def __init__(self, follower: TaskFollower, tool: Optional[str] = None) -> None:
@@ -449,7 +461,7 @@ class Task:
 
     @property
     def state(self) -> DetailedTask:
-        """What the server has said last of the task, with its timestamps."""
+        """The latest state of the task that the server has sent, with its timestamps."""
         return self._follower.view.state
 
     @property
@@ -515,7 +527,7 @@ class Task:
         return self._follower.client._tool_result(self._follower.fetch(cancel), self._follower.current(), self._tool)
 
     def cancel(self) -> None:
-        """Ask the server to cancel the task; it decides whether and when the work stops.
+        """Ask the server to cancel the task; the server decides whether and when the work stops.
 
         A task that has ended stays as it is.
 
@@ -545,7 +557,7 @@ class Task:
             seen = shown.status, shown.status_message
             self._follower.follow(lambda state: (state.status, state.status_message) != seen)
             if (self.status, self.status_message) == seen:
-                self.refresh()  # its result came first
+                self.refresh()  # the result came before the final status
             shown = self.state
             if (shown.status, shown.status_message) != seen:
                 yield shown

@@ -1,9 +1,9 @@
 """What this client knows of one task, and how it hears of changes.
 
 A :class:`TaskView` has the latest state, and progress that was not reported yet. The thread that reads the connection adds to
-it, and the threads that wait for the task sleep on it. A server with a session sends changes there (:class:`StartedTasks`).
-From one without a session they come on a subscription (:class:`TaskStream`), which is opened once the task has lasted for a
-while.
+it, and the threads that wait for the task sleep on it. A server of the handshake era sends changes over the session
+(:class:`StartedTasks`). A server without sessions sends them over a subscription (:class:`TaskStream`), which the client opens
+when the task has lasted for a while.
 """
 
 import itertools
@@ -24,8 +24,8 @@ from ..types.tasks import TASK_IDS, DetailedTask
 
 __all__ = ["StartedTasks", "TaskStream", "TaskView", "started_tasks"]
 
-#: Progress notifications, and their bytes, that are kept until a thread waits for the task; beyond it the newest takes the
-#: place of the one before it.
+#: The most progress notifications, and the most bytes of them, that are kept until a thread waits for the task. If there are
+#: more, each new one replaces the one before it.
 _MOST_PROGRESS = 1000
 _MOST_PROGRESS_BYTES = 1 << 20
 
@@ -43,9 +43,10 @@ class TaskView:
         self._state = state
         self._progress: Deque[Tuple[Dict[str, Any], int]] = deque()
         self._progress_bytes = 0
-        #: How often the view has changed; to be read before the state, and given to :meth:`wait`.
+        #: How often the view has changed. A thread reads this before it reads the state, and gives it to :meth:`wait`.
         self.version = 0
-        #: The streams over which the server sends each change: one may end after the next, of another connection, has begun.
+        #: The streams over which the server sends each change. There may be two for a moment: the stream of an old connection
+        #: may end after that of the next connection has begun.
         self._streams: Set[object] = set()
 
     @property
@@ -56,11 +57,11 @@ class TaskView:
 
     @property
     def pushed(self) -> bool:
-        """Whether the server sends each change of the task, so that it need not be asked often."""
+        """Whether the server sends each change of the task over a stream, so that the client need not ask often."""
         return bool(self._streams)
 
     def put(self, state: DetailedTask) -> None:
-        """Take a description of the task, unless it is older than the one that is known, or that one is final (TSK-17)."""
+        """Take a description of the task, unless it is older than the known one, or the known one is final (TSK-17)."""
         with self._lock:
             known = self._state
             if known is not None and (known.finished or _is_older(state, known)):
@@ -99,7 +100,7 @@ class TaskView:
             self._touch()
 
     def wake(self) -> None:
-        """Wake the waiting threads, so that they look at what has happened besides."""
+        """Wake the waiting threads, so that they notice what the view does not have, such as a cancellation."""
         with self._lock:
             self._touch()
 
@@ -108,7 +109,7 @@ class TaskView:
         self._changed.notify()
 
     def wait(self, version: int, seconds: float) -> None:
-        """Sleep until the view is newer than *version*, for so many seconds at most."""
+        """Sleep until the view is newer than *version*, but at most *seconds*."""
         self._changed.wait_for(lambda: self.version != version, seconds)
 
 
@@ -129,13 +130,14 @@ class StartedTasks(SessionPart):
     def __init__(self) -> None:
         #: Guards the fields below; held for dictionary work only.
         self._lock = threading.Lock()
-        #: A token is valid until its task has ended (TSK-40), or until the client has dropped the task.
+        #: The views by their progress tokens, which servers may use until the task has ended (TSK-40). An entry goes when the
+        #: client has dropped its view.
         self._by_token: "weakref.WeakValueDictionary[str, TaskView]" = weakref.WeakValueDictionary()
         self._by_id: Dict[str, List[TaskView]] = {}
         self._tokens = itertools.count(1)
 
     def expect_progress(self, view: TaskView) -> str:
-        """Return a progress token whose notifications go to *view*, as long as there is one."""
+        """Return a progress token whose notifications go to *view*, as long as the view exists."""
         token = f"task-{next(self._tokens)}"  # a string: the other tokens of a connection are the ids of its requests
         with self._lock:
             self._by_token[token] = view
@@ -157,7 +159,7 @@ class StartedTasks(SessionPart):
         return True
 
     def watch(self, id: str, view: TaskView) -> Callable[[], None]:
-        """Give *view* the status notifications of a task; return a function that ends this."""
+        """Give the status notifications of a task to *view*, too; return a function that ends this."""
         with self._lock:
             self._by_id.setdefault(id, []).append(view)
 
@@ -191,7 +193,7 @@ class StartedTasks(SessionPart):
 
 
 class TaskStream(Subscriber):
-    """Gives the changes of one task to its view; if the stream cannot be had, the task is polled as before.
+    """Subscribes to the changes of one task, and gives them to its view; if there is no stream, the task is polled as before.
 
     :param session: with the server.
     :param id: of the task.
@@ -248,7 +250,7 @@ class TaskStream(Subscriber):
 
 
 def started_tasks(session: Any) -> StartedTasks:
-    """Return what a session keeps of the tasks that its client has started."""
+    """Return the part of a session that gives notifications to the tasks of its client; make it with the first call."""
     part = session.parts.setdefault("started tasks", StartedTasks())
     assert isinstance(part, StartedTasks), "the name is of this module"
     return part
