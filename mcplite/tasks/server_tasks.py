@@ -1,6 +1,6 @@
 """The tasks of one server: creates them, runs them, and finds those whose process has ended.
 
-They are an extension of that server, registered with the first tool that may be called as a task.
+:class:`ServerTasks` is an extension of that server, registered with the first tool that may be called as a task.
 """
 
 import threading
@@ -46,7 +46,8 @@ __all__ = ["QueueRunner", "ServerTasks", "can_have_tasks", "requires_extension",
 _log = get_logger(__name__)
 #: Seconds between two looks at the clock and at the other processes.
 _LOOK_SECONDS = 1.0
-#: How often a task is begun whose processes end: one that ends them itself must not end them all.
+#: How often a task is begun at most, if each process that runs it ends: a task that ends its own process must not end all
+#: processes of the server.
 _MOST_RUNS = 3
 _ENDED = "the process that ran the task has ended"
 
@@ -58,7 +59,7 @@ def requires_extension(what: str) -> MissingCapability:
 
 
 def start_tasks(runtime: Runtime) -> None:
-    """Have tasks on a server, which gets a tool that may be called as one; it does nothing if there are tasks already.
+    """Add tasks to a server because it gets a tool that may be called as one; do nothing if the server has tasks already.
 
     :raises RegistrationError: the runner of the server cannot be used, or another extension has what tasks need.
     """
@@ -74,7 +75,7 @@ def tasks_of(runtime: Runtime) -> "Optional[ServerTasks]":
 
 
 def run_task(runtime: Runtime, payload: str) -> None:
-    """Run a task that was handed to another process, which is this one, and return when it is finished.
+    """Run in this process a task that the runner of a server has handed over, and return when the run is over.
 
     :raises LookupError: there is no tool that may be called as a task.
     """
@@ -107,7 +108,7 @@ class ServerTasks(Extension):
         runner: Optional[TaskRunner] = limits.runner
         self._side = side
         self._runtime = runtime
-        #: Has tasks run elsewhere; None for threads of this process.
+        #: Makes tasks run elsewhere; None if they run on threads of this process.
         self._runner = runner
         self.store = TaskStore(side.backend, side.name, limits, self._make_way)
         self.changes = TaskChanges(runtime.processes, self._changed_here, self._changed_elsewhere)
@@ -131,10 +132,10 @@ class ServerTasks(Extension):
 
     def _begin(self) -> None:
         self._runs: Dict[str, TaskRun] = {}
-        #: Set when the present keeping thread shall end; None without a thread.
+        #: Set when the thread of :meth:`_keep` shall end; None without such a thread.
         self._ended: Optional[threading.Event] = None
-        #: Run the tasks in this process, apart from the requests, which stay short. Created with the first task, and again
-        #: after :meth:`stop` and in a forked process.
+        #: The threads that run tasks in this process. Requests have other threads, so that long tasks do not hold them up.
+        #: Created with the first task, and again after :meth:`stop` and in a forked process.
         self._workers: Optional[Workers] = None
 
     # --- what is declared, listed and listened to -----------------------------------------------------------
@@ -155,7 +156,11 @@ class ServerTasks(Extension):
         return method in revision.task_requests and (method != "tasks/list" or identified)
 
     def lists(self, kind: str, entry: Any, revision: Revision, declared: bool) -> Optional[Mapping[str, Any]]:
-        """Leave out the tools that a client without tasks cannot call; a mount waits for the task of an older client."""
+        """Leave out the tools that a client without tasks cannot call.
+
+        A tool of a mount stays in the list of a client without tasks of an older revision: the mount starts the task, waits for
+        it and returns its result.
+        """
         can = declared if revision.modern else bool(revision.task_requests)
         if kind != "tools" or can or entry.task_support != "required":
             return {}
@@ -172,7 +177,8 @@ class ServerTasks(Extension):
     # --- creation ---------------------------------------------------------------------------------------
 
     def handle_tool(self, context: RequestContext, entry: Any, proceed: Callable[[], Any]) -> Any:
-        # A mount decides itself which of its calls become tasks, and a parent server about the tools of a mounted server.
+        # A mount decides which of its calls become tasks. If this server is mounted in another server of this process, the
+        # parent server decides about the calls that it passes on.
         if type(entry) is ProvidedEntry or context.session.runtime is not self._runtime or not self.takes(context, entry):
             return proceed()
         arguments = object_of(context.params.get("arguments"))
@@ -195,7 +201,8 @@ class ServerTasks(Extension):
     def takes(self, context: RequestContext, entry: Entry) -> bool:
         """Whether a call of a tool becomes a task.
 
-        :raises RemoteError: it must, and the client cannot have tasks; or it cannot, and the client asks for one.
+        :raises RemoteError: the tool runs as a task only, and the client cannot have tasks or has not asked for one; or the
+            tool does not run as a task, and the client asks for one.
         """
         support, revision = entry.task_support, context.session.revision
         if context.runtime is not self._runtime or context.task_id is not None:
@@ -217,7 +224,8 @@ class ServerTasks(Extension):
                kwargs: Optional[Dict[str, Any]] = None) -> Any:
         """Make a call a task, and return the encoded result that says so.
 
-        :param arguments: as the client gave them; *kwargs* are those of the function, None for a tool of a provider.
+        :param arguments: as the client gave them.
+        :param kwargs: the arguments of the function; None for a tool of a provider.
         """
         declared: Dict[str, Any] = {}
         if kwargs is not None and entry.function.questions and context.session.revision.modern:
@@ -237,10 +245,11 @@ class ServerTasks(Extension):
 
         The provider runs the call again in this process, as the task.
 
-        :param once: the results of ``ctx.once`` that this run finds.
+        :param once: the results of ``ctx.once`` that the run of the task finds.
         :param meta: the ``_meta`` of the result.
         """
-        # The params of the context have the name of the tool that runs, where another one has passed the call on to it.
+        # If a tool of this server has passed the call on to another tool of this server, the params of the context name the
+        # tool that runs. In a mounted server they have the names of that server; then the request has the name of this one.
         params = context.params if context.runtime is self._runtime else context.incoming.params
         entry = self._entry(params.get("name"))
         assert entry is not None, "its call is in progress"
@@ -275,7 +284,7 @@ class ServerTasks(Extension):
         return codec.encode(CreateTaskResult(record.view(revision), meta), revision)
 
     def _entry(self, name: Any) -> Optional[Entry]:
-        """Return a tool; also one of a mounted server that is down."""
+        """Return a tool by its name, also a tool of a mounted server that is down; None if there is none."""
         registry = self._runtime.catalog.registry
         found: Optional[Entry] = registry.get("tools", name)
         return found or registry.find_provided("tools", name)
@@ -301,7 +310,7 @@ class ServerTasks(Extension):
         return TaskRun(self._runtime, self.store, self.changes, entry, record, call, origin, self._run_ended)
 
     def _hold(self, run: TaskRun) -> None:
-        """Count a run: the lifespan stays entered, and cancellations reach it."""
+        """Register a run: until the run is over, the lifespan stays entered, and cancellations reach the run."""
         self._runtime.enter()
         with self._lock:
             self._runs[run.task_id] = run
@@ -336,7 +345,7 @@ class ServerTasks(Extension):
             raise RemoteError("Server busy: too many tasks are waiting; try again later", code=SERVER_BUSY)
 
     def _give_up(self, run: TaskRun, record: TaskRecord) -> None:
-        """Forget a run that does not begin, and its task."""
+        """Forget a run that does not begin, and remove its task from the store."""
         try:
             self._run_ended(run)
         finally:
@@ -354,7 +363,7 @@ class ServerTasks(Extension):
     # --- running --------------------------------------------------------------------------------------------
 
     def run_task(self, payload: str) -> None:
-        """Run a task that was handed over, on this thread."""
+        """Run a task that the runner has handed over, on the thread of the caller."""
         self._runtime.enter()
         try:
             self._run_here(payload)
@@ -372,9 +381,11 @@ class ServerTasks(Extension):
 
     def _take_up(self, task_id: str, take: Callable[[TaskRecord, int], bool]
                  ) -> Tuple[Optional[TaskRun], Optional[TaskRecord]]:
-        """Have this process run a stored task, and return the run, None if it must not, and the record if that was changed.
+        """Have this process run a stored task.
 
-        :param take: notes in the record that this process runs it, or has it fail; False if neither is to be done.
+        :param take: notes in the record that the process of a number runs the task, or that the task has failed; returns False
+            if it has changed nothing.
+        :returns: the run, or None if this process must not run the task; and the record, or None if it was not changed.
         """
         number = self._note(task_id)
         record = self.store.change(task_id, lambda record: take(record, number))
@@ -391,7 +402,11 @@ class ServerTasks(Extension):
         return None, record
 
     def _take(self, record: TaskRecord, number: int) -> bool:
-        """Have a process begin to run a task; False if it must not."""
+        """Note in a record that a process begins to run the task, or that the task has failed.
+
+        The task fails if the process that ran it has ended and it must not be begun again. Return False, and change nothing, if
+        the task is finished, or another process that is alive runs it.
+        """
         if record.finished or (record.process and record.process != number and self._runtime.processes.alive(record.process)):
             return False
         if record.run:
@@ -400,7 +415,7 @@ class ServerTasks(Extension):
                 return True
         record.run, record.process, record.status, record.inputs = record.run + 1, number, WORKING, {}
         if not record.restartable:
-            record.call_bytes = 0  # it is read now, and not kept
+            record.call_bytes = 0  # _take_up() reads the stored call and removes it
         return True
 
     def look_after(self, record: TaskRecord) -> TaskRecord:
@@ -411,7 +426,10 @@ class ServerTasks(Extension):
         return self.store.get(record.id) or record
 
     def _recover(self, task_id: str, number: int) -> None:
-        """Begin a task again whose process has ended, or mark it as failed."""
+        """Begin a task again whose process has ended, or mark it as failed; with a runner, hand it over again.
+
+        :param number: of the process that has ended.
+        """
         run: Optional[TaskRun] = None
         if self._runner is None:
             run, record = self._take_up(task_id, lambda record, mine: record.process == number and self._take(record, mine))
@@ -421,7 +439,8 @@ class ServerTasks(Extension):
             return
         _log.warning("%s: task %s of tool %r is %s", _ENDED, task_id, record.tool, "begun again" if run else record.status)
         if run is not None:
-            self.store.budget.add(record, held_bytes(run.call, self.store.most_bytes), 0)  # whether or not there is room
+            # The run begins even if the budget refuses to count it: the task was accepted before.
+            self.store.budget.add(record, held_bytes(run.call, self.store.most_bytes), 0)
             self._submit(run, record)
         elif self._runner is not None:
             self.changes.tell(task_id)
@@ -429,7 +448,10 @@ class ServerTasks(Extension):
                 self._hand_over(record)
 
     def _release(self, record: TaskRecord) -> bool:
-        """Have no process run a task whose process has ended; it fails if it must not be begun again."""
+        """Note in a record that no process runs the task, since its process has ended.
+
+        If the task must not be begun again, it fails. Return False, and change nothing, if the task is finished.
+        """
         if record.finished:
             return False
         record.process = 0
@@ -456,7 +478,7 @@ class ServerTasks(Extension):
             run.cancel(reason)
 
     def _make_way(self, task_id: str) -> None:
-        """End a task that has to go for another one."""
+        """End a task that is evicted to make space for another one."""
         run, record = self._runs.get(task_id), self.store.get(task_id)
         if record is not None and (run is None or record.finished):
             self.store.drop(record)
@@ -476,7 +498,11 @@ class ServerTasks(Extension):
             self._runtime.workers.spawn(lambda: self._take_note(task_id))
 
     def _take_note(self, task_id: str) -> None:
-        """Read a task that was changed elsewhere: its run ends if it was cancelled, and listeners are told."""
+        """Handle the change of a task that another process has made.
+
+        Clients that listen are sent the change. If the task was cancelled, has ended or was begun again, its run here is
+        cancelled.
+        """
         self._changed_here(task_id)
         run = self._runs.get(task_id)
         if run is None:
@@ -484,7 +510,7 @@ class ServerTasks(Extension):
         try:
             record = self.store.get(task_id)
         except BackendError as error:
-            # The run finds it with its next change.
+            # The run notices the change when it next changes the record.
             _log.warning("the change of a task was not read: %s", error)
             return
         if record is None or record.finished or record.run != run.number:
@@ -503,7 +529,8 @@ class ServerTasks(Extension):
             ended = self._ended = threading.Event()
         try:
             with undo(self._not_kept):
-                # It ends with stop(), or when there is nothing to look after; it blocks on operations of the backend.
+                # The thread ends with stop(). If the backend is not shared, it also ends when no task runs here. It blocks on
+                # operations of the backend.
                 Loop("watch over tasks", lambda: self._look(ended), ended.wait).start()
         except TransportError as error:
             _log.warning("tasks are not looked after: %s", error)
@@ -566,7 +593,7 @@ class ServerTasks(Extension):
         return [task_id for task_id, record in found if record is not None and record.owner == owner]
 
     def describe(self, task_id: Optional[str], revision: Revision) -> Optional[Dict[str, Any]]:
-        """Return a task, encoded, as it is now; None if it is gone."""
+        """Return a task, encoded, as it is now; None if it is gone, or cannot be read."""
         try:
             record = self.store.get(task_id)
         except BackendError as error:
@@ -576,7 +603,7 @@ class ServerTasks(Extension):
 
 
 class QueueRunner(TaskRunner):
-    """The base of the runners that are shipped: the server tells them what to run."""
+    """The base of the runners of this package: the server gives them the function that runs a task."""
 
     def submit(self, name: str, payload: str) -> object:
         raise NotImplementedError

@@ -33,9 +33,9 @@ from .task_store import TaskStore
 __all__ = ["TaskMethods"]
 
 _log = get_logger(__name__)
-#: Tasks on one page of a list at most: each is read by itself.
+#: The most tasks on one page of a list: the record of each is read by itself.
 _PAGE = 100
-#: Seconds after which ``tasks/result`` looks at the record without being told.
+#: Seconds after which ``tasks/result`` reads the record again if no change was announced.
 _LOOK_SECONDS = 1.0
 Result = Dict[str, Any]
 
@@ -43,8 +43,10 @@ Result = Dict[str, Any]
 class TaskMethods:
     """The requests about tasks.
 
-    :param cancel_run: asks the handler of a task to stop, if it runs in this process; takes the id and a reason.
-    :param look_after: returns a record, changed if the process that ran the task has ended.
+    :param cancel_run: asks the handler of a task to stop, if it runs in this process; takes the id and a reason. It is
+        :meth:`ServerTasks.cancel_run`.
+    :param look_after: returns a record, changed if the process that ran the task has ended. It is
+        :meth:`ServerTasks.look_after`.
     """
 
     def __init__(self, runtime: Runtime, store: TaskStore, changes: TaskChanges, cancel_run: Callable[[str, str], object],
@@ -84,7 +86,7 @@ class TaskMethods:
         return codec.encode(task, revision)  # type: ignore[no-any-return]
 
     def _result_in(self, record: TaskRecord, revision: Revision) -> Result:
-        """Return the result as the request would have returned it."""
+        """Return the result of a completed task in the form of *revision*, as the call would have returned it."""
         result = self._store.result(record) or {"content": []}
         if record.revision != revision.name:
             result = codec.encode(codec.decode(CallToolResult, result), revision)
@@ -102,7 +104,7 @@ class TaskMethods:
         return {} if changed is None or revision.modern else self.describe(changed, revision)
 
     def cancel(self, task_id: str, reason: str) -> Optional[TaskRecord]:
-        """Cancel a task, and return its record; None if it has ended."""
+        """Cancel a task, and return its record; None if the task has ended, or is gone."""
         def cancel(found: TaskRecord) -> bool:
             if found.finished:
                 return False
@@ -124,7 +126,7 @@ class TaskMethods:
         return {}
 
     def take_answers(self, task_id: str, answers: Dict[str, Any]) -> None:
-        """Give answers to a task; those to questions that it does not ask now are ignored."""
+        """Give answers to a task; an answer to a question that the task does not ask now is ignored."""
         def change(record: TaskRecord) -> bool:
             fitting = {key: answer for key, answer in answers.items() if key in record.inputs}
             record.answers.update(fitting)
@@ -170,23 +172,23 @@ class TaskMethods:
                 uncancel()
 
     def _outcome(self, record: TaskRecord, revision: Revision) -> Result:
-        """Return what the request would have returned (TSK-21).
+        """Return the result that the call would have returned (TSK-21).
 
-        :raises RemoteError: its error.
+        :raises RemoteError: the task has failed, with the error of the call; or it was cancelled.
         """
         if record.status == CANCELLED:
             raise RemoteError(record.message or "The task was cancelled", code=INVALID_REQUEST)
         if record.status == FAILED:
             error = record.error or {}
             failure = remote_error(error.get("code"), error.get("message"), error.get("data"))
-            failure.received = False  # it is the answer, and no failure of the handler
+            failure.received = False  # this server answers with it; it was not received from another server
             raise failure
         result = self._result_in(record, revision)
         result["_meta"] = {**(result.get("_meta") or {}), **related_task(record.id)}
         return result
 
     def _ask(self, context: RequestContext, record: TaskRecord) -> bool:
-        """Send the questions of a task to the client that waits for its result; False if others have sent them all."""
+        """Send the questions of a task to the client that waits for its result; False if other requests send them all."""
         sent = False
         for key, question in record.inputs.items():
             if not self._store.claim(record, key):
@@ -199,7 +201,7 @@ class TaskMethods:
         return sent
 
     def _send(self, context: RequestContext, record: TaskRecord, key: str, question: Dict[str, Any]) -> Optional[Result]:
-        """Send a question, and return its answer or error; None if the task did not wait for it to the end."""
+        """Send a question, and return its answer or error; None if the task stopped waiting for the answer."""
         params = question.get("params") or {}
         params = {**params, "_meta": {**params.get("_meta", {}), **related_task(record.id)}}
         asked = EncodedQuestion(question["method"], params, dict, as_task=bool(question.get("task")))
@@ -219,7 +221,10 @@ class TaskMethods:
             uncancel()
 
     def _look_soon(self, task_id: str, key: str, token: CancelToken) -> None:
-        """Withdraw a question if its task does not ask it any more, as a cancelled one; on another thread."""
+        """Read the record of a task on another thread, and withdraw a question that the task does not ask any more.
+
+        For example, the task was cancelled.
+        """
         def look() -> None:
             try:
                 record = self._store.get(task_id)

@@ -1,7 +1,7 @@
 """The tasks of a server in several processes: which process runs which of them, and who is told of their changes.
 
-The lists of running tasks are in the backend, so that those of a process that has ended are found. Threads that wait for a
-change are woken in this process, and by messages in the others.
+The backend has a list of the running tasks of each process, so that the tasks of a process that has ended are found. If a task
+changes, the threads that wait for it are woken in this process directly, and in the other processes by messages.
 """
 
 import contextlib
@@ -18,14 +18,15 @@ from ..server.runtime.processes import Processes
 __all__ = ["TaskChanges", "TaskRoster"]
 
 _log = get_logger(__name__)
-#: Seconds for which the lists are kept without a change: longer than any task.
+#: Seconds for which a list is kept after its last change: 30 days, longer than tasks are usually kept.
 _SECONDS = 30 * 86_400.0
 
 
 class TaskRoster:
     """The processes of a server that run tasks, in a backend that they share.
 
-    :param lost: called with the id of a task and the number of the process that ran it, which has ended.
+    :param lost: called with the id of a task and the number of the process that ran it, which has ended. It is
+        :meth:`ServerTasks._recover`.
     """
 
     def __init__(self, processes: Processes, server: str, lost: Callable[[str, int], object]) -> None:
@@ -43,12 +44,12 @@ class TaskRoster:
         self._listed: Optional[int] = None
 
     def let_go(self) -> None:
-        """Forget, in a forked process, what the other one runs."""
+        """Forget, in a forked process, the tasks that the parent process runs."""
         renew(self)
         self._begin()
 
     def add(self, task_id: str) -> int:
-        """Note that this process runs a task; return its number."""
+        """Note that this process runs a task; return the number of this process."""
         number = self._processes.number
         with self._lock:
             if self._listed != number:
@@ -59,18 +60,19 @@ class TaskRoster:
         return number
 
     def remove(self, task_id: str) -> None:
-        """Note that a task is finished."""
+        """Note that this process does not run a task any more."""
         with self._lock:
             self._running.discard(task_id)
             if self._listed is not None:
                 self._store(self._listed)
 
     def look(self) -> None:
-        """Find the processes that have ended, and tell of the tasks that they ran."""
+        """Find the processes that have ended, and call ``lost`` for each task that they ran."""
         for number in self._read():
             if number == self._listed or self._processes.alive(number):
                 continue
-            # One process gets the list. If it ends here, its tasks are found by those who ask for them.
+            # Only one process gets the list. If that process ends before it has handled all tasks, each of the others is found
+            # when a client asks for it (ServerTasks.look_after).
             data = self._backend.take(self._key(number))
             for task_id in [] if data is None else json.loads(data):
                 self._lost(task_id, number)
@@ -100,12 +102,12 @@ _KIND = "task"
 
 
 class TaskChanges:
-    """The changes of tasks: told here, and learnt from other processes if there are any.
+    """Announces the changes of tasks to the threads that wait for them, in this process and in the others.
 
-    :param processes: are told.
-    :param on_change: called with the id of a task that was changed here.
-    :param on_foreign_change: called on the thread of the messages with the id of one that was changed elsewhere; it must
-        not block.
+    :param processes: passes on the messages to and from the other processes.
+    :param on_change: called with the id of a task that was changed in this process.
+    :param on_foreign_change: called with the id of a task that was changed in another process, on the thread that reads
+        messages; it must not block.
     """
 
     def __init__(self, processes: Processes, on_change: Callable[[str], object],
@@ -119,13 +121,13 @@ class TaskChanges:
         processes.on(_KIND, self._receive)
 
     def let_go(self) -> None:
-        """Forget, in a forked process, the threads that wait in the other one."""
+        """Forget, in a forked process, the threads that wait in the parent process."""
         renew(self)
         self._waiting = {}
 
     @contextlib.contextmanager
     def watch(self, task_id: str) -> Iterator[threading.Event]:
-        """Return a block with an event that is set with each change of a task."""
+        """Return a block with an event that is set by each change of a task, in this process or another."""
         event = threading.Event()
         with self.calling(task_id, event.set):
             yield event
@@ -145,7 +147,10 @@ class TaskChanges:
                     del self._waiting[task_id]
 
     def tell(self, task_id: str) -> None:
-        """Tell of a change that was made here. A store that fails is logged: waiting processes read it regularly."""
+        """Announce a change of a task that was made in this process.
+
+        If the store fails, that is only logged: threads that wait in other processes read the record regularly.
+        """
         self._wake(task_id)
         self._on_change(task_id)
         try:

@@ -21,10 +21,10 @@ from ..types.tasks import COMPLETED, FAILED, TERMINAL, WORKING, DetailedTask
 
 __all__ = ["Entry", "TaskCall", "TaskRecord", "call_of", "dump_json", "error_members", "lifetime", "timestamp"]
 
-#: Seconds that a client waits at least between two looks at a task that has just begun, and for the others the part of their
-#: age: a short task is seen to end soon after, and a long one is not looked at more often than ``Tasks.poll``.
+#: The poll interval that a client is given is this part of the age of the task, but at least ``_SOONEST_POLL`` seconds and at
+#: most ``Tasks.poll``. So a client soon sees that a short task has ended, and does not poll a long task often.
 _SOONEST_POLL, _POLL_SHARE = 0.01, 0.5
-#: Characters of a status message; it may be shown to a person on one line.
+#: The most characters of a status message: it may be shown to a person on one line.
 _MOST_MESSAGE = 500
 
 
@@ -44,8 +44,8 @@ class TaskCall:
     """The call that became a task, as plain JSON: what a process needs to run it.
 
     :param arguments: of the tool.
-    :param declared: the users' answers to the declared questions, which were asked before the task existed, by parameter.
-    :param meta: of the request.
+    :param declared: the users' answers to the declared questions, by parameter; they were asked before the task existed.
+    :param meta: the ``_meta`` of the request, without the members that the protocol defines.
     :param capabilities: of the client, in the form of *revision*; *info* is its name and version.
     :param principal: the members of the authenticated sender; None without authentication.
     """
@@ -69,13 +69,14 @@ class TaskCall:
 
 @dataclass
 class TaskRecord:
-    """One task; the result is stored beside it, since it may be large and the record changes often.
+    """One task, without its result: that is stored by itself, since it may be large and the record changes often.
 
     :param server: the name of the server, since several may share a backend.
-    :param owner: the key of the principal that may use it; None without authentication.
+    :param owner: the key of the principal that may use the task; None without authentication.
+    :param sender: the sender of the call.
     :param revision: the name of the revision in which the result and the questions are encoded.
     :param created: seconds since 1970, as is *updated*.
-    :param ttl: seconds for which it is kept, from its creation.
+    :param ttl: seconds for which the task is kept, from its creation.
     :param poll: the most seconds that its clients are asked to wait between two looks.
     :param askable: whether questions can reach the client.
     """
@@ -100,19 +101,19 @@ class TaskRecord:
     error: Optional[Dict[str, Any]] = None
     #: The questions that have no answer yet, by key: ``method`` and ``params``.
     inputs: Dict[str, Any] = field(default_factory=dict)
-    #: By key, what was ever asked (a digest), and the answers: ``{"result": ...}`` or ``{"error": ...}``.
+    #: By key: a digest of each question that was ever asked, and the answers: ``{"result": ...}`` or ``{"error": ...}``.
     asked: Dict[str, str] = field(default_factory=dict)
     answers: Dict[str, Any] = field(default_factory=dict)
     #: The results of ``ctx.once``, for a run that begins again.
     once: Dict[str, Any] = field(default_factory=dict)
-    #: The number of the process that runs it; 0 while it runs in none, or the processes have no numbers.
+    #: The number of the process that runs the task; 0 while no process runs it, and always if the backend is not shared.
     process: int = 0
-    #: How often it was begun; a run whose number this is not has lost the task to another one.
+    #: How often the task was begun. A run with a lower number has lost the task to a later run.
     run: int = 0
     #: The bytes that are stored beside the record: of the call while it is needed, and of the result.
     call_bytes: int = 0
     result_bytes: int = 0
-    #: The bytes that the list of the client has noted, which is done in steps.
+    #: The bytes that the list of the client notes for the task, in steps; 0 if the backend is not shared.
     listed: int = 0
 
     def dump(self) -> bytes:
@@ -134,7 +135,7 @@ class TaskRecord:
 
     @property
     def client(self) -> str:
-        """Whose share it counts to: the principal, else the sender."""
+        """The client that the task counts to in limits: the principal, or without authentication the sender."""
         return self.sender if self.owner is None else self.owner
 
     def say(self, message: Optional[str]) -> None:
@@ -147,14 +148,14 @@ class TaskRecord:
         self.end(FAILED, message)
 
     def end(self, status: str, message: Optional[str]) -> None:
-        """Give it its final status; what only a run needs is dropped."""
+        """Set the final status, and drop what only a run needs: the questions, the answers and the results of ``ctx.once``."""
         self.status, self.inputs, self.asked, self.answers, self.once = status, {}, {}, {}, {}
         self.say(message)
 
     def view(self, revision: Revision, now: Optional[float] = None) -> DetailedTask:
         """Return the task as a client of *revision* sees it, without its result.
 
-        :param now: seconds since 1970; by default the time of its last change.
+        :param now: seconds since 1970, for the age of an unfinished task; by default the time of its last change.
         """
         age = (self.updated if now is None or self.finished else now) - self.created
         poll = min(self.poll, max(_SOONEST_POLL, age * _POLL_SHARE))
@@ -177,10 +178,10 @@ Entry = Union[ToolEntry, ProvidedEntry]
 
 
 def lifetime(context: RequestContext, most: float) -> float:
-    """Return for how many seconds a task is kept: as its client asks, or as long as the server keeps any.
+    """Return for how many seconds a task is kept: as many as its client asks for, but at most *most*.
 
-    :param most: as long as that.
-    :raises InvalidParams: what the client asks is not valid.
+    :param most: the seconds for which the server keeps a task; returned if the client does not ask, or cannot.
+    :raises InvalidParams: the client asks for something that is not valid.
     """
     wanted = object_of(context.params.get("task")) if not context.session.revision.modern else None
     ttl = wanted.get("ttl") if isinstance(wanted, dict) else None

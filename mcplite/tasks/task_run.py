@@ -7,8 +7,8 @@
     the answers ---->  working: the answers           ---------------->  the handler goes on
     tasks/get   <----  completed, failed, cancelled   <----------------  its result, its error, or an answer to a cancellation
 
-The client may be gone, so that what concerns it goes into the record. So do the questions to the client: they lie in the record
-until a request of the client has brought the answers.
+The client may have left, so the status and the result are stored in the record. The questions to the client are stored there,
+too, until a request of the client has brought the answers.
 """
 
 from __future__ import annotations
@@ -62,11 +62,12 @@ from .task_store import TaskStore
 __all__ = ["TaskContext", "TaskRun", "held_bytes"]
 
 _log = get_logger(__name__)
-#: How often a question is asked whose answers do not fit.
+#: How often questions are asked at most, if their answers are not valid.
 _ROUNDS = 10
-#: Seconds between two texts about the status that are stored at once; of those in between the last one is stored soon.
+#: A text about the status is stored at once if the text before it was stored at least this many seconds ago. Of the texts that
+#: come sooner, the last one is stored within about a second (:meth:`ServerTasks._look`).
 _STATUS_SECONDS = 0.2
-#: Seconds after which a run that waits for answers looks at the record without being told.
+#: Seconds after which a run that waits for answers reads the record again if no change was announced.
 _LOOK_SECONDS = 2.0
 #: Attempts to store the end of a task while the store is away, and the seconds between them.
 _ATTEMPTS, _ATTEMPT_SECONDS = 60, 1.0
@@ -83,7 +84,7 @@ class TaskRun(QueuedJob):
     """One run of a task.
 
     :param entry: of the tool.
-    :param origin: the session of the client, while it is in this process.
+    :param origin: the session of the client, if the call came to this process; None for a stored task.
     :param on_end: called when the run is over.
     """
 
@@ -96,12 +97,12 @@ class TaskRun(QueuedJob):
         self.number = record.run
         #: The arguments of the function; None if they are to be read from the call.
         self.kwargs: Optional[Dict[str, Any]] = None
-        #: Returns a block in which the thread gives its slot to another run; outside of the pool it does nothing.
+        #: Returns a block in which the thread leaves its slot to another run; outside of the pool it does nothing.
         self.release_slot: Callable[[], ContextManager[None]] = contextlib.nullcontext
         self._on_end = on_end
         self.size = 0
         self.expires = record.expires
-        #: Whether the task is left to other processes, as this one is stopped.
+        #: Whether the task is left to other processes, because this process is being stopped.
         self.left = False
         self._runtime = runtime
         self._store = store
@@ -132,7 +133,7 @@ class TaskRun(QueuedJob):
         self._on_end(self)
 
     def execute(self) -> None:
-        # In context variables of its own: the thread runs other tasks after this one.
+        # The handler gets context variables of its own: the thread runs other tasks after this one.
         contextvars.Context().run(self._execute)
 
     def _execute(self) -> None:
@@ -179,24 +180,27 @@ class TaskRun(QueuedJob):
         return kwargs
 
     def cancel(self, reason: str) -> None:
-        """Ask the handler to stop; the status is the caller's to set."""
+        """Ask the handler to stop; the caller sets the status of the task."""
         self._request.cancel(reason)
 
     def forget(self) -> None:
-        """Let go of what the call has brought, once the run is over: it and its context hold each other."""
+        """Drop the arguments, the answers and the metadata of the call when the run is over.
+
+        The run and its context refer to each other, so the garbage collector frees them late.
+        """
         self.kwargs = None
         self.call.arguments, self.call.declared, self.call.meta = {}, {}, {}
         self._params.clear()
 
     def leave(self, reason: str) -> None:
-        """Ask the handler to stop, and leave the task as it is to other processes."""
+        """Ask the handler to stop, and leave the record unchanged, so that another process begins the task again."""
         self.left = True
         self.cancel(reason)
 
     # --- what the context stores ------------------------------------------------------------------------------
 
     def _change(self, change: Callable[[TaskRecord], bool]) -> Optional[TaskRecord]:
-        """Change the record, as long as this run has the task; tell of it."""
+        """Change the record and announce the change; None if nothing was changed, for example if another run has the task."""
         before = ""
 
         def change_mine(record: TaskRecord) -> bool:
@@ -215,14 +219,17 @@ class TaskRun(QueuedJob):
         return record is not None and not record.finished and record.run == self.number
 
     def say(self, message: str) -> None:
-        """Store a text about the present status: at once, or, of several in quick succession, the last one soon."""
+        """Store a text about the present status, at once or, if the text before it is very new, within about a second.
+
+        Of several texts that come in quick succession, only the last one is stored.
+        """
         with self._lock:
             self._held_text = message
         if time.monotonic() >= self._next_text:
             self.store_text()
 
     def store_text(self) -> None:
-        """Store the text about the status that is held back, if there is one."""
+        """Store the text about the status that is not stored yet, if there is one."""
         with self._lock:
             held, self._held_text = self._held_text, None
         if held is None:
@@ -266,7 +273,7 @@ class TaskRun(QueuedJob):
         return record
 
     def ask(self, questions: Mapping[str, Dict[str, Any]], digests: Mapping[str, str]) -> Dict[str, Any]:
-        """Put questions into the record, wait, and return what came for each: ``{"result": ...}`` or ``{"error": ...}``.
+        """Put questions into the record, wait, and return the answer to each: ``{"result": ...}`` or ``{"error": ...}``.
 
         :raises Cancelled: the task was cancelled meanwhile.
         """
@@ -296,19 +303,19 @@ class TaskRun(QueuedJob):
 
     def _counted(self) -> ContextManager[object]:
         """Return a block that counts as a waiting call: its thread waits for the client, or for another server."""
-        # Its arguments count to the bytes of the tasks.
+        # It counts with 0 bytes, because the arguments count to the bytes of the tasks already.
         return suspended_calls_of(self._runtime).counted(CountedCall(self._sender, 0, self, self.cancel))
 
     @contextlib.contextmanager
     def suspended(self) -> Iterator[None]:
-        """Return a block in which the thread waits, and gives its slot to another run."""
+        """Return a block in which the thread waits, and leaves its slot to another run."""
         with self._counted(), self.release_slot():
             yield
 
     # --- the end ------------------------------------------------------------------------------------------------
 
     def complete(self, result: Any) -> None:
-        """End the task with a result; the handler may not have returned yet."""
+        """End the task with a result; it fails if the result takes too many bytes. The handler may still run."""
         if type(result) is jsonrpc.Encoded:
             result = json.loads(result.text)
         is_error = bool(result.get("isError"))
@@ -358,7 +365,10 @@ class TaskRun(QueuedJob):
             _log.info("task %s of tool %r is %s", self.task_id, self.call.tool, changed.status)
 
     def _persist(self, operation: Callable[[], Any]) -> Any:
-        """Run an operation of the store, again while the store is away: what a task has done must not be lost for that."""
+        """Run an operation of the store, and repeat it while the store is away; None if all attempts have failed.
+
+        The outcome of a task must not be lost because the store is away for a moment.
+        """
         for attempt in range(_ATTEMPTS):
             try:
                 return operation()
@@ -371,16 +381,16 @@ class TaskRun(QueuedJob):
 
 
 class _NoPeer(MessageSink):
-    """In the place of the client's connection, which a task does not depend on."""
+    """Stands in for the client's connection: a task does not depend on that."""
 
     last_error = None
     closed = False
 
 
 class RunningRequest(Incoming):
-    """The request that became a task: answered already, and in progress until the task is finished.
+    """The request that became a task: it is answered already, and counts as in progress until the task is finished.
 
-    :param origin: the session of the client, while it is in this process; notifications go there.
+    :param origin: the session of the client, if the call came to this process; notifications go there.
     """
 
     def __init__(self, run: TaskRun, params: Dict[str, Any], origin: Optional[Session]) -> None:
@@ -400,7 +410,7 @@ class RunningRequest(Incoming):
         return True
 
     def tell_status(self, record: TaskRecord) -> None:
-        """Tell the client of a new status, if its session is here and it can be told so (TSK-32)."""
+        """Notify the client of a new status, if its session is in this process and its revision can notify it (TSK-32)."""
         origin = self._origin
         if origin is None or not origin.persistent or not origin.revision.task_notification:
             return
@@ -414,7 +424,7 @@ class RunningRequest(Incoming):
 class TaskSession(Session):
     """The client of a task, as the request described it.
 
-    :param origin: its session, while it is in this process; None in another one.
+    :param origin: the session of the client, if the call came to this process; None for a stored task.
     """
 
     def __init__(self, runtime: Runtime, revision: Revision, call: TaskCall, record: TaskRecord,
@@ -446,7 +456,7 @@ class TaskContext(RequestContext):
 
     def __init__(self, session: TaskSession, incoming: RunningRequest, run: TaskRun, once_results: Dict[str, Any]) -> None:
         super().__init__(session, incoming)
-        #: The run of the task, for code that passes the task on.
+        #: The run of the task, for code that passes the call on to another server.
         self.run = run
         self._asker = TaskAsker(session, run)
         #: The results of :meth:`once`, by key.
@@ -472,7 +482,7 @@ class TaskContext(RequestContext):
         value = action()
         if self.run.restartable:
             try:
-                # Through JSON, as another run gets it, so that the handler gets the same value each time.
+                # Another run gets the value from JSON. This run gets it from JSON, too, so that all runs get an equal value.
                 value = json.loads(json.dumps(value, allow_nan=False))
             except (TypeError, ValueError) as error:
                 raise TypeError(f"the result of ctx.once(), {type(value).__name__}, cannot be stored as JSON ({error}); return"
@@ -486,14 +496,14 @@ class TaskAsker(Asker):
     """Asks the client of a task.
 
     :param session: of the client, as the task has it.
-    :param run: takes the questions.
+    :param run: puts the questions into the record, and waits for the answers.
     """
 
     def __init__(self, session: TaskSession, run: TaskRun) -> None:
         super().__init__(session)
         self._run = run
         self._askable = session.askable
-        #: The keys of this run; each stands for one question in the life of a task.
+        #: The keys that this run has used. In the life of a task a key stands for one question only.
         self._used: Set[str] = set()
 
     @property
@@ -529,7 +539,7 @@ class TaskAsker(Asker):
                     answers[key] = missing[key].read(answer["result"])
                     del missing[key]
                 except ProtocolError as error:
-                    # It is asked again, under another key: clients that answer each key once would not answer this one.
+                    # The question is asked again under another key: a client may answer each key only once.
                     problem = error
                     _log.warning("the client's answer to %.100r is asked for again: %s", key, error)
             if failed:
@@ -537,7 +547,7 @@ class TaskAsker(Asker):
         raise problem
 
     def _unique(self, key: str, question: EncodedQuestion, known: Mapping[str, str]) -> str:
-        """Return a key that stands for this question alone, also in an earlier run of the task."""
+        """Return a key that stands for this question alone: no other question of any run of the task has used it."""
         asked, number, chosen = _digest(question), 1, key
         while chosen in self._used or known.get(chosen, asked) != asked:
             number += 1
@@ -551,7 +561,7 @@ def _members(question: EncodedQuestion) -> Dict[str, Any]:
     if question.params is not None:
         members["params"] = question.params
     if question.as_task:
-        members["task"] = True  # for this server alone: clients that see these members have no such tasks
+        members["task"] = True  # this server reads it; no client that is sent these members can run a question as a task
     return members
 
 

@@ -1,12 +1,12 @@
 """Keeps tasks in the backend: a record, the call and the result of each, and a list for each client.
 
-A record is changed by comparing and replacing: of a cancellation and a result that come at once, one counts.
+A record is changed with compare-and-swap: if a cancellation and a result come at the same time, only one of them is stored.
 
-Two bounds in bytes hold. A :class:`TaskBudget` counts what tasks take in the memory of this process, with a share for each
-client: the arguments that a run holds, and the stored parts if the store is this memory. In a store that processes share, the
-list of each client bounds that client's tasks. The first line of a list has the time when its last task is over, and the bytes
-of all; each further line has a task's id, when it is over, and its bytes. So a task is added without a look at the others,
-of which a client may have a thousand.
+There are two limits in bytes. A :class:`TaskBudget` counts what the tasks of each client take in the memory of this process:
+the arguments that a run holds, and the stored parts if the store is this memory. In a store that processes share, the list of
+each client bounds that client's tasks. The first line of a list has the time when its last task expires, and the bytes of all
+its tasks; each further line has a task's id, the time when it expires, and its bytes. So a task is added without reading the
+other lines, and a client may have a thousand tasks.
 """
 
 import json
@@ -41,7 +41,7 @@ class ListedTask(NamedTuple):
 
 
 def read_list(data: Optional[bytes], now: float) -> List[ListedTask]:
-    """Return the tasks of a list that are not over."""
+    """Return the tasks of a list that have not expired."""
     lines = [] if data is None else data.decode("ascii").splitlines()[1:]
     listed = [ListedTask(id, float(expires), int(size)) for id, expires, size in (line.split(" ") for line in lines)]
     return [task for task in listed if task.expires > now]
@@ -55,19 +55,19 @@ def write_list(listed: List[ListedTask]) -> bytes:
 
 
 def append_task(data: bytes, task: ListedTask) -> bytes:
-    """Return a list with one more task; what is over stays in it."""
+    """Return a list with one more task; tasks that have expired stay in it."""
     latest, total = _head(data)
     head = f"{max(latest, task.expires)!r} {total + task.size}\n".encode("ascii")
     return head + data[data.index(b"\n") + 1:] + f"{task.id} {task.expires!r} {task.size}\n".encode("ascii")
 
 
 def listed_totals(data: bytes) -> Tuple[int, int]:
-    """Return the number of the tasks in a list and their bytes, with those that are over."""
+    """Return the number of the tasks in a list and their bytes, including tasks that have expired."""
     return data.count(b"\n") - 1, _head(data)[1]
 
 
 def latest_end(data: bytes) -> float:
-    """Return when the last task of a list is over."""
+    """Return when the last task of a list expires, in seconds since 1970."""
     return _head(data)[0]
 
 
@@ -76,9 +76,9 @@ def _head(data: bytes) -> Tuple[float, int]:
     return float(latest), int(total)
 
 
-#: Bytes that the entries of a task take besides what is stored: its keys, its place in a list and here.
+#: Bytes that a task takes besides its stored parts: the keys of the parts, its line in a list, and its entries in the budget.
 _ENTRY_BYTES = 1024
-#: Seconds between two searches for tasks whose time is over.
+#: Seconds between two searches for tasks that have expired.
 _SWEEP_SECONDS = 1.0
 
 
@@ -97,12 +97,12 @@ class _CountedTask:
 class TaskBudget:
     """The tasks that take memory in this process.
 
-    A finished task is idle, so the oldest of them goes first, of the client with the most. One that is not finished goes
-    only for another client, from one that has a quarter of all bytes or more.
+    If there are too many bytes, the oldest finished task of the client with the most bytes is evicted. An unfinished task is
+    evicted only for another client that has fewer bytes, and only if its own client has a quarter of all bytes or more.
 
     :param most: bytes of all tasks together.
-    :param in_memory: whether what is stored lies in the memory of this process.
-    :param evict: ends a task that has to go; called with its id, without a lock held.
+    :param in_memory: whether the store is the memory of this process.
+    :param evict: ends a task that is evicted; called with its id, without a lock held.
     :param clock: returns seconds since 1970.
     """
 
@@ -115,8 +115,8 @@ class TaskBudget:
         self.begin()
 
     def begin(self) -> None:
-        """Count no tasks yet, as in a forked process, which has its own."""
-        #: Without a lock: each change is one step in C.
+        """Count from zero, at the start and in a forked process, which runs none of the tasks of its parent."""
+        #: The counted tasks by their ids. No lock guards them: each change is one step in C.
         self._counted: Dict[str, _CountedTask] = {}
         self._shares: "Shares[str]" = Shares(sys.maxsize, self._most, busy=self._unfinished)
         self._swept = self._clock()
@@ -127,7 +127,7 @@ class TaskBudget:
         return self._shares.bytes
 
     def add(self, task: TaskRecord, held: int, stored: int) -> bool:
-        """Count a task; False if there is no room for it.
+        """Count a task, and evict others if needed; False if there is no space for it even then.
 
         :param held: bytes that its run holds.
         :param stored: bytes that are stored of it.
@@ -144,7 +144,10 @@ class TaskBudget:
         return True
 
     def count(self, task: TaskRecord, stored: int) -> bool:
-        """Set the bytes that are stored of a task; False if there is no room for them: then it is not counted any more."""
+        """Set the bytes that are stored of a task; False if there is no space for them.
+
+        Then the task is not counted any more.
+        """
         if not self._in_memory:
             return True
         counted = self._counted.get(task.id)
@@ -158,7 +161,7 @@ class TaskBudget:
         return task.id not in going
 
     def release(self, task_id: str) -> None:
-        """Note that the run of a task has ended: it holds nothing any more."""
+        """Note that the run of a task has ended: the run holds no bytes any more."""
         counted = self._counted.get(task_id)
         if counted is None:
             return
@@ -198,7 +201,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{32}")
 _ATTEMPTS = 1000
 #: Seconds between two attempts, after the first few.
 _PAUSE_SECONDS = 0.002
-#: The steps in which a list notes the bytes of a task, so that few changes of a task are changes of the list as well.
+#: A list notes the bytes of a task as a multiple of this, rounded up, so that few changes of a task also change the list.
 _LISTED_STEP = 4096
 
 
@@ -206,9 +209,10 @@ class TaskStore:
     """The tasks of one server.
 
     :param backend: shared by the processes of the server, or the memory of this one.
-    :param server: its name.
-    :param settings: how many tasks are kept for one client, and how many bytes, which are given here.
-    :param evict: called with the id of a task that has to go for another one, and may run; by default it is dropped.
+    :param server: the name of the server.
+    :param settings: how many tasks and how many bytes are kept; here ``bytes`` must not be None.
+    :param evict: called with the id of a task that is evicted for another one; the task may still run. By default it is
+        dropped; :class:`ServerTasks` also ends its run.
     :param clock: returns seconds since 1970.
     """
 
@@ -219,15 +223,16 @@ class TaskStore:
         self._most = settings.kept
         assert settings.bytes is not None, "the server has put a share of its memory there"
         self.most_bytes = settings.bytes
-        #: The bytes that a client's list may note; one in the memory of this process is bounded by the budget.
+        #: The most bytes that the list of a client may note. If the store is the memory of this process, the budget bounds the
+        #: tasks instead.
         self._most_listed = settings.bytes if backend.shared else sys.maxsize
         self._clock = clock
-        #: What the tasks take of this process.
+        #: Counts the bytes that the tasks take in this process.
         self.budget = TaskBudget(settings.bytes, not backend.shared, evict or self._drop_found, clock)
 
     @staticmethod
     def new_id() -> str:
-        """Return an id that cannot be guessed (TSK-42): the right to a task where there is no authentication."""
+        """Return an id that cannot be guessed (TSK-42): without authentication, the id alone gives access to the task."""
         return secrets.token_urlsafe(24)
 
     def now(self) -> float:
@@ -241,7 +246,7 @@ class TaskStore:
 
         :param call: None if no other process, and no later run, needs it.
         :param held: bytes that its run holds in this process.
-        :raises RemoteError: the client has as many unfinished ones as it may, or they take as many bytes.
+        :raises RemoteError: the client has as many unfinished tasks as it may have, or unfinished tasks take too many bytes.
         """
         text = b"" if call is None else call.dump()
         record.call_bytes = len(text)
@@ -256,7 +261,10 @@ class TaskStore:
             self.backend.put(_key(record.id, "record"), data, record.ttl)
 
     def _measure(self, record: TaskRecord) -> Tuple[int, bytes]:
-        """Note in a record what its list should say of its bytes; return them, and the record as it is stored."""
+        """Return the bytes that are stored of a task, roughly, and its record as it is stored.
+
+        If the backend is shared, first note in the record the bytes for the list of its client.
+        """
         data = record.dump()
         size = len(data) + record.call_bytes + record.result_bytes
         listed = -(-size // _LISTED_STEP) * _LISTED_STEP
@@ -266,7 +274,7 @@ class TaskStore:
         return size, data
 
     def get(self, task_id: Any) -> Optional[TaskRecord]:
-        """Return a task; None if there is none, or its time is over."""
+        """Return a task; None if there is none, it has expired, or it is of another server."""
         if not isinstance(task_id, str) or not _ID.fullmatch(task_id):
             return None
         data = self.backend.get(_key(task_id, "record"))
@@ -274,10 +282,13 @@ class TaskStore:
         return record if record is not None and record.server == self._server and record.expires > self._clock() else None
 
     def change(self, task_id: str, change: Callable[[TaskRecord], bool]) -> Optional[TaskRecord]:
-        """Change a task, and return it as it is then; None if there is none, or nothing was changed.
+        """Change a task, and return the changed record; None if there is no task, or nothing was changed.
 
-        :param change: changes the record that it gets, and returns whether it did; called again if another process was
-            faster.
+        A task that takes too many bytes after the change fails, or is dropped.
+
+        :param change: changes the record that it gets, and returns whether it did; called again, with the new record, if
+            another thread or process has changed the task meanwhile.
+        :raises RemoteError: the task is being changed too often.
         """
         for attempt in range(_ATTEMPTS):
             data = self.backend.get(_key(task_id, "record"))
@@ -302,7 +313,10 @@ class TaskStore:
         raise RemoteError("Server busy: the task is being changed too often", code=SERVER_BUSY)
 
     def _end_too_large(self, record: TaskRecord) -> Optional[TaskRecord]:
-        """End a task whose record has grown too large; if it is small, there is no room for any."""
+        """Mark a task as failed that has grown too large, and drop its result.
+
+        If it is small, other tasks take all bytes, and there would be no space for the failure either: then drop the task.
+        """
         if record.call_bytes + record.result_bytes + len(record.dump()) <= _LISTED_STEP:
             self.drop(record)
             return None
@@ -341,10 +355,10 @@ class TaskStore:
         return None if data is None else TaskCall.load(data)
 
     def put_result(self, record: TaskRecord, result: Dict[str, Any]) -> bool:
-        """Store a result, before the record says that the task is completed; False if there is no room for it.
+        """Store a result, before the record says that the task is completed; False if there is no space for it.
 
-        :param record: gets the bytes, for the record that says so.
-        :raises TypeError, ValueError: it is not JSON.
+        :param record: its numbers of bytes are set here; the caller copies them into the record of the completed task.
+        :raises TypeError, ValueError: the result is not JSON.
         """
         data, left = dump_json(result), record.expires - self._clock()
         before, record.result_bytes, record.call_bytes = record.listed, len(data), 0
@@ -355,13 +369,13 @@ class TaskStore:
         return True
 
     def result(self, record: TaskRecord) -> Optional[Dict[str, Any]]:
-        """Return the result of a completed task."""
+        """Return the result of a completed task; None if it is gone."""
         data = self.backend.get(_key(record.id, f"result-{record.run}"))
         found: Optional[Dict[str, Any]] = None if data is None else json.loads(data)
         return found
 
     def claim(self, record: TaskRecord, key: str) -> bool:
-        """Whether the caller is the one to send a question to the client; the others get False until :meth:`release`."""
+        """Return True to the first caller, which sends a question to the client, and False to others until :meth:`release`."""
         left = max(1.0, record.expires - self._clock())
         return self.backend.swap(_key(record.id, f"claim-{digest(key)}"), None, b"1", left)
 
@@ -372,7 +386,7 @@ class TaskStore:
     # --- the tasks of one client ------------------------------------------------------------------------------
 
     def list(self, owner: str) -> List[str]:
-        """Return the ids of the tasks of a principal, oldest first; some may be gone."""
+        """Return the ids of the tasks of a principal, oldest first; some of these tasks may be gone."""
         return [task.id for task in read_list(self.backend.get(self._list_key(owner, "")), self._clock())]
 
     def _enlist(self, record: TaskRecord) -> None:
@@ -382,20 +396,20 @@ class TaskStore:
             if data is not None:
                 number, total = listed_totals(data)
                 if number < self._most and total + new.size <= self._most_listed:
-                    return append_task(data, new)  # what is over stays in it until there is no more room
+                    return append_task(data, new)  # expired tasks stay in the list until it is full
             return write_list([*self._make_room(read_list(data, now), new), new])
 
         self._replace_list(record, add)
 
     def _relist(self, record: TaskRecord) -> bool:
-        """Note the bytes of a task in its client's list; False if the list has no room for them."""
+        """Note the bytes of a task in its client's list; False if they are more than the list may note."""
         new = ListedTask(record.id, record.expires, record.listed)
 
         def replace(data: Optional[bytes], now: float) -> Optional[bytes]:
             listed = read_list(data, now)
             others = [task for task in listed if task.id != record.id]
             if len(others) == len(listed):
-                return None  # it was dropped
+                return None  # the task was dropped
             grown = any(task.id == record.id and task.size < new.size for task in listed)
             kept = {record.id, *(task.id for task in (self._make_room(others, new) if grown else others))}
             return write_list([new if task.id == record.id else task for task in listed if task.id in kept])
@@ -407,9 +421,9 @@ class TaskStore:
         return True
 
     def _make_room(self, listed: List[ListedTask], new: ListedTask) -> List[ListedTask]:
-        """Return the list without its oldest tasks that are finished, as many as have to go; they are removed.
+        """Remove as many of the oldest finished tasks as needed for a new one, and return the rest of the list.
 
-        :raises RemoteError: that is not enough.
+        :raises RemoteError: there are too many unfinished tasks, or they take too many bytes; then nothing is removed.
         """
         left, total = len(listed), new.size + sum(task.size for task in listed)
         going: Dict[str, Optional[TaskRecord]] = {}
