@@ -14,10 +14,11 @@ from ..server.runtime.processes import away_error
 __all__ = ["KNOWN_SECONDS", "Outage", "Retries"]
 
 _log = get_logger(__name__)
-#: Seconds after an outage in which another one is taken for the same: threads do not all find at once that it is over.
+#: An outage that begins within this many seconds after the last one counts as a part of it, and has no warning: some threads
+#: notice later than others that the backend is back.
 _CALM_SECONDS = 10.0
-#: Seconds after a failure in which the backend is not tried for each request: somewhat longer than an operation may take. The
-#: thread that reads messages finds the end sooner.
+#: For this many seconds after a failure requests that need the backend are refused without an attempt: somewhat longer than an
+#: operation may take. If the outage ends sooner, the thread that reads messages notices it.
 KNOWN_SECONDS = 6.0
 
 
@@ -52,7 +53,9 @@ class Outage:
                          " back: %s", error)
 
     def check(self) -> None:
-        """Refuse what needs the backend at once, if that has failed a moment ago: a store that hangs costs seconds each time.
+        """Refuse a request that needs the backend, if an operation has failed less than ``KNOWN_SECONDS`` ago.
+
+        With a store that hangs, each attempt would take seconds.
 
         :raises RemoteError: as of :func:`away_error`.
         """
@@ -75,12 +78,13 @@ _AGAIN_SECONDS = (0.5, 2.0)
 
 
 class Retries:
-    """What the store did not take: one thread tries again, in this order, until it is taken or its time is over.
+    """Operations that the store has failed: one thread repeats them, in their order, until they succeed or the time is over.
 
     :param name: of the thread, for the log.
-    :param lost: says in the log what has not taken place when it gives up.
-    :param seconds: for which it tries.
-    :param most: that wait; beyond that the oldest is given up.
+    :param lost: the text for the log that says what has not taken place when the thread gives up.
+    :param seconds: for which the thread tries. It begins with the first operation that waits; when the time is over, all
+        operations that wait are given up.
+    :param most: operations that wait at once; for one more the oldest is given up.
     """
 
     def __init__(self, name: str, lost: str, seconds: float, most: int) -> None:
@@ -94,16 +98,16 @@ class Retries:
 
     def _begin(self) -> None:
         self._due: Dict[Hashable, Callable[[], object]] = {}
-        #: Whether a thread tries again.
+        #: Whether a thread repeats the operations that wait.
         self.running = False
-        #: Set when that thread shall end, after a last attempt.
+        #: Set when the thread shall end, after a last attempt.
         self._ended = threading.Event()
 
     def __len__(self) -> int:
         return len(self._due)
 
     def add(self, key: Hashable, store: Callable[[], object]) -> None:
-        """Call *store* until it does not raise BackendError; one with a key that waits already takes its place."""
+        """Call *store* until it does not raise BackendError; it replaces an operation with an equal key that waits already."""
         with self._lock:
             self._due[key] = store
             if len(self._due) > self._most:
@@ -113,26 +117,27 @@ class Retries:
         if begins:
             try:
                 with undo(self._not_running):
-                    # It ends when all is stored, when its time is over, or in stop(); it blocks for one operation of the store.
+                    # The thread ends when nothing waits any more, when its time is over, or after stop(). It blocks for one
+                    # operation of the store.
                     Loop(self._name, lambda: self._run(ended, deadline), ended.wait).start()
             except TransportError as error:
                 _log.warning("%s, and is tried with the next one: %s", self._lost, error)
 
     def clear(self) -> None:
-        """Forget what waits."""
+        """Forget the operations that wait."""
         with self._lock:
             self._due = {}
 
     def _not_running(self) -> None:
-        self.running = False  # the next one tries to start the thread again
+        self.running = False  # the next add() tries to start the thread again
 
     def stop(self) -> None:
-        """Try once more, and give up."""
+        """Have the thread try once more, and then give up."""
         ended, self._ended = self._ended, threading.Event()
         ended.set()
 
     def let_go(self) -> None:
-        """Forget, in a forked process, what the other one tries."""
+        """Forget, in a forked process, the operations that the parent process repeats."""
         renew(self)
         self._begin()
 
@@ -153,7 +158,7 @@ class Retries:
                     return
 
     def _store_one(self) -> bool:
-        """Store what is due first; False once that is nothing, and the thread ends.
+        """Repeat the operation that waits for longest; False if none waits, and the thread is to end.
 
         :raises BackendError: the store failed.
         """
@@ -161,7 +166,7 @@ class Retries:
             if not self._due:
                 self.running = False
                 return False
-            # Taken out before it is stored: it may become due again while that takes place, and is stored again.
+            # Removed before the call: meanwhile add() may add an operation with an equal key, which must be called, too.
             key = next(iter(self._due))
             store = self._due.pop(key)
         with undo(lambda: self._due.setdefault(key, store)):

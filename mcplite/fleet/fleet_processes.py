@@ -10,9 +10,10 @@
 A message has a kind, which names the module that handles it, and a body of JSON. The backend is sealed, so a message was
 written by a process with the keys. One thread of each process waits for all these logs.
 
-The thread that reads messages tells the clients of this process that have subscriptions/listen; the GET streams of sessions
-read the log of changes for themselves, since a client may resume one anywhere. It is read once for all of them. A process that
-does not serve (a Celery task, cron, ``manage.py``) tells the clients by a :class:`Publisher`.
+The thread that reads messages sends the changes to the clients of this process that have subscriptions/listen. The GET streams
+of sessions read the log of changes by themselves, since a client may resume a stream at any process; :class:`Changes` reads the
+log once for all GET streams of a process. A process that does not serve (a Celery task, cron, ``manage.py``) announces changes
+with a :class:`Publisher`.
 """
 
 import json
@@ -49,28 +50,28 @@ __all__ = [
 
 _log = get_logger(__name__)
 _ALL = "messages-all/in"
-#: Seconds for which a message is kept, and how many are.
+#: Seconds for which a message is kept in a log, and the most entries that a log keeps.
 _SECONDS = 60.0
 _KEEP = 10_000
 #: Seconds of one wait for the logs, after which the thread looks whether it shall end.
 _WAIT_SECONDS = 0.25
-#: Seconds after which the own log is read without a notification.
+#: Seconds after which the log of this process is read without a notification.
 _LOOK_SECONDS = 2.0
 #: Seconds before the next attempt to read a store that cannot be reached, at first and at most.
 _AWAY_SECONDS = (0.1, 1.0)
 
 
-#: What is called with each entry of a log, and when entries were missed.
+#: Two functions for a log: one is called with each entry, and the other when entries were missed.
 _ReadLog = Tuple[Callable[[bytes], object], Callable[[], object]]
 
 
 class ProcessMessages:
-    """Sends messages to other processes, and hands on those that come.
+    """Sends messages to other processes, and gives each message from them to the function of its kind.
 
     :param backend: sealed.
     :param leases: knows the number of this process.
-    :param server: the name of the server; messages to all go to the processes of this name.
-    :param outage: is told when the backend fails.
+    :param server: the name of the server; a message to all processes is for the processes of the server with this name.
+    :param outage: gets the failures of the backend.
     """
 
     def __init__(self, backend: Backend, leases: Leases, server: str, outage: Outage) -> None:
@@ -81,29 +82,29 @@ class ProcessMessages:
         self._kinds: Dict[str, Callable[[Any], object]] = {}
         self._on_missed: List[Callable[[], object]] = []
         self._logs: Dict[str, _ReadLog] = {_ALL: (self._receive, self._missed)}
-        #: Guards the start and the end of the reading thread; held while the first numbers are read.
+        #: Guards the start and the end of the reading thread; held while the last number of each log is read.
         self._lock = threading.Lock()
         self._begin()
 
     def _begin(self) -> None:
-        #: Set when the present thread shall end; None without a thread.
+        #: Set when the reading thread shall end; None without such a thread.
         self._ended: Optional[threading.Event] = None
-        #: When the own log was read without a notification.
+        #: When the log of this process was last read without a notification.
         self._looked = 0.0
-        #: Tells this process's changes and messages to all from others'.
+        #: Marks the changes and the messages to all that this process writes, so that it ignores them when it reads them.
         self.sender = secrets.token_hex(8)
 
     def let_go(self) -> None:
-        """Be another process than the one that this was forked from."""
+        """Begin again in a forked process: with another sender, and without the reading thread of the parent process."""
         renew(self)
         self._begin()
 
     # --- sending ----------------------------------------------------------------------------------------
 
     def send(self, number: int, kind: str, body: Any) -> None:
-        """Send a message to one process, which need not run any more; returns when it is stored.
+        """Send a message to one process, which need not run any more; return when the message is stored.
 
-        :param number: of the process, see :class:`Leases`; a message to the own number comes back.
+        :param number: of the process, see :class:`Leases`; with its own number, this process gets the message.
         :param body: JSON.
         :raises BackendError: the store failed.
         """
@@ -122,8 +123,9 @@ class ProcessMessages:
     # --- receiving --------------------------------------------------------------------------------------
 
     def on(self, kind: str, receive: Callable[[Any], object]) -> None:
-        """Call *receive* with the body of each message of a kind. It runs on the reading thread and must not block; what takes
-        long, and what uses the backend, belongs on a worker.
+        """Call *receive* with the body of each message of a kind.
+
+        It runs on the reading thread and must not block: work that takes long, or that uses the backend, belongs on a worker.
         """
         self._kinds[kind] = receive
 
@@ -140,7 +142,7 @@ class ProcessMessages:
         self._logs[log] = receive, missed
 
     def start(self) -> None:
-        """Begin to read; until :meth:`stop`. Messages that are sent from now on are handed on.
+        """Begin to read messages, until :meth:`stop`. Each message that is sent from now on is given to its function.
 
         :raises TransportError: the system has no thread for it.
         """
@@ -153,9 +155,9 @@ class ProcessMessages:
                 for log in known:
                     known[log] = self._backend.last(log)
             except BackendError as error:
-                self._outage.found(error)  # the thread goes on trying
+                self._outage.found(error)  # the thread reads the numbers when the store is back
             with undo(ended.set):
-                # It ends half a second after stop() at the latest, since it blocks on the backend for no longer.
+                # The thread ends half a second after stop() at the latest, since it does not block on the backend for longer.
                 Loop("reader of messages", lambda: self._run(known, ended), ended.wait).start()
                 self._ended = ended
 
@@ -186,8 +188,8 @@ class ProcessMessages:
             pause = _AWAY_SECONDS[0]
 
     def _read(self, known: Dict[str, Optional[int]], own: str, ended: threading.Event) -> None:
-        """Wait for entries once, and hand them on."""
-        if self._outage:  # a wait does not tell that the store is there again
+        """Wait for entries once, and give them to the functions of their logs."""
+        if self._outage:  # wait() does not show whether the store is back
             self._backend.last(_ALL)
             self._outage.passed()
         for log, number in known.items():
@@ -199,7 +201,7 @@ class ProcessMessages:
         grown = self._backend.wait(numbers, _WAIT_SECONDS)
         if not grown and time.monotonic() - began < _WAIT_SECONDS / 2:
             ended.wait(_WAIT_SECONDS)  # the backend is closed
-        # A notification of the store can be lost with its connection, and requests hang on these messages.
+        # The store may lose a notification when it loses its connection, and requests wait for the messages in this log.
         if self._leases.held and time.monotonic() - self._looked >= _LOOK_SECONDS:
             self._looked = time.monotonic()
             if self._backend.last(own) != numbers[own]:
@@ -225,7 +227,7 @@ class ProcessMessages:
         message = json.loads(entry)
         receive = self._kinds.get(message["kind"])
         ours = message.get("server", self._server) == self._server and message.get("sender") != self.sender
-        if ours and receive is not None:  # another kind is of a newer version of the package, during an update
+        if ours and receive is not None:  # a newer version of the package may send unknown kinds during an update
             receive(message["body"])
 
     def _missed(self) -> None:
@@ -238,41 +240,43 @@ def _log_of(number: int) -> str:
     return f"messages-{number}/in"
 
 
-#: The log of all processes.
+#: The log of the changes that all processes announce.
 LOG = "changes/log"
-#: Seconds for which a notification is kept, and how many are: as long as a process may need to read them.
+#: Seconds for which a change is kept in the log: longer than a process may need to read it. If the store does not take a
+#: change, a process tries to store it for as long.
 _CHANGE_SECONDS = 600.0
-#: In the place of a method: anything may have changed.
+#: Stands in place of the method in a change that says that anything may have changed.
 EVERYTHING = "*"
-#: Changes that wait for the store; more are told as one, that anything may have changed.
+#: The most changes that wait for a store that is away. If there would be more, one change replaces them: EVERYTHING.
 _MOST_UNTOLD = 1000
 
 
 def append_change(backend: Backend, server: Optional[str], method: str, uri: Optional[str], sender: str = "",
                   needed: Needed = None) -> None:
-    """Tell the processes of a server of a change.
+    """Announce a change to the processes of a server.
 
     :param server: the name of the server; None for all servers on this backend.
     :param method: of the notification; or EVERYTHING.
     :param uri: of the resource that has changed; None for lists.
-    :param sender: the process that has told its own clients already.
-    :param needed: who may be told of the change of a list.
+    :param sender: the mark of the process that has notified its own clients already; empty for none.
+    :param needed: which clients may be notified of the change of a list.
     :raises BackendError: the store failed.
     """
     change = {"server": server, "method": method, "uri": uri, "sender": sender, "needed": needed}
     backend.append(LOG, json.dumps(change, separators=(",", ":")).encode("ascii"), _CHANGE_SECONDS, _KEEP)
 
 
-#: Changes that are remembered for streams that have not read them yet.
+#: The latest changes that are kept in memory for streams that have not read them yet.
 _MOST = 1000
 
 
 class ToldChange(NamedTuple):
     """One change.
 
-    :param method: of its notification; empty for one that another server has told.
+    :param number: of its entry in the log.
+    :param method: of its notification; empty if the change is of another server.
     :param uri: of the resource; None for a list.
-    :param needed: who may be told of the change of a list.
+    :param needed: which clients may be notified of the change of a list.
     """
 
     number: int
@@ -292,7 +296,7 @@ class Changes:
     def __init__(self, backend: Backend, server: str) -> None:
         self._backend = backend
         self._server = server
-        #: Guards ``_latest``; held while the log is read, so that of many streams one reads it.
+        #: Guards ``_latest``; held while the log is read, so that only one of many streams reads an entry from the store.
         self._lock = threading.Lock()
         self._latest: Deque[ToldChange] = deque(maxlen=_MOST)
 
@@ -304,8 +308,9 @@ class Changes:
         return self._backend.last(LOG)
 
     def since(self, number: int) -> Tuple[List[ToldChange], int, bool]:
-        """Return the changes after a number, the number up to which that is, and whether anything may have changed,
-        since some are gone or a process says so.
+        """Return the changes after a number, the number of the last entry that was read, and whether anything may have changed.
+
+        Anything may have changed if some changes are gone from the log, or if a change says so.
 
         :raises BackendError: the store failed.
         """
@@ -330,10 +335,10 @@ class Changes:
 
 
 class Publisher:
-    """Tells the clients of the servers on one backend of changes; made by :func:`publisher`.
+    """Notifies the clients of the servers on one backend of changes; made by :func:`publisher`.
 
-    Safe to use from many threads. Each method returns once the backend has stored the change; the processes that serve pass
-    it on to their clients.
+    Safe to use from many threads. Each method returns when the backend has stored the change; the processes that serve pass
+    the change on to their clients.
     """
 
     def __init__(self, backend: Backend, server: Optional[str], owned: bool) -> None:
@@ -381,11 +386,11 @@ class Publisher:
 
 def publisher(backend: Union[str, Backend], *, state_keys: Sequence[Union[str, bytes]] = (),
               server: Optional[str] = None) -> Publisher:
-    """Return what tells the clients of a server of changes, from any process.
+    """Return a :class:`Publisher`, with which any process notifies the clients of a server of changes.
 
     :param backend: the URL of the server's backend, as in :func:`open_backend`, or a backend.
     :param state_keys: the server's keys; by default those of the variable MCPLITE_STATE_KEYS.
-    :param server: the name of the server; by default all servers on this backend are told.
+    :param server: the name of the server; by default the clients of all servers on this backend are notified.
     :raises RegistrationError: there are no keys, the URL is of no backend, or the backend is in the memory of this process.
     :raises BackendError: the store cannot be opened.
     """
@@ -396,7 +401,7 @@ def publisher(backend: Union[str, Backend], *, state_keys: Sequence[Union[str, b
 
 
 class FleetProcesses(Processes):
-    """The processes that share a backend; made with the server, before it has clients. It reads and stores nothing yet.
+    """The processes that share a backend. Made with the server, before that has clients; making it reads and stores nothing.
 
     :param backend: sealed.
     """
@@ -411,16 +416,16 @@ class FleetProcesses(Processes):
         self.leases = Leases(backend, self.outage)
         self.messages = ProcessMessages(backend, self.leases, name, self.outage)
         self.messages.read(LOG, self._receive_change, runtime.everything_changed)
-        #: The changes that the store did not take, each once.
+        #: The changes that the store did not take; equal changes wait once.
         self._later = Retries("sender of changes", "the clients of other processes were not told of a change", _CHANGE_SECONDS,
                               _MOST_UNTOLD)
-        #: The changes that all processes tell, as GET streams of this one read them.
+        #: The changes that all processes announce, as the GET streams of this process read them.
         self.changes = Changes(backend, name)
         self.leases.on_doubt = lambda number: self.messages.broadcast("ended?", number)
         self.messages.on("ended?", lambda number: runtime.workers.spawn(lambda: self._judge(number)))
 
     def _judge(self, number: int) -> None:
-        """Look whether a process has ended, which another one is not sure of."""
+        """Look whether a process has ended; another process has asked for that, because it cannot be sure itself."""
         try:
             self.leases.judge(number)
         except BackendError as error:
@@ -445,7 +450,7 @@ class FleetProcesses(Processes):
         self.messages.on(kind, receive)
 
     def publish(self, method: str, uri: Optional[str] = None, needed: Needed = None) -> None:
-        """Tell the other processes of a change; one that the store does not take is told once, when the store is back."""
+        """Announce a change to the other processes. If the store is away, the change is stored once, when the store is back."""
         def append() -> None:
             append_change(self.backend, self._runtime.catalog.name, method, uri, self.messages.sender, needed)
 
@@ -462,7 +467,7 @@ class FleetProcesses(Processes):
         later.add((method, uri, repr(needed)), append)
 
     def _receive_change(self, entry: bytes) -> None:
-        """Tell the clients of this process of a change elsewhere; on the thread that reads messages."""
+        """Notify the clients of this process of a change in another process; on the thread that reads messages."""
         change = json.loads(entry)
         if change["sender"] == self.messages.sender or change["server"] not in (None, self._runtime.catalog.name):
             return
