@@ -8,8 +8,9 @@
                   yes: the message "continue call" to A, whose handler goes on; B passes on its "reply" messages (Relay)
                   no:  B takes the log from the store, and calls the handler again
 
-A process takes the log from the store before it goes on with a call, so of several processes one does. The process where the
-handler waits treats the request of another one as its own, but for the outlet: that sends messages to the other process.
+Before a process continues a call, it takes the log from the store. Only one process gets the log, so only one continues the
+call. If a request came in at another process, the process where the handler waits treats it like its own requests, except for
+its outlet: that sends the answer in messages to the other process.
 """
 
 import contextlib
@@ -44,37 +45,41 @@ __all__ = ["SharedCalls"]
 T = TypeVar("T")
 _log = get_logger(__name__)
 
-#: The kinds of replies. The process where the handler waits sends messages, and one response, which may be none; or that
-#: the handler does not wait there any more. The last two this process finds out for itself.
+#: The kinds of replies. The process where the handler waits sends messages, and then one response or the note that there is
+#: none; or it answers that the handler does not wait there any more. This process itself adds the last two kinds: replies were
+#: lost, or the client has left.
 MESSAGE, RESPONSE, NO_RESPONSE, GONE, LOST, CANCELLED = "message", "response", "no response", "gone", "lost", "cancelled"
-#: Bytes of the JSON that goes into a message between processes; more is stored beside it, for so many seconds.
+#: The most bytes of JSON in a message between processes. Longer JSON is stored beside the message, for ``_STORED_SECONDS``.
 _IN_MESSAGE = 16_384
 _STORED_SECONDS = 60.0
-#: Replies that wait to be passed on; notifications beyond that are dropped, since the client does not read.
+#: The most replies that wait to be passed on. Further messages are dropped, since the client does not read; a response is not.
 _MOST_REPLIES = 10_000
-#: Seconds without a reply after which the other process is looked at.
+#: If no reply has come for this many seconds, this process looks whether the other process still runs.
 _WAIT_SECONDS = 1.0
-#: Seconds after which a process that has not begun with a request no longer gets it, if it has not taken the log.
+#: If the other process has sent no reply for this many seconds, this process tries to take the log and to continue the call.
 _ACCEPT_SECONDS = 3.0
-#: Seconds between two attempts while the store is away, and after which a response is given up.
+#: Seconds between two attempts while the store is away, and seconds after which a response that cannot be stored is given up.
 _AWAY_SECONDS = 0.5
 _ANSWER_SECONDS = 60.0
-#: Seconds between two looks whether the processes have ended whose requests run here, and two searches for logs that are over.
+#: Seconds between two looks whether processes have ended whose requests run here, and between two searches for expired logs.
 _LOOK_SECONDS = 1.0
 #: Headers with secrets, which are not written into the store.
 _SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
-#: What is said of the steps of a call, by what is noted of them.
+#: The words for steps of a call in errors, by the state that is noted of a step.
 _STEPS = {"done": "done", "begun": "begun, and whether it took place is not known", "failed": "failed"}
 
 
 def _used_state() -> RemoteError:
-    """Return the error for a requestState that this server has given, and whose log is gone before its time."""
+    """Return the error for a requestState that this server has issued, if its log is gone before the state has expired."""
     return RemoteError("this requestState was used before, or the store has lost it; its call is not repeated, and what it has"
                        " done is not known", code=INTERNAL_ERROR)
 
 
 def _key(handle: str, part: str) -> str:
-    """Return the key of what is stored beside a log: that another process takes it, or the steps since it was taken."""
+    """Return the key of a note about a log.
+
+    :param part: ``taken`` for the note that another process takes the log, ``once`` for the steps since the log was taken.
+    """
     return f"{part}-{digest(handle)}/log"
 
 
@@ -88,7 +93,7 @@ class _Accepted(NamedTuple):
 
 
 class SharedCalls(SealedCalls):
-    """The suspended calls of one process, and what it does with those of others."""
+    """The suspended calls of one process, and its part in the suspended calls of other processes."""
 
     waits = True
     longest = float("inf")
@@ -103,10 +108,11 @@ class SharedCalls(SealedCalls):
         #: still counts here until it expires. It is older than the logs of calls that wait, so it is dropped before them.
         self._logs: "Shares[str]" = Shares(self._limits.fleet_states, self._limits.fleet_state_bytes, clock=clock)
         self._swept = clock()
-        #: By their names: the requests of other processes that run here, and those of here that run in others.
+        #: By their names: the requests of other processes whose handlers run here, and the requests of this process whose
+        #: handlers run in others.
         self._accepted: Dict[str, _Accepted] = {}
         self.relays: Dict[str, Relay] = {}
-        #: Whether a thread looks for the end of the processes whose requests run here; the lock guards it.
+        #: Whether a thread looks for the end of the processes whose requests run here; the lock guards this flag.
         self._watching = False
         self.processes.on("continue call", lambda body: runtime.workers.spawn(lambda: self._accept(body)))
         self.processes.on("cancel call", self._cancel_accepted)
@@ -115,7 +121,10 @@ class SharedCalls(SealedCalls):
         self.processes.leases.on_lost(self._lose_process_id)
 
     def _lose_process_id(self, process: int) -> None:
-        """Give up what other processes know by an id that this one has lost."""
+        """Give up the calls that other processes know by an id that this process has lost.
+
+        The requests that this process relays fail, and the handlers that wait here are cancelled.
+        """
         if self.runtime.suspended_calls is not self:
             return  # in a forked process another object has taken its place
         self._lose_replies()
@@ -150,9 +159,9 @@ class SharedCalls(SealedCalls):
     def store(self, text: str, sender: str) -> str:
         """Store a sealed log, and return its handle.
 
-        At a limit the oldest one of the sender with the most goes from the store.
+        If there are too many logs or bytes, the oldest log of the sender with the most is removed from the store.
 
-        :raises ValueError: it is larger than all of them may be.
+        :raises ValueError: it is larger than all logs together may be.
         """
         most = self._limits.fleet_state_bytes
         if len(text) > most:
@@ -167,7 +176,7 @@ class SharedCalls(SealedCalls):
         handle = secrets.token_urlsafe(24)
         self.backend.put(handle, text.encode("ascii"), seconds)
         for old in self._logs.add(handle, sender, len(text)) or ():
-            with contextlib.suppress(BackendError):  # then it stays until its time is over
+            with contextlib.suppress(BackendError):  # then the log stays until it expires
                 self.backend.take(old)
             self.evict(old)
         return handle
@@ -187,9 +196,9 @@ class SharedCalls(SealedCalls):
         return seal(content.encode("ascii"), self._keys[0], f"waits {bound}")
 
     def named_process(self, state: str, bound: str) -> Tuple[int, str, bool]:
-        """Return the id of the process that a state names, the handle of the log, and whether that is valid no longer.
+        """Return the id of the process that a state names, the handle of the log, and whether the state has expired.
 
-        A state without an id is the handle itself, of a process that had no room for a waiting handler; the id is 0 then.
+        A process that had no space for a waiting handler gives out the handle itself as the state; then the id is 0.
         """
         content = open_sealed(state, self._keys, f"waits {bound}") if len(state) > 64 else None
         if content is None:
@@ -201,7 +210,7 @@ class SharedCalls(SealedCalls):
         self.processes.check()
         with self.refuse_while_away():
             process, handle, over = self.named_process(state, request_digest(context))
-            # A client that has the state from this server learns more.
+            # If the state is from this server, its client gets a more precise error.
             refusal = refused_state() if not process or over else _used_state()
             if process and process == self.processes.candidate:
                 return self._continue_here(context, handle, refusal)
@@ -212,9 +221,10 @@ class SharedCalls(SealedCalls):
     def take_log(self, context: RequestContext, handle: str, refusal: RemoteError, elsewhere: bool) -> ReplayLog:
         """Take the log of a call, so that this process goes on with it and no other one does.
 
-        :param refusal: raised if it was taken before, or has expired.
-        :param elsewhere: whether the handler waits in another process, if it still waits. That is noted before, for that
-            process: if the log is gone without the note, it has taken the log by an operation whose answer was lost.
+        :param refusal: raised if the log was taken before, or has expired.
+        :param elsewhere: whether the handler waits in another process, if it still waits. Then this process first stores a note
+            for that process. If that process finds its log gone, but no note, it knows that it has taken the log itself, by an
+            operation whose answer was lost.
         :raises BackendError: the store failed.
         """
         if elsewhere:
@@ -248,7 +258,7 @@ class SharedCalls(SealedCalls):
             return None
         if log is None:
             raise refusal
-        return replay(context, log)  # the handler was cancelled for want of room, or at this moment
+        return replay(context, log)  # the handler was cancelled before, to make space for others, or at this moment
 
     # --- steps ----------------------------------------------------------------------------------------------
 
@@ -256,10 +266,10 @@ class SharedCalls(SealedCalls):
     def step(self, log: ReplayLog, key: str) -> Iterator[None]:
         """Return a block for the action of :meth:`Context.once`, with a note before and after it if it follows an answer.
 
-        The log was taken with the answer, so that no process repeats the action. The notes tell what has taken place, should
-        this process end.
+        The log was taken with the answer, so that no process repeats the action. If this process ends, the notes tell which
+        actions have taken place.
 
-        :raises RemoteError: the note before it cannot be stored.
+        :raises RemoteError: the note before the action cannot be stored.
         """
         if not log.answered:
             yield
@@ -283,7 +293,7 @@ class SharedCalls(SealedCalls):
         self.backend.put(_key(log.answered, "once"), json.dumps(log.noted[1]).encode("ascii"), self._limits.waiting_seconds)
 
     def noted_steps(self, handle: str) -> str:
-        """Return what is noted of the steps that followed an answer, as a sentence; empty if nothing is.
+        """Return what is noted of the steps that followed an answer, as a sentence; empty if nothing is noted.
 
         :param handle: of the log that was taken with the answer.
         :raises BackendError: the store failed.
@@ -309,7 +319,7 @@ class SharedCalls(SealedCalls):
         self.processes.messages.send(process, kind, body)
 
     def unpack(self, body: Dict[str, Any]) -> Optional[bytes]:
-        """Return the bytes that came with a message; None if they were stored beside it, and are gone.
+        """Return the bytes that came with a message; None if they were stored beside the message, and are gone.
 
         :raises BackendError: the store failed.
         """
@@ -324,13 +334,13 @@ class SharedCalls(SealedCalls):
     # --- requests of other processes -----------------------------------------------------------------------------
 
     def _accept(self, body: Dict[str, Any]) -> None:
-        """Go on with a handler that waits here, with a request that came in at another process."""
+        """Continue a handler that waits in this process, with a request that came in at another process."""
         name, process = str(body["name"]), int(body["from"])
         try:
             data = self.unpack(body)
         except BackendError as error:
             self.processes.failed(error)
-            return  # the other process tries for itself
+            return  # the other process gets no reply, and then tries to continue the call itself
         call = self.find(str(body["handle"]), str(body["digest"]))
         message = None if data is None else jsonrpc.parse(data, self.runtime.json_limits)
         outlet = _ReplyOutlet(self, name, process)
@@ -343,9 +353,10 @@ class SharedCalls(SealedCalls):
             self._accepted[name] = _Accepted(process, peer, message.id, client)
             begins, self._watching = not self._watching, True
         if begins:
-            # Where there is no thread for it, the next request tries again.
+            # If the system has no thread for it, the next request tries again.
             with contextlib.suppress(TransportError), undo(functools.partial(setattr, self, "_watching", False)):
-                # It ends when no request of another process runs here any more; it blocks on the backend for one operation.
+                # The thread ends when no request of another process runs here any more. It blocks on the backend for one
+                # operation.
                 Loop("watch over the processes of clients", self._cancel_abandoned).start()
         peer.receive(data, message, outlet, False, facts=client)
 
@@ -365,12 +376,12 @@ class SharedCalls(SealedCalls):
             self.runtime.workers.spawn(lambda: accepted.peer.drop_incoming(accepted.id, accepted.client, body["reason"]))
 
     def finish(self, name: str) -> None:
-        """Forget a request of another process, which is answered."""
+        """Forget a request of another process, because it is answered."""
         with self._lock:
             self._accepted.pop(name, None)
 
     def _cancel_abandoned(self) -> None:
-        """Cancel the handlers that go on for clients of processes that have ended: the connections ended with them."""
+        """Cancel the handlers of clients whose process has ended: their connections ended with that process."""
         while True:
             time.sleep(_LOOK_SECONDS)
             with self._lock:
@@ -394,7 +405,7 @@ class Relay:
 
     :param process: the id of that process.
     :param handle: of the log, and of the handler there.
-    :param refusal: the error if neither is there any more.
+    :param refusal: the error if neither the log nor the handler is there any more.
     """
 
     def __init__(self, calls: SharedCalls, context: RequestContext, process: int, handle: str,
@@ -415,7 +426,7 @@ class Relay:
             self._replies.put((kind, body or {}))
 
     def run(self) -> None:
-        """Answer the request: with what the other process says, or by a replay if that one does not go on."""
+        """Answer the request with the replies of the other process, or by a replay here if that process does not continue."""
         context = self._context
         with contextlib.ExitStack() as block:
             self._calls.relays[self.name] = self
@@ -454,7 +465,7 @@ class Relay:
             self._calls.processes.failed(error)
 
     def _pass_on(self) -> Optional[ReplayLog]:
-        """Pass on what the other process sends, and return None once it has answered; or the log, which is replayed here.
+        """Pass on the messages of the other process, and return None after its response; or the log, which is to be replayed.
 
         :raises Cancelled: the client has left.
         :raises RemoteError: the other process has ended, or its answer is lost.
@@ -468,7 +479,7 @@ class Relay:
                 if ended:
                     return self._take_over()
                 try:
-                    # What it sent before its end may still be on its way.
+                    # After the end of the process, wait once more: replies that it sent before its end may still arrive.
                     ended = not processes.alive(self._process)
                     if not (ended or tried or heard) and time.monotonic() - began > _ACCEPT_SECONDS:
                         log = self._try_take()
@@ -496,7 +507,7 @@ class Relay:
             incoming.pass_on(data)
 
     def _patiently(self, use: Callable[[], T]) -> T:
-        """Use the backend, again while it is away.
+        """Call a function that uses the backend, and repeat it while the backend is away.
 
         :raises Cancelled: the client has left.
         """
@@ -531,7 +542,7 @@ class Relay:
 
 
 class _ReplyOutlet(Outlet):
-    """Where the messages of a request go that came in at another process: into messages to that one.
+    """Sends the messages and the response of a request that came in at another process to that process.
 
     :param name: of the request.
     :param process: the id of that process.
@@ -555,7 +566,7 @@ class _ReplyOutlet(Outlet):
         return self.reply({"kind": MESSAGE}, data)
 
     def offer(self, data: bytes) -> bool:
-        return False  # it would block on the store
+        return False  # sending it would block on the store
 
     def finish(self, data: Optional[bytes], code: Optional[int] = None) -> None:
         self._calls.finish(self._name)

@@ -1,9 +1,9 @@
 """The stored sessions of clients with a handshake: a record of each, which any process serves, and the lists that bound them.
 
-A record is written when the session is handed out and when a fact in it changes, never for a call; its lifetime is renewed when
-a quarter has passed. A process bounds only what it keeps itself, while a client may open sessions at all of them. So each
-session is noted in one of several lists in the backend when it begins and when its record has grown, and an idle one of the
-list is evicted for a new one.
+A record is written when the session begins and when a fact in it changes, but not for each call. If the session is used after a
+quarter of its idle time, the lifetime of the record is renewed. The limits of one process do not bound the sessions of a
+client, since a client may open sessions at all processes. So each session is noted in one of several lists in the backend when
+it begins and when its record has grown. If a list is full, an idle session of the list is evicted for a new one.
 """
 
 import json
@@ -28,7 +28,7 @@ LISTED_BYTES = 4096
 
 #: The ids that a server issues.
 _ID = re.compile(r"[A-Za-z0-9_-]{32}")
-#: The lifetime of a record is renewed when this part of it has passed.
+#: The lifetime of a record is renewed if the session is used after this part of its idle time.
 _RENEWED = 0.25
 
 
@@ -37,14 +37,14 @@ class SessionRecord:
     """One session, as its processes store it. A record is not changed; :meth:`changed` returns the next one.
 
     :param owner: the key of the principal that opened it; None without authentication.
-    :param sender: whose share it counts to.
-    :param opened: when it began, in seconds since 1970.
+    :param sender: the sender that the session counts to in limits.
+    :param opened: when the session began, in seconds since 1970.
     :param touched: when its lifetime was renewed last, in seconds since 1970; 0 if the client has sent nothing since it began.
-    :param change: the number of the last change notification before it began.
+    :param change: the number of the last change notification before the session began.
     :param begun: whether the client has sent ``initialize``.
     :param capabilities: of the client; None before its ``initialize``.
-    :param reader: the number of the process whose response is the stream of a client of the transport with two endpoints;
-        the session ends with it. 0 for others.
+    :param reader: for the transport with two endpoints (HTTP+SSE): the number of the process that serves the stream of the
+        client; the session ends with that process. 0 for the other transport.
     :param roots: how often the client has announced that its roots have changed.
     :param version: counts the changes of the record.
     """
@@ -97,8 +97,8 @@ class SessionRecords:
     """The stored sessions of one kind.
 
     :param backend: sealed.
-    :param kind: begins the names of what is stored: an id of one transport is not valid for the other.
-    :param clock: returns seconds since 1970, since other processes read the time.
+    :param kind: the beginning of the names of values and logs, so that an id of one transport is not valid for the other.
+    :param clock: returns seconds since 1970, since other processes read the stored times.
     """
 
     def __init__(self, backend: Backend, limits: Limits, kind: str = "session", clock: Callable[[], float] = time.time) -> None:
@@ -106,7 +106,7 @@ class SessionRecords:
         self.limits = limits
         self.kind = kind
         self._clock = clock
-        #: Seconds after which a process that uses a session renews its lifetime.
+        #: If a process uses a session this many seconds after the last renewal, it renews the lifetime of the record.
         self.renew_seconds = limits.session_idle_seconds * _RENEWED
 
     @property
@@ -126,7 +126,9 @@ class SessionRecords:
         return self.backend.get(self.name(id, "record")) if _ID.fullmatch(id) else None
 
     def put(self, id: str, record: SessionRecord) -> bytes:
-        """Store the record of a session whose client has to confirm it, and return its bytes.
+        """Store the record of a session that begins, and return its bytes.
+
+        It expires after ``Limits.session_start_seconds``, unless the client sends another request before that.
 
         :raises BackendError: the store failed.
         """
@@ -135,9 +137,11 @@ class SessionRecords:
         return data
 
     def swap(self, id: str, old: bytes, new: SessionRecord) -> Optional[bytes]:
-        """Store a record in the place of *old*, and have the session last for the idle time from now on.
+        """Store a record in the place of *old*, and keep it for the idle time of a session from now on.
 
-        :returns: its bytes; None if *old* is not the stored one any more.
+        A session never lasts longer than ``Limits.session_seconds``.
+
+        :returns: the bytes of the record; None if *old* is not the stored record any more.
         :raises BackendError: the store failed.
         """
         data = new.dump()
@@ -148,22 +152,23 @@ class SessionRecords:
         return max(min(self.limits.session_idle_seconds, left), 0.001)
 
     def remove(self, id: str) -> bool:
-        """Remove a record; False if another process has done so.
+        """Remove a record; False if it is gone already.
 
         :raises BackendError: the store failed.
         """
         return self.backend.take(self.name(id, "record")) is not None
 
 
-#: The most lists, so that one is short and few processes change it at the same time; and the least that each has room for.
+#: The most lists; many lists are short, and few processes change one of them at the same time. Then the least number of
+#: sessions, and the least bytes, that each list can note.
 _MOST_LISTS = 128
 _LEAST_SESSIONS = 50
 _LEAST_BYTES = 1 << 20
 #: The characters that an id can have. The first two of an id decide in which list its session is.
 _CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-#: Characters of the digest of a sender: each session is written again with every other one of its list.
+#: Characters of the digest of a sender in a list. They are few, because the whole list is written for each new session.
 _SENDER_CHARACTERS = 10
-#: Sessions whose records are read for one new session at most, to see when they were used.
+#: The most sessions whose records are read for one new session, to see when they were used.
 _LOOKS = 8
 #: Attempts to replace a list that other processes change at the same time, and the seconds between them after the first few.
 _ATTEMPTS = 1000
@@ -173,10 +178,11 @@ _PAUSE_SECONDS = 0.002
 class _Listed(NamedTuple):
     """One session in a list.
 
-    :param sender: whose share it counts to, as a digest.
+    :param sender: a digest of the sender that the session counts to.
     :param size: in units of LISTED_BYTES.
-    :param used: when it was used, as far as the list tells, in whole seconds; when it began, if the list tells of no use.
-    :param in_use: 1 if the list tells of a use, else 0.
+    :param used: the time of the last use that the list knows of, in whole seconds since 1970; if it knows of none, the time
+        when the session began.
+    :param in_use: 1 if the list knows of a use, 0 if not.
     """
 
     id: str
@@ -196,11 +202,12 @@ class _SetClock:
 class FleetSessions:
     """The sessions of one transport of a server, in all processes, with the rule of :class:`Shares`.
 
-    A session is noted once. Whether it was used since is read from its record when it would have to go, so a call costs
-    nothing here. A list may have sessions that have expired; they go first.
+    A session is noted when it begins and when it has grown, and not when it is used, so a call costs nothing here. Before a
+    session is evicted, its record is read, unless ``_LOOKS`` records were read already; if the record shows a later use, the
+    choice is made again. A list may have sessions that have expired: they count until they are evicted or too old for a list.
 
     :param records: where the sessions are stored.
-    :param server: its name.
+    :param server: the name of the server.
     """
 
     def __init__(self, records: SessionRecords, server: str) -> None:
@@ -215,15 +222,15 @@ class FleetSessions:
     def add(self, id: str, sender: str) -> Optional[List[str]]:
         """Note a session that begins, before it is stored.
 
-        :param sender: whose share it counts to.
-        :returns: the ids of the sessions that have to end for it, which the caller ends; None if there is no room.
+        :param sender: the sender that the session counts to.
+        :returns: the ids of the sessions that are evicted for it, which the caller ends; None if there is no space for it.
         :raises BackendError: the store failed.
         :raises RemoteError: the list is being changed too often.
         """
         return self._enter(_Listed(id, digest(sender)[:_SENDER_CHARACTERS], 1, int(self._records.now), in_use=0))
 
     def resize(self, id: str, sender: str, size: int) -> Optional[List[str]]:
-        """Note the bytes of a session that has grown; like :meth:`add`."""
+        """Note the bytes of a session that has grown; returns and raises as :meth:`add` does."""
         size = -(-size // LISTED_BYTES)
         return self._enter(_Listed(id, digest(sender)[:_SENDER_CHARACTERS], size, int(self._records.now), in_use=1))
 
@@ -270,10 +277,10 @@ class FleetSessions:
 
     def _make_room(self, others: Dict[str, _Listed], new: _Listed,
                    known: Dict[str, Optional[SessionRecord]]) -> Optional[List[str]]:
-        """Return the ids of the sessions that have to go; None if the new one has no room even so.
+        """Return the ids of the sessions that are evicted for a new one; None if there is no space for it even then.
 
-        :param others: changed, when a session turns out to have been used.
-        :param known: the records that were read, which this adds to.
+        :param others: the other sessions of the list. If the record of one shows a later use, its entry is replaced.
+        :param known: the records that were read, by id; each record that is read here is added.
         """
         if len(others) < self._most and sum(entry.size for entry in others.values()) + new.size <= self._most_size:
             return []

@@ -1,8 +1,8 @@
 """The sessions of clients with a handshake over HTTP that any process serves: each is a record, and an object where it is used.
 
-A process makes the object of the record when a request of the session reaches it, may release it while the session goes on, and
-is told by messages of what concerns it: an answer to its question, a cancelled call, changed roots, a resumed stream, the end.
-A record expires by itself, and the lists of :class:`FleetSessions` bound the records.
+A process makes the object of a record when a request of the session reaches it, and may release the object while the session
+goes on. Other processes send it messages for the session: an answer to its question, a cancelled call, changed roots, a resumed
+stream, the end. A record expires in the store, and the lists of :class:`FleetSessions` bound the number of records.
 """
 
 import itertools
@@ -30,29 +30,30 @@ from .shared_streams import ENDED, SharedCommonStream, SharedLogChannel, SharedL
 
 __all__ = ["SharedLegacySession", "SharedSession", "SharedSessions"]
 
-#: A request id of the server's own has the number of its process above these bits, which count.
+#: The id of a request of the server: these lower bits are a counter, and the bits above are the number of the process.
 _COUNT_BITS = 32
 _ALONE = (jsonrpc.Response, jsonrpc.Failure, jsonrpc.Notification)
 #: Seconds after which a renewal that has failed is tried again.
 _RENEW_AGAIN_SECONDS = 5.0
-#: Characters of a reason that other processes are told.
+#: Characters of a reason that are sent to other processes.
 _MOST_REASON = 200
 
 
 class SharedLegacySession(LegacySession):
     """The session of a client over HTTP: what changes is stored, so that any process can serve its requests.
 
-    Change notifications reach the client from the process that serves its GET stream, which all are told of.
+    The process that serves the GET stream of the client sends it the change notifications, since it reads the changes of all
+    processes.
     """
 
-    #: Called with a function that changes this object; stores what it has changed.
+    #: Calls a function that changes this object, and stores the changed state; it is :meth:`SharedSession.change`.
     share: Callable[[Callable[[], object]], object]
 
-    #: The version of the record that this object has the state of, and how often the roots had changed by then.
+    #: The version of the record whose state this object has, and how often the roots had changed by that version.
     _version = _roots_changed = 0
 
     def publish(self, method: str, uri: Optional[str], capability: str, written: Dict[Optional[str], bytes]) -> None:
-        """Leave it to the GET stream of the client."""
+        """Do nothing: the GET stream of the client reads the changes by itself."""
 
     def subscribe(self, uri: str) -> None:
         self.share(lambda: super(SharedLegacySession, self).subscribe(uri))
@@ -72,7 +73,7 @@ class SharedLegacySession(LegacySession):
         self._roots_changed += 1
 
     def restore(self, record: SessionRecord) -> None:
-        """Take the state over that any process has stored, unless this object has a newer one."""
+        """Take over the state of a stored record, unless this object has that version or a later one."""
         with self._lock:
             if record.version <= self._version or self._closed:
                 return
@@ -98,9 +99,9 @@ class SharedLegacySession(LegacySession):
             self.roots.forget()
 
     def store(self, record: SessionRecord, touched: float = 0.0, reader: int = 0) -> SessionRecord:
-        """Return the record that has the state of this object, as the next version of another one.
+        """Return a record with the state of this object, as the next version of another record.
 
-        :param touched: when it is stored; 0 for a session that begins.
+        :param touched: the time of storing it, in seconds since 1970; 0 for a session that begins.
         :param reader: the number of this process, if the session ends with it.
         """
         with self._lock:
@@ -124,7 +125,7 @@ class SharedSession(HTTPSession):
     record: SessionRecord
     #: The stored bytes of the record.
     data = b""
-    #: When this process has renewed the lifetime of the record; None before.
+    #: When this process last renewed the lifetime of the record, by the monotonic clock; None if it never did.
     renewed: Optional[float] = None
     #: The bytes that the lists of the fleet have noted, as far as this process knows.
     listed = LISTED_BYTES
@@ -139,7 +140,7 @@ class SharedSession(HTTPSession):
         self._changing = threading.Lock()
 
     def restore(self, data: bytes) -> bool:
-        """Take over the stored state; False if it cannot be read."""
+        """Take over the stored state; False if this version of the package does not know its revision."""
         if data == self.data:
             return True
         record = SessionRecord.load(data)
@@ -206,7 +207,7 @@ class SharedSession(HTTPSession):
         return True
 
     def renew(self) -> bool:
-        """Have the session last, if that is due; False if it has ended.
+        """Renew the lifetime of the session, if that is due; False if the session has ended.
 
         :raises BackendError: the store failed.
         """
@@ -235,7 +236,7 @@ class SharedSessions(Sessions):
         self._lists = FleetSessions(self.records, runtime.catalog.name)
         self._counts = itertools.count(1)
         self._ids: Iterator[int] = iter(self._question_id, None)
-        #: When the store could not be read last.
+        #: When reading a session from the store last failed.
         self._failed = float("-inf")
         processes.messages.on(kind, self._receive)
         processes.leases.on_lost(self._lost)
@@ -265,7 +266,7 @@ class SharedSessions(Sessions):
         return SharedSession(id, session, peer, streams, self)
 
     def _question_id(self) -> int:
-        """Return the id of a question, from which every process reads which one has asked."""
+        """Return the id of a question; each process can read from it which process has asked the question."""
         try:
             number = self.processes.number
         except BackendError as error:
@@ -314,17 +315,17 @@ class SharedSessions(Sessions):
             raise
 
     def _check(self) -> None:
-        """Refuse a request at once if the store could not be read a moment ago: one that hangs costs seconds each time.
+        """Refuse a request at once if the store could not be read a moment ago.
 
-        A store that is full can be read, and plain calls go on.
+        With a store that hangs, each attempt would take seconds. A store that is full can be read, so plain calls go on.
 
-        :raises RemoteError: it is refused.
+        :raises RemoteError: the request is refused.
         """
         if self.processes.outage and time.monotonic() - self._failed < KNOWN_SECONDS:
             raise away_error()
 
     def _adopt(self, id: str, data: bytes, owner: Optional[str]) -> Optional[HTTPSession]:
-        """Make a session of its record, and keep it."""
+        """Make the object of a session from its record, and keep it in this process; None if the session is another owner's."""
         record = SessionRecord.load(data)
         if record is None or record.owner != owner:
             return None
@@ -345,7 +346,7 @@ class SharedSessions(Sessions):
         try:
             session.renew()
         except BackendError as error:
-            self.processes.failed(error)  # the record could be read, which is enough for now
+            self.processes.failed(error)  # the record could be read, so the request goes on
             session.renewed = time.monotonic() - self.records.renew_seconds + _RENEW_AGAIN_SECONDS
         self._note_use(session, self._clock())
         return session  # type: ignore[no-any-return]
@@ -360,7 +361,7 @@ class SharedSessions(Sessions):
     def _end_elsewhere(self, id: str) -> None:
         limits = self._limits
         self.records.remove(id)
-        # The reader of the common stream ends with it, wherever it is.
+        # This entry ends the reader of the common stream, in whatever process it is.
         self.records.backend.append(self.records.name(id, "common"), ENDED, limits.store_seconds, limits.stream_events)
         self.processes.broadcast(self._kind, {"id": id, "what": "ended"})
 
@@ -372,7 +373,7 @@ class SharedSessions(Sessions):
                 self.release(session, "the processes needed the room for another client's session")
 
     def make_room(self, session: SharedSession) -> None:
-        """Have others end for a session whose record has grown, or the session itself if there is no room.
+        """End other sessions to make space for one whose record has grown, or that session itself if there is no space for it.
 
         :raises BackendError: the store failed.
         """
@@ -395,7 +396,7 @@ class SharedSessions(Sessions):
     def accept(self, session: Any, data: bytes, message: jsonrpc.Message, principal: Optional[Principal]) -> None:
         """Pass on a message without requests, to the process that it concerns."""
         if session.session.principal is None:
-            session.session.principal = principal  # this process has made the session of its record
+            session.session.principal = principal  # this process has made the session from its record, which has no principal
         if type(message) is jsonrpc.Batch:
             for item in message.items:
                 self.accept(session, jsonrpc.dump(item) if isinstance(item, _ALONE) else data, item, principal)
@@ -455,11 +456,14 @@ class SharedSessions(Sessions):
             self._end_soon(session, "the session has ended")
 
     def _end_soon(self, session: SharedSession, why: str) -> None:
-        """End a session on a worker: that waits for the store, and for callbacks of handlers."""
+        """End a session on a worker: ending it waits for the store, and for callbacks of handlers."""
         self._runtime.workers.spawn(lambda: self.release(session, why))
 
     def _lost(self, number: int) -> None:
-        """Have the questions of this process fail that were asked under a number that it has lost."""
+        """Fail the questions that this process has asked under a number that it has lost, and end the sessions of that number.
+
+        Those are the sessions of the transport with two endpoints whose stream this process serves.
+        """
         error = ConnectionClosed("this process was paused for so long that the others have taken it for ended, and the client's"
                                  " answer cannot reach it")
         for session in list(self._sessions.values()):

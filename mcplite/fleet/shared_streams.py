@@ -1,9 +1,9 @@
 """Event streams that any process of a server may write or read: their logs are in the shared backend.
 
-Messages to a client without a stream for them go into the log of its session from any process, and the changes that all
-processes tell are in a log of their own (:class:`Changes`). The process with the GET response of the client reads
-both; the id of an event has the number in each, so that a client can resume on any process. The log of a session also has
-what readers tell each other, so that there is one of them: a new one asks whether the last is still connected.
+If a message to a client belongs to no request, any process writes it into the log of the client's session. The changes that all
+processes announce are in another log (:class:`Changes`). The process that sends the GET response of the client reads both logs.
+The id of an event has the numbers of the last entries of both, so that a client can resume on any process. A session has one
+reader: a new one asks, by an entry in the log of the session, whether the last reader is still connected.
 """
 
 import json
@@ -26,14 +26,14 @@ from .fleet_processes import FleetProcesses, ToldChange
 __all__ = ["ENDED", "SharedCommonStream", "SharedLogChannel", "SharedLogs"]
 
 _log = get_logger(__name__)
-#: The first byte of an entry that is no message to the client: the end of the session; a question whether the reader is
-#: still connected, and its answer; the reader that has taken the stream over.
+#: The first byte of an entry that is no message to the client: the end of the session; the question whether the reader is still
+#: connected; the answer of a reader that is; the note that another reader has taken the stream over.
 ENDED, _ASKED, _STAYS, _TAKEN = b"e", b"a", b"s", b"t"
-#: Seconds that a reader has to answer; one that is stuck in sending is considered gone.
+#: Seconds that a reader has to answer. A reader that does not, for example because it blocks while it sends, counts as gone.
 _ANSWER_SECONDS = 2.0
-#: Seconds for which a message waits for a store that is away.
+#: Seconds between two attempts to store a message while the store is away.
 _PATIENCE = 0.5
-#: Seconds for which the end of a stream waits for the store, and how many ends do.
+#: Seconds for which the end of a stream waits for the store, and the most ends that wait.
 _BEHIND_SECONDS = 60.0
 _MOST_BEHIND = 256
 
@@ -56,7 +56,7 @@ class SharedLogs(StreamLogs):
         try:
             label = self.label()
             made = _SharedRequestLog(self, f"{prefix}/{label}", sender, label)
-            # Other processes need the ids, to answer for this one once it has ended.
+            # The ids of the requests: if this process ends, another one answers the requests with errors.
             made.append(OPENED + described())
         except BackendError as error:
             self.processes.failed(error)
@@ -70,14 +70,14 @@ class SharedLogs(StreamLogs):
         log.counted = sys.maxsize  # the store bounds what it keeps
 
     def forget(self, log: StreamLog) -> None:
-        """Leave it to the store: other processes may follow the log."""
+        """Do nothing: other processes may follow the log, and its entries expire in the store."""
 
     def sweep(self) -> bool:
         return False
 
 
 class _SharedRequestLog(RequestLog):
-    """The log of one stream of requests; an entry that the store does not take goes before the next one."""
+    """The log of one stream of requests; an entry that the store does not take is stored before the next one."""
 
     def __init__(self, logs: SharedLogs, name: str, sender: str, label: str) -> None:
         super().__init__(logs, name, sender, label)
@@ -103,7 +103,7 @@ class _SharedRequestLog(RequestLog):
         """
         while self._unstored:
             if self._doubtful and self._backend.last(self.name) > self.last:
-                self.last += 1  # there is no other writer
+                self.last += 1  # the entry was stored: no other process writes this log
             else:
                 self._doubtful = True
                 self.append(self._unstored[0])
@@ -112,7 +112,7 @@ class _SharedRequestLog(RequestLog):
 
 
 class _SharedRequestLogBody(RequestLogBody):
-    """The rest of a stream of requests, which the process that runs the handler may not finish."""
+    """The rest of a stream of requests; if the process that runs the handler has ended, this ends the stream with errors."""
 
     def __init__(self, logs: SharedLogs, name: str, label: str, event: int, written: Optional[StreamLog]) -> None:
         super().__init__(logs, name, label, event, written)
@@ -129,7 +129,7 @@ class _SharedRequestLogBody(RequestLogBody):
             self.ending = True
             return b""
         limits = self._limits
-        # For all who follow the stream, so that they see one end.
+        # Written into the log, so that all readers of the stream get this end.
         self._backend.append(self._log, FINAL + failures(json.loads(first[0][1][1:])), limits.store_seconds,
                              limits.stream_events)
         return self.read({self._log})
@@ -139,12 +139,10 @@ class _SharedRequestLogBody(RequestLogBody):
 
 
 class SharedLogChannel(CommonLogChannel):
-    """Sends the messages that belong to no request into the log of the session.
+    """Sends the messages that belong to no request into the log of the session."""
 
-    :param patient_seconds: for which a message waits for a store that is away, where the stream carries responses, which have
-        no other way.
-    """
-
+    #: Seconds for which a message waits for a store that is away. It is 0, except for the transport with two endpoints, whose
+    #: stream also carries the responses.
     patient_seconds = 0.0
 
     def store(self, data: bytes) -> None:
@@ -160,11 +158,11 @@ class SharedLogChannel(CommonLogChannel):
 
 
 class _Reader(NamedTuple):
-    """Who reads the common stream, as all processes know it.
+    """The reader of the common stream, as it is stored for all processes.
 
-    :param at: the label of the response; empty if it is not read.
+    :param at: the label of its response; empty if the stream has no reader.
     :param change: the number of the last change that was read when the reader began, or left.
-    :param common: the number of the last entry of the session's log that was read then.
+    :param common: the number of the last entry of the session's log that was read at that time.
     """
 
     at: str
@@ -176,12 +174,13 @@ class _Reader(NamedTuple):
 
 
 class SharedCommonStream(CommonStream):
-    """The body of the response that reads the common stream of a session, and the changes that all processes tell.
+    """The body of the response that reads the common stream of a session, and the changes that all processes announce.
 
     :param session: as this process knows it.
     :param logs: of all streams.
     :param reader: what is stored of this body.
-    :param since: the number of the last entry before this reader began: earlier ones are not about it.
+    :param since: the number of the last entry of the session's log before this reader began. A question, an end or a note up to
+        that number is not for this reader.
     """
 
     def __init__(self, session: Any, logs: SharedLogs, reader: _Reader, since: int) -> None:
@@ -205,7 +204,7 @@ class SharedCommonStream(CommonStream):
             known = _Reader("", session.record.change, 0) if held is None else _Reader(*json.loads(held)[:len(_Reader._fields)])
             here = session.reader
             if here is not None and (not known.at or here._stored.at != known.at):
-                here = None  # it has ended, or another one has taken the stream over
+                here = None  # this reader has ended, or another reader has taken the stream over
             if here is not None and not (here.over or here.disconnected()):
                 return None  # each of two readers would miss the other's messages (HTTP-31, SEC-55)
             silent = asked and time.monotonic() >= deadline
@@ -227,7 +226,7 @@ class SharedCommonStream(CommonStream):
 
     @classmethod
     def resume(cls, session: Any, logs: SharedLogs, change: int, common: int) -> "Optional[SharedCommonStream]":
-        """Return a body that continues after an event; the present one ends. None if the events are not kept any more.
+        """Return a body that continues after an event, and end the present reader; None if the events are not kept any more.
 
         :raises BackendError: the store failed.
         """
@@ -248,7 +247,7 @@ class SharedCommonStream(CommonStream):
             self._backend.swap(session.records.name(session.id, "reader"), self._stored.dump(), self.reader_at("").dump(),
                                self._limits.session_seconds)
         except BackendError as error:
-            _log.debug("the end of a stream was not stored: %s", error)  # the next reader asks this one, which is gone
+            _log.debug("the end of a stream was not stored: %s", error)  # the next reader will ask, and get no answer from here
 
     @property
     def position(self) -> str:
