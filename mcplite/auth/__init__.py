@@ -1,7 +1,7 @@
 """Authorization beyond a token: a login of a user or of a service on the client, and verifying tokens on the server.
 
-``OAuth``, ``Bearer``, ``BearerAuth``, ``StaticTokens`` and ``Principal`` are at the front door. Each name is loaded with its
-first use: a service that logs in loads no browser and no key ring.
+``OAuth``, ``Bearer``, ``BearerAuth``, ``StaticTokens`` and ``Principal`` are names of :mod:`mcplite` itself. Each name is
+loaded with its first use: a service that logs in loads no browser and no key ring.
 """
 
 from importlib import import_module
@@ -42,7 +42,7 @@ __all__ = [
     "hash_password", "upstream",
 ]
 
-#: Where each name lives, relative to this folder.
+#: The names of each module, relative to this folder.
 _HOMES = {
     ".issuer.issuer": ("Issuer",),
     ".issuer.pages": ("Pages",),

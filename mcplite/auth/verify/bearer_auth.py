@@ -138,7 +138,7 @@ class BearerAuth(Authorizer):
         self.dpop = dpop
         if dpop is not None:
             for_bound = getattr(verify, "for_bound_tokens", None)
-            #: Identifies the holders of all tokens; the proofs of bound ones are not its concern.
+            #: A copy that also identifies the holders of tokens bound to a key. It does not check their proofs.
             self._of_bound = copy(self)
             self._of_bound._verify = verify if for_bound is None else for_bound()
             self._verify = self._verify_bearer
@@ -152,8 +152,8 @@ class BearerAuth(Authorizer):
     def routes(self, endpoint: Authorization) -> Dict[str, Callable[[HTTPRequest], HTTPResponse]]:
         """Return the handlers of the protected resource metadata (RFC 9728, AUS-07); without an issuer there is none.
 
-        Metadata is public, and a client in a web page, such as the Inspector, reads it before it knows anything else: pages of
-        any origin may. The ``Host`` is checked as everywhere, and the endpoint keeps to the accepted origins.
+        The metadata is public, and a client in a web page, such as the Inspector, reads it before it knows anything else. So
+        pages of any origin may read it. The ``Host`` is checked as everywhere, and the endpoint itself keeps its origins.
         """
         if not self.issuers and self.dpop is None:
             return {}
@@ -190,7 +190,7 @@ class BearerAuth(Authorizer):
         key = bound_key(principal)
         if key is None:
             raise _invalid("the token is not bound to a key; send it as 'Authorization: Bearer ...'")
-        # HTTP+SSE has other paths beside the endpoint's.
+        # HTTP+SSE serves other paths beside that of the endpoint.
         url = resource[:-len(endpoint.path)] + request.path if endpoint.path and resource.endswith(endpoint.path) else resource
         dpop.check(request.headers.all("dpop"), request.method, url, endpoint.backend, token=token, key=key)
         return principal
@@ -256,7 +256,7 @@ class BearerAuth(Authorizer):
         try:
             found: Any = self._verify(token)
         except Refused:
-            raise  # of _verify_bearer
+            raise  # raised by _verify_bearer()
         except Exception as error:
             # A failing verifier admits no request (AUTH-17), and its error can quote the token (AUTH-19).
             if isinstance(error, OSError):
@@ -296,7 +296,7 @@ class BearerAuth(Authorizer):
 
 
 def only(methods: str, answer: _Route) -> _Route:
-    """Return a route that answers these methods alone."""
+    """Return a route that answers these methods only; any other gets status 405."""
     def route(request: HTTPRequest) -> HTTPResponse:
         if request.method not in methods.split(", "):
             return HTTPResponse(405, [("Content-Type", "text/plain"), ("Allow", methods), ("Connection", "close")])
@@ -306,7 +306,7 @@ def only(methods: str, answer: _Route) -> _Route:
 
 
 def of_any_origin(answer: _Route, method: str) -> _Route:
-    """Return a route for web pages of any origin: it knows no cookies, and a token or code is proof enough."""
+    """Return a route that pages of any origin may use: it reads no cookies, so it does not act for the user of the browser."""
     def route(request: HTTPRequest) -> HTTPResponse:
         if request.method == "OPTIONS":
             return HTTPResponse(204, [("Access-Control-Allow-Origin", "*"), ("Access-Control-Allow-Methods", method),

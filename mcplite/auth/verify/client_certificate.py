@@ -1,7 +1,8 @@
 """Mutual TLS as authentication: the certificate of a client names the principal of its requests.
 
-The own HTTP server asks for certificates and verifies them (``client_ca=``, :mod:`mcplite.server.transports.tls`); what is read
-here has been verified. A certificate belongs to a connection, and no header or token can take its place.
+The package's own HTTP server asks for certificates and verifies them (``client_ca=``, :mod:`mcplite.server.transports.tls`), so
+this module reads only certificates that are verified. A certificate belongs to a connection, and no header or token can take
+its place.
 """
 
 import ssl
@@ -16,11 +17,11 @@ from ...server.principals import ISSUED_HERE, Principal, checked_scopes
 __all__ = ["ClientCertificate", "distinguished_name"]
 
 _log = get_logger(__name__)
-#: The names of attributes in a text (RFC 4514, section 3); the others stand as OpenSSL names them.
+#: The names of attributes in a text (RFC 4514, section 3); other attributes keep the names that OpenSSL gives them.
 _SHORT = {"commonName": "CN", "localityName": "L", "stateOrProvinceName": "ST", "organizationName": "O",
           "organizationalUnitName": "OU", "countryName": "C", "streetAddress": "STREET", "domainComponent": "DC",
           "userId": "UID"}
-#: What has a meaning within a value (RFC 4514, section 2.4).
+#: The characters that have a meaning within a value (RFC 4514, section 2.4).
 _SPECIAL = frozenset('",+;<>\\')
 
 
@@ -43,13 +44,14 @@ def _escaped(value: str) -> str:
 class ClientCertificate(Authorizer):
     """Takes the principal of a request from the client's certificate: ``Server(auth=ClientCertificate())``.
 
-    It is for the own HTTP server with ``client_ca=``. A request without a certificate, or with one that names no principal, is
-    refused with 403.
+    It is for the package's own HTTP server with ``client_ca=``. A request without a certificate, or with a certificate that
+    names no principal, is refused with 403.
 
     :param principal: called with the certificate of each request, in the form of :meth:`ssl.SSLSocket.getpeercert`, on the
         thread of the request; returns a :class:`mcplite.Principal`, the subject alone, or None to refuse. By default the
-        subject is that of the certificate as a text, such as ``CN=ada,O=Example``, and the issuer that of the certificate.
-    :param scopes: required by every request, which principals of your own must have.
+        subject of the principal is the subject of the certificate as a text, such as ``CN=ada,O=Example``, and its issuer is
+        the issuer of the certificate.
+    :param scopes: required by every request; only a :class:`mcplite.Principal` that *principal* returns can have them.
     :raises ValueError: an option is not valid.
     """
 

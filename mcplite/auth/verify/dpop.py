@@ -2,8 +2,8 @@
 
 A stolen bearer token can be used by its thief. A bound token names a key in its claim ``cnf``, and each request brings a
 proof: a small JSON Web Token that this key has signed for the request's method, URL and token. :class:`BearerAuth` asks for
-proofs with ``dpop=``. A token endpoint calls :meth:`DPoP.check` without a token, and binds what it issues to the key that this
-returns.
+proofs with ``dpop=``. A token endpoint calls :meth:`DPoP.check` without a token, and binds the token that it issues to the key
+whose thumbprint is returned.
 
 A proof can be used once: its ``jti`` is kept in the backend of the server, so that no other process accepts it either.
 Needs PyJWT and cryptography, as signed tokens do.
@@ -39,7 +39,7 @@ _MOST_CHARACTERS = 8000
 _MOST_OF_JTI = 256
 #: Seconds that the clocks may differ.
 _LEEWAY = 5.0
-#: Seconds for which a nonce is the current one; proofs with the one before are accepted as well.
+#: Seconds for which a nonce is the current one; proofs with the nonce before it are accepted as well.
 _NONCE_SECONDS = 120.0
 _SHORTEST, _LONGEST = 5.0, 300.0
 
@@ -85,7 +85,7 @@ class DPoP:
         """Return the thumbprint of the key that a request proves to hold (RFC 7638), and use up the proof.
 
         :param proofs: the values of the request's header ``DPoP``.
-        :param url: of the request, as its client knows it; its query counts for nothing.
+        :param url: of the request, as its client knows it; the query is ignored.
         :param backend: remembers the proofs that were used.
         :param token: the access token of the request; None at a token endpoint.
         :param key: the thumbprint that the token is bound to; None if any key will do.
@@ -116,13 +116,13 @@ class DPoP:
     def nonce(self, backend: Backend) -> str:
         """Return the current nonce, which is for all clients and all processes.
 
-        :raises BackendError: the backend cannot tell.
+        :raises BackendError: the backend failed.
         """
         key = f"dpop-nonce-{self._period()}"
         found = backend.get(key)
         if found is None:
             made = secrets.token_urlsafe(24).encode("ascii")
-            # Of several processes that make one at once, one wins.
+            # If several processes make a nonce at once, the first one that is stored counts.
             found = made if backend.swap(key, None, made, 3 * _NONCE_SECONDS) else backend.get(key) or made
         return found.decode("ascii")
 

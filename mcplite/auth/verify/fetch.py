@@ -1,7 +1,7 @@
 """HTTPS requests to authorization servers, bounded in time and size; redirects are not followed.
 
-A module of its own because its rules are stricter than those of :mod:`mcplite.net`, which sends them: no redirects at all, one
-time limit that also covers looking up the name, and errors that quote nothing of the exchange.
+This is a module of its own because its rules are stricter than those of :mod:`mcplite.net`, which sends the requests: no
+redirects at all, one time limit that also covers looking up the name, and errors that quote nothing of the exchange.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ __all__ = ["FetchError", "deadline", "fetch_json"]
 _SECONDS = 10.0
 #: Bytes of a response (AUTH-07, AUTH-38).
 _MAX_BYTES = 1 << 20
-#: Fields of an answer that is a form.
+#: The most fields of an answer that is a form.
 _MOST_FIELDS = 100
 Outcome = Union[Tuple[int, Any], Exception]
 
@@ -51,9 +51,8 @@ def fetch_json(url: str, what: str, form: Optional[Mapping[str, str]] = None, au
         check_url(url, what)
     except ValueError as error:
         raise FetchError(str(error)) from error
-    # A thread of its own: a socket's timeout bounds neither the lookup of the name nor a response that comes byte by
-    # byte. It is started here, blocks on the network, and ends with the response, or with the next read after the
-    # deadline.
+    # The request has a thread of its own: a socket's timeout bounds neither the lookup of the name nor a response that comes
+    # byte by byte. The thread blocks on the network, and ends with the response, or with the next read after the deadline.
     outcomes: List[Outcome] = []
     # No SimpleQueue: up to Python 3.10 its get() may wait for ever if time is short.
     done, end = WakeSignal(), deadline() if until is None else until

@@ -53,7 +53,7 @@ class Introspection:
         return f"<Introspection at {shown(self._url)}>"
 
     def for_bound_tokens(self) -> "Introspection":
-        """Return a verifier at this endpoint that accepts bound tokens as well, whose proof its caller checks."""
+        """Return a verifier at this endpoint that accepts bound tokens as well; its caller has to check their proofs."""
         other = copy(self)
         other._takes_bound, other._cache = True, VerifiedTokens(self._cache_seconds, _MOST_CACHED, self._clock)
         return other

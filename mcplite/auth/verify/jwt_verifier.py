@@ -1,7 +1,8 @@
 """Verifies access tokens that are JSON Web Tokens: keys, signature and claims (RFC 9068, RFC 8725).
 
-A :class:`KeySet` has the public keys of an authorization server: read from the given form, or fetched and kept up to date.
-Needs the package PyJWT; only servers that use :class:`JWTVerifier` load it.
+:func:`read_keys` reads the public keys of an authorization server that are given. A :class:`KeySet` fetches them and keeps them
+up to date. This module needs the package PyJWT; only servers that use :class:`JWTVerifier`, :class:`DPoP` or the login at an
+upstream provider load it.
 """
 
 import json
@@ -112,7 +113,7 @@ def _set(keys: Any) -> List[Key]:
         try:
             found.append(read_jwk(item))
         except ValueError as error:
-            _log.debug("a key is ignored: %s", error)  # for another use, or of a type that is not known yet
+            _log.debug("a key is ignored: %s", error)  # it is for another use, or of a type that is not supported
     return found
 
 
@@ -230,7 +231,7 @@ class KeySet:
         self._changed = threading.Condition()
         self._keys: Optional[Tuple[Key, ...]] = None
         self._fetched = 0.0
-        #: When the next fetch may be tried.
+        #: When the next fetch may be tried; None if none was tried yet.
         self._due: Optional[float] = None
         self._fetching = False
         self._failure = ""
@@ -239,7 +240,7 @@ class KeySet:
 
     @property
     def fresh(self) -> Optional[Tuple[Key, ...]]:
-        """The set that was fetched last; None if it is due to be fetched again."""
+        """The set that was fetched last; None if there is none, or it has to be fetched again."""
         keys = self._keys
         return keys if self._clock() - self._fetched < _FRESH else None
 
@@ -316,7 +317,8 @@ _FOREIGN_KINDS = frozenset({"id", "id_token", "refresh", "refresh_token", "offli
 class InvalidToken(Exception):
     """The token is not valid.
 
-    :param why: a text for the log, with the places of *values*. It stands in the code, so that the log is limited for each.
+    :param why: a text for the log, with placeholders for *values*. It is a constant, because the log limits how often it has
+        each text.
     """
 
     def __init__(self, why: str, *values: object) -> None:
@@ -373,7 +375,7 @@ class JWTVerifier:
         if keys is not None and jwks_url is not None:
             raise ValueError("give keys= or jwks_url=, not both")
         self._cache = VerifiedTokens(_CACHE_SECONDS, _MOST_CACHED, clock)
-        #: Given, or to be fetched.
+        #: The keys that were given, or the set that is fetched.
         self._keys: Union[List[Key], KeySet] = self._key_set(jwks_url) if keys is None else read_keys(keys)
 
     def _key_set(self, url: Optional[str]) -> KeySet:
@@ -390,7 +392,7 @@ class JWTVerifier:
         return f"<JWTVerifier of {self.issuer}>"
 
     def for_bound_tokens(self) -> "JWTVerifier":
-        """Return a verifier with these keys that accepts bound tokens as well, whose proof its caller checks."""
+        """Return a verifier with these keys that accepts bound tokens as well; its caller has to check their proofs."""
         other = copy(self)
         other._takes_bound, other._cache = True, VerifiedTokens(_CACHE_SECONDS, _MOST_CACHED, self._clock)
         return other
@@ -420,7 +422,7 @@ class JWTVerifier:
     def signed_claims(self, token: str) -> Tuple[Dict[str, Any], Key]:
         """Return the claims of a token, after its signature has been verified, and the key that has verified it.
 
-        :raises InvalidToken: it is not signed by one of the issuer's keys. Issuer, audience and times are not looked at.
+        :raises InvalidToken: it is not signed by one of the issuer's keys. Issuer, audience and times are not checked.
         :raises OSError: the issuer's keys cannot be fetched.
         """
         from jwt import PyJWTError
