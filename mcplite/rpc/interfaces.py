@@ -52,9 +52,9 @@ class Channel:
     name = "the peer"
     #: Whether ``read`` honours its timeout and ``wake``. If not, one thread reads for all callers.
     interruptible = False
-    #: Whether a message may have a value beside it (see :meth:`write_beside`), and giving up a call closes what
-    #: carries it, so that no cancel notice is needed.
-    carries_beside = False
+    #: Whether each message travels by an HTTP request of its own: a value may go beside it, as headers (see
+    #: :meth:`write_beside`), and giving up a call closes that request, so that no cancel notice is needed. False over HTTP+SSE.
+    carries_headers = False
     #: Whether another channel like this one can be made once the other side has ended.
     restartable = False
     #: Whether its input is the stdout of a program, which may print there what is no message.
@@ -127,7 +127,7 @@ class Channel:
         """
 
     def write_beside(self, data: bytes, beside: Any, timeout: Optional[float] = None) -> None:
-        """Write a message with a value beside it, if the channel :attr:`carries_beside`.
+        """Write a message with a value beside it, if the channel :attr:`carries_headers`.
 
         :param beside: a value that only the session, which gives it, and the channel understand.
         """
@@ -184,7 +184,7 @@ class Channel:
         return _UNKNOWN
 
     def accompany(self, values: Callable[[], Any]) -> None:
-        """Have what *values* returns go beside each message, if the channel :attr:`carries_beside`.
+        """Have what *values* returns go beside each message, if the channel :attr:`carries_headers`.
 
         :param values: called for each message, on the thread that sends it.
         """
@@ -247,7 +247,7 @@ class Delivery:
     """How a request of this side travels, and how the peer learns that it was given up.
 
     :param outlet: of the incoming request that this one belongs to; None is the channel (HTTP-12).
-    :param beside: the value beside the message, on a channel that :attr:`~Channel.carries_beside`.
+    :param beside: the value beside the message, on a channel that :attr:`~Channel.carries_headers`.
     :param cancel_notice: whether the peer is sent a cancel notice.
     :param lasting: whether the response comes at the end of something that goes on for long, such as a subscription, so that
         its caller does not read for the others meanwhile.
@@ -334,7 +334,7 @@ class Reading:
 
     def suspended(self) -> ContextManager[None]:
         """Return a block in which the current thread waits for something other than a response; see
-        :meth:`Peer.suspended`.
+        :meth:`Peer.without_slot`.
         """
         return contextlib.nullcontext()
 

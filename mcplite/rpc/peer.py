@@ -401,7 +401,7 @@ class Peer(MessageSink):
         if self._workers.discard(incoming):
             incoming.execute()
 
-    def suspended(self) -> ContextManager[None]:
+    def without_slot(self) -> ContextManager[None]:
         """Return a block in which the current thread waits for something other than a response.
 
         Meanwhile the thread does not lead the reading and holds no slot among the workers.
@@ -525,20 +525,20 @@ class Peer(MessageSink):
         # What follows depends on the answer to "initialize".
         self._reading.in_order = incoming.method == "initialize"
         try:
-            job = self._handler.on_request(incoming)
+            work = self._handler.on_request(incoming)
         except Exception as error:
             if not isinstance(error, RemoteError):
                 _log.exception("request %r of %s failed", incoming.method, self.name)
                 error = RemoteError("Internal error")
             incoming.fail(error.code, error.message, error.data)
             return
-        if job is None:
+        if work is None:
             return
         slow = self._slow and incoming.subject in self._slow
-        if inline and self._serving and not slow and self._workers.run_here(incoming, incoming.run, job):
+        if inline and self._serving and not slow and self._workers.run_here(incoming, incoming.run, work):
             return
         counted = data and not incoming.size and incoming.facts is not None
-        incoming.wait_for_slot(partial(self._run_slow, incoming, job) if slow else job,
+        incoming.wait_for_slot(partial(self._run_slow, incoming, work) if slow else work,
                                jsonrpc.estimate_memory(data, None, self._limits) if counted else 0)
         if not self._workers.enqueue(incoming):
             if self.closed:
@@ -555,11 +555,11 @@ class Peer(MessageSink):
             if len(self._slow) > _MOST_SLOW:
                 self._slow.pop(next(iter(self._slow)), None)
 
-    def _run_slow(self, incoming: Incoming, job: Callable[[], object]) -> None:
+    def _run_slow(self, incoming: Incoming, work: Callable[[], object]) -> None:
         """Run a handler that was slow before; if it is not this time, the reading thread runs the next one."""
         begun = time.monotonic()
         try:
-            job()
+            work()
         finally:
             if time.monotonic() - begun < TICK_SECONDS:
                 self._slow.pop(incoming.subject, None)
@@ -612,7 +612,7 @@ class Peer(MessageSink):
                beside: Any = None) -> None:
         """Send a notification.
 
-        :param beside: the value beside the message, on a channel that :attr:`~Channel.carries_beside`.
+        :param beside: the value beside the message, on a channel that :attr:`~Channel.carries_headers`.
         :raises ConnectionClosed: the connection is over.
         :raises TransportError: the message has more bytes than it may have.
         :raises RequestTimeout: the peer did not take it within *timeout* seconds.
@@ -710,7 +710,7 @@ class Peer(MessageSink):
         try:
             self.channel.write(data, _ANSWER_SECONDS if len(data) <= _SMALL_ANSWER else None)
         except RequestTimeout as error:
-            if not self.channel.carries_beside:
+            if not self.channel.carries_headers:
                 self._fail(ConnectionClosed(f"{self.name} asks and does not read the answers: {error}"))
             raise
 
@@ -772,7 +772,7 @@ class Peer(MessageSink):
         """
         if self.foreign:
             return
-        if error is None and not (self._serving or self.closed or self.channel.carries_beside):
+        if error is None and not (self._serving or self.closed or self.channel.carries_headers):
             # A server answers what is in progress at the end of its input, and these answers are not wanted.
             self.cancel_calls("the client has closed the connection")
         self._fail(error or ConnectionClosed(f"the connection to {self.name} was closed on this side"))

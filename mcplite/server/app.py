@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     Extensions = Union[None, Mapping[str, Dict[str, Any]], Sequence[Extension]]
     Middleware = Callable[[Context, Callable[[], Dict[str, Any]]], Dict[str, Any]]
 
-__all__ = ["Server", "serve", "serve_forever"]
+__all__ = ["Server", "serve", "run_transport"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -681,7 +681,7 @@ class Server:
                                        allowed_origins=allowed_origins, trusted_proxies=trusted_proxies, routes=routes,
                                        legacy_sse=legacy_sse or transport == "sse" or None, certfile=certfile,
                                        keyfile=keyfile, client_ca=client_ca, key_password=key_password)
-        serve_forever(self.runtime, transport, {name: value for name, value in options.items() if value is not None})
+        run_transport(self.runtime, transport, {name: value for name, value in options.items() if value is not None})
 
     def wsgi(self, path: str = "", *, principal: "Optional[Callable[[Dict[str, Any]], Union[None, str, Principal]]]" = None,
              allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (),
@@ -718,7 +718,7 @@ class Server:
         self.runtime.end()
 
 
-def serve_forever(runtime: Runtime, transport: str, given: Mapping[str, Any]) -> None:
+def run_transport(runtime: Runtime, transport: str, given: Mapping[str, Any]) -> None:
     """Serve until the client disconnects (stdio) or the process is told to stop.
 
     :param transport: "stdio", "streamable-http", "http" or "sse".

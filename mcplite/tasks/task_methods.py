@@ -60,7 +60,7 @@ class TaskMethods:
 
         :raises InvalidParams: there is no such task, or it is another principal's (TSK-37).
         """
-        return _METHODS[context.method](self, context)
+        return _TASK_METHODS[context.method](self, context)
 
     def _find(self, context: RequestContext) -> TaskRecord:
         task_id, principal = context.params.get("taskId"), context.principal
@@ -163,7 +163,7 @@ class TaskMethods:
                     context.check_cancelled()
                     if record.inputs and context.session.persistent and self._ask(context, record):
                         continue
-                    with context.session.peer.suspended():
+                    with context.session.peer.without_slot():
                         changed.wait(_LOOK_SECONDS)
                     context.check_cancelled()
             finally:
@@ -232,7 +232,7 @@ class TaskMethods:
         self._runtime.workers.spawn(look)
 
 
-_METHODS: Dict[str, Callable[[TaskMethods, RequestContext], Optional[Result]]] = {
+_TASK_METHODS: Dict[str, Callable[[TaskMethods, RequestContext], Optional[Result]]] = {
     "tasks/get": TaskMethods._get, "tasks/update": TaskMethods._update, "tasks/cancel": TaskMethods._cancel,
     "tasks/list": TaskMethods._list, "tasks/result": TaskMethods._result,
 }

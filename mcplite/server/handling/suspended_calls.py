@@ -135,7 +135,7 @@ class SuspendedCall(CountedCall):
                     token.cancel("the server is stopping")
                 context.send_held_progress()
                 context.respond(input_required(self._asked, state))
-                with session.peer.suspended():
+                with session.peer.without_slot():
                     self._woken.wait(max(0.0, deadline - time.monotonic()))
             finally:
                 uncancel()
