@@ -495,7 +495,7 @@ class Features(ABC):
 
     def _tasks(self) -> "ClientTasks":
         """Return the tasks of this client, with whose first use the folder ``tasks`` is loaded."""
-        return load("start_tool()")(self)  # type: ignore[no-any-return]
+        return load("start_tool()")(self)  # type: ignore[no-any-return]  # tasks.client_tasks.tasks_of_client
 
     def start_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *, ttl: Optional[float] = None,
                    timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None,

@@ -270,7 +270,10 @@ DIRECT = Delivery()
 
 
 class MessageSink:
-    """The part of a peer that an incoming request uses: sending its notifications and its response."""
+    """The part of a peer that an incoming request uses: sending its notifications and its response.
+
+    ``Peer`` implements it; a request that has become a task has a stand-in without a connection.
+    """
 
     #: Bytes that a message may have which is sent.
     most_bytes = sys.maxsize
@@ -307,7 +310,11 @@ def too_long(what: str, size: int, limit: int) -> TransportError:
 
 
 class Reading:
-    """How one connection gets the messages of the other side: a strategy, of which each channel has one."""
+    """How one connection gets the messages of the other side: a strategy, of which each channel has one.
+
+    ``CallerReading`` is that of a client's pipe, ``LeaderFollowerReading`` that of a server's, both in :mod:`.reading`.
+    ``PushedReading`` is that of a server over HTTP, and ``HTTPReading`` that of a client (``client.http.http_channel``).
+    """
 
     #: The threads that have handed over the reading, and still process a message which may become a request in progress.
     behind: Collection[int] = ()
@@ -318,10 +325,13 @@ class Reading:
         self._channel = channel
 
     def start(self) -> None:
-        """Start to read."""
+        """Start to read: a daemon of ``CallerReading``, the first leader of ``LeaderFollowerReading``; over HTTP nothing."""
 
     def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
-        """Send the request that *pending* stands for; see :meth:`Channel.write`."""
+        """Send the request that *pending* stands for; see :meth:`Channel.write`.
+
+        ``HTTPReading`` also takes the head of the response, and an answer in JSON.
+        """
         self._channel.write(data, timeout)
 
     def wait(self, pending: Pending) -> None:

@@ -78,8 +78,9 @@ class Peer(MessageSink):
     :param channel: carries the bytes; the peer closes it.
     :param handler: gives messages their meaning.
     :param workers: runs handlers; its slots bound how many.
-    :param serving: True for a server's side, where the reading thread runs handlers under a watchdog; False for a
-        client's, where callers read their own responses.
+    :param serving: True for a server's side, where the thread that reads or hands in a message may run its handler: on a
+        pipe the reading thread, under a watchdog, over HTTP the thread of the request. False for a client's, where callers
+        read their own responses, and workers run handlers.
     :param limits: bounds on incoming JSON.
     :param trace: called with "->" or "<-" and the bytes of each message.
     :param shared: whether it speaks for many clients, each of which has request ids of its own.
@@ -142,6 +143,8 @@ class Peer(MessageSink):
 
     def start(self) -> None:
         """Start to read."""
+        # LeaderFollowerReading on a server's pipe, CallerReading on a client's; over HTTP nothing is started (PushedReading
+        # on a server, HTTPReading on a client).
         self._reading.start()
 
     @property
@@ -451,8 +454,8 @@ class Peer(MessageSink):
         :param message: the same, parsed; by default it is parsed here.
         :param outlet: where its responses go; None is the channel.
         :param inline: whether a handler may run on this thread, if this is a server's side.
-        :param facts: what the transport knows of it beside the message, for the handler; compared by identity if this peer
-            is shared.
+        :param facts: what the transport knows of it beside the message, for the handler: a ``RequestFacts`` in a session over
+            HTTP, a ``SessionlessClient`` without one, None on a pipe. It is compared by identity if this peer is shared.
         """
         if self._trace is not None:
             self._trace("<-", data)
@@ -525,7 +528,7 @@ class Peer(MessageSink):
         # What follows depends on the answer to "initialize".
         self._reading.in_order = incoming.method == "initialize"
         try:
-            work = self._handler.on_request(incoming)
+            work = self._handler.on_request(incoming)  # of LegacySession, SessionlessHandler or ConnectionToServer
         except Exception as error:
             if not isinstance(error, RemoteError):
                 _log.exception("request %r of %s failed", incoming.method, self.name)

@@ -328,11 +328,15 @@ class Incoming(QueuedJob):
 class MessageHandler:
     """Gives the messages of one connection their meaning.
 
-    Its methods run on the thread that received the message and must not block.
+    On a server these are ``LegacySession`` and ``SessionlessHandler`` (``server.sessions``), on a client
+    ``ConnectionToServer`` (``client.sessions.base``). Its methods run on the thread that received the message and must not
+    block.
     """
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
-        """Return the job that a worker runs, or None if the request is answered, or another thread answers it.
+        """Return what answers the request, or None if it is answered, or another thread answers it.
+
+        On a server it mostly runs on the thread that has received the request, else and on a client on a worker.
 
         :raises RemoteError: the error to answer with.
         """

@@ -323,14 +323,14 @@ class Server:
         if entry.task_support != "forbidden":
             from ..rooms import load
 
-            load("task='optional'")(self.runtime)
+            load("task='optional'")(self.runtime)  # tasks.server_tasks.enable_tasks
         self.registry.add(entry)
 
     def run_task(self, payload: str) -> None:
         """Run a task that ``ServerOptions(tasks=)`` has handed over, in the process of the job; return when it is finished."""
         from ..rooms import load
 
-        load("Server.run_task()")(self.runtime, payload)
+        load("Server.run_task()")(self.runtime, payload)  # tasks.server_tasks.run_task
 
     def remove_tool(self, name: str) -> None:
         """Remove a tool; clients are notified.
@@ -454,7 +454,7 @@ class Server:
         """
         from ..rooms import load
 
-        load("Server.add_skills()")(self, folder, prefix)
+        load("Server.add_skills()")(self, folder, prefix)  # skills.server_skills.add_skills
 
     def remove_directory(self, uri: str) -> None:
         """Remove what :meth:`add_directory` has added; clients are notified.
@@ -590,7 +590,7 @@ class Server:
         """
         from ..rooms import load
 
-        load("Server.mount()")(self, other, prefix, tool, shared, tags, change, search)
+        load("Server.mount()")(self, other, prefix, tool, shared, tags, change, search)  # proxy.hub.mount
 
     # --- custom methods -----------------------------------------------------------------------------
     def method(self, method: str) -> Callable[[F], F]:

@@ -43,8 +43,9 @@ Result = Dict[str, Any]
 class TaskMethods:
     """The requests about tasks.
 
-    :param cancel_run: asks the handler of a task to stop, if it runs in this process; takes the id and a reason.
-    :param look_after: returns a record, changed if the process that ran the task has ended.
+    :param cancel_run: asks the handler of a task to stop, if it runs in this process; takes the id and a reason. It is
+        ``ServerTasks.cancel_run``.
+    :param look_after: returns a record, changed if the process that ran the task has ended; ``ServerTasks.look_after``.
     """
 
     def __init__(self, runtime: Runtime, store: TaskStore, changes: TaskChanges, cancel_run: Callable[[str, str], object],

@@ -84,7 +84,7 @@ class TaskRun(QueuedJob):
 
     :param entry: of the tool.
     :param origin: the session of the client, while it is in this process.
-    :param on_end: called when the run is over.
+    :param on_end: called when the run is over: ``ServerTasks._run_ended``.
     """
 
     def __init__(self, runtime: Runtime, store: TaskStore, changes: TaskChanges, entry: Entry, record: TaskRecord,

@@ -520,6 +520,8 @@ class Grant(TokenProvider):
     def obtain(self, request: TokenRequest) -> Credentials:
         """Obtain a token, from the beginning.
 
+        ``OAuth`` (:mod:`.code_flow`) and each grant of :mod:`.service_grants` do it in their own way.
+
         :raises AuthError: no token could be obtained.
         """
         raise NotImplementedError

@@ -308,7 +308,7 @@ class LegacyClientSession(ClientSession):
             incoming.respond({})
             return None
         if self.agreed is not None and incoming.method in self.agreed.task_requests and has("tasks"):
-            if load("a question as a task")(self, incoming):
+            if load("a question as a task")(self, incoming):  # tasks.received_tasks.take_question
                 return None
         if not self.question_rate.admit():
             incoming.fail(SERVER_BUSY, "the client accepts no more questions for now; try again in a minute")
@@ -317,7 +317,7 @@ class LegacyClientSession(ClientSession):
             incoming.fail(SERVER_BUSY, f"the questions that wait take more than {_QUESTION_BYTES} bytes at the client")
             return None
         if "task" in incoming.params and has("tasks") and load("a question as a task")(self, incoming):
-            return None
+            return None  # take_question has answered by a task
         return lambda: self._answer(incoming)
 
     def _keeps(self, incoming: Incoming) -> bool:

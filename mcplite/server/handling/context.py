@@ -390,10 +390,11 @@ class Context:
         :returns: the answer, which is true exactly when the user accepted.
         :raises MissingCapability: the client cannot ask its user; nothing was sent.
         :raises ValueError: the schema is not a flat form (ELIC-06).
-        :raises ProtocolError: the answer does not fit the form.
-        :raises RemoteError: the client answered with an error.
-        :raises RequestTimeout: no answer within ``Limits.ask_seconds``.
-        :raises Cancelled: the request was cancelled meanwhile.
+        :raises ProtocolError: before July 2026, the answer does not fit the form; from then on such a question is asked again.
+        :raises RemoteError: before July 2026, the client answered with an error; from then on, too many questions wait.
+        :raises RequestTimeout: before July 2026, no answer within ``Limits.ask_seconds``.
+        :raises Cancelled: the request was cancelled meanwhile; from July 2026 on also, the client did not come back with the
+            answer within ``Limits.waiting_seconds``.
         """
         from .questions import Elicit
 

@@ -322,7 +322,7 @@ def ask_declared(context: RequestContext, function: Function, kwargs: Dict[str, 
 
 def call_custom(context: RequestContext, target: Target) -> Any:
     """Return the encoded result of a handler of the user's own method, of an extension or of a provided entry."""
-    own = target.custom_handler
+    own = target.custom_handler  # Server.add_method's, Extension.methods()', or handler of a provider's entry
     assert own is not None
     run = functools.partial(_answered, own, context)
     if target.entry is not None and context.incoming.method == "tools/call" and context.runtime.tool_hooks:

@@ -326,7 +326,7 @@ def suspended_calls_of(runtime: Runtime) -> SuspendedCalls:
     if calls is None:
         kind: Any = SuspendedCalls if runtime.fleet is None else SealedCalls
         if runtime.fleet is not None and runtime.fleet.backend is not None:
-            kind = load("a question with a shared backend")
+            kind = load("a question with a shared backend")  # fleet.remote_answers.SharedCalls
         calls = runtime.keep_suspended_calls(kind)
     return calls
 

@@ -103,7 +103,7 @@ class Rules:
 
     :param runtime: of the server.
     :param origins: answers preflight requests.
-    :param find: returns the session with an id, if it belongs to an owner.
+    :param find: returns the session with an id, if it belongs to an owner: ``Sessions.find``, or the endpoint's way to it.
     :param stateless: whether clients that begin with a handshake get no session id, and each of their messages stands for
         itself.
     :param few_threads: whether the host has few threads: then clients whose stream would bring nothing get none.
