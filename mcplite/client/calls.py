@@ -292,9 +292,8 @@ class Features(ABC):
         """Send a request that was made elsewhere, such as one that a server passes on; see :meth:`request`."""
         session = self._opener.ready
         if session is None or session.restartable and session.peer.closed:
-            waiting = Waiting(call.timeout, call.max_timeout, call.cancel, spent=call.spent, now=self._opener.clock.now)
-            session = self._opener.wait(waiting)
-            call = call._replace(spent=waiting.spent)
+            session, options = self._session_for(RequestOptions(call.timeout, call.max_timeout, call.cancel, spent=call.spent))
+            call = call._replace(spent=options.spent)
         return session.request(call) if self._direct else self._proceed(session, call, 0)
 
     def _proceed(self, session: ClientSession, call: Call, index: int) -> Dict[str, Any]:

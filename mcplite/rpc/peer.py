@@ -474,8 +474,10 @@ class Peer(MessageSink):
             self._receive_batch(message, outlet, facts, size)
         elif type(message) is jsonrpc.Invalid:
             self._reject(message, None, outlet)
-        else:
-            _TAKERS[type(message)](self, message)
+        elif type(message) is jsonrpc.Response or type(message) is jsonrpc.Failure:
+            self._on_response(message)
+        elif type(message) is jsonrpc.Notification:
+            self._on_notification(message)
 
     def _receive_batch(self, batch: jsonrpc.Batch, outlet: Optional[Outlet], facts: Any, size: int) -> None:
         if not self._handler.accepts_batches():
@@ -490,8 +492,10 @@ class Peer(MessageSink):
                 self._begin(Incoming(self, item, responses, outlet, facts, size // len(batch.items)), False, b"")
             elif isinstance(item, jsonrpc.Invalid):
                 self._reject(item, responses, outlet)
-            else:
-                _TAKERS[type(item)](self, item)
+            elif type(item) is jsonrpc.Response or type(item) is jsonrpc.Failure:
+                self._on_response(item)
+            elif type(item) is jsonrpc.Notification:
+                self._on_notification(item)
         if not expected and outlet is not None:
             outlet.finish(None)
 
@@ -812,11 +816,3 @@ class Peer(MessageSink):
             incoming.let_go()
         self._pending, self._in_flight = {}, {}
         self._reading.let_go()
-
-
-#: What takes a message that is not answered, by the kind of the message.
-_TAKERS: Dict[type, Callable[[Peer, Any], None]] = {
-    jsonrpc.Response: Peer._on_response,
-    jsonrpc.Failure: Peer._on_response,
-    jsonrpc.Notification: Peer._on_notification,
-}

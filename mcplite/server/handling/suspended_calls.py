@@ -18,7 +18,6 @@ that one has ended.
 
 import contextlib
 import functools
-import json
 import secrets
 import threading
 import time
@@ -33,7 +32,7 @@ from ..catalog.registry import granted_scopes
 from ..eviction import Shares
 from ..runtime.observer import observed_question
 from ..runtime.runtime import Runtime
-from .client_questions import Asker, EncodedQuestion, input_required, read_answers
+from .client_questions import Asker, EncodedQuestion, input_required, read_answers, through_json
 from .context import RequestContext
 from .dispatch import answer_request
 from .questions import Question
@@ -459,10 +458,4 @@ class ResultAsker(Asker):
 
     def _run_step(self, step: ContextManager[object], action: Callable[[], Any]) -> Any:
         with step:
-            value = action()
-            try:
-                # Through JSON, as it will be in the next call, so that the handler gets the same value each time.
-                return json.loads(json.dumps(value, allow_nan=False))
-            except (TypeError, ValueError) as error:
-                raise TypeError(f"the result of ctx.once(), {type(value).__name__}, cannot travel as JSON ({error}); return"
-                                " plain data from the action") from error
+            return through_json(action())
