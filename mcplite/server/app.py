@@ -113,7 +113,7 @@ def _authorizer(given: "Union[None, Authorizer, Verifier]") -> "Optional[Authori
     from ..rooms import load
 
     try:
-        return load("auth=")(given)  # type: ignore[no-any-return]
+        return load("auth=")(given)  # type: ignore[no-any-return]  # auth.verify.bearer_auth.BearerAuth
     except ValueError as error:
         raise RegistrationError(f"auth=: {error}") from error
 

@@ -99,6 +99,7 @@ class Endpoint:
         self.origins = OriginPolicy(allowed_hosts, allowed_origins)
         self.authorization = Authorization(runtime, self.origins, self.path)
         limits = self.limits = runtime.limits
+        # By load(): fleet.shared_sessions.SharedSessions.
         self._sessions_class: Type[Sessions] = load("a session of a shared backend") if runtime.processes.shared else Sessions
         self._logs = self._sessions_class.new_logs(runtime)
         self._tables: List[Sessions] = []
