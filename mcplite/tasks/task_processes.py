@@ -25,8 +25,8 @@ _SECONDS = 30 * 86_400.0
 class TaskRoster:
     """The processes of a server that run tasks, in a backend that they share.
 
-    :param lost: called with the id of a task and the number of the process that ran it, which has ended. It is
-        :meth:`ServerTasks._recover`.
+    :param lost: called with the id of a task and the number of the process that ran it, which has ended; it is
+        ``ServerTasks._recover``.
     """
 
     def __init__(self, processes: Processes, server: str, lost: Callable[[str, int], object]) -> None:
@@ -105,9 +105,9 @@ class TaskChanges:
     """Announces the changes of tasks to the threads that wait for them, in this process and in the others.
 
     :param processes: passes on the messages to and from the other processes.
-    :param on_change: called with the id of a task that was changed in this process.
+    :param on_change: called with the id of a task that was changed in this process: ``ServerTasks._changed_here``.
     :param on_foreign_change: called with the id of a task that was changed in another process, on the thread that reads
-        messages; it must not block.
+        messages; it must not block. It is ``ServerTasks._changed_elsewhere``.
     """
 
     def __init__(self, processes: Processes, on_change: Callable[[str], object],

@@ -211,8 +211,8 @@ class TaskStore:
     :param backend: shared by the processes of the server, or the memory of this one.
     :param server: the name of the server.
     :param settings: how many tasks and how many bytes are kept; here ``bytes`` must not be None.
-    :param evict: called with the id of a task that is evicted for another one; the task may still run. By default it is
-        dropped; :class:`ServerTasks` also ends its run.
+    :param evict: called with the id of a task that is evicted for another one; the task may still run. It is
+        ``ServerTasks._make_way``, which also ends the run. By default the task is dropped.
     :param clock: returns seconds since 1970.
     """
 

@@ -22,7 +22,7 @@ from ..rpc.tracing import get_logger
 from ..types import codec
 from ..types.tasks import TASK_IDS, DetailedTask
 
-__all__ = ["StartedTasks", "TaskStream", "TaskView", "started_tasks"]
+__all__ = ["StartedTasks", "TaskStream", "TaskView", "tasks_of_session"]
 
 #: The most progress notifications, and the most bytes of them, that are kept until a thread waits for the task. If there are
 #: more, each new one replaces the one before it.
@@ -249,7 +249,7 @@ class TaskStream(Subscriber):
         self._token.cancel("the server has ended the subscription")
 
 
-def started_tasks(session: Any) -> StartedTasks:
+def tasks_of_session(session: Any) -> StartedTasks:
     """Return the part of a session that gives notifications to the tasks of its client; make it with the first call."""
     part = session.parts.setdefault("started tasks", StartedTasks())
     assert isinstance(part, StartedTasks), "the name is of this module"
