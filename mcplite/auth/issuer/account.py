@@ -32,10 +32,10 @@ class BadForm(ValueError):
 
 
 def read_form(request: HTTPRequest) -> Dict[str, str]:
-    """Return the fields of a form that was posted; an empty one counts as missing (RFC 6749, section 3.1).
+    """Return the fields of a form that was posted; an empty field counts as missing (RFC 6749, section 3.1).
 
-    :raises BadForm: it is no form, is not UTF-8, has a field twice, or too many.
-    :raises UnreadableBody: it is too large.
+    :raises BadForm: the body is no form, is not UTF-8, has a field twice, or has too many fields.
+    :raises UnreadableBody: the body is too large.
     """
     if media_type(request.headers.get("content-type")) != "application/x-www-form-urlencoded":
         raise BadForm("the content type of a form is application/x-www-form-urlencoded")
@@ -72,9 +72,9 @@ class PasswordLogin:
         self._limit = limit
 
     def user_of(self, session: BrowserSession) -> Optional[User]:
-        """Return who is logged in, with the scopes of now; None for a user who is gone, or has a new password.
+        """Return the user who is logged in, with the present scopes; None for a user who is gone, or has a new password.
 
-        While users cannot be looked up there is none either: the form of the login says so.
+        If users cannot be looked up, None is returned as well; the page with the form of the login says so when it is posted.
         """
         known = session.user
         if known is None:
@@ -90,8 +90,9 @@ class PasswordLogin:
               client: Optional[ClientInfo] = None) -> Optional[HTTPResponse]:
         """Log in the user of a form; return the page to show again, or None after the login.
 
-        :param session: of the browser, whose headers belong into the response; after the login it has a new id.
-        :param action: where the form is posted to, and the client that waits for the login; see :meth:`Pages.login`.
+        :param session: of the browser; its headers belong into the response, since it has a new id after the login.
+        :param action: the URL that the form is posted to; see :meth:`Pages.login`.
+        :param client: the client that waits for the login; None for a login without one.
         :raises BackendError: attempts cannot be counted, or the login cannot be stored.
         """
         name, error, seconds = form.get("username", ""), "form_expired", 0.0
@@ -112,7 +113,7 @@ class PasswordLogin:
 
 
 class UserGrants:
-    """What the page of a user needs of the grants; the store of grants implements it."""
+    """What the page of a user needs of the grants; :class:`GrantStore` implements it."""
 
     def grants_of(self, subject: str) -> List[GrantInfo]:
         """Return the grants of a user, the newest first."""
@@ -129,9 +130,9 @@ class AccountPage:
     :param url: of the page.
     :param sessions: of the browsers.
     :param grants: of the users.
-    :param login: by name and password; None where users log in at a provider.
-    :param provider: its title, for people.
-    :param begin: called with the request and the session; returns the redirect to the login at the provider, which comes back
+    :param login: by name and password; None if users log in at a provider.
+    :param provider: the title of the provider, for people.
+    :param begin: called with the request and the session; returns the redirect to the login at the provider, which leads back
         to the page.
     """
 

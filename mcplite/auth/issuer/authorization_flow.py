@@ -1,20 +1,21 @@
 """The part of a login that a browser sees: from a client's request at ``/authorize`` back to the client with a code.
 
-A transaction carries the client's request from page to page. It belongs to the browser that has begun it, by the digest of the
-browser's cookie, and is used up by its last step::
+A transaction stores the client's request from page to page. It is bound to the browser that has begun it, by the digest of the
+browser's cookie. Its last step removes it::
 
     /authorize --- own users ----> /login --> /consent -- allow --> code, at the client
         |                                        |
         |                                        deny ------------> error, at the client
         +--------- an upstream --> /consent -- allow --> the upstream --> /callback --> code, at the client
 
-A user who has allowed a client as much before is not asked again while the client has that access: the grant is the consent,
-and both end on the user's page. This holds for clients on the web. A code for loopback, or for a scheme of a program, reaches
-any program on the user's machine, whatever client it names, so the user is asked each time (RFC 8252, section 8.6).
+If a user has allowed a client at least as much before, and the client still has that grant, the user is not asked again. A user
+ends a grant, and so the consent, on the account page. This is for clients on the web only: a code that is sent to loopback, or
+to a scheme of a program, can reach any program on the user's machine. So for these clients the user is asked each time (RFC
+8252, section 8.6).
 
-An error goes to the client only after its redirect URI is known to be registered; until then, a page shows it. With an upstream
-the user agrees before the upstream is asked: it may know the user already, and would let a second client in without a word
-(confused deputy). Each form has the token of its browser and transaction.
+An error is sent to the client only if its redirect URI is known to be registered; before that, a page shows the error. With an
+upstream, the user is asked before the browser is sent there: the user may be logged in at the upstream already, and then it
+would let a second client in without any question (confused deputy). Each form has the token of its browser and transaction.
 """
 
 import math
@@ -49,7 +50,8 @@ _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 _LONGEST_STATE = 8192
 #: Values of the parameter ``prompt`` (OpenID Connect, section 3.1.2.1) with which a client wants its user to be asked.
 _ASKING = frozenset({"login", "consent", "select_account"})
-#: A request for refresh tokens, which every client gets that can use them.
+#: The scope by which a client asks for refresh tokens. It is ignored here: each client that is registered for refresh tokens
+#: gets them.
 _OFFLINE = "offline_access"
 
 
@@ -64,15 +66,15 @@ class _Refused(Exception):
 class AuthorizationFlow:
     """Answers the requests of browsers at one issuer.
 
-    :param issuer: its URL.
+    :param issuer: the URL of the issuer.
     :param store: keeps transactions and grants.
-    :param clients: who may ask.
-    :param users: who log in with a password; None with an upstream.
-    :param login: at the provider, where users log in there; None for users of our own.
-    :param upstream: keeps those logins; None without one.
-    :param pages: what is shown.
-    :param scopes: returns what can be granted: each scope with its description; and those that a client gets by default.
-    :param resources: the URLs that tokens can be for, the first one where a client names none.
+    :param clients: the clients that may ask for authorization.
+    :param users: the users who log in with a password; None with an upstream.
+    :param login: the login at the provider; None if users log in with a password.
+    :param upstream: keeps the logins at the provider; None if users log in with a password.
+    :param pages: makes the pages.
+    :param scopes: returns the scopes that can be granted, each with its description; and those that a client gets by default.
+    :param resources: the URLs that tokens can be for; the first one is used if a client names none.
     :param implies: which scopes a scope includes.
     :param clock: returns seconds since 1970.
     """
@@ -112,7 +114,7 @@ class AuthorizationFlow:
         transaction["browser"] = session.browser
         try:
             self._clients.count(request.sender, "logins")
-        except TooManyClients as error:  # a flood of logins without an end fills no store
+        except TooManyClients as error:  # so a flood of logins that are never finished does not fill the store
             return self._too_many("Too many logins have begun", error)
         session.form = id = self._store.begin(transaction)
         return self._ask(id, transaction, session)
@@ -138,9 +140,9 @@ class AuthorizationFlow:
         return uri
 
     def _transaction_of(self, asked: Mapping[str, str], client: OAuthClient, uri: str) -> Dict[str, Any]:
-        """Return what is kept of a request.
+        """Return the transaction that stores a request.
 
-        :raises _Refused: it is not valid.
+        :raises _Refused: the request is not valid.
         """
         if asked.get("response_type") != "code":
             raise _Refused("unsupported_response_type", "response_type must be 'code'")
@@ -182,7 +184,7 @@ class AuthorizationFlow:
     # --- pages ----------------------------------------------------------------------------------------------------
 
     def _ask(self, id: str, transaction: Dict[str, Any], session: BrowserSession) -> HTTPResponse:
-        """Return the page that asks the user; or the way on, where the user has agreed before."""
+        """Return the page that asks the user; if the user has agreed before, return the redirect to the next step instead."""
         user = session.user if self._password is None else self._password.user_of(session)
         if user is None or not self._has_agreed(transaction, user):
             return self._show("consent", id, transaction, session)
@@ -201,7 +203,10 @@ class AuthorizationFlow:
 
     def _show(self, page: str, id: str, transaction: Mapping[str, Any], session: BrowserSession, **more: Any
               ) -> HTTPResponse:
-        """Return a page of a transaction, with the cookie that its browser has from now on; a consent needs a login before."""
+        """Return a page of a transaction, with the cookie if it has changed.
+
+        If users log in with a password and no user is logged in, it is the login page, whatever *page* is.
+        """
         user = self._user_of(session)
         if self._password is not None and user is None:
             page = "login"
@@ -269,7 +274,7 @@ class AuthorizationFlow:
                                   *session.headers()])
 
     def consent(self, request: HTTPRequest) -> HTTPResponse:
-        """Answer ``/consent``: ask whether the client gets access, and carry out the answer."""
+        """Answer ``/consent``: ask whether the client gets access, or do what the user has answered."""
         return self._page(request, lambda id, transaction, session: self._consent(request, id, transaction, session))
 
     def _consent(self, request: HTTPRequest, id: str, transaction: Dict[str, Any], session: BrowserSession) -> HTTPResponse:
@@ -291,7 +296,7 @@ class AuthorizationFlow:
         return self._finish(id, user, "")
 
     def _finish(self, id: str, user: User, upstream_grant: str) -> HTTPResponse:
-        """Return the user to the client, with a code for what it may do."""
+        """Send the browser back to the client, with a code for the access that the user has allowed."""
         transaction = self._store.finish(id)
         if transaction is None:  # the form was sent twice at once
             raise BadForm("this login was finished already")
@@ -302,7 +307,7 @@ class AuthorizationFlow:
         return self._redirect(transaction["redirect_uri"], {"code": code, "state": transaction["state"]})
 
     def _redirect(self, uri: str, parameters: Mapping[str, str]) -> HTTPResponse:
-        """Return a response for the client, with the issuer that it is from (RFC 9207)."""
+        """Return a redirect to the client, whose parameters also name this issuer (RFC 9207)."""
         query = urlencode({name: value for name, value in {**parameters, "iss": self._issuer}.items() if value})
         return HTTPResponse(303, [("Location", f"{uri}{'&' if '?' in uri else '?'}{query}"), ("Cache-Control", "no-store"),
                                   ("Referrer-Policy", "no-referrer")])
@@ -323,7 +328,7 @@ class AuthorizationFlow:
         return HTTPResponse(303, [("Location", url), ("Cache-Control", "no-store"), ("Referrer-Policy", "no-referrer")])
 
     def callback(self, request: HTTPRequest) -> HTTPResponse:
-        """Answer ``/callback``: what the upstream says about the login."""
+        """Answer ``/callback``, to which the upstream sends the browser back after the login."""
         transaction: Optional[Dict[str, Any]] = None
         try:
             query = read_query(request.query)
@@ -336,11 +341,13 @@ class AuthorizationFlow:
             if self._store.finish(id) is None:
                 raise BadForm("this login was finished already")
             noted = transaction.pop("upstream")
-            self._store.change(id, transaction)  # the response is used once: of several one has taken it
+            # If the response comes several times, only one request gets here. The transaction is stored again for what follows.
+            self._store.change(id, transaction)
             user, grant = self._upstream.finish(query, {"upstream": noted}, self._callback)
             session.log_in(user)
             if transaction.pop("agreed", False) and not self._has_agreed(transaction, user):
-                self._upstream.forget(grant)  # it is another user than the one who has agreed, or may grant more by now
+                # Another user has logged in than the one who has agreed, or the user may grant more scopes by now: ask again.
+                self._upstream.forget(grant)
                 session.form = id
                 self._store.change(id, transaction)
                 return self._show("consent", id, transaction, session)
@@ -365,7 +372,7 @@ class AuthorizationFlow:
     def _finish_account(self, id: str, grant: str) -> HTTPResponse:
         assert self._upstream is not None
         self._store.finish(id)
-        self._upstream.forget(grant)  # the provider's tokens are for handlers, and no grant has them
+        self._upstream.forget(grant)  # the provider's tokens are for the handlers of a client's calls, and here is no client
         return HTTPResponse(303, [("Location", f"{self._issuer}/grants"), ("Cache-Control", "no-store")])
 
     def _upstream_failed(self, id: str, transaction: Mapping[str, Any], error: UpstreamError) -> HTTPResponse:

@@ -1,17 +1,17 @@
 """The session of a browser at the login pages: a cookie, who is logged in, and tokens against requests of other sites.
 
-A session has two states. The one line of the diagram that changes an id is the login, against session fixation::
+A session has two states. The login changes its id, against session fixation::
 
     no cookie, or one that is malformed -> anonymous, with a new id
     anonymous -- log_in(), a new id --> logged in, kept in the backend
     logged in -- log_out(), or its time is over --> anonymous, with a new id
 
-An anonymous session is its cookie alone: visits without a login fill no store. The id is a secret; what is stored, and what a
-transaction is bound to, is its digest, :attr:`BrowserSession.browser`. The token of a form is derived from the id and the name
-of the form, so that a form of another session, or of another transaction, is not accepted.
+An anonymous session is only a cookie: visits without a login fill no store. The id is a secret. Logins are stored under its
+digest, :attr:`BrowserSession.browser`, and transactions are bound to that digest. The token of a form is derived from the id
+and the name of the form, so that a form of another session, or of another transaction, is not accepted.
 
-Over HTTPS the cookie's name begins with ``__Host-``: no other host, no path and no page over HTTP can set it. On loopback
-over HTTP this cannot be; other programs on this machine, whatever their port, share its cookies.
+Over HTTPS the cookie's name begins with ``__Host-``: no other host, no path and no page over HTTP can set it. On loopback over
+HTTP browsers refuse such a name, and programs on all ports of this machine share the cookies of the issuer.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ __all__ = ["CSRF_FIELD", "BrowserSession", "BrowserSessions"]
 CSRF_FIELD = "csrf"
 #: The form of an id: 32 random bytes.
 _ID = re.compile(r"[A-Za-z0-9_-]{43}")
-#: Ids that a session had before, whose transactions it goes on with.
+#: The most earlier ids of a session whose transactions it can continue.
 _MOST_FORMER = 4
 
 
@@ -42,8 +42,8 @@ class BrowserSessions:
     """The sessions of all browsers at one issuer.
 
     :param backend: keeps who is logged in, for all workers.
-    :param issuer: the URL of the issuer: its scheme decides whether cookies are secure, the whole of it their name, since
-        issuers on one host share its cookies.
+    :param issuer: the URL of the issuer. Its scheme decides whether cookies are secure. The name of the cookie is made from the
+        whole URL, since all issuers on one host get the cookies of that host.
     :param seconds: that a login lasts; default 8 hours.
     :param clock: returns seconds since 1970.
     """
@@ -58,21 +58,22 @@ class BrowserSessions:
         self.cookie = f"__Host-{name}" if self._secure else name
 
     def open(self, request: HTTPRequest, form: str = "") -> "BrowserSession":
-        """Return the session of a request's browser; a new one where it has none.
+        """Return the session of a request's browser; a new session if the browser has none.
 
         :param form: what the token of this session's forms is bound to, such as the id of a transaction.
         :raises BackendError: the backend cannot be read.
         """
         given = [value for header in request.headers.all("cookie") for part in header.split(";")
                  for name, equals, value in [part.strip(" \t").partition("=")] if name == self.cookie]
-        # Of two cookies of one name, one may come from another site of the domain, and which of them is not known.
+        # If there are two cookies with this name, another site of the domain may have set one of them. Neither is used, since
+        # they cannot be told apart.
         id = given[0] if len(given) == 1 and _ID.fullmatch(given[0]) else None
         return BrowserSession(self, id, form)
 
     # --- for its sessions ---------------------------------------------------------------------------------------
 
     def load(self, browser: str) -> Optional[Dict[str, Any]]:
-        """Return the record of a login; None if there is none any more."""
+        """Return the record of a login; None if there is none, or its time is over."""
         data = self._backend.get(f"browser/{browser}")
         record: Optional[Dict[str, Any]] = None if data is None else json.loads(data)
         return record if record is not None and record["until"] > self._clock() else None
@@ -89,7 +90,7 @@ class BrowserSessions:
         self._backend.take(f"browser/{browser}")
 
     def header(self, id: str) -> Tuple[str, str]:
-        """Return the header that sets the cookie of a session; it lasts until the browser ends."""
+        """Return the header that sets the cookie of a session; the cookie lasts until the browser ends."""
         secure = "; Secure" if self._secure else ""
         return "Set-Cookie", f"{self.cookie}={id}; Path=/; HttpOnly; SameSite=Lax{secure}"
 
@@ -103,9 +104,9 @@ class BrowserSession:
 
     def __init__(self, sessions: BrowserSessions, id: Optional[str], form: str = "") -> None:
         self._sessions = sessions
-        #: What the token of forms is bound to.
+        #: The name that the tokens of forms are bound to, such as the id of a transaction.
         self.form = form
-        #: Whether the browser has another cookie, or none.
+        #: Whether the browser has no cookie, or an old one, so that the response has to set it.
         self._changed = id is None
         self._set_id(secrets.token_urlsafe(32) if id is None else id)
         self._record = None if id is None else sessions.load(self.browser)
@@ -115,7 +116,7 @@ class BrowserSession:
 
     def _set_id(self, id: str) -> None:
         self._id = id
-        #: The digest of the id, which tells this browser from others, and is no secret.
+        #: The digest of the id. It identifies this browser, and is no secret.
         self.browser = hashlib.sha256(id.encode("ascii")).hexdigest()
 
     @property
@@ -143,12 +144,12 @@ class BrowserSession:
         return any([hmac.compare_digest(browser.encode("utf-8"), one.encode("utf-8")) for one in (self.browser, *former)])
 
     def check(self, form: Mapping[str, str]) -> bool:
-        """Return whether a form that was posted is one of this session, and of what it is bound to."""
+        """Return whether the token of a form that was posted is the token of this session and of its :attr:`form`."""
         given = form.get(CSRF_FIELD, "")
         return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), self.csrf.encode("ascii"))
 
     def log_in(self, user: User) -> None:
-        """Log a user in, under a new id: who knew the old one, as they had set it, does not know the new one.
+        """Log a user in, under a new id: an attacker who has set the old id does not know the new one.
 
         :raises BackendError: the login cannot be stored.
         """
@@ -171,5 +172,5 @@ class BrowserSession:
         self._changed = True
 
     def headers(self) -> List[Tuple[str, str]]:
-        """Return the headers for the response, which set the cookie where it has changed."""
+        """Return the headers for the response, which set the cookie if it has changed."""
         return [self._sessions.header(self._id)] if self._changed else []

@@ -1,12 +1,12 @@
 """A server that issues its own tokens: an authorization server (OAuth 2.1) at the URL of the MCP server.
 
-:class:`Issuer` is an authorizer like :class:`~..verify.bearer_auth.BearerAuth`, which it extends: its tokens are its own, and
-it answers the requests of clients and browsers for them, on every host that serves the endpoint. The pieces are
-:mod:`.authorization_flow` for browsers, :mod:`.oauth_server` for clients, :mod:`.grant_store` for what is kept, and the pages,
+:class:`Issuer` extends :class:`~..verify.bearer_auth.BearerAuth`: it accepts only tokens that it has issued, and it answers the
+requests of clients and browsers for tokens, on every host that serves the endpoint. Its parts are :mod:`.authorization_flow`
+for browsers, :mod:`.oauth_server` for clients, :mod:`.grant_store` for the stored logins and grants, and the modules of pages,
 users and upstreams.
 
-All paths are below the URL of the issuer, as clients of the oldest revision with authorization expect them where they find no
-metadata: ``/authorize``, ``/token`` and ``/register``.
+All paths are below the URL of the issuer. Three of them, ``/authorize``, ``/token`` and ``/register``, have the names that
+clients of the oldest revision with authorization use if they find no metadata.
 """
 
 import functools
@@ -47,25 +47,25 @@ class Issuer(BearerAuth):
     Users are our own, or log in at a provider where they have an account. Needs ``mcplite[issuer]``.
 
     :param url: the public URL of this server without the path of the endpoint, such as ``https://notes.example``; it is the
-        issuer identifier. Browsers and clients reach all pages below it. It may have a path, which a host or a proxy takes away
-        from requests, or which the endpoint's path begins with, too.
-    :param users: who log in with a name and a password, such as :class:`PasswordFile`.
-    :param upstream: where users log in instead; see :func:`upstream`.
+        issuer identifier. Browsers and clients reach all pages below it. It may have a path, if a host or a proxy removes this
+        path from requests, or if the path of the endpoint begins with it.
+    :param users: the users who log in with a name and a password, such as :class:`PasswordFile`.
+    :param upstream: the provider where users log in instead; see :func:`upstream`.
     :param scopes: required by every request; a client that names no scope gets these.
     :param descriptions: what scopes allow, for the people who are asked, such as ``{"notes:read": "Read your notes"}``.
     :param implies: which scopes a scope includes.
     :param clients: clients that are known beforehand: the metadata of RFC 7591 with ``client_id``, and perhaps
         ``client_secret``.
     :param registration: whether clients may register themselves.
-    :param resource_servers: other servers that accept tokens of this one: the secret by which each asks about them (RFC 7662),
-        by its URL, which is its user name as well.
-    :param backend: what is kept, as a URL such as ``sqlite:///logins.db``. Default: the backend of the server, or the memory of
-        this process, whose end logs all users out.
+    :param resource_servers: other servers that accept tokens of this one: for the URL of each, the secret with which it asks
+        about tokens (RFC 7662). The URL is its user name as well.
+    :param backend: where logins and grants are kept, as a URL such as ``sqlite:///logins.db``. Default: the backend of the
+        server, or the memory of this process; then the end of the process logs all users out.
     :param state_keys: secrets that all processes share, for a backend that other programs reach, and to encrypt the tokens of
         an upstream. Default: the variable MCPLITE_STATE_KEYS.
-    :param pages: with templates and texts of one's own.
-    :param access_seconds: that an access token is valid.
-    :param refresh_seconds: for which a login lasts after its last use.
+    :param pages: with templates and texts of your own.
+    :param access_seconds: seconds for which an access token is valid.
+    :param refresh_seconds: seconds for which a login lasts after its last use.
     :param clock: returns seconds since 1970.
     :raises ValueError: an option is not valid.
     """
@@ -106,7 +106,7 @@ class Issuer(BearerAuth):
     # --- what it is made of, when an endpoint begins -------------------------------------------------------------------
 
     def _begin(self, endpoint: Authorization) -> None:
-        """Make the pieces, for the first endpoint; what cannot be made is told when the server starts."""
+        """Make the parts of this issuer, for the first endpoint; so a wrong option raises when the server starts."""
         from .authorization_flow import AuthorizationFlow
         from .client_registry import ClientRegistry
         from .grant_store import GrantStore
@@ -136,7 +136,7 @@ class Issuer(BearerAuth):
                                        self._clock)
 
     def close(self) -> None:
-        """Close the backend, if it was opened by its URL; the server that uses this issuer is closed before."""
+        """Close the backend, if it was opened by its URL. Close the server that uses this issuer first."""
         if self.resource is not None and isinstance(self._given_backend, str):  # it was used by an endpoint
             self._store.backend.close()
 
@@ -172,7 +172,7 @@ class Issuer(BearerAuth):
         return routes
 
     def _checked(self, answer: _Route) -> _Route:
-        """Return a route that answers nothing where the processes of a host do not share what is kept."""
+        """Return a route that answers with status 500 if the server runs in several processes that share no backend."""
         shared = self._store.backend.shared
 
         def route(request: HTTPRequest) -> HTTPResponse:
@@ -186,15 +186,15 @@ class Issuer(BearerAuth):
         return route
 
     def _prefix_at(self, endpoint: Authorization) -> str:
-        """Return the path of the issuer's URL if requests arrive with it, which the path of the endpoint tells.
+        """Return the path of the issuer's URL if requests arrive with it; empty if a host or a proxy removes it from requests.
 
-        It is empty where the host or a proxy takes a prefix away.
+        Requests arrive with it if the path of the endpoint begins with it.
         """
         prefix = decoded_path(urlsplit(self.url).path)
         return prefix if prefix and f"{decoded_path(endpoint.path)}/".startswith(f"{prefix}/") else ""
 
     def _scopes_now(self) -> Tuple[Dict[str, str], List[str]]:
-        """Return all scopes with their descriptions, and those of a client that names none: what every request needs."""
+        """Return all scopes with their descriptions; and the scopes that every request needs, for a client that names none."""
         known = dict.fromkeys([*self._endpoint.scopes(), *self.implies], "")
         return {scope: self._descriptions.get(scope, "") for scope in known}, list(self.scopes)
 
@@ -247,12 +247,12 @@ class Issuer(BearerAuth):
         try:
             return self._upstream.token(grant.upstream, provider)
         except UpstreamError as error:
-            if error.error == "invalid_grant":  # the provider knows of no login any more, so there is none here
+            if error.error == "invalid_grant":  # the login at the provider has ended, so the grant ends, too
                 self._store.end(grant.id)
             raise
 
     def _user_now(self, grant: "UserGrant") -> "Optional[User]":
-        """Return the user of a grant, as the password file or the provider knows it now; None if it is gone."""
+        """Return the user of a grant, as the password file or the provider knows them now; None if the user is gone."""
         if self._users is not None:
             return self._users.find(grant.user.subject)
         from .upstream_providers import UpstreamError
