@@ -1,9 +1,10 @@
 """The clients of an issuer: given by the operator, registered by themselves (RFC 7591), or known by a document at their id.
 
-A client says about itself what it wants, so three things protect its users. Redirect URIs are compared as texts, but for the
-port of a loopback address (RFC 8252, section 7.3). What registers and never gets a grant is gone after a day, and each address
-may register some per hour, so that a flood fills no store. A metadata document is fetched from public addresses only, and its
-id must be the URL that it came from; the host of that URL is the only thing about a client that is proven.
+A client can say anything about itself, so three things protect its users. Redirect URIs are compared as texts, except for the
+port of a loopback address (RFC 8252, section 7.3). A registration without a grant expires after a day, and each address may
+register only some clients per hour, so that a flood does not fill the store. A metadata document is fetched from public
+addresses only, and the client id in it must be the URL that it came from; the host of that URL is the only proven fact about a
+client.
 """
 
 import hmac
@@ -30,14 +31,16 @@ METHODS = ("none", "client_secret_basic", "client_secret_post", "private_key_jwt
 _GRANTS = ("authorization_code", "refresh_token")
 #: Seconds for which a registration is kept before its first grant, and after its last use.
 _UNUSED_SECONDS, _USED_SECONDS = 86_400.0, 400 * 86_400.0
-#: Seconds for which a metadata document is used again, for which it is used while it cannot be fetched, and for which a failure
-#: to get one is remembered.
+#: Seconds for which a metadata document is used without fetching it again; for which it is used while fetching it fails; and
+#: after a failure, until the next attempt.
 _DOCUMENT_SECONDS, _STALE_SECONDS, _FAILURE_SECONDS = 600.0, 86_400.0, 20.0
-#: What may be done in a period of so many seconds: by one address, or one client, and by all together. A login and an assertion
-#: are kept for no longer than two periods, so that their number at any time is bounded, too.
+#: For each kind of action: the seconds of a period, and how often it may be done in a period by one address or one client, and
+#: by all together. A login and an assertion are kept for no longer than two periods, so that their number at any time is
+#: bounded, too.
 _MOST = {"registrations": (3600, 60, 5000), "documents": (3600, 60, 5000), "logins": (900, 300, 5000),
          "assertions": (900, 2000, 20_000)}
-#: Digits of the digest that tells an address from others: there are 4096 counters for all, however many addresses a flood has.
+#: Hexadecimal digits of the digest of an address that choose its counter. So there are 4096 counters of a kind, however many
+#: addresses a flood has; addresses with equal digits share a counter.
 _ADDRESS_DIGITS = 3
 _MOST_URIS, _LONGEST_URI, _LONGEST_NAME, _LONGEST_DOCUMENT = 20, 2000, 200, 32_768
 #: Schemes that run what they name, or that no program on the user's machine owns.
@@ -48,7 +51,7 @@ _LOOPBACK = re.compile(r"(http://(?:127\.0\.0\.1|\[::1\]|localhost))(?::[0-9]{1,
 
 
 class InvalidMetadata(ValueError):
-    """What a client says about itself cannot be used; ``code`` is that of RFC 7591, section 3.2.2."""
+    """The metadata of a client cannot be used; ``code`` is an error code of RFC 7591, section 3.2.2."""
 
     def __init__(self, text: str, code: str = "invalid_client_metadata") -> None:
         super().__init__(text)
@@ -56,7 +59,7 @@ class InvalidMetadata(ValueError):
 
 
 class TooManyClients(Exception):
-    """An address, or all together, has done something too often; ``seconds`` says when it can be tried again."""
+    """An address, or all addresses together, have done something too often; it can be tried again after ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"too many; try again in {seconds:.0f} s")
@@ -65,12 +68,12 @@ class TooManyClients(Exception):
 
 @dataclass(frozen=True)
 class OAuthClient:
-    """One client, with the questions that the grants ask.
+    """One client, with the methods that Authlib calls.
 
     :param id: its client id.
     :param metadata: as :func:`checked_metadata` returns it.
-    :param secret: the digest of its secret; empty for none.
-    :param domain: the host of its metadata document; empty for none.
+    :param secret: the digest of its secret; empty if it has none.
+    :param domain: the host of its metadata document; empty if it has none.
     """
 
     id: str
@@ -80,7 +83,7 @@ class OAuthClient:
 
     @property
     def info(self) -> ClientInfo:
-        """What pages show."""
+        """What pages show of the client."""
         return ClientInfo(self.id, self.metadata.get("client_name", ""), self.domain)
 
     def get_client_id(self) -> str:
@@ -94,7 +97,7 @@ class OAuthClient:
         return scope or ""
 
     def check_redirect_uri(self, redirect_uri: str) -> bool:
-        """Whether a redirect URI is registered: as a text, but for the port on loopback."""
+        """Whether a redirect URI is registered. URIs are compared as texts, except for the port on loopback."""
         if not is_redirect_uri(redirect_uri):
             return False
         uris = self.metadata["redirect_uris"]
@@ -106,7 +109,7 @@ class OAuthClient:
 
     def check_endpoint_auth_method(self, method: str, endpoint: str) -> bool:
         registered = self.metadata["token_endpoint_auth_method"]
-        # Both ways prove the same secret, and libraries change between them.
+        # A client with a secret may send it in both ways: libraries change between them.
         return method == registered or {method, registered} == {"client_secret_basic", "client_secret_post"}
 
     def check_response_type(self, response_type: str) -> bool:
@@ -131,9 +134,10 @@ def is_redirect_uri(uri: Any) -> bool:
 
 
 def web_host(uri: str) -> str:
-    """Return the host and the port of a redirect URI on the web, which its client alone has; empty for any other.
+    """Return the host and the port of a redirect URI on the web, which only its client controls; empty for any other URI.
 
-    What is sent to loopback, or to a scheme of a program, reaches any program on the user's machine (RFC 8252, section 8.6).
+    A code that is sent to loopback, or to a scheme of a program, can reach any program on the user's machine (RFC 8252, section
+    8.6).
     """
     parts = urlsplit(uri)
     return parts.netloc.lower() if parts.scheme.lower() == "https" and not is_loopback(parts.hostname or "") else ""
@@ -145,10 +149,10 @@ def _any_port(uri: str) -> Optional[Tuple[str, str]]:
 
 
 def checked_metadata(document: Any, methods: Iterable[str] = METHODS) -> Dict[str, Any]:
-    """Return what is used of a client's metadata (RFC 7591, section 2).
+    """Return the members of a client's metadata that are used (RFC 7591, section 2).
 
     :param methods: the ways to authenticate that are accepted.
-    :raises InvalidMetadata: it cannot be used.
+    :raises InvalidMetadata: the metadata cannot be used.
     """
     if not isinstance(document, dict) or len(json.dumps(document)) > _LONGEST_DOCUMENT:
         raise InvalidMetadata(f"the metadata of a client is a JSON object of at most {_LONGEST_DOCUMENT} bytes")
@@ -213,8 +217,9 @@ class ClientRegistry:
     def find(self, id: str, address: str = "") -> Optional[OAuthClient]:
         """Return a client; None if there is none.
 
-        :param address: of the request, whose fetches are counted.
-        :raises InvalidMetadata: its document cannot be fetched or used.
+        :param address: of the request, for which fetches are counted. It is empty at the token endpoint: there an old document
+            is used if it cannot be fetched again.
+        :raises InvalidMetadata: the document of the client cannot be fetched or used.
         :raises TooManyClients: too many documents were fetched.
         """
         known = self._given.get(id)
@@ -229,7 +234,7 @@ class ClientRegistry:
         return OAuthClient(id, members["metadata"], members["secret"])
 
     def keep(self, client: OAuthClient) -> None:
-        """Keep a registered client for longer: a user has allowed it something."""
+        """Keep a registered client for longer, because a user has given it a grant."""
         if client.id not in self._given and not client.domain:
             self._put(client, _USED_SECONDS)
 
@@ -250,13 +255,14 @@ class ClientRegistry:
             found = self._renewed(id, found, address)
             self._store.backend.put(key, json.dumps(found).encode("ascii"),
                                     max(_FAILURE_SECONDS, found["fetched"] + _STALE_SECONDS - self._clock()))
-        # Who has logged in stays so while the client's host is down; nothing begins with a document that is out of date.
+        # If the document cannot be fetched again, the token endpoint (no address) uses the old one, so that users stay logged
+        # in. No login begins with it.
         if "error" in found and (address or not found["metadata"]):
             raise InvalidMetadata(found["error"])
         return OAuthClient(id, found["metadata"], "", parts.netloc)
 
     def _renewed(self, id: str, known: Mapping[str, Any], address: str) -> Dict[str, Any]:
-        """Return the record of a document that was fetched now; where it cannot be, that of the known one with the error."""
+        """Fetch a document and return its record; if that fails, return the record of the known document, with the error."""
         now = self._clock()
         last = {"metadata": known.get("metadata"), "fetched": known.get("fetched", 0.0), "until": now + _FAILURE_SECONDS}
         try:
@@ -276,7 +282,7 @@ class ClientRegistry:
         return checked_metadata(document, ("none", "private_key_jwt"))
 
     def _get(self, url: str, what: str) -> Dict[str, Any]:
-        """Fetch a JSON object that a client names: from public addresses, unless this issuer is for this machine alone."""
+        """Fetch a JSON object whose URL a client names, only from public addresses unless this issuer is on loopback."""
         from ..login.web import Web
 
         home = is_loopback(urlsplit(self._issuer).hostname or "")
@@ -293,7 +299,7 @@ class ClientRegistry:
     def keys_of(self, client: OAuthClient) -> List[Dict[str, Any]]:
         """Return the public keys of a client that signs its requests for tokens.
 
-        :raises InvalidMetadata: they cannot be fetched.
+        :raises InvalidMetadata: the keys cannot be fetched.
         """
         url = client.metadata.get("jwks_uri")
         keys = client.metadata.get("jwks") if url is None else self._get(check_url(url, "jwks_uri"), "the keys of the client")
@@ -303,9 +309,9 @@ class ClientRegistry:
     # --- registration -----------------------------------------------------------------------------------------
 
     def register(self, metadata: Dict[str, Any], address: str) -> Tuple[OAuthClient, Dict[str, Any]]:
-        """Store a new client; return it, and what the response says besides its metadata.
+        """Store a new client; return it, and the members of the response besides its metadata.
 
-        :param metadata: that was checked.
+        :param metadata: as :func:`checked_metadata` returns it.
         :raises TooManyClients: too many were registered in this hour.
         """
         self.count(address, "registrations")
@@ -316,9 +322,10 @@ class ClientRegistry:
         return client, {**info, "client_secret": secret, "client_secret_expires_at": 0} if secret else info
 
     def count(self, address: str, what: str) -> None:
-        """Count one more of an address and of all in this period: a registration, a document, a login, an assertion.
+        """Count one more action in this period, for an address and for all together.
 
-        :param address: or the id of a client; empty at the token endpoint, whose requests count among all alone.
+        :param address: or the id of a client; if it is empty, the action counts for all together only.
+        :param what: "registrations", "documents", "logins" or "assertions".
         :raises TooManyClients: there are too many.
         """
         seconds, of_address, of_all = _MOST[what]

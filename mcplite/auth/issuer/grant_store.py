@@ -7,8 +7,8 @@ A grant is what one user has allowed one client. All of it is one record, so tha
                                              v                               v
                                          the grant ends                   no grant
 
-Tokens are ``<grant>.<secret>``. Only digests of the secrets are stored, so that a copy of the store gives no access. A refresh
-token is used once; one that was used before belongs to a thief, or the last one does, so its grant ends (OAuth 2.1, 4.3.1).
+Tokens are ``<grant>.<secret>``. Only digests of tokens are stored, so that a copy of the store gives no access. A refresh token
+can be used once. If it is used again, either that use or the first one is a thief's, so the grant ends (OAuth 2.1, 4.3.1).
 """
 
 import hashlib
@@ -27,20 +27,21 @@ from .users import User, user_from, user_members
 
 __all__ = ["GrantStore", "UserGrant", "digest"]
 
-#: Seconds of a login that is under way, and for which a used code is remembered.
+#: Seconds that a login may take, and for which a code is remembered, so that a second use is noticed.
 _TRANSACTION_SECONDS, _USED_SECONDS = 900.0, 3600.0
-#: Seconds for which a call without the scopes that it needs is remembered, and before the end of a token in which it is not.
+#: Seconds for which the store remembers that a call lacked scopes. It does not remember a call in this many seconds before its
+#: token expires.
 _MISSING_SECONDS, _LAST_SECONDS = 10.0, 120.0
-#: Access tokens of one grant that are valid at once, used refresh tokens that are known, and grants of one user.
+#: The most access tokens of one grant that are valid at once, used refresh tokens that are known, and grants of one user.
 _MOST_TOKENS, _MOST_FORMER, _MOST_GRANTS = 20, 50, 200
-#: Tries of a change that another process makes at the same time.
+#: How often a change is tried while others change the same record.
 _TRIES = 50
 _TOKEN = re.compile(r"([A-Za-z0-9_-]{22})\.([A-Za-z0-9_-]{43})")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 def digest(text: str) -> str:
-    """Return the digest under which a secret, or a foreign text, is stored."""
+    """Return the digest by which a secret, or a foreign text, is stored."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -50,7 +51,7 @@ class UserGrant:
 
     id: str
     user: User
-    #: The client's id, and what pages show of it.
+    #: The client's id, and the texts that pages show of the client.
     client_id: str
     client_name: str
     client_domain: str
@@ -60,10 +61,10 @@ class UserGrant:
     #: When the user agreed, and when a token was issued last; seconds since 1970.
     since: float
     used: float
-    #: Of the current refresh token, a digest; empty for none. And of those before it.
+    #: The digest of the current refresh token, empty if there is none; and the digests of the latest ones before it.
     refresh: str = ""
     former: List[str] = field(default_factory=list)
-    #: By the digest of an access token: when it expires, and its scopes.
+    #: For the digest of each access token: when the token expires, in seconds since 1970, and its scopes.
     tokens: Dict[str, Tuple[float, List[str]]] = field(default_factory=dict)
     #: The name of the login at an upstream provider; empty for a user of our own.
     upstream: str = ""
@@ -83,8 +84,8 @@ class GrantStore(UserGrants):
     """The grants of one issuer; any thread of any process may use it.
 
     :param backend: keeps everything.
-    :param access_seconds: that an access token is valid.
-    :param refresh_seconds: for which a grant is kept after its last use.
+    :param access_seconds: seconds for which an access token is valid.
+    :param refresh_seconds: seconds for which a grant with a refresh token is kept after its last use.
     :param on_end: called with each grant that has ended.
     :param clock: returns seconds since 1970.
     """
@@ -109,13 +110,13 @@ class GrantStore(UserGrants):
         return _loaded(self.backend.get(f"transaction-{id}/record")) if _NAME.fullmatch(id) else None
 
     def change(self, id: str, transaction: Dict[str, Any]) -> None:
-        """Store what has become of a login; its time goes on, so that it cannot be kept for longer."""
+        """Store the new state of a login; its time limit stays as it is, so that it cannot be kept for longer."""
         left = transaction["until"] - self._clock()
         if left > 0:
             self.backend.put(f"transaction-{id}/record", json.dumps(transaction).encode("ascii"), left)
 
     def finish(self, id: str) -> Optional[Dict[str, Any]]:
-        """Return a login and remove it: of several requests one gets it."""
+        """Return a login and remove it; if several requests ask for it, only one gets it."""
         return _loaded(self.backend.take(f"transaction-{id}/record")) if _NAME.fullmatch(id) else None
 
     # --- codes ------------------------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ class GrantStore(UserGrants):
         return code
 
     def find_code(self, code: str) -> Optional[Dict[str, Any]]:
-        """Return what a code stands for; None if it is unknown or too old. One that was used ends the grant of its use."""
+        """Return what a code stands for; None if it is unknown or too old, or was used: then the grant of that use ends."""
         record = _loaded(self.backend.get(f"code-{digest(code)}/record"))
         if record is None:
             return None
@@ -140,7 +141,7 @@ class GrantStore(UserGrants):
     def use_code(self, code: str, record: Dict[str, Any], grant: str) -> bool:
         """Note that a code was used for a grant; return whether this was its first use.
 
-        Of two uses at once both fail: the first one loses its grant.
+        If a code is used twice at once, both uses fail: the grant of the first use ends.
         """
         key = f"code-{digest(code)}/record"
         if self.backend.swap(key, json.dumps(record).encode("ascii"), json.dumps({**record, "grant": grant}).encode("ascii"),
@@ -153,7 +154,7 @@ class GrantStore(UserGrants):
 
     def add(self, user: User, client_id: str, client_name: str, client_domain: str, scopes: Tuple[str, ...], resource: str,
             upstream: str = "", redirect_host: str = "") -> UserGrant:
-        """Return a new grant, which is not stored before :meth:`issue`."""
+        """Return a new grant; :meth:`issue` stores it."""
         now = self._clock()
         return UserGrant(secrets.token_urlsafe(16), user, client_id, client_name, client_domain, scopes, resource, now, now,
                      upstream=upstream, redirect_host=redirect_host)
@@ -166,9 +167,11 @@ class GrantStore(UserGrants):
         return tokens
 
     def rotate(self, grant: UserGrant, token: str, scopes: Tuple[str, ...], user: User) -> Optional[Tuple[str, str]]:
-        """Return a new access token and refresh token for a refresh token; None if it was used meanwhile, and the grant ends.
+        """Return a new access token and refresh token for a refresh token; None if that is not possible.
 
-        :param user: as of now.
+        If the refresh token was used meanwhile, the grant ends. It stays if other changes of the grant came first too often.
+
+        :param user: as the password file or the provider knows the user now.
         """
         used = digest(token)
         for _ in range(_TRIES):
@@ -202,13 +205,13 @@ class GrantStore(UserGrants):
         return None if data is None else UserGrant.load(data)
 
     def find_access(self, token: str) -> Optional[Tuple[UserGrant, float, List[str]]]:
-        """Return the grant of an access token, when it expires and its scopes; None if it is not valid."""
+        """Return the grant of an access token, when the token expires, and its scopes; None if the token is not valid."""
         grant = self._grant_of(token)
         known = None if grant is None else grant.tokens.get(digest(token))
         return None if grant is None or known is None or known[0] <= self._clock() else (grant, known[0], known[1])
 
     def find_refresh(self, token: str) -> Optional[UserGrant]:
-        """Return the grant of a refresh token; None if it is not valid. One that was used before ends its grant."""
+        """Return the grant of a refresh token; None if the token is not valid. If it was used before, its grant ends."""
         grant = self._grant_of(token)
         if grant is None:
             return None
@@ -226,17 +229,17 @@ class GrantStore(UserGrants):
     def note_missing_scopes(self, grant: UserGrant, expires: float) -> None:
         """Note that a call with an access token of a grant was refused for lack of scopes.
 
-        :param expires: when the token does. Near its end a refresh has reasons of its own, and nothing is noted.
+        :param expires: when the token expires. Shortly before that nothing is noted: a client then refreshes the token anyway.
         """
         if expires - self._clock() > _LAST_SECONDS:
             self.backend.put(f"grant-{grant.id}/missing-scopes", b"1", _MISSING_SECONDS)
 
     def misses_scopes(self, grant: UserGrant) -> bool:
-        """Return whether :meth:`note_missing_scopes` was called a moment ago; True once for each call."""
+        """Return whether :meth:`note_missing_scopes` was called a moment ago, and remove the note."""
         return self.backend.take(f"grant-{grant.id}/missing-scopes") is not None
 
     def revoke(self, token: str) -> None:
-        """End an access token, or the grant of a refresh token (RFC 7009, section 2.1)."""
+        """End an access token; or end the grant of a refresh token, with all its tokens (RFC 7009, section 2.1)."""
         grant, given = self._grant_of(token), digest(token)
         if grant is None:
             return
@@ -274,7 +277,7 @@ class GrantStore(UserGrants):
                 yield grant
 
     def allows(self, subject: str, client_id: str, redirect_host: str, resource: str, scopes: Iterable[str]) -> bool:
-        """Whether a user has allowed a client as much before, at one host for one resource, and it has that access still."""
+        """Whether a client still has a grant of a user for at least these scopes, for one redirect host and one resource."""
         wanted = set(scopes)
         return any(grant.client_id == client_id and grant.redirect_host == redirect_host and grant.resource == resource
                    and wanted.issubset(grant.scopes) for grant in self._grants_of(subject))

@@ -1,10 +1,11 @@
 """The token endpoint and its neighbours, on Authlib's grants: tokens, registration, revocation and introspection.
 
-Authlib decides what OAuth says of these requests: which parameters they have, how clients authenticate, what PKCE compares, how
-errors look. What it does not have is here or in :mod:`.grant_store`: the ``resource`` that a token is for (RFC 8707), refresh
-tokens that are used once and whose reuse ends the grant, PKCE with S256 alone, and clients that sign their requests.
+Authlib implements the rules of OAuth for these requests: which parameters they have, how clients authenticate, what PKCE
+compares, how errors look. This module and :mod:`.grant_store` add what Authlib does not have: the ``resource`` that a token is
+for (RFC 8707), refresh tokens that are used once and whose reuse ends the grant, PKCE with S256 only, and clients that sign
+their requests.
 
-This module imports Authlib, so it is imported with the first request.
+This module imports Authlib, so it is imported only when an endpoint with an :class:`Issuer` begins.
 """
 
 import contextlib
@@ -40,7 +41,7 @@ _log = get_logger(__name__)
 _MOST_BYTES = 65_536
 #: Algorithms of requests that are signed with a private key.
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-#: Seconds that a signed request is valid at most, and that clocks may differ.
+#: The most seconds for which a signed request is valid, and the seconds that clocks may differ.
 _LONGEST_ASSERTION, _LEEWAY = 600.0, 60.0
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
@@ -49,7 +50,7 @@ class _Request(OAuth2Request):  # type: ignore[misc]
     """A form for Authlib."""
 
     def __init__(self, request: HTTPRequest, form: Dict[str, str]) -> None:
-        # Whether the connection is safe enough was decided with the URL of the issuer.
+        # Authlib refuses a URL without https. Whether the connection may be without it was decided by the URL of the issuer.
         super().__init__(request.method, "https://issuer.invalid/", headers=request.headers)
         self.payload = BasicOAuth2Payload(form)
         self.http = request
@@ -97,7 +98,7 @@ class _ConsentRequired(OAuth2Error):  # type: ignore[misc]
 
 
 class _Code:
-    """What a code stands for, with the questions of Authlib."""
+    """The record of a code, with the methods that Authlib calls."""
 
     def __init__(self, code: str, record: Dict[str, Any], presented: Optional[str]) -> None:
         self.code, self.record = code, record
@@ -105,7 +106,7 @@ class _Code:
         self._presented = presented
 
     def get_redirect_uri(self) -> Optional[str]:
-        # OAuth 2.1 has no redirect_uri here: PKCE binds the code to its request. One that is sent must fit.
+        # OAuth 2.1 has no redirect_uri here: PKCE binds the code to its request. If a client sends one, it must fit.
         return None if self._presented is None else str(self.record["redirect_uri"])
 
     def get_scope(self) -> str:
@@ -113,11 +114,11 @@ class _Code:
 
 
 class _HeldGrant:
-    """The grant of a refresh token, with the questions of Authlib."""
+    """The grant of a token, with the methods that Authlib calls."""
 
     def __init__(self, grant: UserGrant, token: str) -> None:
         self.grant, self.token = grant, token
-        #: As of now; set when the user has been looked up.
+        #: The user as stored; authenticate_user() replaces this with the user as known now.
         self.user = grant.user
 
     def check_client(self, client: OAuthClient) -> bool:
@@ -147,7 +148,7 @@ class _CodeGrant(AuthorizationCodeGrant):  # type: ignore[misc]
         return authorization_code.record["user"]
 
     def delete_authorization_code(self, authorization_code: _Code) -> None:
-        """Nothing: it is used when the tokens are stored, in one step."""
+        """Do nothing: :meth:`OAuthServer.save_token` marks the code as used."""
 
 
 class _RefreshGrant(RefreshTokenGrant):  # type: ignore[misc]
@@ -159,8 +160,8 @@ class _RefreshGrant(RefreshTokenGrant):  # type: ignore[misc]
         if grant is None:
             return None
         self.server.check_resource(self.request, grant.resource)
-        # The first SDK for TypeScript refreshes where a tool needs more scopes, and gives up when the new token has no more
-        # of them. It takes this error for the server's and asks the user, as other clients do at once.
+        # If a tool needs more scopes, the first SDK for TypeScript refreshes its token, and gives up if the new token has no
+        # more scopes. It handles this error like a failure of the server, and asks the user. Other clients ask at once.
         if self.server.store.misses_scopes(grant):
             raise _ConsentRequired("a tool needs scopes that the user has not granted; send the user to /authorize for them")
         return _HeldGrant(grant, refresh_token)
@@ -170,7 +171,7 @@ class _RefreshGrant(RefreshTokenGrant):  # type: ignore[misc]
         return refresh_token.user
 
     def revoke_old_credential(self, refresh_token: _HeldGrant) -> None:
-        """Nothing: the new tokens were stored in its place."""
+        """Do nothing: :meth:`OAuthServer.save_token` has replaced the old tokens."""
 
 
 class _Registration(ClientRegistrationEndpoint):  # type: ignore[misc]
@@ -220,7 +221,7 @@ class _Introspection(IntrospectionEndpoint):  # type: ignore[misc]
         return None if found is None else _HeldGrant(found[0], token_string)
 
     def check_permission(self, token: _HeldGrant, client: OAuthClient, request: Any) -> bool:
-        # A resource server learns of the tokens that are for it, and a client of none.
+        # A resource server may ask about the tokens that are for it. A client may ask about none.
         return client.id == token.grant.resource
 
     def introspect_token(self, token: _HeldGrant) -> Dict[str, Any]:
@@ -233,11 +234,11 @@ class _Introspection(IntrospectionEndpoint):  # type: ignore[misc]
 class OAuthServer(AuthorizationServer):  # type: ignore[misc]
     """Answers the requests of clients; those of browsers are in :mod:`.authorization_flow`.
 
-    :param issuer: its URL.
+    :param issuer: the URL of the issuer.
     :param store: keeps the grants.
-    :param clients: who may ask.
-    :param resource_servers: secrets by the URL of each other server that accepts tokens, which asks about them.
-    :param find_user: returns the user of a grant as of now, or None; raises ``OSError`` if that cannot be told.
+    :param clients: the clients that may ask for tokens.
+    :param resource_servers: for the URL of each other server that accepts tokens, the secret with which it asks about them.
+    :param find_user: returns the user of a grant as known now, or None; raises ``OSError`` if users cannot be looked up.
     :param implies: which scopes a scope includes.
     :param clock: returns seconds since 1970.
     """
@@ -303,7 +304,7 @@ class OAuthServer(AuthorizationServer):  # type: ignore[misc]
         return HTTPResponse(status, list(known.items()), [content])
 
     def send_signal(self, name: str, *arguments: Any, **more: Any) -> None:
-        """Nothing listens."""
+        """Do nothing: no code of this server uses the signals of Authlib."""
 
     def query_client(self, client_id: str) -> Optional[OAuthClient]:
         known = self._resource_servers.get(client_id)
@@ -315,13 +316,16 @@ class OAuthServer(AuthorizationServer):  # type: ignore[misc]
             return None
 
     def check_resource(self, request: _Request, resource: str) -> None:
-        """Check the ``resource`` of a request for tokens: it is what the user has allowed, or is not there (RFC 8707)."""
+        """Check that a request for tokens names no other resource than the user has allowed (RFC 8707)."""
         named = request.payload.data.get("resource")
         if named is not None and named.rstrip("/") != resource.rstrip("/"):
             raise _InvalidTarget("the grant is for another resource")
 
     def user_now(self, grant: UserGrant) -> User:
-        """Return the user of a grant as of now; without one the grant ends."""
+        """Return the user of a grant as known now; if there is none any more, end the grant.
+
+        :raises OAuth2Error: there is no user, or users cannot be looked up.
+        """
         try:
             user = self._find_user(grant)
         except OSError as error:
@@ -333,7 +337,7 @@ class OAuthServer(AuthorizationServer):  # type: ignore[misc]
         return user
 
     def generate_token(self, *arguments: Any, **more: Any) -> Dict[str, Any]:
-        """Return the frame of a response; :meth:`save_token` makes the tokens where it stores them."""
+        """Return a response without tokens; :meth:`save_token` makes the tokens, stores them and adds them."""
         return {"token_type": "Bearer"}
 
     def save_token(self, token: Dict[str, Any], request: _Request) -> None:
@@ -345,7 +349,7 @@ class OAuthServer(AuthorizationServer):  # type: ignore[misc]
                                    record["resource"], record.get("upstream_grant", ""), web_host(record["redirect_uri"]))
             scopes = grant.scopes
             issued: Optional[Tuple[str, str]] = self.store.issue(grant, scopes, client.check_grant_type("refresh_token"))
-            # Behind the grant, so that a second use finds the grant that it ends.
+            # The code is marked as used after the grant was stored, so that a second use finds the grant and ends it.
             if not self.store.use_code(code.code, record, grant.id):
                 self.store.end(grant.id)
                 raise InvalidGrantError("the code was used before")
@@ -382,7 +386,8 @@ class OAuthServer(AuthorizationServer):  # type: ignore[misc]
             claims = self._verified(jwt, assertion, header, self.clients.keys_of(client), client.id)
         except (jwt.PyJWTError, InvalidMetadata, ValueError) as error:
             raise InvalidClientError(description="the client assertion is not valid") from error
-        # Each is good for one request, until it expires; what is signed counts, as a signature has several spellings.
+        # Each assertion can be used once. Its signed part is remembered until it expires, and not its signature: that can be
+        # written in several ways.
         self._count(client.id, "assertions")
         if not self.store.backend.swap(f"assertion-{digest(assertion.rpartition('.')[0])}/used", None, b"1",
                                        max(1.0, claims["exp"] + _LEEWAY - self._clock())):

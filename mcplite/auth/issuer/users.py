@@ -1,11 +1,11 @@
 """Users who log in with a name and a password: where they are looked up, a file of them, and the limit of their attempts.
 
-:class:`Users` is the seam: a subclass asks a database or a directory. :class:`PasswordFile` needs neither. Its lines are
+A subclass of :class:`Users` asks a database or a directory. :class:`PasswordFile` needs neither. Its lines are
 ``name:scrypt$n$r$p$salt$hash``, or ``name:scrypt$n$r$p$salt$hash:scope scope``; a line that begins with ``#`` is a comment.
 ``python -m mcplite users`` writes it.
 
 Two things keep passwords from being guessed. Each check costs as much for a name that does not exist as for one that does, so
-that its time does not tell which names there are. And :class:`PasswordLimit` counts attempts in the backend, for all workers
+that its time does not show which names exist. And :class:`PasswordLimit` counts attempts in the backend, for all workers
 together: by address, by name and address, and by name.
 """
 
@@ -39,12 +39,13 @@ class User:
     """A user who has logged in.
 
     :param subject: a stable identifier, the ``subject`` of the principal.
-    :param name: as people are shown it; by default the subject.
+    :param name: the name that is shown to people; by default the subject.
     :param email: empty if it is not known.
     :param groups: the groups or roles that a directory or a provider names.
     :param scopes: the scopes that this user may grant; None for all that the server has.
     :param claims: other facts, for handlers; JSON values, not shown by ``repr``.
-    :param version: another text ends the logins of browsers, as after a new password; empty for users who have none.
+    :param version: a text that is another one after a new password: a change of it ends the logins of browsers. Empty for users
+        without such a text.
     :raises ValueError: the subject is empty.
     """
 
@@ -67,7 +68,7 @@ class User:
 
 
 def allowed_scopes(scopes: Iterable[str], user: Optional[User], implies: Mapping[str, Iterable[str]]) -> List[str]:
-    """Return those of some scopes that a user may grant, also by a scope that includes them; all where no user is known."""
+    """Return those of some scopes that a user may grant, also by a scope that includes them; all if no user is known."""
     if user is None or user.scopes is None:
         return list(scopes)
     allowed = all_scopes(user.scopes, implies)
@@ -92,7 +93,7 @@ class Users:
     """Looks up users and checks their passwords; the base of users of your own.
 
     Both methods are called from any thread, several at once. An ``OSError`` means that users cannot be looked up at present:
-    the page says so with status 503, and a refresh is refused without an end of the grant.
+    the login page says so with status 503. A refresh of a token is refused then, but the grant does not end.
     """
 
     def check(self, name: str, password: str) -> Optional[User]:
@@ -103,9 +104,10 @@ class Users:
         raise NotImplementedError
 
     def find(self, subject: str) -> Optional[User]:
-        """Return a user by the subject, with the scopes of now; None if there is none any more, which ends all grants.
+        """Return a user by the subject, with the present scopes; None if there is none any more.
 
-        Called at each refresh of a token, and for the pages of a browser that has logged in.
+        Called at each refresh of a token, and for the pages of a browser that has logged in. If it returns None at a refresh,
+        the grant ends.
         """
         raise NotImplementedError
 
@@ -120,7 +122,7 @@ _MOST_MEMORY, _MOST_PASSES = 256 << 20, 16
 _SALT, _HASH, _LONGEST_PASSWORD = 16, 32, 1024
 #: Characters of a name.
 _LONGEST_NAME = 128
-#: Checks that run at once, and seconds that one waits for its turn.
+#: The most checks that run at once, and the most seconds that a further check waits.
 _MOST_CHECKS, _TURN_SECONDS = 4, 10.0
 
 
@@ -139,7 +141,7 @@ class _PasswordHash(NamedTuple):
                               maxmem=128 * self.r * (self.n + self.p + 2) + (1 << 20))
 
     def fits(self, password: str) -> bool:
-        """Return whether this is the hash of a password; the work is one and the same for each password and each length."""
+        """Return whether this is the hash of a password; the work is equal for all passwords of all lengths."""
         short = len(password.encode("utf-8", "surrogatepass")) <= _LONGEST_PASSWORD
         return hmac.compare_digest(self.of(password if short else "-"), self.digest) and short
 
@@ -147,7 +149,7 @@ class _PasswordHash(NamedTuple):
         return f"scrypt${self.n}${self.r}${self.p}${base64url_encode(self.salt)}${base64url_encode(self.digest)}"
 
 
-#: In the place of the hash of a user who does not exist.
+#: Used in place of the hash of a user who does not exist.
 _UNKNOWN = _PasswordHash(_N, _R, _P, bytes(_SALT), bytes(_HASH))
 
 
@@ -165,7 +167,7 @@ def hash_password(password: str) -> str:
 
 
 def _parse_hash(text: str) -> _PasswordHash:
-    """Return the hash that a line holds.
+    """Return the hash that a text of a line describes.
 
     :raises ValueError: the text is no valid hash, or its check would cost too much; the error does not quote the text.
     """
@@ -186,9 +188,9 @@ def _parse_hash(text: str) -> _PasswordHash:
 
 
 def check_password(password: str, hash: Optional[str]) -> bool:
-    """Return whether a password is the one of a hash, as :func:`hash_password` made it.
+    """Return whether a hash, as :func:`hash_password` returns it, is of a password.
 
-    :param hash: None for a user who does not exist: the answer is no, after as much work.
+    :param hash: None for a user who does not exist: then False is returned, after as much work.
     :raises ValueError: the hash is malformed; the text quotes nothing of it.
     """
     known = _UNKNOWN if hash is None else _parse_hash(hash)
@@ -258,7 +260,7 @@ def _version(status: os.stat_result) -> Tuple[int, ...]:
 def _parse(path: str, lines: Iterable[str], wrong: Callable[[str], object]) -> Dict[str, _FileUser]:
     """Return the entries of a file by their names.
 
-    :param wrong: called with what is wrong with a line, which is left out then.
+    :param wrong: called with a text that says what is wrong with a line; if it returns, the line is left out.
     """
     entries: Dict[str, _FileUser] = {}
     for number, line in enumerate(lines, 1):
@@ -277,8 +279,8 @@ def _parse(path: str, lines: Iterable[str], wrong: Callable[[str], object]) -> D
 class PasswordFile(Users):
     """The users of a file, with their hashed passwords and the scopes that each may grant.
 
-    ``python -m mcplite users add users.txt ann`` adds a user. The file is read again once it has changed; a line that is
-    malformed then is logged, and its user cannot log in.
+    ``python -m mcplite users add users.txt ann`` adds a user. If the file has changed, it is read again; then a malformed line
+    is only logged, and its user cannot log in.
 
     :param path: of the file, in UTF-8.
     :raises ValueError: it cannot be read, or a line is malformed; the text names the line.
@@ -310,9 +312,10 @@ class PasswordFile(Users):
         """
         entries = self._entries()
         entry = entries.get(unicodedata.normalize("NFC", name[:_LONGEST_NAME + 1]))
-        # For an unknown name the work is that of a known one; nothing has this digest.
+        # For an unknown name the password is compared with the hash of another user, so that the work is equal. The result is
+        # not used.
         hash = entry.hash if entry else next((known.hash for known in entries.values()), _UNKNOWN)
-        if self._process != os.getpid():  # forked: threads that are not here may hold the turns
+        if self._process != os.getpid():  # a forked process: threads of the parent process may hold the semaphore
             self._turns, self._process = threading.BoundedSemaphore(_MOST_CHECKS), os.getpid()
         turns = self._turns
         if not turns.acquire(timeout=_TURN_SECONDS):
@@ -364,8 +367,8 @@ def change_user(path: str, name: str, password: Optional[str], scopes: Optional[
 
     A new file can be read by its owner alone. All other lines stay as they are.
 
-    :param password: None to keep the one of now.
-    :param scopes: that the user may grant; None for all, or to keep those of now.
+    :param password: None to keep the present one.
+    :param scopes: that the user may grant. None: a new user may grant all, and another user keeps the present ones.
     :param new: whether the user must not exist yet; otherwise the user must exist.
     :raises ValueError: the user exists or not, or the name, the password or a scope is not valid.
     :raises OSError: the file cannot be read or written, or another command writes it.
@@ -405,7 +408,7 @@ def remove_user(path: str, name: str) -> None:
 
 
 def _place(path: str, lines: List[str], name: str) -> Optional[int]:
-    # By the name alone, so that a malformed line can be mended.
+    # Only the name is compared, so that a malformed line can be repaired.
     found = [at for at, line in enumerate(lines) if unicodedata.normalize("NFC", line.partition(":")[0]) == name]
     if len(found) > 1:
         raise ValueError(f"{path}: the name {quoted(name)} stands in the lines {', '.join(str(at + 1) for at in found)};"
@@ -457,22 +460,23 @@ class TooManyAttempts(Exception):
         self.seconds = seconds
 
 
-#: By what attempts are counted, in this order: how many may come at once, and seconds for each further one. An attempt that
-#: its address is refused does not count for the name, so that one address cannot lock out a user.
+#: The counters of an attempt, in the order in which it is counted: how many attempts may come at once, and the seconds after
+#: which each further one may come. If the counter of the address refuses an attempt, the name does not count it, so that one
+#: address cannot lock out a user.
 _RATES = {"address": (30, 4.0), "name and address": (6, 30.0), "name": (60, 30.0)}
-#: Seconds for which an address at which a name has logged in does not share in the limit of the name. So attempts from many
-#: addresses, which use that limit up, do not lock out the user.
+#: For this many seconds after a name has logged in at an address, the counter of the name is not used for attempts at that
+#: address. So attempts from many other addresses, which use up that counter, do not lock out the user.
 _KNOWN_SECONDS = 30 * 86_400.0
-#: Attempts to count, where other processes count the same key at once.
+#: How often counting is tried while other processes count for an equal key.
 _TRIES = 50
 
 
 class PasswordLimit:
     """Checks passwords, at a rate that makes guessing them useless; all workers with one backend count together.
 
-    An attempt counts before it is checked, so that attempts at once do not pass, and is taken back where the password was
-    right. What is stored is one time for each key: when all attempts so far are paid off (the generic cell rate algorithm).
-    Names and addresses are stored as digests.
+    An attempt is counted before it is checked, so that attempts at once do not exceed the limit. If the password was right, the
+    attempt is taken back. For each counter one time is stored: when all attempts so far are paid off (the generic cell rate
+    algorithm). Names and addresses are stored as digests.
 
     :param backend: where attempts are counted.
     :param clock: returns seconds since 1970.
