@@ -2,8 +2,8 @@
 
 ``page.html`` is the frame of all pages; ``login.html``, ``provider.html``, ``consent.html``, ``error.html``,
 ``logged_in.html`` and ``grants.html`` are the contents; ``scope.html`` and ``grant.html`` are the items of their lists;
-``style.css`` is the style sheet. A template may use each text by its key. What a template must name is checked when it is
-loaded, so that a form cannot lack its token, nor the consent who asks.
+``style.css`` is the style sheet. A template may use each text by its key. Some names are required in a template; this is
+checked when it is loaded. So no form lacks its token, and the page of the consent always names the client that asks.
 """
 
 import base64
@@ -17,7 +17,7 @@ from .browser_sessions import CSRF_FIELD
 
 __all__ = ["PageTemplates"]
 
-#: All texts, by key. What follows a dollar sign is filled in.
+#: All texts, by key. A name with a dollar sign is replaced by its value.
 _TEXTS = {
     "lang": "en",
     "login_title": "Log in to $server",
@@ -201,7 +201,7 @@ a { color: var(--accent); }
   padding: 1.5rem 1.25rem; } }
 """,
 }
-#: By template: what it must name, so that its forms work, and so that a user sees who asks for what.
+#: For each template, the names that are required in it, so that its forms work, and so that a user sees who asks for what.
 _REQUIRED = {
     "page.html": "title style body", "login.html": "action csrf error username", "provider.html": "action csrf error",
     "consent.html": "action csrf consent_for scopes redirect origin", "error.html": "heading text",
@@ -213,9 +213,9 @@ _REQUIRED = {
 class PageTemplates:
     """The templates and texts of pages, and the policy that allows their style sheets.
 
-    :param folder: of templates that replace those of the same names; None for none. The folder is read once.
-    :param texts: that replace those of the same keys; a title and a text of an error have themselves as keys.
-    :raises ValueError: a template or text is unknown, names what there is not, or lacks what it must name.
+    :param folder: of templates that replace the templates with equal names; None for none. The folder is read once.
+    :param texts: that replace the texts with equal keys. The key of the title or the text of an error is that text itself.
+    :raises ValueError: a template or text is unknown, has a name that is unknown, or lacks a name that is required.
     """
 
     def __init__(self, folder: "Union[None, str, os.PathLike[str]]" = None, texts: Optional[Mapping[str, str]] = None) -> None:
@@ -227,7 +227,7 @@ class PageTemplates:
             known = _named(_TEXTS[key], key) if key in _TEXTS else frozenset()
             _check_names(f"the text {key!r}", _named(text, f"the text {key!r}"), known, frozenset())
         templates = {**_TEMPLATES, **({} if folder is None else _load(os.fspath(folder)))}
-        #: The style sheet, to the letter of its digest.
+        #: The style sheet, exactly as its digest in the policy was made.
         self.style = templates.pop("style.css").rstrip()
         #: The templates by the names of their files.
         self.html = {name: Template(text) for name, text in templates.items()}
@@ -235,7 +235,7 @@ class PageTemplates:
                             .replace("${style}", self.style), re.DOTALL | re.IGNORECASE)
         hashes = sorted({f"'sha256-{_digest(sheet)}'" for sheet in sheets})
         images = "img-src data:" + ("" if folder is None else " 'self'")
-        #: The content security policy, but for where forms lead.
+        #: The content security policy of all pages, without the directive for forms, which depends on the page.
         self.policy = f"default-src 'none'; style-src {' '.join(hashes)}; {images}; base-uri 'none'; frame-ancestors 'none'"
 
 
@@ -246,7 +246,7 @@ def _digest(text: str) -> str:
 def _load(folder: str) -> Dict[str, str]:
     """Return the templates of a folder by their names.
 
-    :raises ValueError: one is unknown, cannot be read, or does not fit.
+    :raises ValueError: a template is unknown, cannot be read, has an unknown name, or lacks a required one.
     """
     found: Dict[str, str] = {}
     try:
@@ -267,9 +267,9 @@ def _load(folder: str) -> Dict[str, str]:
 
 
 def _named(text: str, what: str) -> FrozenSet[str]:
-    """Return the names behind the dollar signs of a template.
+    """Return the names that follow the dollar signs of a template.
 
-    :raises ValueError: a dollar sign has none.
+    :raises ValueError: no name follows a dollar sign.
     """
     names: Set[str] = set()
     for found in Template.pattern.finditer(text):

@@ -1,9 +1,10 @@
 """The pages of an issuer: login, consent, error, logged in, and the grants of a user.
 
-They are plain HTML: no script, one style sheet, nothing from elsewhere, light or dark as the browser prefers. What a client
-says about itself is foreign text: it is cut, without characters that hide or turn others, escaped, and never a link.
+They are plain HTML: no script, one style sheet, nothing from elsewhere, light or dark as the browser prefers. The texts of a
+client about itself are foreign: they are cut and escaped, characters that hide others or turn their direction are removed, and
+they are never links.
 
-:mod:`.page_templates` has what they are made of.
+:mod:`.page_templates` has the templates and texts of the pages.
 """
 
 import os
@@ -29,8 +30,8 @@ class ClientInfo:
 
     :param id: its client id.
     :param name: as it calls itself; foreign text.
-    :param domain: the host that its metadata document was loaded from, which proves whose it is; empty for a client that
-        has registered itself.
+    :param domain: the host that its metadata document was loaded from: that host answers for the client. Empty for a client
+        without such a document.
     """
 
     id: str
@@ -42,7 +43,7 @@ class ClientInfo:
 class GrantInfo:
     """What a user is shown of a grant.
 
-    :param id: which the form posts to end it.
+    :param id: of the grant; the form posts it to end the grant.
     :param since: when the user agreed, in seconds since 1970.
     :param used: when a token of it was last issued, in seconds since 1970.
     """
@@ -58,25 +59,26 @@ class GrantInfo:
 _LONGEST_NAME, _LONGEST_SCOPE, _LONGEST_TEXT = 60, 200, 400
 #: Schemes that run or show what a client has chosen; a form never leads to them.
 _ACTIVE = frozenset({"about", "blob", "data", "file", "filesystem", "javascript", "vbscript", "view-source"})
-#: A redirect URI as browsers and this module read it alike: visible ASCII, without what some take for a slash or a quote.
+#: The form of redirect URIs that all browsers read as this module does: visible ASCII, without the characters that some read as
+#: a slash or a quote.
 _PLAIN_URI = re.compile(r"[a-z][a-z0-9+.\-]*:[!#-;=?-\[\]_a-z~%]*", re.IGNORECASE)
-#: What texts show in bold type.
+#: The values that texts show in bold type.
 _BOLD = frozenset({"client", "domain", "upstream", "user"})
-#: What a login page says, and its status.
+#: The HTTP status of a login page, by its error.
 _LOGIN_STATUS = {"wrong_password": 403, "too_many_attempts": 429, "users_unavailable": 503, "form_expired": 403}
 
 
 class Pages:
-    """The pages of an issuer, with templates and texts of one's own.
+    """The pages of an issuer, with templates and texts of your own.
 
-    :param folder: of templates that replace those of the same names; None for none. The folder is read once.
-    :param texts: that replace those of the same keys, such as ``{"lang": "de", "log_in": "Anmelden"}``; the title and the
-        text of an error have themselves as keys.
-    :raises ValueError: a template or text is unknown, names what there is not, or lacks what it must name.
+    :param folder: of templates that replace the templates with equal names; None for none. The folder is read once.
+    :param texts: that replace the texts with equal keys, such as ``{"lang": "de", "log_in": "Anmelden"}``. The key of the title
+        or the text of an error is that text itself.
+    :raises ValueError: a template or text is unknown, has a name that is unknown, or lacks a name that is required.
     """
 
     def __init__(self, folder: "Union[None, str, os.PathLike[str]]" = None, texts: Optional[Mapping[str, str]] = None) -> None:
-        #: As pages name the server.
+        #: The name of the server on pages.
         self.server = "this server"
         self._templates = PageTemplates(folder, texts)
 
@@ -86,13 +88,13 @@ class Pages:
               seconds: float = 0) -> HTTPResponse:
         """Return the page with the form of a login, whose fields are ``username`` and ``password``.
 
-        The form leads to another page of ours alone, so that no policy lets the password go elsewhere.
+        The policy of the page lets its form lead only to pages of this server, so that the password is not sent elsewhere.
 
         :param action: the URL that the form is posted to.
         :param csrf: the token of the form.
-        :param client: that asks for the login; None for a login without one.
+        :param client: that asks for the login; None for a login without a client.
         :param error: ``wrong_password``, ``too_many_attempts``, ``users_unavailable`` or ``form_expired``; empty for none.
-        :param name: as it was entered.
+        :param name: the name of the user, as it was entered.
         :param seconds: until the next attempt.
         """
         values = self._values(client=client)
@@ -113,7 +115,7 @@ class Pages:
                 error: str = "", refused: Sequence[Tuple[str, str]] = ()) -> HTTPResponse:
         """Return the page that asks whether a client gets access; its field ``decision`` is ``allow`` or ``deny``.
 
-        :param user: who is logged in; None before the login at an upstream.
+        :param user: the user who is logged in; None before the login at an upstream.
         :param scopes: each with its description, which may be empty.
         :param redirect_uri: of the client; its host is shown.
         :param upstream: the title of the provider where the user logs in next; empty for none.
@@ -174,7 +176,7 @@ class Pages:
 
         Its field ``decision`` is ``end``, with the id in ``grant``, or ``logout``.
 
-        :param ended: whether one was ended just now.
+        :param ended: whether a grant was ended just now.
         """
         values = self._values(user=user)
         texts = self._filled(values)
@@ -190,7 +192,7 @@ class Pages:
 
     def _permissions(self, texts: Mapping[str, str], scopes: Sequence[Tuple[str, str]], refused: Sequence[Tuple[str, str]]
                      ) -> str:
-        """Return what a client may do after the consent, and what it asks for in vain."""
+        """Return, as HTML, the scopes that a client gets with the consent, and the scopes that the user may not grant."""
 
         def items(some: Sequence[Tuple[str, str]]) -> str:
             return "".join(self._templates.html["scope.html"].substitute(
@@ -210,7 +212,7 @@ class Pages:
         return _cut(client.name, _LONGEST_NAME) or _cut(client.domain, _LONGEST_TEXT) or self._templates.texts["unnamed"]
 
     def _values(self, client: Optional[ClientInfo] = None, user: Optional[User] = None, **more: str) -> Dict[str, str]:
-        """Return what texts are filled with, not escaped."""
+        """Return the values that are filled into texts, not escaped."""
         named = {"server": self.server, **more}
         if client is not None:
             named["client"] = self._name_of(client)
@@ -219,17 +221,17 @@ class Pages:
         return {name: _cut(value, _LONGEST_SCOPE) for name, value in named.items()}
 
     def _filled(self, values: Mapping[str, str], **more: str) -> Dict[str, str]:
-        """Return all texts as HTML, with what this page has.
+        """Return all texts as HTML, with the values of this page filled in.
 
         :param values: not escaped yet.
-        :param more: HTML.
+        :param more: values that are HTML.
         """
         shown = {name: f"<strong>{escape(value)}</strong>" if name in _BOLD else escape(value)
                  for name, value in values.items()}
         return {key: Template(escape(text)).safe_substitute(shown, **more) for key, text in self._templates.texts.items()}
 
     def _goal(self, uri: str) -> str:
-        """Return where a redirect leads, for people; the host is that of browsers, and whole."""
+        """Return where a redirect leads, for people. The host is the one that browsers read, and is shown in full."""
         scheme, host = _target(uri)
         if not host:
             name = escape(f"{scheme}:" if scheme else _cut(uri, _LONGEST_SCOPE))
@@ -253,12 +255,13 @@ class Pages:
 
 
 def _form_action(redirect_uri: str, upstream: bool = False) -> str:
-    """Return the directive that says where forms lead.
+    """Return the directive that says where forms may lead; empty for a redirect to a page on the web.
 
-    Chromium applies it to all redirects that follow a form: to that of the client, and to those of the client's own page. A
-    program on this computer may lead on to a page on the web; a page on the web may lead on to a program, by any scheme.
+    Chromium applies it to all redirects that follow a form: to the redirect to the client, and to those of the client's own
+    page. A program on this computer may redirect to a page on the web; a page on the web may redirect to a program, by any
+    scheme.
 
-    :param upstream: whether the form leads to a login at a provider, which may come back at once.
+    :param upstream: whether the form leads to a login at a provider, which may redirect back at once.
     """
     scheme, host = _target(redirect_uri)
     if host and not is_loopback(urlsplit(redirect_uri).hostname or ""):
@@ -285,7 +288,7 @@ def _target(uri: str) -> Tuple[str, str]:
 
 
 def _cut(text: str, most: int) -> str:
-    """Return a foreign text as one line of visible characters: none that is hidden, or that turns the direction of others."""
+    """Return a foreign text as one line of visible characters, without those that turn the direction of others."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text[:20 * most]).split())
     return line if len(line) <= most else line[:most - 1].rstrip() + "\u2026"
 

@@ -1,12 +1,11 @@
 """The login at an upstream provider: GitHub, Google, Entra, any provider with OpenID; for people who have an account there.
 
-The provider is a party of its own. A response that the browser brings from it is believed only as far as it fits the login
-that was begun: by the ``state``, the provider's own name (RFC 9207), the code with its verifier (PKCE), and in an ID token the
-audience and the nonce. The provider's answers are read from its endpoints alone, within the limits of :mod:`..verify.fetch`;
-redirects are not followed. A user is known by the provider's identifier, never by an address or a name.
+A response that the browser brings from the provider is used only if it fits the login that was begun: by the ``state``, the
+provider's own name (RFC 9207), the code with its verifier (PKCE), and in an ID token the audience and the nonce. The provider's
+answers are read only from its endpoints, within the limits of :mod:`..verify.fetch`; redirects are not followed. A user is
+known by the provider's identifier, never by an address or a name.
 
-The differences between providers are data, in :mod:`.upstream_providers`. What is kept of a login is in
-:mod:`.upstream_grants`.
+The differences between providers are data, in :mod:`.upstream_providers`. :mod:`.upstream_grants` stores the logins.
 """
 
 import hashlib
@@ -42,9 +41,9 @@ _log = get_logger(__name__)
 _AUTHENTICATION_METHODS = ("client_secret_post", "client_secret_basic", "none")
 #: Seconds before its expiry from which on a token is refreshed.
 _EARLY_SECONDS = 60.0
-#: Characters of what is kept about a user, as JSON, and of a code or a token.
+#: The most characters of what is kept about a user, as JSON, and of a code or a token.
 _MOST_CLAIMS, _LONGEST = 65_536, 16_384
-#: Pages of a list of groups, and groups of all of them.
+#: The most pages of a list of groups, and the most groups on all pages together.
 _MOST_PAGES, _MOST_GROUPS = 10, 5000
 #: The names of the claims about an ID token itself.
 _TOKEN_CLAIMS = frozenset({"iss", "aud", "exp", "iat", "nbf", "nonce", "azp", "at_hash", "c_hash", "s_hash", "jti", "auth_time",
@@ -66,12 +65,12 @@ class UpstreamTokens:
     refresh_token: Optional[str] = field(default=None, repr=False)
     #: Seconds since 1970; None if the provider did not say.
     expires_at: Optional[float] = None
-    #: When they were given, in seconds since 1970.
+    #: When the tokens were given, in seconds since 1970.
     given_at: float = 0.0
     scopes: Tuple[str, ...] = ()
 
     def due(self, now: float) -> bool:
-        """Whether they have expired, or are about to."""
+        """Whether the tokens have expired, or are about to."""
         if self.expires_at is None:
             return False
         return now >= self.expires_at - min(_EARLY_SECONDS, (self.expires_at - self.given_at) / 10)
@@ -99,7 +98,7 @@ def upstream(provider: str, *, client_id: str, client_secret: str = "", scopes: 
         ``{"audience": "https://api.example"}``.
     :param authentication: ``client_secret_post``, ``client_secret_basic`` or ``none``. Default: as the provider expects it.
     :param places: what the provider needs: ``tenant`` (entra); ``domain`` (okta, auth0, keycloak); ``region`` and ``pool``
-        (cognito); ``realm`` (keycloak). ``domain`` may be given for the others as well, as of a server of your own.
+        (cognito); ``realm`` (keycloak). ``domain`` may be given for the others as well, for a server of your own.
     :raises ImportError: PyJWT or cryptography is not installed.
     :raises ValueError: an option is not valid.
     """
@@ -150,7 +149,7 @@ class UpstreamLogin:
     # --- the login ------------------------------------------------------------------------------------------
 
     def begin(self, transaction: Dict[str, Any], callback: str, state: str) -> str:
-        """Return the URL of the provider's login, and note in the transaction what its response has to fit.
+        """Return the URL of the provider's login, and note in the transaction the values that the response has to fit.
 
         :param callback: the redirect URI that is registered at the provider.
         :param state: the id of the transaction. The provider sends it back to *callback*; the caller checks that the browser
@@ -162,7 +161,8 @@ class UpstreamLogin:
         transaction["upstream"] = {
             "name": self.name, "state": state, "verifier": verifier, "nonce": nonce, "callback": callback}
         asked = self._asked(endpoints)
-        # A provider by the letter gives offline access only with a consent (OpenID Connect Core, section 11).
+        # A provider that follows the specification exactly gives offline access only with a consent (OpenID Connect Core,
+        # section 11).
         consent = {"prompt": "consent"} if self.provider.offline_scope is None and "offline_access" in asked else {}
         query = {**consent, **self.provider.parameters, **self._parameters, "response_type": "code",
                  "client_id": self.client_id, "redirect_uri": callback, "scope": " ".join(asked), "state": state,
@@ -179,10 +179,10 @@ class UpstreamLogin:
         return [scope for scope in dict.fromkeys([*self.provider.scopes, offline, *self._scopes]) if scope]
 
     def finish(self, query: Mapping[str, str], transaction: Mapping[str, Any], callback: str) -> Tuple[User, UpstreamTokens]:
-        """Return who has logged in, and the tokens that the provider gave.
+        """Return the user who has logged in, and the tokens that the provider gave.
 
         :param query: of the response, each parameter once.
-        :param transaction: the one that the browser has begun, which is used once.
+        :param transaction: the transaction that the browser has begun; the caller uses it only once.
         :raises UpstreamError: the response does not belong to the transaction, the login was refused, or the provider's answers
             cannot be used.
         """
@@ -208,14 +208,14 @@ class UpstreamLogin:
         return self._user(claims), tokens
 
     def _check_issuer(self, named: Optional[str], endpoints: UpstreamEndpoints) -> None:
-        """Refuse a response of another provider (RFC 9207): it could have the code of one sent to the other."""
+        """Refuse a response of another provider (RFC 9207): otherwise the code of one provider could be sent to another."""
         if named is None:
             fits = not endpoints.names_issuer
         elif self._openid is not None:
             fits = self._openid.names(named)
         else:
             try:
-                fits = base_of(named) == base_of(endpoints.authorization)  # no document says what it is
+                fits = base_of(named) == base_of(endpoints.authorization)  # without metadata, the issuer itself is not known
             except ValueError:
                 fits = False
         if not fits:
@@ -224,9 +224,9 @@ class UpstreamLogin:
     # --- tokens ---------------------------------------------------------------------------------------------
 
     def refresh(self, tokens: UpstreamTokens) -> Tuple[UpstreamTokens, Optional[str]]:
-        """Return new tokens for old ones, and the ID token that came with them; None without one.
+        """Return new tokens for old ones, and the ID token that came with them; None if none came.
 
-        The old ones may be used up by it: the caller keeps the new ones before it does anything that can fail.
+        The refresh may end the old tokens: the caller stores the new ones before it does anything that can fail.
 
         :raises UpstreamError: the provider refused, with ``invalid_grant`` if the login has ended; or cannot be reached.
         """
@@ -234,11 +234,11 @@ class UpstreamLogin:
             self._refuse("its token has expired, and it gave none to refresh it with", "invalid_grant")
         new, answer = self._ask_tokens(
             self._endpoints(), {"grant_type": "refresh_token", "refresh_token": tokens.refresh_token}, tokens.scopes)
-        new.refresh_token = new.refresh_token or tokens.refresh_token  # one that is not rotated is not repeated
+        new.refresh_token = new.refresh_token or tokens.refresh_token  # an answer need not repeat a token that stays valid
         return new, answer.get("id_token")
 
     def find(self, user: User, tokens: UpstreamTokens, id_token: Optional[str]) -> User:
-        """Return a user as the provider knows them now, from before if it cannot say without a new login.
+        """Return a user as the provider knows them now; if it cannot say that without a new login, return *user*.
 
         :param id_token: that came with the latest refresh; None for none.
         :raises UpstreamError: the provider has ended the login (``invalid_grant``), the tokens are of another user by now, or
@@ -315,7 +315,7 @@ class UpstreamLogin:
             try:
                 claims["groups"] = self._list(self.provider.groups_url, tokens, "id")
             except UpstreamError as error:
-                if self._groups is not None:  # which must not take a user for one without groups
+                if self._groups is not None:  # groups= must not decide about a user whose groups are not known
                     raise
                 _log.warning("the groups of a user could not be read: %s", error)
         return claims
@@ -337,7 +337,7 @@ class UpstreamLogin:
         return found
 
     def _list(self, url: str, tokens: UpstreamTokens, member: str) -> List[Any]:
-        """Return the entries of a list, which may come in pages of the same host."""
+        """Return the entries of a list, which may come in several pages, all of one host."""
         entries: List[Any] = []
         at: Any = url
         for _ in range(_MOST_PAGES):
@@ -382,7 +382,7 @@ class UpstreamLogin:
             except PermissionError as error:
                 self._refuse(str(error) or "this user may not log in here", "access_denied")
             except Exception as error:
-                # Without scopes a user would have all of them; the text can quote claims.
+                # The login is refused: with scopes of None the user could grant all. The text of the error can quote claims.
                 _log.exception("groups= of upstream(%r) has failed", self.name)
                 raise UpstreamError(f"{self.title}: the scopes of the user could not be found", error="server_error") from error
         return User(common["subject"], common["name"], common["email"], tuple(common["groups"]), scopes, said)
@@ -411,7 +411,7 @@ def _is_token(value: Any) -> bool:
 
 
 def _seconds(value: Any) -> Optional[float]:
-    """Return a lifetime; None if there is none. Answers that are forms have texts for numbers."""
+    """Return a lifetime in seconds; None if there is none. An answer that is a form has numbers as texts."""
     if isinstance(value, str) and value.isdecimal() and len(value) < 12:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e11:

@@ -5,9 +5,9 @@ A record has a grant's whole life::
     begin() -> finish() -> renewed(), token() ... -> forget(), or a refusal of the provider
                stored      replaced in one step      removed
 
-Tokens are refreshed by one worker at a time, which holds a lease in the backend: many providers end a login whose refresh token
-is used twice. The others wait for its result. A worker that dies loses the lease after its time. No token reaches a client: it
-leaves by :meth:`UpstreamGrants.token` alone, for a handler.
+One worker at a time refreshes the tokens of a grant, and holds a lease in the backend for that: many providers end a login
+whose refresh token is used twice. The other workers wait for the result. The lease of a worker that dies expires. No token
+reaches a client: only :meth:`UpstreamGrants.token` returns one, for a handler.
 """
 
 import hashlib
@@ -28,11 +28,11 @@ from .users import User, user_from, user_members
 __all__ = ["Encryption", "UpstreamGrants"]
 
 _log = get_logger(__name__)
-#: Seconds of a lease: longer than a refresh with all its requests takes.
+#: Seconds for which a lease lasts: longer than a refresh with all its requests takes.
 _LEASE_SECONDS = 30.0
 #: Seconds between two looks at the record that another worker is about to replace.
 _LOOK_SECONDS = 0.05
-#: Seconds for which a user who was renewed is not asked for again.
+#: After the provider has said who a user is, it is not asked again for this many seconds.
 _RENEWED_SECONDS = 5.0
 _NONCE_BYTES = 12
 
@@ -40,15 +40,15 @@ _NONCE_BYTES = 12
 class Encryption:
     """Encrypts texts for the store (AES-256-GCM), each bound to its place there.
 
-    :param keys: secrets that all processes share: the first encrypts, all of them decrypt. Without any a key is made that ends
-        with this process.
+    :param keys: secrets that all processes share: the first encrypts, all of them decrypt. Without keys, this process makes one
+        for itself.
     :raises ImportError: cryptography is not installed.
     """
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        # Derived, so that a key does not serve for signatures and for encryption.
+        # The keys for encryption are derived, because the given keys also serve for signatures.
         self._ciphers = [AESGCM(hmac.new(key, b"mcplite issuer encryption", hashlib.sha256).digest())
                          for key in keys or [secrets.token_bytes(32)]]
 
@@ -76,7 +76,7 @@ class _Record:
     provider: str
     user: User
     tokens: UpstreamTokens
-    #: When the provider said last who the user is, in seconds since 1970.
+    #: When the provider last said who the user is, in seconds since 1970.
     renewed_at: float
 
     def dump(self) -> bytes:
@@ -103,7 +103,7 @@ class UpstreamGrants:
 
     def __init__(self, logins: Iterable[UpstreamLogin], backend: Backend, encryption: Encryption, seconds: float,
                  clock: Callable[[], float] = time.time) -> None:
-        #: By name.
+        #: The logins, by the name of the provider.
         self.logins: Dict[str, UpstreamLogin] = {}
         for login in logins:
             if login.name in self.logins:
@@ -114,7 +114,7 @@ class UpstreamGrants:
     # --- the login ------------------------------------------------------------------------------------------
 
     def begin(self, name: str, transaction: Dict[str, Any], callback: str, state: str) -> str:
-        """Return the URL of a provider's login; see :meth:`UpstreamLogin.begin`. What it notes is encrypted.
+        """Return the URL of a provider's login; see :meth:`UpstreamLogin.begin`. The values that it notes are encrypted.
 
         :raises UpstreamError: there is no such provider, or it cannot be reached.
         """
@@ -125,9 +125,9 @@ class UpstreamGrants:
         return url
 
     def finish(self, query: Mapping[str, str], transaction: Mapping[str, Any], callback: str) -> Tuple[User, str]:
-        """Return who has logged in, and the name of the grant under which the provider's tokens are kept.
+        """Return the user who has logged in, and the name of the grant under which the provider's tokens are kept.
 
-        :param transaction: that :meth:`begin` has got; it must not be used again, whether or not this succeeds.
+        :param transaction: the one that was given to :meth:`begin`; it must not be used again, whether or not this succeeds.
         :raises UpstreamError: see :meth:`UpstreamLogin.finish`.
         """
         noted = transaction.get("upstream")
@@ -152,7 +152,7 @@ class UpstreamGrants:
     # --- the grant --------------------------------------------------------------------------------------------
 
     def renewed(self, grant: str) -> User:
-        """Ask the provider again who the user is, and return that.
+        """Ask the provider again who the user is, and return the user.
 
         :raises UpstreamError: the grant has ended, or the provider has ended it (``invalid_grant``); ``groups=`` refuses the
             user (``access_denied``); or the provider cannot say (any other ``error``), and the grant stays.
@@ -163,7 +163,7 @@ class UpstreamGrants:
             login, id_token = self._login(record.provider), None
             if record.tokens.refresh_token is not None or record.tokens.due(self._clock()):
                 tokens, id_token = login.refresh(record.tokens)
-                # Kept at once: with the old refresh token, which is used up, the provider would end the login.
+                # The new tokens are stored at once: if the old refresh token were sent again, the provider would end the login.
                 record = self._replace(grant, lambda latest: replace(latest, tokens=tokens))
             return replace(record, user=login.find(record.user, record.tokens, id_token), renewed_at=self._clock())
 
@@ -186,7 +186,7 @@ class UpstreamGrants:
                 return replace(record, tokens=self._login(provider).refresh(record.tokens)[0])
             except UpstreamError as error:
                 if error.error != "invalid_grant" and (record.tokens.expires_at or 0) > self._clock():
-                    return record  # good for some seconds
+                    return record  # the access token is still valid for some seconds
                 raise
 
         return self._current(grant, is_old, refresh).tokens.access_token
@@ -196,7 +196,7 @@ class UpstreamGrants:
         self._backend.take(_place(grant))
 
     def _current(self, grant: str, is_old: Callable[[_Record], bool], change: Callable[[_Record], _Record]) -> _Record:
-        """Return the record of a grant, after a change if it is old: by one worker at a time."""
+        """Return the record of a grant; if it is old, change it first. Only one worker at a time changes a record."""
         lease = secrets.token_bytes(16)
         until = time.monotonic() + _LEASE_SECONDS
         while True:
@@ -210,7 +210,7 @@ class UpstreamGrants:
                                     error="temporarily_unavailable")
             time.sleep(_LOOK_SECONDS)
         try:
-            record = self._read(grant)[1]  # the last holder may have changed it since
+            record = self._read(grant)[1]  # the last holder of the lease may have changed the record since
             if not is_old(record):
                 return record
             changed = change(record)

@@ -1,8 +1,8 @@
 """The providers that people have accounts at: a table of them, and what their metadata and ID tokens say.
 
-A row is data. :mod:`.upstream` has the one login that serves all of them. A provider with OpenID has an ``issuer``, whose
-metadata names the endpoints (:class:`OpenID` fetches them); one without has the endpoints themselves. Texts in braces are
-places, which the caller fills in (``upstream("entra", tenant="...")``) or which have a default.
+A row is data. The login in :mod:`.upstream` serves all providers. A provider with OpenID has an ``issuer``, whose metadata
+names the endpoints (:class:`OpenID` fetches it); the row of a provider without OpenID has the endpoints themselves. Texts in
+braces are places, which the caller fills in (``upstream("entra", tenant="...")``) or which have a default.
 """
 
 import hashlib
@@ -30,15 +30,15 @@ _log = get_logger(__name__)
 #: The scopes of OpenID Connect that identify a user.
 _OPENID = ("openid", "profile", "email")
 _POST, _BASIC = "client_secret_post", "client_secret_basic"
-#: A place but for ``domain``: one segment of a URL.
+#: The form of a place that is one segment of a URL.
 _SEGMENT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,199}")
 _PLACE = re.compile(r"\{([a-z]+)\}")
 _TENANT = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 #: The place of a tenant's id in the metadata of all tenants.
 _ANY_TENANT = "{tenantid}"
-#: Seconds for which metadata are not fetched again, and for which they are used while that fails.
+#: Seconds for which metadata are used without fetching them again, and for which they are used while fetching them fails.
 _FRESH_SECONDS, _KEPT_SECONDS = 3600.0, 86_400.0
-#: Seconds between two attempts to fetch them.
+#: After an attempt to fetch metadata has failed, seconds until the next one.
 _PAUSE_SECONDS = 5.0
 #: Characters of an ID token.
 _LONGEST_TOKEN = 65_536
@@ -55,9 +55,9 @@ class UpstreamError(AuthError):
 
 @dataclass(frozen=True)
 class IdentityProvider:
-    """How one provider is logged in with."""
+    """The facts about one provider that its login needs."""
 
-    #: As people know it.
+    #: The name by which people know it.
     title: str
     #: The issuer of its ID tokens; empty for a provider without OpenID.
     issuer: str = ""
@@ -69,34 +69,34 @@ class IdentityProvider:
     authorization_url: str = ""
     token_url: str = ""
     user_url: str = ""
-    #: Places that the caller has to fill in, each with an example, and the values of others.
+    #: The places that the caller has to fill in, each with an example; and the default values of other places.
     needs: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
-    #: Asked for with each login.
+    #: The scopes that each login asks for.
     scopes: Tuple[str, ...] = _OPENID
-    #: Asked for to get a refresh token: "" for a provider that gives one anyway, or refuses the scope; None for the metadata to
-    #: say.
+    #: The scope that asks for a refresh token: "" for a provider that gives one anyway, or refuses the scope; None if the
+    #: metadata decides.
     offline_scope: Optional[str] = "offline_access"
-    #: Of each login, besides those of OAuth.
+    #: Parameters of each login, besides those of OAuth.
     parameters: Mapping[str, str] = field(default_factory=dict)
-    #: How the client authenticates at the token endpoint; empty for the metadata to say.
+    #: How the client authenticates at the token endpoint; empty if the metadata decides.
     authentication: str = _POST
     #: The claims that identify a user for ever, joined by a colon.
     subject: Tuple[str, ...] = ("sub",)
-    #: The claims of what is shown; the first that is there counts.
+    #: The claims with the name that is shown; the first that is there counts.
     names: Tuple[str, ...] = ("name", "preferred_username", "nickname")
-    #: The claim that says whether the address in ``email`` was verified; another claim is not taken for an address.
+    #: The claim that says whether the address in ``email`` was verified. No other claim is used as an address.
     verified: str = "email_verified"
-    #: The claims that list groups, the first that is there counts; a dot leads into an object.
+    #: The claims that list groups; the first that is there counts. A dot leads into an object.
     groups: Tuple[str, ...] = ("groups",)
-    #: Lists to read with the access token where a scope was given: the claim, the URL, and the member of its objects; an empty
-    #: member is for the whole objects.
+    #: Lists to read with the access token, by the scope that has to be granted for it: the claim that gets the list, the URL,
+    #: and the member to take from each object; with an empty member, the whole objects.
     lists: Mapping[str, Tuple[str, str, str]] = field(default_factory=dict)
-    #: Where groups are listed when a token has no room for them (a claim ``_claim_names``).
+    #: The URL of the user's groups, for a token that is too small for them (it has a claim ``_claim_names``).
     groups_url: str = ""
 
 
-#: By the word for ``upstream()``.
+#: The rows, by the word that is given to ``upstream()``.
 PROVIDERS: Dict[str, IdentityProvider] = {
     "github": IdentityProvider(
         "GitHub", defaults={"domain": "github.com", "api": "https://api.github.com"},
@@ -107,7 +107,7 @@ PROVIDERS: Dict[str, IdentityProvider] = {
         lists={"user:email": ("emails", "{api}/user/emails", ""), "read:org": ("groups", "{api}/user/orgs", "login")}),
     "google": IdentityProvider(
         "Google", issuer="{domain}", also_issuers=("accounts.google.com",), defaults={"domain": "accounts.google.com"},
-        # It gives a refresh token for these, with each consent, and refuses the scope offline_access.
+        # It gives a refresh token for these parameters, with each consent, and refuses the scope offline_access.
         offline_scope="", parameters={"access_type": "offline", "prompt": "consent"}),
     "entra": IdentityProvider(
         "Microsoft", issuer="{domain}/{tenant}/v2.0", tenants=True, needs={"tenant": "the id of your directory (tenant)"},
@@ -131,7 +131,7 @@ PROVIDERS: Dict[str, IdentityProvider] = {
         lists={"guilds": ("groups", "{domain}/api/users/@me/guilds", "id")}),
     "keycloak": IdentityProvider(
         "Keycloak", issuer="{domain}/realms/{realm}", needs={"domain": "such as login.example.com", "realm": "such as staff"},
-        # It gives a refresh token of the session anyway; the scope would make one that outlives the user's logout.
+        # It gives a refresh token of the session anyway. With the scope, the token would stay valid after the user's logout.
         offline_scope="", groups=("groups", "realm_access.roles")),
 }
 
@@ -139,7 +139,7 @@ PROVIDERS: Dict[str, IdentityProvider] = {
 def openid_provider(issuer: str) -> IdentityProvider:
     """Return the row of any provider with OpenID, by its issuer identifier.
 
-    :raises ValueError: it is not the URL of one.
+    :raises ValueError: it is not the URL of an issuer.
     """
     parts = urlsplit(check_url(issuer, "the issuer"))
     if parts.query or parts.fragment:
@@ -150,8 +150,8 @@ def openid_provider(issuer: str) -> IdentityProvider:
 def provider_at(word: str, places: Mapping[str, str]) -> IdentityProvider:
     """Return a row of the table with its places filled in.
 
-    :param word: of the table.
-    :param places: by name, what the caller has given.
+    :param word: the word of the row in the table.
+    :param places: the values that the caller has given, by the names of the places.
     :raises ValueError: there is no such row; a place is missing, unknown or malformed.
     """
     row = PROVIDERS.get(word)
@@ -173,7 +173,10 @@ def provider_at(word: str, places: Mapping[str, str]) -> IdentityProvider:
 
 
 def _checked(places: Mapping[str, str]) -> Dict[str, str]:
-    """Return the places as texts that stand in URLs: those that name a host begin with its scheme."""
+    """Return the places as texts for URLs: a place that names a host gets ``https://`` if it has no scheme.
+
+    :raises ValueError: a place cannot be a part of a URL.
+    """
     values = dict(places)
     for name in ("region", "pool", "tenant", "realm", "server"):
         if name in values and not _SEGMENT.fullmatch(str(values[name])):
@@ -218,7 +221,7 @@ def described(row: IdentityProvider, claims: Mapping[str, Any]) -> Dict[str, Any
 
 
 def _identifier(value: Any, name: str) -> str:
-    # Numbers are GitHub's; True would be a number, too.
+    # GitHub's identifiers are numbers. In Python True is a number as well, and is refused.
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str) or not value or len(value) > 255 or not value.isprintable():
@@ -232,8 +235,8 @@ def _verified_email(row: IdentityProvider, claims: Mapping[str, Any]) -> str:
     if row.lists and isinstance(listed, list):
         found = listed
     elif any(name == "emails" for name, _, _ in row.lists.values()):
-        return ""  # the list was not given
-    # Some write the answer as a text.
+        return ""  # the list of addresses was not read
+    # Some providers write "verified" as a text.
     addresses: List[str] = [
         one["email"] for one in found if isinstance(one, Mapping) and isinstance(one.get("email"), str)
         and (one.get("verified") in (True, 1) or one.get("verified") == "true") and one.get("primary") is True]
@@ -244,13 +247,13 @@ def _verified_email(row: IdentityProvider, claims: Mapping[str, Any]) -> str:
 
 
 class UpstreamEndpoints(NamedTuple):
-    """What is known of a provider, from its row or its metadata."""
+    """The endpoints of a provider, and other facts from its metadata; without OpenID, from its row."""
 
     authorization: str
     token: str
-    #: Asked with the access token; empty if there is none.
+    #: The endpoint that is asked for the user with the access token; empty if there is none.
     user: str
-    #: As the metadata writes it; empty without OpenID.
+    #: The issuer, as the metadata writes it; empty without OpenID.
     issuer: str = ""
     keys: str = ""
     #: How clients may authenticate.
@@ -274,20 +277,20 @@ class OpenID:
         #: Guards the fields below; held while metadata are fetched, which takes ten seconds at most.
         self._lock = threading.Lock()
         self._known: Optional[Tuple[float, UpstreamEndpoints]] = None
-        #: Until when they are not fetched again after a failure: logins must not wait for each other's attempts.
+        #: Until when metadata are not fetched again after a failure: logins must not wait for each other's attempts.
         self._pause = 0.0
         self._verifier = self._verifier_of(row.issuer)
-        #: The URL of the keys that it verifies by.
+        #: The URL of the keys of the verifier; until metadata were fetched, the issuer stands there.
         self._keys = row.issuer
 
     def _verifier_of(self, keys: str) -> JWTVerifier:
-        # Never an algorithm with a shared secret: the client's own secret would be a key.
+        # No algorithm with a shared secret is accepted: the client's own secret would be the key.
         return JWTVerifier(issuer=self._row.issuer, jwks_url=keys, algorithms=sorted(ALGORITHMS), clock=self._clock)
 
     def endpoints(self) -> UpstreamEndpoints:
-        """Return what the metadata say; they are fetched once in an hour.
+        """Return the facts of the metadata, which are fetched once in an hour.
 
-        :raises UpstreamError: they cannot be fetched.
+        :raises UpstreamError: the metadata cannot be fetched.
         """
         row = self._row
         with self._lock:
@@ -317,7 +320,8 @@ class OpenID:
         expected = self._row.issuer
         if not self._row.tenants or named == expected:
             return bool(named == expected)
-        # A tenant that is given by a domain, or "organizations" for all of them: the metadata name its id, or a place for it.
+        # The tenant may be given by its domain, or as "organizations" for all tenants. Then the metadata name the id of the
+        # tenant, or have a place for it.
         base, tenant, version = expected.rsplit("/", 2)
         if _TENANT.fullmatch(tenant) or not isinstance(named, str):
             return False
@@ -327,7 +331,7 @@ class OpenID:
     def names(self, issuer: str, tenant: Any = None) -> bool:
         """Return whether a text is an issuer of this provider.
 
-        :param tenant: that the text must be of; None for any of an issuer of all tenants.
+        :param tenant: the tenant that the text must name, if the issuer is for all tenants; None for any tenant.
         """
         expected = self.endpoints().issuer
         if _ANY_TENANT not in expected:
@@ -340,7 +344,7 @@ class OpenID:
         """Return the claims of an ID token (OpenID Connect Core, section 3.1.3.7).
 
         :param nonce: None for a token of a refresh, which need not have one.
-        :raises UpstreamError: it is not valid, or not for this login.
+        :raises UpstreamError: the token is not valid, or not for this login.
         """
         title = self._row.title
         if not isinstance(token, str) or len(token) > _LONGEST_TOKEN:
