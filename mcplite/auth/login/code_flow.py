@@ -1,7 +1,7 @@
 """The authorization code flow: a user logs in with a browser once, and the program gets tokens.
 
-``connect(auth=OAuth())`` and the command line use it. :class:`AuthorizationRequest` has the checks of the redirect, which
-are tested without a browser. A client that an authorization server does not know registers itself (RFC 7591), and the
+``connect(auth=OAuth())`` and the command line use this flow. :class:`AuthorizationRequest` has the checks of the redirect,
+which are tested without a browser. A client that an authorization server does not know registers itself (RFC 7591), and the
 registration is stored (AUC-22).
 """
 
@@ -31,7 +31,7 @@ __all__ = ["AuthorizationRequest", "OAuth", "check_document_url", "client_metada
 _log = get_logger(__name__)
 #: Characters of a server's error description that are shown.
 _LONGEST_DESCRIPTION = 200
-#: Characters of the URL to log in at, which a user may have to copy; servers take half of it or less.
+#: The most characters of the URL to log in at, which a user may have to copy. Servers accept half of that or less.
 _LONGEST_URL = 16_000
 #: Codes by which an authorization server says that it does not know a client.
 _UNKNOWN_CLIENT = ("invalid_client", "unauthorized_client")
@@ -40,8 +40,8 @@ _UNKNOWN_CLIENT = ("invalid_client", "unauthorized_client")
 class AuthorizationRequest:
     """One authorization request, and what is needed to check and use its answer (AUC-35).
 
-    :param issuer_server: its issuer is the one that the answer has to name.
-    :param redirect_uri: to the letter as it was registered (AUTH-42).
+    :param issuer_server: the authorization server; the answer has to name its issuer.
+    :param redirect_uri: exactly as it was registered (AUTH-42).
     :param resource: the MCP server, as its metadata writes it.
     :param prompt: as for :class:`OAuth`.
     :raises AuthError: the URL to log in at would be too long to be shown to a user.
@@ -137,9 +137,9 @@ def _with_query(url: str, parameters: Dict[str, str]) -> str:
 class OAuth(Grant):
     """Gets tokens by the authorization code flow with PKCE, as every revision asks for; for ``connect(..., auth=)``.
 
-    The client identifies itself by *client_id* if it is given, else by *client_metadata_url* if the server supports that;
-    else it registers itself (AUC-22). Later runs need no login as long as *store* has the tokens and the server refreshes
-    them.
+    If *client_id* is given, the client identifies itself by that; if not, by *client_metadata_url*, if that is given and the
+    server supports it. If neither is possible, the client registers itself (AUC-22). Later runs need no login as long as
+    *store* has the tokens and the server refreshes them.
 
     :param client_id: of a client that was registered by hand; needs *issuer*, since no other server knows it.
     :param client_secret: of that client, if it has one.
@@ -202,11 +202,12 @@ class OAuth(Grant):
 
     def on_client_unknown(self, client: ClientIdentity) -> None:
         stored = find_registration(self.store, client.issuer, None)
-        if stored is not None and stored.client_id == client.client_id:  # it may have been replaced meanwhile
+        # Another thread or process may have replaced the registration meanwhile.
+        if stored is not None and stored.client_id == client.client_id:
             self.store.delete(_key(client.issuer))
 
     def obtain(self, request: TokenRequest) -> Credentials:
-        """Have the user log in, and exchange the code for a token; if the registration does not fit, once more with another."""
+        """Have the user log in, and exchange the code for a token; if the registration does not fit, register and ask again."""
         issuer_server = request.issuer_server
         if issuer_server.authorization_endpoint is None:
             raise AuthError(f"{issuer_server.issuer} has no page to log in at (authorization_endpoint)")
@@ -235,7 +236,11 @@ class OAuth(Grant):
 
     @staticmethod
     def _wants_registration(error: AuthError, request: TokenRequest, known: Optional[ClientIdentity]) -> bool:
-        """Return whether another registration may help after a failed login: with scopes, or of a client that is forgotten."""
+        """Return whether another registration may help after a failed login.
+
+        It may if the server has refused the scopes: then the registration names them. It also may if the server does not know
+        the client any more that was registered before.
+        """
         if request.client is None or not request.client.redirect_uris:
             return False
         return bool(request.scopes) if error.error == "invalid_scope" else (
@@ -245,7 +250,8 @@ class OAuth(Grant):
                 scopes: Sequence[str]) -> Credentials:
         """Have the user log in once.
 
-        :param known: the client; None to register one, for these scopes.
+        :param known: the client; None to register one.
+        :param scopes: that a registration names; empty for none.
         """
         issuer_server, client = request.issuer_server, known
         request.client, request.user_agreed = None, False
@@ -289,8 +295,8 @@ class OAuth(Grant):
         return find_registration(self.store, issuer_server.issuer, self._redirect_uri)
 
     def _metadata(self, redirect_uri: str, issuer_server: AuthorizationServer, scopes: Sequence[str]) -> Dict[str, Any]:
-        # Without scopes at first: some servers never grant others than those of the registration (RFC 7591, section 2); others
-        # grant none without.
+        # The first registration names no scopes: some servers never grant others than those that it names (RFC 7591, section
+        # 2). Other servers grant no scopes if it names none: they get a second registration.
         return client_metadata(self._name, [redirect_uri], application_type=self._application_type,
                                method=choose_method(issuer_server.methods, False, issuer_server.issuer), scopes=scopes)
 
@@ -333,7 +339,7 @@ def _check_redirect(uri: str) -> None:
 #: Characters of a client's id, which is a part of the URL that a user may have to copy.
 _LONGEST_ID = 4_000
 
-#: Epoch seconds from which on a time counts as never; JSON can have larger numbers, and infinity.
+#: A time of so many seconds since 1970, or a later one, counts as never; JSON can have larger numbers, and infinity.
 _LATEST = 10 ** 11
 
 
@@ -408,7 +414,7 @@ def register(web: Web, issuer_server: AuthorizationServer, metadata: Dict[str, A
     """Register with an authorization server (RFC 7591), and store the registration.
 
     :param metadata: as :func:`client_metadata` makes it.
-    :raises AuthError: the server has no registration, or refused; then with its reason (AUC-31).
+    :raises AuthError: the server has no registration; or it refused, and the error has its reason (AUC-31).
     """
     if issuer_server.registration_endpoint is None:
         raise AuthError(OptionText(
@@ -447,7 +453,8 @@ def _identity(document: Mapping[str, Any], issuer_server: AuthorizationServer, m
     named = document.get("token_endpoint_auth_method")
     method = named or metadata["token_endpoint_auth_method"]
     if method == "none" and has_secret and not named:
-        # RFC 7591, section 2: without a method it is the first of these.
+        # RFC 7591, section 2: if no method is named, it is client_secret_basic. A server that does not support that gets the
+        # other method with a secret.
         method = next((method for method in SECRET_METHODS if method in issuer_server.methods), SECRET_METHODS[0])
     if method not in METHODS:
         raise AuthError(f"{issuer} registered this client to authenticate by {str(method)[:50]!r}, which it does not support")

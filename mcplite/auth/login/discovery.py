@@ -4,8 +4,8 @@ One order serves all revisions (AUC-05): the metadata of the protected resource,
 URLs; then the metadata of the authorization server, by RFC 8414 or OpenID; and for servers of early 2025, which have no
 metadata of their own, the authorization server at the root of their host.
 
-A server that is never content with the scopes of a token must not have the user log in with every call. So what logins have
-brought is remembered for some minutes.
+Some servers refuse a token for its scopes whatever they are. Such a server must not make the user log in with every call. So
+the results of logins are remembered for some minutes (:class:`LoginHistory`).
 """
 
 import time
@@ -78,8 +78,8 @@ def find_resource(web: Web, url: str, challenge: Optional[Challenge], headers: M
 
     :param challenge: of its response, which may name the metadata's URL.
     :param headers: for requests to it, such as the protocol's version (AUM-03).
-    :raises AuthError: the metadata is of another server, or names its authorization servers in a way that cannot be read;
-        or none was found, and a place where it may be has failed.
+    :raises AuthError: the metadata is of another server, or names its authorization servers in a way that cannot be read; or no
+        metadata was found, but a URL where it may be could not be read.
     """
     candidates = resource_metadata_urls(url)
     named = None if challenge is None else challenge.get("resource_metadata")
@@ -93,16 +93,16 @@ def find_resource(web: Web, url: str, challenge: Optional[Challenge], headers: M
         if "resource" in document:
             return _resource(document, url, candidate)
     if failures:
-        # Later there may be metadata: a login elsewhere meanwhile would end the one that there is.
+        # The metadata may be readable later. A login at a guessed server meanwhile would drop the tokens of the right one.
         raise failures[0]
     return ProtectedResource(canonical(url), [base_of(url)], described=False)
 
 
 def _documents(web: Web, candidates: Iterable[str], what: str, headers: Mapping[str, str],
                failures: List[AuthError]) -> Iterator[Tuple[str, Dict[str, Any]]]:
-    """Return the JSON objects at some URLs, each with its URL; a page, a redirect or nothing in its place is none.
+    """Yield the JSON objects at some URLs, each with its URL; skip a URL with a page, a redirect or nothing.
 
-    :param failures: gets the errors of servers that cannot be reached or have failed, which may have one later.
+    :param failures: gets the errors of URLs that cannot be reached or whose server has failed: they may have an object later.
     """
     for candidate in candidates:
         try:
@@ -140,9 +140,9 @@ def _resource(document: Dict[str, Any], url: str, found_at: str) -> ProtectedRes
 def choose_issuer(resource: ProtectedResource, wanted: Optional[str], known: Optional[str]) -> str:
     """Return the authorization server to use, as it is written in the metadata.
 
-    :param wanted: the only one that the caller trusts; None for any.
-    :param known: the one that was used before; None for none.
-    :raises AuthError: the server does not name the one that the caller trusts (AUC-34, AUTH-31).
+    :param wanted: the only authorization server that the caller trusts; None for any.
+    :param known: the authorization server that was used before; None for none.
+    :raises AuthError: the MCP server does not name the authorization server that the caller trusts (AUC-34, AUTH-31).
     """
     if wanted is not None:
         given = Option("issuer", f"issuer={wanted!r}", wanted)
@@ -163,13 +163,13 @@ def find_server(web: Web, issuer: str, described: bool, headers: Mapping[str, st
     """Return the metadata of an authorization server.
 
     :param described: False if its URL was guessed: then it need not have metadata (AUM-04).
-    :raises AuthError: no metadata is of this issuer (AUC-09), or its endpoints may not be used; or none was found, and a
-        place where it may be has failed.
+    :raises AuthError: no metadata is of this issuer (AUC-09), or its endpoints may not be used; or no metadata was found, but a
+        URL where it may be could not be read.
     """
     _checked(issuer, "the authorization server")
     foreign: List[str] = []
     failures: List[AuthError] = []
-    # AUM-02: the servers of that time know a single URL.
+    # AUM-02: servers of early 2025, whose URL is guessed, have their metadata at one URL only.
     candidates = issuer_metadata_urls(issuer) if described else issuer_metadata_urls(issuer)[:1]
     for candidate, document in _documents(web, candidates, _SERVER, headers, failures):
         named = document.get("issuer")
@@ -224,35 +224,35 @@ def _checked(url: Any, what: str) -> str:
         raise AuthError(str(error)) from error
 
 
-#: Seconds in which a user is not asked again for what did not help (AUC-44).
+#: Seconds for which a user is not asked again for scopes, or for a login, that did not help (AUC-44).
 _REMEMBERED = 600.0
-#: How often more is asked for in that time when it does not help (AUTH-29).
+#: How often a user is asked at most in that time, if more scopes (AUTH-29) or other tokens do not help.
 _MOST_STEPS = 3
 
 
 def choose_scopes(challenge: Optional[Challenge], resource: ProtectedResource, issuer_server: AuthorizationServer,
                   given: Sequence[str], granted: Sequence[str], offline: bool) -> List[str]:
-    """Return the scopes to ask for: those of the challenge, else all of the metadata, else none beside the caller's (AUC-39).
+    """Return the scopes to ask for (AUC-39).
 
-    The caller knows which scopes are needed, so that scopes of the caller take the place of the metadata's; they are
-    asked for beside those of a challenge.
+    They are the scopes of the challenge and the scopes of the caller. If the challenge names none and the caller has given
+    none, they are all scopes of the metadata: the caller knows better which scopes are needed.
 
-    :param given: by the caller; empty if the server's word counts.
-    :param granted: before; they are asked for again with the new ones (AUC-43).
+    :param given: by the caller; empty if the server decides.
+    :param granted: before; these scopes are asked for again with the new ones (AUC-43).
     :param offline: whether a refresh token is wanted.
     """
     named = None if challenge is None else challenge.scopes
     base = named or [scope for scope in given if scope != OFFLINE_ACCESS] or resource.scopes or ()
     chosen = [scope for scope in dict.fromkeys([*granted, *base, *given]) if scope != OFFLINE_ACCESS]
     if offline and chosen and OFFLINE_ACCESS in issuer_server.scopes:
-        chosen.append(OFFLINE_ACCESS)  # AUC-47: only where the server knows it
+        chosen.append(OFFLINE_ACCESS)  # AUC-47: only if the server knows it
     return chosen
 
 
 class LoginHistory:
-    """What the logins for one server have brought lately.
+    """The results of the latest logins for one server.
 
-    It changes under the token lock of that server, or by assignments that need none.
+    It changes under the token lock of that server, or by assignments that need no lock.
 
     :param name: of the server, for errors.
     """
@@ -261,7 +261,7 @@ class LoginHistory:
         self._name = name
         #: When each set of scopes was asked for.
         self._asked: Dict[FrozenSet[str], float] = {}
-        #: When more was granted, and was not enough.
+        #: When the server has refused a token although a user had just granted more scopes.
         self._insufficient: List[float] = []
         #: When tokens were refused that a login had just given, and whether the server has accepted one since.
         self._refused: List[float] = []

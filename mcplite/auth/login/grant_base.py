@@ -1,10 +1,10 @@
 """The base of all grants, the ways to obtain tokens (``connect(..., auth=)`` takes any of them), and the token of each server.
 
-A :class:`Grant` keeps one :class:`ServerTokens` for each MCP server, which all threads of all its clients share: it is the
+A :class:`Grant` keeps one :class:`ServerTokens` for each MCP server, which all threads of all its clients use: it is the
 token source of an :class:`~mcplite.net.origin_client.OriginClient`. It loads, refreshes and keeps the token, and has the grant
-obtain another for a :class:`TokenRequest`. One thread of all processes obtains it; the others wait, and share its failure.
-:class:`TokenRecovery` serves one request: it decides from each refusal whether to refresh the token, to obtain another or to
-give up.
+obtain another for a :class:`TokenRequest`. At one time, one thread of one process obtains a token. The other threads and
+processes wait for it; if it fails, the waiting threads of its process fail with it. :class:`TokenRecovery` serves one request:
+it decides from each refusal whether to refresh the token, to obtain another or to give up.
 
 ``login``, ``logout`` and ``token`` of the command line use a grant without an MCP client, so the probe that shows whether a
 server requires a token stands here too.
@@ -59,15 +59,15 @@ class TokenRequest:
     proofs: Optional[Proofs]
     #: To be called at least every quarter of a second; raises when the caller no longer waits for the token.
     check: Callable[[], object]
-    #: The client that a user was asked for; None before that.
+    #: The client for which a user was asked; None before a user was asked.
     client: Optional[ClientIdentity] = None
-    #: Set when a user has agreed; a failure from then on is not a refusal of the user's.
+    #: Set when a user has agreed: a later failure is not the user's refusal.
     user_agreed: bool = False
 
 
 #: Seconds that a thread blocks at most before it checks whether its caller still waits.
 _SLICE_SECONDS = 0.25
-#: Seconds that another process may take for a login or a refresh: twice what a user has by default.
+#: Seconds that another process may take for a login or a refresh: twice the default time of a login.
 _MOST_SECONDS = 600.0
 
 
@@ -77,16 +77,17 @@ _MOST_REPEATS = 3
 
 @dataclass(frozen=True)
 class TokenRefusal:
-    """A response that refuses a request, and what it says about the token that it wants."""
+    """A response that refuses a request, and what it says about the token that the server wants."""
 
-    #: The token that was refused; None for a request without.
+    #: The token that was refused; None for a request without a token.
     token: Optional[str] = field(default=None, repr=False)
     challenge: Optional[Challenge] = None
-    #: Of the request, which may name the protocol's version.
+    #: The headers of the request; one of them may name the protocol's version.
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    #: Where the server was met, if it is known.
+    #: The address at which the server was reached; None if it is not known.
     address: Optional[str] = None
-    #: How many attempts had failed when the request began; later failures are its own as well.
+    #: How many attempts to obtain a token had failed when the request began. If another attempt has failed since, this request
+    #: fails as well.
     failures: Optional[int] = None
 
     @property
@@ -109,19 +110,19 @@ class ServerTokens(TokenSource):
         self.url = check_url(url.partition("#")[0], "the MCP server")
         self.name = shown(self.url)
         self.key = f"token {canonical(self.url)}"
-        #: Those of the client that was opened last.
+        #: The settings of the client that was opened last.
         self.settings = settings
         #: Held by the thread that obtains a token, also while it asks a user; the others wait for it in slices. The lock of the
         #: store keeps other processes out.
         self._lock = threading.Lock()
         #: The process whose threads hold the lock.
         self._process = os.getpid()
-        #: How many attempts to obtain a token have failed, and the last one since there was a token: its aim, and its error.
-        #: They change under the lock, and are read without it.
+        #: How many attempts to obtain a token have failed; and the aim and the error of the last one, if no token was stored
+        #: since. They change under the lock, and are read without it.
         self.failures = 0
         self._failure: Optional[Tuple[object, Exception]] = None
         self.history = LoginHistory(self.name)
-        #: Why the last login has ended, until an error has said so; used under the token lock.
+        #: Why the last login has ended, until an error has said that; used under the token lock.
         self._ended = ""
         #: The four below change under the token lock; they are read without it. ``issuer_server`` is the one used last.
         self._current: Optional[Credentials] = None
@@ -181,14 +182,14 @@ class ServerTokens(TokenSource):
         return current
 
     def _save(self, credentials: Credentials) -> Credentials:
-        # Before it is used: a refresh token that the server has rotated must not be lost (AUTH-34).
+        # Stored before it is used: a refresh token that the server has rotated must not be lost (AUTH-34).
         self._grant.store.save(self.key, credentials.record())
         self._current, self._loaded, self._ended = credentials, True, ""
         self._failure = None
         return credentials
 
     def _proofs_for(self, current: Optional[Credentials]) -> Optional[Proofs]:
-        """Return what proves the possession of a token's key; a new key's when there is no token."""
+        """Return what makes proofs with the key of a token, or with a new key if there is none; None for bearer tokens."""
         pem = None if current is None else current.key
         if pem is None and not self._grant.dpop:
             return None
@@ -201,16 +202,17 @@ class ServerTokens(TokenSource):
 
     @contextlib.contextmanager
     def _hold(self, exchange: Exchange, aim: object = None, since: Optional[int] = None) -> Iterator[None]:
-        """Wait for the right to obtain a token, and hold it for the block.
+        """Wait until no other thread or process obtains a token, and keep others from it for the block.
 
-        :param aim: what the token is for. Threads that wait for the same one fail together; None is any token.
+        :param aim: what the token is for, such as the scopes that it needs; None for any token. If an attempt fails, the
+            threads that wait with an equal aim fail as well.
         :param since: the value of :attr:`failures` that the caller knows of; by default the present one.
-        :raises AuthError: an attempt with the same aim has failed meanwhile; each thread would ask the user again (AUTH-46).
+        :raises AuthError: an attempt with an equal aim has failed meanwhile; each thread would ask the user again (AUTH-46).
         :raises Stopped: the caller no longer waits.
         """
         failures = self.failures if since is None else since
         if not exchange.may_log_in:
-            aim = exchange  # its failure is its own: others may ask a user
+            aim = exchange  # this request may not ask a user, so if it fails, it fails alone: others may ask one
         with contextlib.ExitStack() as waiting:
             waiting.enter_context(exchange.paused())  # another thread may be asking a person
             if self._process != os.getpid():  # in a process that was forked during a login, no thread would release it
@@ -233,18 +235,18 @@ class ServerTokens(TokenSource):
 
                 try:
                     with self._grant.store.lock(self.key, check):
-                        waiting.close()  # From here on the call's clock runs again.
+                        waiting.close()  # from here on the time counts for the call again
                         yield
                 except Stopped:
-                    raise  # the next thread takes over
-                except Exception as error:  # a store's or a user agent's own as well
+                    raise  # the caller no longer waits; the next thread tries
+                except Exception as error:  # also an exception of the user's own store or user agent
                     self.failures, self._failure = self.failures + 1, (aim, error)
                     raise
             finally:
                 lock.release()
 
     def _refresh_expired(self, old: Credentials, exchange: Exchange) -> Optional[Credentials]:
-        """Return a token in place of one that has expired; the old one when its refresh token was refused for good."""
+        """Return a token in place of one that has expired; if its refresh token was refused for good, return the old one."""
         with self._hold(exchange):
             current = self._load()
             if current is None or current.access_token != old.access_token or current.refresh_token is None:
@@ -256,13 +258,13 @@ class ServerTokens(TokenSource):
                 try:
                     new = TokenEndpoint(web, issuer_server, self._proofs_for(current), self._grant.signing_key).refresh(current)
                 except AuthError as error:
-                    self.issuer_server = None  # it may have moved (AUC-55)
+                    self.issuer_server = None  # its endpoints may have moved (AUC-55)
                     return self._drop_refresh_token(current, error)
                 self.issuer_server = issuer_server
                 return self._save(new)
 
     def _drop_refresh_token(self, current: Credentials, error: AuthError) -> Credentials:
-        """Note that a token cannot be refreshed any more, so that it is not tried again.
+        """Note that a token cannot be refreshed any more, so that no refresh is tried again.
 
         :raises AuthError: the error itself, if a refresh may succeed later.
         """
@@ -305,7 +307,7 @@ class ServerTokens(TokenSource):
     def log_in(self, challenge: Optional[Challenge], exchange: Exchange, address: Optional[str] = None) -> Credentials:
         """Obtain a token from the beginning, whatever is stored.
 
-        :param address: where the server was met, if it is known.
+        :param address: the address at which the server was reached; None if it is not known.
         :raises AuthError: no token could be obtained.
         """
         with self._hold(exchange), self._web(exchange, address) as web:
@@ -336,7 +338,7 @@ class ServerTokens(TokenSource):
 
     def _obtain(self, web: Web, current: Optional[Credentials], refusal: TokenRefusal, exchange: Exchange, may_refresh: bool,
                 step_up: bool) -> Tuple[str, Credentials]:
-        """Find the authorization server, and get a token from it: by a refresh if that is possible, else by the grant."""
+        """Find the authorization server, and get a token from it: by a refresh, or by the grant if no refresh is possible."""
         grant = self._grant
         versions = {"MCP-Protocol-Version": refusal.headers.get("MCP-Protocol-Version") or NEWEST_LEGACY.name}  # AUM-03
         resource = find_resource(web, self.url, refusal.challenge, versions)
@@ -360,7 +362,7 @@ class ServerTokens(TokenSource):
         if step_up:
             self.history.on_step_up(scopes, refusal.challenge)
         request = TokenRequest(web, resource, issuer_server, scopes, proofs, exchange.next_timeout)
-        counts = False  # whether the step up is one that was granted or refused
+        counts = False  # whether the scopes were granted, or the user has refused them
         try:
             with exchange.paused() if grant.interactive else contextlib.nullcontext():
                 obtained = grant.obtain(request)
@@ -374,9 +376,9 @@ class ServerTokens(TokenSource):
         return "obtained", obtained
 
     def _check_login(self, exchange: Exchange, resource: str, issuer: str, step_up: bool) -> None:
-        """Return when a user may be asked to log in.
+        """Return if a user may be asked to log in.
 
-        :raises AuthError: the request is not worth a login, or logins have not helped lately (AUTH-48).
+        :raises AuthError: the request may not ask a user, or logins have not helped lately (AUTH-48).
         """
         if not exchange.may_log_in:
             raise AuthError(f"{self.name} requires a login, but this request runs in the background and asks no user for one")
@@ -385,7 +387,7 @@ class ServerTokens(TokenSource):
                             f" again so soon; its operator has to see why it refuses tokens of {issuer} for {resource}")
 
     def insufficient_reason(self, refusal: TokenRefusal) -> Optional[str]:
-        """Return why it is useless to ask for more scopes than the refused token has; None when it may help."""
+        """Return why it is useless to ask for more scopes than the refused token has; None if it may help."""
         current, challenge = self._current, refusal.challenge
         if not self._grant.interactive:
             return "there is no user to ask for more; what is needed later has to be named in scopes="
@@ -416,7 +418,7 @@ class TokenRecovery(Recovery):
         challenge = find_challenge(parse_challenges(header), *self._tokens.schemes)
         code = None if challenge is None else challenge.get("error")
         if reply.status == 401 or code == "insufficient_scope":
-            reply.excerpt()  # frees its connection for other requests, however long a login takes
+            reply.excerpt()  # frees the connection of the reply for other requests, however long a login takes
         refusal = TokenRefusal(reply.token, challenge, headers, reply.address, self._failures)
         if reply.status == 401:
             if code == "use_dpop_nonce" and reply.headers.get("dpop-nonce"):
@@ -455,7 +457,7 @@ class TokenRecovery(Recovery):
 
 #: Seconds for the request that finds out whether a server wants a token.
 _PROBE_SECONDS = 30.0
-#: Servers that one grant remembers, the one that was used last at the end (AUTH-45); the store has more.
+#: The most servers that one grant remembers (AUTH-45); the store may have more. The server that was used last is at the end.
 _MOST_SERVERS = 1000
 #: The request that shows whether a server requires a token.
 _PING = b'{"jsonrpc":"2.0","id":0,"method":"ping"}'
@@ -468,7 +470,7 @@ class Grant(TokenProvider):
     :param scopes: to ask for, besides those that the server's refusal names, and in place of those of its metadata; a list,
         or one text with blanks.
     :param store: where tokens are kept; by default in memory.
-    :param dpop: binds tokens to a key of this client's (RFC 9449).
+    :param dpop: whether tokens are bound to a key of this client (RFC 9449).
     :raises ValueError: an option cannot be used.
     """
 
@@ -493,9 +495,9 @@ class Grant(TokenProvider):
         return f"<{type(self).__name__}{'' if self.issuer is None else f' at {self.issuer}'}>"
 
     def tokens_for(self, url: str, settings: HTTPSettings = HTTPSettings()) -> ServerTokens:
-        """Return the token source of one server, which is the same for all of its clients.
+        """Return the token source of one server; all clients of the server use this one object.
 
-        :param settings: how authorization servers are reached, from now on by all of those clients.
+        :param settings: how authorization servers are reached, from now on for all of those clients.
         :raises ValueError: a token would travel in the clear to that URL.
         """
         name = canonical(url)
@@ -514,7 +516,7 @@ class Grant(TokenProvider):
         return [self.issuer] if self.issuer else []
 
     def accepts(self, credentials: Credentials) -> bool:
-        """Return whether stored credentials are such as this grant obtains."""
+        """Return whether stored credentials could be from this grant, so that it may use them."""
         return self.issuer is None or same_issuer(self.issuer, credentials.issuer)
 
     def obtain(self, request: TokenRequest) -> Credentials:
@@ -532,7 +534,10 @@ class Grant(TokenProvider):
         return endpoint.request(client, request.resource.resource, fields, request.scopes, request.resource.described)
 
     def on_client_unknown(self, client: ClientIdentity) -> None:
-        """Do nothing when an authorization server does not know a client any more: most are registered by hand."""
+        """Called if an authorization server does not know a client any more.
+
+        Here it does nothing: the clients of most grants are registered by hand.
+        """
 
     # --- without an MCP client --------------------------------------------------------------------------
 
@@ -571,7 +576,8 @@ class Grant(TokenProvider):
 def find_authorization(url: str, *, verify: Verify = None, proxies: Optional[Dict[str, str]] = None) -> ProtectedResource:
     """Return what the MCP server at *url* says of its authorization: its resource, its authorization servers, its scopes.
 
-    For people who want to know which ``issuer=`` to trust; a program that trusts the result unseen gains nothing by it.
+    It is for people who want to know which ``issuer=`` to trust. A program must not trust the result unseen: the MCP server
+    itself has chosen it.
 
     :param verify: as for :func:`connect`; so is *proxies*.
     :raises AuthError: the server says nothing that can be used.
@@ -584,7 +590,7 @@ def find_authorization(url: str, *, verify: Verify = None, proxies: Optional[Dic
 
 
 def _probe(url: str, settings: HTTPSettings) -> Tuple[int, Optional[Challenge], Optional[str]]:
-    """Return status and challenge of a server's answer to a request without a token, and the address that it came from.
+    """Return the status and the challenge of the answer to a request without a token, and the address that it came from.
 
     :raises TransportError: it cannot be reached, or does not answer.
     """

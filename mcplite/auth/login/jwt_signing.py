@@ -19,7 +19,7 @@ __all__ = ["Proofs", "SigningKey", "client_assertion"]
 #: The algorithm of each curve.
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
-#: RFC 7518, section 3.3.
+#: The fewest bits of an RSA key (RFC 7518, section 3.3).
 _SHORTEST = 2048
 _EXPECTED = "a private key in PEM, without a password: EC P-256, P-384 or P-521, RSA of 2048 bits or more, or Ed25519"
 
@@ -80,7 +80,7 @@ def _read(pem: Union[str, bytes]) -> Any:
     except TypeError:
         why = "the key is encrypted"
     except (ValueError, UnsupportedAlgorithm):
-        pass  # raised below, without the library's error, which quotes the text
+        pass  # our error is raised below, without the library's error, which quotes the text
     raise ValueError(f"{why}; expected is {_EXPECTED}")
 
 
@@ -169,7 +169,7 @@ def client_assertion(key: SigningKey, client_id: str, audience: str) -> str:
     })
 
 
-#: RFC 9449, section 8.1. Two joined headers have a space, and are not a nonce.
+#: The form of a nonce (RFC 9449, section 8.1). If two headers were joined, the value has a space, and is not a nonce.
 _NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,2048}")
 #: Origins whose nonces are remembered; a client talks to few servers and their authorization servers.
 _MOST_ORIGINS = 64
@@ -186,7 +186,7 @@ class Proofs:
         self._headers: Dict[str, Any] = {"typ": "dpop+jwt", "jwk": key.public_jwk}
         #: Guards ``_nonces``; held for dictionary work.
         self._lock = threading.Lock()
-        #: By origin, the one that was learned last at the end.
+        #: The nonces by origin; the nonce that was learned last is at the end.
         self._nonces: Dict[Tuple[str, str, int], str] = {}
 
     def proof(self, method: str, url: str, token: Optional[str] = None) -> str:
@@ -198,7 +198,7 @@ class Proofs:
         :raises AuthError: a package that signing needs is not installed.
         """
         claims: Dict[str, Any] = {
-            # Random, not counted: so it is unique across threads, forks and processes that share a key.
+            # A random number, and no counter: it is unique among all threads and processes that use one key, also after a fork.
             "jti": secrets.token_urlsafe(24),
             "htm": method.upper(),
             "htu": base_of(url) + (path_of(url) or "/"),

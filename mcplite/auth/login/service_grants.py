@@ -33,7 +33,8 @@ class _Unattended(Grant):
         check_url(issuer, "issuer=")
         for name, value in (("client_id", client_id), ("client_secret", client_secret)):
             if not (value is None and name == "client_secret" or isinstance(value, str) and value):
-                # Such as an unset variable of the environment; without a secret the request would be unauthenticated.
+                # For example, a variable of the environment is not set. With an empty secret the request would be
+                # unauthenticated.
                 raise ValueError(f"{name}= is a text that is not empty")
         super().__init__(issuer=issuer, scopes=scopes, store=store, dpop=dpop)
         self._client_id, self._client_secret = client_id, client_secret
@@ -103,7 +104,7 @@ class WorkloadIdentity(_Unattended):
         self._assertion = assertion
 
     def obtain(self, request: TokenRequest) -> Credentials:
-        """Ask for a token, once: an assertion that was refused is refused again."""
+        """Ask for a token, only once: an assertion that was refused would be refused again."""
         fields = {"grant_type": _JWT_BEARER, "assertion": _text(self._assertion), "scope": " ".join(request.scopes) or None}
         return self._request_token(request, self._client(request.issuer_server), fields)
 
@@ -163,7 +164,7 @@ def _text(assertion: Assertion) -> str:
     if not isinstance(assertion, str):
         try:
             text = assertion()
-        except Exception as error:  # of any type: it is the caller's code
+        except Exception as error:  # it may have any type, since the function is the caller's
             reason = f"{type(error).__name__}: {error}"
             raise AuthError(f"the assertion about this program could not be obtained: {reason}") from error
     if not isinstance(text, str) or not text:

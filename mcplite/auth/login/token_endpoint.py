@@ -20,16 +20,17 @@ __all__ = [
     "client_unknown", "ends_login",
 ]
 
-#: Seconds before its expiry from which on a token is not used, since requests take time and clocks differ; at most a tenth
-#: of its lifetime, so that short-lived tokens are used as well.
+#: A token is not used in its last seconds, since requests take time and clocks differ: in so many, or in the last tenth of its
+#: lifetime if that is less, so that short-lived tokens are used as well.
 _LEEWAY = 10.0
-#: The ways to authenticate by a secret; the third is the first with the client's id in the form as well, where servers of the
-#: official Python SDK look for it, while others refuse an id in both places.
+#: The ways to authenticate by a secret. The third one is the first one with the client's id also in the form: servers of the
+#: official Python SDK look for it there, and other servers refuse an id in both places.
 _BASIC, _POST, _BASIC_AND_ID = "client_secret_basic", "client_secret_post", "client_secret_basic and client_id"
 #: The methods of a client that registers itself, in the order of preference: a program on a user's machine cannot keep a
 #: secret, and the official Python SDK's servers, which have both of the others, look for the client's id in the form.
 METHODS = ("none", "client_secret_post", "client_secret_basic")
-#: Those of a client with a secret that was registered by hand; each server has to know the first (RFC 6749, section 2.3.1).
+#: The methods of a client with a secret that was registered by hand; each server has to know the first one (RFC 6749, section
+#: 2.3.1).
 SECRET_METHODS = ("client_secret_basic", "client_secret_post")
 #: Codes of an answer to a client that has sent its secret, or its id, in a way that the server does not read.
 _WRONG_CLIENT = frozenset({"invalid_client", "unauthorized_client", "invalid_request"})
@@ -46,11 +47,11 @@ class ClientIdentity:
     secret: Optional[str] = field(default=None, repr=False)
     #: How it authenticates at the token endpoint: "none", "client_secret_basic", "client_secret_post" or "private_key_jwt".
     method: str = "none"
-    #: As they were registered; empty for an id that was not registered by us.
+    #: The redirect URIs that were registered; empty for an id that this package has not registered.
     redirect_uris: List[str] = field(default_factory=list)
     #: Epoch seconds at which the secret ends; None for never.
     expires_at: Optional[float] = None
-    #: True if no answer of the server named the method, so that it may expect the secret in another way.
+    #: True if no answer of the server named the method, so that the server may expect the secret in another way.
     guessed: Optional[bool] = None
 
     @property
@@ -59,7 +60,7 @@ class ClientIdentity:
         return self.expires_at is not None and time.time() >= self.expires_at
 
     def record(self) -> Dict[str, Any]:
-        """Return it as JSON."""
+        """Return the identity as JSON values."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
@@ -76,25 +77,25 @@ class Credentials:
     refresh_token: Optional[str] = field(default=None, repr=False)
     #: Epoch seconds; None if the server did not say.
     expires_at: Optional[float] = None
-    #: That were granted, as far as is known.
+    #: The scopes that were granted, as far as is known.
     scopes: List[str] = field(default_factory=list)
-    #: Whether the server's metadata named the issuer; else its URL was guessed.
+    #: Whether the server's metadata named the issuer; if not, its URL was guessed.
     described: bool = True
-    #: The private key that the token is bound to, as PEM; None for a bearer's.
+    #: The private key that the token is bound to, as PEM; None for a bearer token.
     key: Optional[str] = field(default=None, repr=False)
-    #: Seconds for which it was good when it was new.
+    #: Seconds for which the token was valid when it was new; None if the server did not say.
     lifetime: Optional[float] = None
 
     @property
     def expired(self) -> bool:
-        """Whether the token has expired, or nearly."""
+        """Whether the token has expired, or is about to."""
         if self.expires_at is None:
             return False
         early = _LEEWAY if self.lifetime is None else min(_LEEWAY, self.lifetime / 10)
         return time.time() >= self.expires_at - early
 
     def record(self) -> Dict[str, Any]:
-        """Return them as JSON, for a store."""
+        """Return the credentials as JSON values, for a store."""
         return {**{name: value for name, value in vars(self).items() if value is not None}, "client": self.client.record()}
 
     @classmethod
@@ -111,7 +112,7 @@ class Credentials:
 def choose_method(supported: Sequence[str], has_secret: bool, issuer: str) -> str:
     """Return how to authenticate at a token endpoint (AUC-50).
 
-    :param has_secret: whether the client has one already; else it is about to register.
+    :param has_secret: whether the client has a secret already; if not, it is about to register.
     :raises AuthError: the server supports no method of this client's.
     """
     wanted = SECRET_METHODS if has_secret else METHODS
@@ -132,7 +133,7 @@ def client_by_hand(issuer_server: AuthorizationServer, client_id: str, secret: O
 
 
 def ends_login(error: AuthError) -> bool:
-    """Return whether a refresh that was refused with this error is refused later as well, in whatever words it was."""
+    """Return whether a refresh that was refused with this error would be refused later as well, whatever its code is."""
     if 200 <= error.status < 300:
         return bool(error.error) and error.error not in _FOR_NOW
     return 400 <= error.status < 500 and error.status not in (408, 429) and error.error != "use_dpop_nonce"
@@ -159,7 +160,7 @@ class TokenEndpoint:
         """Return new credentials.
 
         :param fields: of the grant; client authentication and the resource (AUC-13) are added.
-        :param scopes: that are asked for; granted, unless the answer says otherwise (RFC 6749, section 5.1).
+        :param scopes: that are asked for; they count as granted, unless the answer says otherwise (RFC 6749, section 5.1).
         :raises AuthError: the server refused, with its code as ``error``; or its answer has no token.
         """
         answer = self._ask(self._issuer_server.token_endpoint, "the token endpoint", client, {**fields, "resource": resource})
@@ -171,13 +172,14 @@ class TokenEndpoint:
         return credentials
 
     def _ask(self, url: str, what: str, client: ClientIdentity, fields: Mapping[str, Optional[str]]) -> Answer:
-        """Post a form as a client, and return the answer; where the server does not accept a secret, send it in another way."""
+        """Post a form as a client, and return the answer; if the server does not accept the secret, send it in other ways."""
         if client.issuer != self._issuer_server.issuer:
             raise AuthError(f"a client of {client.issuer} is never shown to {self._issuer_server.issuer}")  # AUC-33
         answer: Optional[Answer] = None
         for way in self._ways(client):
             latest = self._ask_as(way, url, what, client, fields)
-            if answer is None or latest.error != "invalid_request":  # of servers that refuse an id in both places
+            # A server that refuses an id in two places answers with invalid_request: then the answer before it counts.
+            if answer is None or latest.error != "invalid_request":
                 answer = latest
             if latest.error not in _WRONG_CLIENT and (latest.status != 401 or latest.error):
                 break
@@ -185,7 +187,7 @@ class TokenEndpoint:
         return answer
 
     def _ways(self, client: ClientIdentity) -> List[str]:
-        """Return the ways in which a client may authenticate, the one to begin with first."""
+        """Return the ways in which a client may authenticate, in the order in which they are tried."""
         ways = [client.method]
         if client.method in (_BASIC, _POST):
             if client.guessed:
@@ -196,7 +198,7 @@ class TokenEndpoint:
 
     def _ask_as(self, way: str, url: str, what: str, client: ClientIdentity, fields: Mapping[str, Optional[str]]) -> Answer:
         for attempt in (1, 2):
-            # Inside the loop: neither an assertion nor a proof may be used for two requests.
+            # Each attempt makes them again: neither an assertion nor a proof may be used for two requests.
             headers, own = self._client_authentication(client, way)
             if self._proofs is not None:
                 headers["DPoP"] = self._proofs.proof("POST", url)
@@ -209,7 +211,7 @@ class TokenEndpoint:
     def _client_authentication(self, client: ClientIdentity, way: str) -> Tuple[Dict[str, str], Dict[str, str]]:
         """Return the headers and the fields that say who the client is.
 
-        :raises AuthError: its key is not at hand.
+        :raises AuthError: the client authenticates by a key, and this object has none.
         """
         secret = client.secret or ""
         if way in (_BASIC, _BASIC_AND_ID):
@@ -246,7 +248,7 @@ class TokenEndpoint:
             granted.split() if isinstance(granted, str) and granted.strip() else list(scopes), key=key, lifetime=lifetime)
 
     def refresh(self, old: Credentials) -> Credentials:
-        """Return new credentials for old ones; a rotated refresh token replaces the old one (AUC-49).
+        """Return new credentials for old ones, with the new refresh token if the answer has one (AUC-49).
 
         :raises AuthError: the server refused, see :func:`ends_login`; or its answer has no token.
         """
