@@ -39,7 +39,7 @@ _OPEN_SECONDS, _PAUSE_SECONDS = 2.0, 0.005
 
 
 def data_folder(platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> str:
-    """Return our folder in the one that the system has for the data of a user's programs.
+    """Return the path of our folder, which is in the system's folder for the data of a user's programs.
 
     :raises AuthError: there is no home folder.
     """
@@ -150,7 +150,7 @@ def opened(path: str, flags: int) -> Iterator[int]:
 
 
 def flush(folder: str) -> None:
-    """Write a folder's entries to the disk, on systems that have that.
+    """Write a folder's entries to the disk; do nothing on Windows, which has no function for that.
 
     :raises OSError: it is not certain that they were written.
     """
@@ -175,8 +175,8 @@ def remove(path: str) -> None:
 def replace(source: str, target: str) -> None:
     """Move a file to the place of another, which may be missing: all or nothing.
 
-    Windows refuses that while either file is open, as it is for a moment in another thread that asks whether it is there, or
-    in a virus scanner. So it is tried again.
+    Windows refuses that while one of the files is open. Another thread that asks whether the file is there, or a virus scanner,
+    has it open for a moment. So moving is tried again for two seconds.
 
     :raises OSError: it cannot be moved.
     """
@@ -201,23 +201,24 @@ def system_error(what: str, path: str, error: OSError) -> AuthError:
 
 #: Seconds between two attempts to lock a file: at first, and at most.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.002, 0.1
-#: What Windows returns while another program, such as a virus scanner, has a file open and shares it with none.
+#: The error of Windows while another program, such as a virus scanner, has a file open and does not share it.
 _SHARING_VIOLATION = 32
 
 
 class FileLocks:
     """Locks by name, between the processes of a user and the threads of this one: files in a folder.
 
-    The holder of a lock removes its file. So a thread that gets a lock checks that its file is still the one of that name: a
-    lock on a removed file excludes no other. The system releases the locks of a process that dies; an empty file is left.
+    The holder of a lock removes its file at the end. So a thread that gets a lock checks that the file still has that name: a
+    lock on a removed file excludes no other process. The system releases the locks of a process that dies; an empty file is
+    left.
 
-    :param folder: only its owner may write into it; made, for the owner alone, when it is missing.
+    :param folder: only its owner may write into it; if it is missing, it is made for the owner alone.
     """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        #: Between the threads of this process: its locks wake a waiting thread at once, and hold on network file systems
-        #: as well, whose locks belong to the whole process.
+        #: The locks between the threads of this process. They wake a waiting thread at once. On network file systems the locks
+        #: of files belong to the whole process, and would not keep its threads apart.
         self._threads = ThreadLocks()
 
     def __repr__(self) -> str:
@@ -251,7 +252,10 @@ class FileLocks:
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _try_lock(self, path: str) -> Optional[int]:
-        """Return the descriptor of the lock's file; None while another has the lock, or, on Windows, the file for itself."""
+        """Try once to get the lock, and return the descriptor of its file; None while another process has the lock.
+
+        On Windows, also None while another program has the file open and does not share it.
+        """
         what = "make the lock"
         try:
             make_folder(self._folder)
@@ -308,12 +312,13 @@ def _is_same_file(path: str, descriptor: int) -> bool:
 
 def _release(path: str, descriptor: int) -> None:
     if sys.platform == "win32":
-        os.close(descriptor)  # which ends the lock: no other process has a copy
+        os.close(descriptor)  # this ends the lock: no other process has a copy of the descriptor
         with contextlib.suppress(OSError):  # another process has it open already, and then it is not removed
             os.unlink(path)
         return
     try:
-        # This lets the next process in; closing would not, once a child was forked, which has the file open as well.
+        # Removing the file lets the next process in, which makes a new one. Closing it would not, if a child was forked
+        # meanwhile: the child has the old file open, and so keeps its lock.
         with contextlib.suppress(OSError):  # an empty file that is left does no harm
             os.unlink(path)
     finally:
@@ -332,8 +337,8 @@ class FileStore(Store):
     Only its owner may read it, and only its owner may write into its folder; the ordinary folder of a project will do.
     Missing folders are made for the owner alone.
 
-    :param path: of the file. By default the value of the variable ``MCPLITE_CREDENTIALS``, or else
-        ``mcplite/credentials.json`` in the folder that the system has for the data of a user's programs.
+    :param path: of the file. By default the value of the variable ``MCPLITE_CREDENTIALS``; if that is not set,
+        ``mcplite/credentials.json`` in the system's folder for the data of a user's programs.
     :raises AuthError: there is neither a path nor a home folder.
     """
 
@@ -358,7 +363,7 @@ class FileStore(Store):
 
     def delete(self, key: str) -> None:
         if key not in self._records():
-            return  # so that no folder is made in vain
+            return  # the lock is not taken: that would make a folder for nothing
         with self._write_lock():
             records = self._read()
             if records.pop(key, None) is not None:
@@ -371,7 +376,7 @@ class FileStore(Store):
         return self._key_locks.hold(digest(key), check)
 
     def _write_lock(self) -> ContextManager[None]:
-        """Keep other processes from writing for a moment, in contrast to :meth:`lock`."""
+        """Return a block in which no other process writes the file; it is short, unlike the block of :meth:`lock`."""
         return self._file_locks.hold(self._name + ".lock", give_up_after(
             _WRITE_SECONDS,
             f"another process has been writing {self._path} for {_WRITE_SECONDS:g} s; look for one that is stopped"))
@@ -381,9 +386,9 @@ class FileStore(Store):
     def _records(self) -> Dict[str, Dict[str, Any]]:
         if sys.platform == "win32":
             if os.path.lexists(self._path):
-                with self._write_lock():  # there a file cannot be replaced while another process reads it
+                with self._write_lock():  # on Windows a file cannot be replaced while another process reads it
                     return self._read()
-            # Not read, since it may be made at this moment, and replaced at the next.
+            # The missing file is not read: another process may make it at this moment, and replace it at the next.
             try:
                 check_private(self._folder, os.lstat(self._folder), folder=True)
             except FileNotFoundError:
@@ -434,7 +439,7 @@ class FileStore(Store):
         """
         data = dump_record({"version": _VERSION, "records": records}).encode("ascii")
         try:
-            remove(self._temporary)  # of a process that was killed at this point
+            remove(self._temporary)  # it is left by a process that was killed while it wrote
             with undo(lambda: remove(self._temporary)):
                 self._write_temporary(data)
                 replace(self._temporary, self._path)

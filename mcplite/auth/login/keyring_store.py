@@ -1,9 +1,9 @@
 """The store in the keyring of the system, by the package ``keyring``.
 
 A keyring has named entries, cannot list them, and may refuse long ones. So an index entry has the keys of all records, and
-long records are split into parts. A record is read by its first entry, which has either the whole text, or the place of
-the parts and the digest of the whole. New parts are written beside the old ones, then the first entry: a process that dies
-in between leaves the old record, and a reader in between notices by the digest.
+long records are split into parts. The first entry of a record has either the whole text, or the place and the number of the
+parts and the digest of the whole text. New parts are written beside the old ones, and after them the first entry. So a process
+that dies in between leaves the old record, and a reader in between notices by the digest.
 """
 
 import os
@@ -21,7 +21,7 @@ _INDEX = "index"
 _WHOLE = "="
 #: One of the two sets of parts, their number, and the digest of the whole.
 _SPLIT = re.compile(r"\+([ab])([1-9][0-9]{0,5}):([0-9a-f]{64})")
-#: How often a record is read while other processes replace it.
+#: How often reading a record is tried while other processes replace it.
 _ATTEMPTS = 5
 #: Seconds to wait for another process that writes; its user may have to unlock the keyring first.
 _WRITE_SECONDS = 60.0
@@ -61,7 +61,8 @@ class KeyringStore(Store):
         with self._write_lock():
             keys = self._load_index()
             if key not in keys:
-                # First: keys() leaves out a key without a record, but a record without a key could not be found again.
+                # The index comes first: keys() leaves out a key without a record, but a record without a key in the index
+                # could not be found again.
                 self._write(_INDEX, dump_record({"keys": [*keys, key]}))
             self._write(digest(key), text)
 
@@ -81,7 +82,7 @@ class KeyringStore(Store):
         return self._locks.hold(digest(f"record\0{self._service}\0{key}"), check)
 
     def _write_lock(self) -> ContextManager[None]:
-        """Keep other processes from writing for a moment, in contrast to :meth:`lock`."""
+        """Return a block in which no other process writes to the keyring; it is short, unlike the block of :meth:`lock`."""
         return self._locks.hold(digest(f"service\0{self._service}"), give_up_after(
             _WRITE_SECONDS,
             f"another process has been writing to the keyring for {_WRITE_SECONDS:g} s; look for one that is stopped, or that"
@@ -112,7 +113,7 @@ class KeyringStore(Store):
         raise self._damaged(name)
 
     def _join_parts(self, name: str, first: str) -> Optional[str]:
-        """Return the text of all parts; None when another process has replaced some of them meanwhile."""
+        """Return the text of all parts; None if another process has replaced some of the parts meanwhile."""
         found = _SPLIT.fullmatch(first)
         if found is None:
             raise self._damaged(name)
@@ -181,8 +182,8 @@ class KeyringStore(Store):
             raise
         except Exception as error:
             failed = error
-        # Outside of the handler: an error in writing may quote the secret. So only its type is reported, and nothing is
-        # chained to ours.
+        # Raised outside of the handler: an error in writing may quote the secret. So only its type is reported, and it is not
+        # chained to our error.
         reason = type(failed).__name__ + ("" if secret else f": {failed}"[:300])
         raise AuthError(f"the system keyring cannot {what} an entry of {self._service!r}: {reason}; {_ADVICE}"
                         ) from (None if secret else failed)

@@ -1,8 +1,8 @@
 """A listener on the loopback interface for the browser that comes back from a login (RFC 8252, section 7.3), and its pages.
 
 Every user of this machine, and every page in a browser on it, can connect here. So only the request of the current login
-is accepted, only once, and other connections cannot delay it (AUTH-41): the caller's thread accepts, and a thread for each
-connection reads the request. The one that has brought the answer waits until the caller knows which page to show.
+is accepted, only once, and other connections cannot delay it (AUTH-41): the caller's thread accepts connections, and a thread
+for each connection reads the request. The thread that has read the answer waits until the caller knows which page to show.
 """
 
 import contextlib
@@ -31,8 +31,8 @@ __all__ = ["HOSTS", "LoopbackListener", "has_state", "wait_ready"]
 _log = get_logger(__name__)
 #: The hosts of redirect URIs to this machine; "localhost" is both addresses, if the machine has both.
 HOSTS = ("127.0.0.1", "::1", "localhost")
-#: Fixed texts without scripts, and nothing from elsewhere: what an authorization server says must not run here, and the
-#: address with the code in it must not leave by a Referer (AUTH-43).
+#: The pages are fixed texts without scripts, and load nothing from elsewhere: a text of an authorization server must not run as
+#: a script, and no Referer may have the address of the page, which contains the code (AUTH-43).
 _HEADERS = (
     ("Content-Type", "text/html; charset=utf-8"), ("Connection", "close"),
     ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
@@ -60,9 +60,9 @@ _REFUSALS = {
     404: "There is nothing here.",
     405: "Only a browser that comes back from a login is answered here.",
 }
-#: Characters of a foreign text that are shown, of the line of a request, and parameters of its query.
+#: The most characters of a foreign text that are shown; of the line of a request; and the most parameters of its query.
 _LONGEST_TEXT, _LONGEST_LINE, _MOST_PARAMETERS = 200, 16_384, 50
-#: Browsers open connections in advance, and retry; more connections than these do not come from a login.
+#: The most connections at once. Browsers open some in advance, and retry; more than these do not come from a login.
 _MOST_CONNECTIONS = 8
 #: Attempts to find a port that is free at both addresses of localhost.
 _ATTEMPTS = 20
@@ -120,7 +120,7 @@ class LoopbackListener:
                 raise
             address, self._servers = None, self._listen(host, 0)
         named = f"[{host}]" if ":" in host else host
-        #: A registered one is sent to the letter (AUTH-42).
+        #: If *preferred* is used, its exact text: a registered URI must be sent as it was registered (AUTH-42).
         self.redirect_uri = str(preferred) if address else f"http://{named}:{self._servers[0].server_address[1]}{path}"
         parts = urlsplit(self.redirect_uri)
         self._origin, self._path, self._name = f"http://{parts.netloc}", parts.path or "/", _host_and_port(parts.netloc)
@@ -144,10 +144,10 @@ class LoopbackListener:
     def serve(self, state: str, seconds: float, source: Optional[int] = None) -> Optional[str]:
         """Accept connections for at most *seconds*; return the whole URL by which the browser came back, or None.
 
-        With the answer, all connections are closed but the one that brought it; :meth:`send_page` responds to that one.
+        After the answer, all connections are closed except the one that brought it; :meth:`send_page` responds on that one.
 
         :param state: the state that the answer has to carry.
-        :param source: a descriptor that ends the waiting when it can be read.
+        :param source: a descriptor; the wait also ends when it can be read.
         :raises ValueError: the listener was closed, or has had its answer.
         """
         if not self._servers:
@@ -177,23 +177,23 @@ class LoopbackListener:
         return 200 if has_state(query, self._state) else 400
 
     def enter(self, connection: "_BrowserConnection") -> None:
-        """Note a new connection, on its thread; the oldest one is dropped where there are too many."""
+        """Note a new connection, on its thread; if there are too many, drop the oldest ones."""
         with self._lock:
             self._connections.append(connection)
-            # The browser of a login sends its request at once, so the oldest connection is not that one.
+            # The browser of a login sends its request at once, so the oldest connection is not the one with the answer.
             dropped = [connection] if self._closed else self._connections[:-_MOST_CONNECTIONS]
         for one in dropped:
             self.leave(one)
 
     def leave(self, connection: "_BrowserConnection") -> None:
         """End a connection; its thread closes it."""
-        with self._lock, contextlib.suppress(ValueError, OSError):  # it has left already
+        with self._lock, contextlib.suppress(ValueError, OSError):  # the connection was ended before, or is broken
             self._connections.remove(connection)
             connection.over.set()
             connection.connection.shutdown(socket.SHUT_RDWR)
 
     def deliver(self, connection: "_BrowserConnection") -> None:
-        """Keep the connection that has brought the answer, on its thread, until it has its page; a second one is dropped."""
+        """Keep the connection that has brought the answer, on its thread, until it has its page; drop a second one."""
         with self._lock:
             if connection in self._connections and not self._closed:
                 self._answer, self._closed = connection, True
@@ -202,7 +202,7 @@ class LoopbackListener:
             connection.over.wait()
 
     def send_page(self, status: int, title: str, *paragraphs: str) -> None:
-        """Send the browser that came back its page; do nothing if none came back, or it has one already.
+        """Send a page to the browser that came back; do nothing if no browser has come back, or it has its page already.
 
         :param paragraphs: each is cut to 200 characters, and escaped.
         """
@@ -236,7 +236,7 @@ class _PortServer(ThreadingHTTPServer):
     # On Windows it would admit others, and SO_EXCLUSIVEADDRUSE excludes them.
     allow_reuse_address = os.name == "posix"
     request_queue_size = 64
-    #: Of handle_request(), which is called when there is a connection.
+    #: Seconds that handle_request() waits: none, because it is called when there is a connection.
     timeout = 0
 
     def __init__(self, host: str, port: int, listener: LoopbackListener) -> None:
@@ -248,7 +248,7 @@ class _PortServer(ThreadingHTTPServer):
         if os.name != "posix":
             self.socket.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_EXCLUSIVEADDRUSE"), 1)
         self.socket.setblocking(False)
-        TCPServer.server_bind(self)  # HTTPServer's looks up the name of the address
+        TCPServer.server_bind(self)  # HTTPServer.server_bind() would look up the name of the address
 
     def get_request(self) -> Tuple[socket.socket, Any]:
         try:
@@ -290,7 +290,7 @@ class _BrowserConnection(BaseHTTPRequestHandler):
     def send_page(self, code: int, title: str, *paragraphs: str) -> None:
         shown = "".join(f"<p>{html.escape(one_line(text, _LONGEST_TEXT))}</p>\n" for text in paragraphs)
         body = (_PAGE % {"title": html.escape(title), "paragraphs": shown}).encode("utf-8")
-        self.request_version = self.protocol_version  # without one, as of what is no request, there would be no headers
+        self.request_version = self.protocol_version  # a line that is no request has no version, and would get no headers
         self.send_response_only(code)
         for name, value in (*_HEADERS, ("Content-Length", str(len(body)))):
             self.send_header(name, value)

@@ -70,7 +70,7 @@ class MemoryStore(Store):
     def __init__(self) -> None:
         #: Guards the texts; held for one look or one assignment.
         self._lock = threading.Lock()
-        #: As JSON, so that callers and the store share no part of a record.
+        #: The records as JSON, so that a change of a record by its caller does not change the store.
         self._texts: Dict[str, str] = {}
         self._locks = ThreadLocks()
 
@@ -105,7 +105,7 @@ class ThreadLocks:
     def __init__(self) -> None:
         #: Guards the named locks; held for dictionary work.
         self._lock = threading.Lock()
-        #: A lock lasts as long as a thread holds it or waits for it: names are many over time (AUTH-45).
+        #: An entry lasts as long as a thread holds the lock or waits for it, since there are many names over time (AUTH-45).
         self._named: "WeakValueDictionary[str, _NamedLock]" = WeakValueDictionary()
         self._process = os.getpid()
 
@@ -116,7 +116,7 @@ class ThreadLocks:
         :raises RuntimeError: this thread holds it already.
         """
         me = threading.get_ident()
-        if self._process != os.getpid():  # a forked process has none of the threads that hold them
+        if self._process != os.getpid():  # a forked process has none of the threads that hold the locks
             self._lock, self._named, self._process = threading.Lock(), WeakValueDictionary(), os.getpid()
         with self._lock:
             named = self._named.setdefault(name, _NamedLock())
@@ -162,7 +162,7 @@ def parse_record(text: Union[str, bytes]) -> Dict[str, Any]:
         record = json.loads(text)
     except (ValueError, RecursionError):
         record = None
-    # Outside of the handler: an error of json has all of the text as an attribute.
+    # Raised outside of the handler, so that the error of json is not chained: it has the whole text as an attribute.
     if not isinstance(record, dict):
         raise ValueError("this is not a JSON object")
     return record

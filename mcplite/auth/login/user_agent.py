@@ -1,9 +1,9 @@
 """User agents: the ways in which a user is asked to log in, with a browser, at a terminal, or by the program.
 
-:class:`UserAgent` is the interface, which the code flow knows alone. :class:`Browser` comes back to a port of this machine.
-At a :class:`Terminal` the user logs in with any browser, and pastes the address at which it ends up. What may never return
-(opening a browser, reading from a terminal, a callback of the program) runs on a thread of its own, so that the login can
-stop waiting.
+:class:`UserAgent` is the interface; the code flow uses nothing else. The browser of :class:`Browser` comes back to a port of
+this machine. At a :class:`Terminal` the user logs in with any browser, and pastes the address at which it ends up. A call that
+may never return (opening a browser, reading from a terminal, a callback of the program) runs on a thread of its own, so that
+the login can stop waiting.
 """
 
 import contextlib
@@ -53,10 +53,10 @@ def call_in_background(function: "Callable[..., _Result]", *arguments: object, n
 
 #: Seconds that a thread waits for the user before it calls ``check``, which may give up.
 SLICE_SECONDS = 0.2
-#: Characters of the URL by which a browser comes back.
+#: The most characters of the URL by which a browser comes back.
 LONGEST_ANSWER = 16_384
 _LONGEST_NAME = 100
-#: The characters of URLs, without quotes, and without fragments, which no such page has (RFC 6749, section 3.1; AUTH-40).
+#: The characters of the URL of a login page: no quotes, and no fragment (RFC 6749, section 3.1; AUTH-40).
 _URL = re.compile(r"[A-Za-z0-9\-._~:/?\[\]@!$&()*+,;=%]+")
 
 
@@ -66,7 +66,7 @@ class UserAgent:
     def begin(self, preferred: Optional[str], mcp_name: str) -> "Visit":
         """Prepare one login, without showing anything yet.
 
-        :param preferred: the redirect URI that is registered already; used again if that is possible.
+        :param preferred: a redirect URI that is given or registered already; used if that is possible. None for any.
         :param mcp_name: the name of the MCP server, or its host, for the user to read.
         :raises AuthError: there is no way to ask a user.
         """
@@ -76,7 +76,7 @@ class UserAgent:
 class Visit:
     """One login of one user; used by one thread, in a ``with`` block, whose end closes all that is open.
 
-    :param redirect_uri: where the browser comes back to; registered and sent to the letter (AUTH-42).
+    :param redirect_uri: where the browser comes back to; registered and sent exactly as it is here (AUTH-42).
     """
 
     def __init__(self, redirect_uri: str) -> None:
@@ -93,7 +93,7 @@ class Visit:
 
         :param state: the state that this URL has to carry; an answer without it is ignored.
         :param check: called at least every 0.25 seconds on this thread; it gives up by raising.
-        :raises AuthError: *url* is not one we may open in a browser, or the user gave up.
+        :raises AuthError: *url* may not be opened in a browser, or the user gave up.
         """
         raise NotImplementedError
 
@@ -168,13 +168,13 @@ def url_to_visit(url: str) -> str:
     if not _URL.fullmatch(url):
         raise AuthError(f"{what} is {url.partition('?')[0][:200]!r}, which is not opened: it has a fragment,"
                         f" or characters that are not allowed in such a URL")
-    # Characters with a meaning for a shell are quoted: a launcher of browsers may pass the URL to one.
+    # Characters with a meaning for a shell are quoted: the program that opens the browser may pass the URL to a shell.
     safe = "/%:@+,;=&~"
     return base + quote(parts.path, safe=safe) + (f"?{quote(parts.query, safe=safe + '?')}" if parts.query else "")
 
 
 def redirect_answer(text: str, redirect_uri: str, state: str) -> Optional[str]:
-    """Return the redirect URI with the query of *text*; None when it is not the answer to this login.
+    """Return the redirect URI with the query of *text*; None if *text* is not the answer to this login.
 
     :param text: the URL by which a user came back, or its query, as a person copies it.
     """
@@ -190,7 +190,7 @@ def shown_name(mcp_name: str) -> str:
     return one_line(mcp_name, _LONGEST_NAME) or "the server"
 
 
-#: These take over the terminal, and most login pages do not work in them.
+#: Browsers that take over the terminal. Most login pages do not work in them.
 _TEXT_BROWSERS = {"www-browser", "links", "links2", "elinks", "lynx", "w3m", "browsh", "carbonyl"}
 
 
@@ -200,10 +200,11 @@ class Browser(UserAgent):
     :param open: takes the URL, and returns False if it could not open it; ``webbrowser.open`` by default. It runs on its
         own thread, since some browsers return from it only when the user closes them.
     :param host: where to listen: "127.0.0.1" (the default), "::1" or "localhost".
-    :param port: default 0, any free port. Another port is used or the login fails, because a registration may name it.
+    :param port: default 0, any free port. If another port is given and is taken, the login fails: a registration may name the
+        port.
     :param path: of the redirect URI; default "/callback".
     :param out: where the URL is shown; stderr by default.
-    :raises ValueError: the host is another one, there is no such port, or the path cannot be one of a redirect URI.
+    :raises ValueError: the host is none of these, there is no such port, or the path cannot be the path of a redirect URI.
     """
 
     def __init__(self, open: Optional[Callable[[str], object]] = None, *, host: str = "127.0.0.1", port: int = 0,
@@ -247,14 +248,14 @@ class ListeningVisit(Visit):
         self.listener = listener
         #: The server's name, as it can be shown.
         self.mcp_name = shown_name(mcp_name)
-        #: Looked up now: a host program may replace stderr at any time.
+        #: stderr is looked up for each visit: a host program may replace it at any time.
         self._out = sys.stderr if out is None else out
 
     def show(self, text: str, end: str = "\n") -> None:
         """Show the user a message, if there is anything to show it on."""
         if self._out is None:  # in a program without a console; print() would take stdout
             return
-        with contextlib.suppress(OSError, ValueError):  # its reader has gone, or it is closed; the browser may suffice
+        with contextlib.suppress(OSError, ValueError):  # the reader of stderr has gone, or stderr is closed; the browser may do
             print(text, end=end, file=self._out, flush=True)
 
     def succeeded(self) -> None:
@@ -280,7 +281,7 @@ class _BrowserVisit(ListeningVisit):
         url = url_to_visit(url)
         check()
         self.show(f"Log in to {self.mcp_name} in the browser that opens. If none does, visit\n  {url}")
-        # Never ended from here: the browser is the user's to close.
+        # This thread is not ended from here: it may end only when the user closes the browser.
         opening: "Optional[futures.Future[object]]" = call_in_background(self._open, url, name="mcplite browser")
         while True:
             check()
@@ -318,11 +319,11 @@ def has_browser(environment: Mapping[str, str], platform: str) -> bool:
     for choice in environment.get("BROWSER", "").split(os.pathsep):
         words = choice.split()
         if words and shutil.which(words[0]):
-            # Set on purpose, as remote development environments do.
+            # BROWSER was set on purpose, for example by a remote development environment.
             return not _is_text_browser(words[0])
     if platform in ("win32", "darwin"):
         if environment.get("SSH_CONNECTION") or environment.get("SSH_TTY"):
-            return False  # it would open on a screen that the user may not see
+            return False  # the browser would open on a screen that the user may not see
     elif not (environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")):
         return False
     try:
@@ -342,8 +343,8 @@ _MOST_PASTES = 5
 class Terminal(Browser):
     """Shows the URL on the terminal, and reads the address that the user pastes; a browser on this machine can come back too.
 
-    It is for machines without a browser: a browser on another machine ends up at an address that it cannot reach, which the
-    user copies; or a port is forwarded (``ssh -L``).
+    It is for machines without a browser. A browser on another machine ends up at an address that it cannot reach, and the user
+    copies that address; or the user forwards the port (``ssh -L``).
 
     :param source: where the user types; stdin by default.
     :param out: where the questions go; stderr by default.
@@ -406,14 +407,14 @@ class _TerminalVisit(ListeningVisit):
 
 
 class _TerminalInput:
-    """The lines that a user types, as they come; input behind the last line that was returned is lost at the end."""
+    """The lines that a user types, as they come. Input after the last line that was returned is lost at the end."""
 
     def __init__(self, source: Optional[TextIO]) -> None:
         self._source = source
         self._buffer = b""
         self._ended = False
         self._reading: "Optional[futures.Future[str]]" = None
-        #: Readable when there is input; None where only a thread can wait for input.
+        #: A descriptor that is readable when there is input; None if only a thread can wait for input.
         self.descriptor = _descriptor(source)
 
     def line(self) -> Optional[str]:
@@ -425,7 +426,7 @@ class _TerminalInput:
             return None
         if self.descriptor is None:
             return self._line_by_thread(self._source)
-        # Not through the file's buffer: a line in it would not make the descriptor readable.
+        # The descriptor is read, and not the file: a line in the file's buffer would not make the descriptor readable.
         if b"\n" not in self._buffer and not self._ended and wait_ready([self.descriptor], 0):
             self._receive(self.descriptor)
         if b"\n" in self._buffer or len(self._buffer) > LONGEST_ANSWER or (self._ended and self._buffer):
@@ -446,15 +447,15 @@ class _TerminalInput:
         self._ended = not data
 
     def _line_by_thread(self, source: TextIO) -> Optional[str]:
-        # On Windows, and where stdin is not a file. A read that was abandoned consumes the next line, since it cannot be
-        # cancelled.
+        # On Windows, and if stdin has no descriptor. A read cannot be cancelled: if the login is given up, it still consumes
+        # the next line.
         if self._reading is None:
             self._reading = call_in_background(lambda: source.readline(LONGEST_ANSWER + 1), name="mcplite typing")
         if not self._reading.done():
             return None
         try:
             line, self._reading = self._reading.result(), None
-        except OSError:  # it cannot be read
+        except OSError:  # the input cannot be read
             line = ""
         if not line:
             raise EOFError
@@ -471,7 +472,7 @@ def _descriptor(source: Optional[TextIO]) -> Optional[int]:
 
 
 def default_user_agent() -> UserAgent:
-    """Return a browser, else the terminal, else an agent that raises because there is neither."""
+    """Return a browser if there is one, or else the terminal; if there is neither, return an agent that raises."""
     if has_browser(os.environ, sys.platform):
         return Browser()
     if is_terminal(sys.stdin) and is_terminal(sys.stderr):

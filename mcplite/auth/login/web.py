@@ -1,7 +1,7 @@
 """Requests to authorization servers: bounded in size and time, and guarded against SSRF.
 
-The MCP server chooses where they go, so each URL is checked before it is used: https only (or this machine), no private
-networks, a megabyte, half a minute (AUTH-35 to AUTH-38).
+The MCP server names the URLs, so each URL is checked before it is used: only https (or http on this machine), and no private
+networks. An answer has at most a megabyte, and half a minute (AUTH-35 to AUTH-38).
 """
 
 import contextlib
@@ -86,13 +86,13 @@ def is_address(host: str) -> bool:
 class AddressGuard:
     """The guard against server-side request forgery (SSRF): checks the addresses of each new connection (AUTH-36).
 
-    The MCP server names the URLs of its authorization servers, so that it could send the client to hosts of the client's
-    own network. A public server may name public addresses only; a server at a private address may name any. The returned
-    addresses are used without a second lookup, since the name may lead elsewhere by then (DNS rebinding).
+    The MCP server names the URLs of its authorization servers, so it could send the client to hosts of the client's own
+    network. A public server may name public addresses only; a server at a private address may name any. The returned addresses
+    are used without a second lookup, since the name may lead elsewhere by then (DNS rebinding).
 
     :param mcp_url: URL of the MCP server. Its own host is always allowed.
-    :param address: where it was met. By default its name is looked up, which may lead elsewhere by now; so this machine is
-        allowed then only if the URL itself names it.
+    :param address: the address at which the MCP server was reached. By default its name is looked up. That may lead elsewhere
+        by now, so then addresses of this machine are allowed only if the host of the URL is this machine, or an address.
     :param given: URLs that the caller has given, and not the server; their hosts are allowed as well.
     """
 
@@ -107,7 +107,7 @@ class AddressGuard:
     def __call__(self, host: str, port: int) -> List[str]:
         """Return the addresses to connect to.
 
-        :raises OSError: one of them is not allowed, or there is none.
+        :raises OSError: one of the addresses is not allowed, or there is none.
         """
         name = host.strip("[]")
         if name.lower() in self._allowed:
@@ -133,7 +133,7 @@ def _is_private(host: str, port: int) -> bool:
         # A single private address proves nothing: the owner of the name can add any.
         return not any(map(is_public, _resolve(host, port)))
     except OSError:
-        return False  # it is known to a proxy only
+        return False  # only a proxy may know the name
 
 
 def _resolve(host: str, port: int) -> List[str]:
@@ -158,7 +158,7 @@ class Answer:
 
     @property
     def accepted(self) -> bool:
-        """Whether the server has done what it was asked: some say 201 or 203 with a token; some say 200 with an error."""
+        """Whether the server has done what it was asked: some answer 201 or 203 with a token, some 200 with an error."""
         return 200 <= self.status < 300 and not self.error
 
     def explain(self) -> str:
@@ -172,8 +172,8 @@ class Web:
     """The requests of one attempt to get a token; connections last as long as the ``with`` block.
 
     :param mcp_url: URL of the MCP server that the token is for.
-    :param settings: without credentials, which are for the MCP server alone.
-    :param address: where that server was met, if it is known.
+    :param settings: without credentials, which are for the MCP server only.
+    :param address: the address at which that server was reached; None if it is not known.
     :param given: URLs that the caller has given, which may be at private addresses.
     :param check: called before each read and write; raises when the caller no longer waits.
     """
@@ -195,9 +195,9 @@ class Web:
 
     @contextlib.contextmanager
     def uninterrupted(self) -> Iterator[None]:
-        """Complete the requests of the block, within their own time, even when the caller no longer waits.
+        """Complete the requests of the block, within their own time limits, even if the caller no longer waits.
 
-        A refresh token is used up by the request, so that its answer must not be lost (AUTH-34).
+        A request uses up a refresh token, so its answer must not be lost (AUTH-34).
         """
         check, self._check = self._check, None
         try:
@@ -206,10 +206,10 @@ class Web:
             self._check = check
 
     def get(self, url: str, what: str, headers: Optional[Mapping[str, str]] = None) -> Optional[Dict[str, Any]]:
-        """Return the JSON object at *url*; None when there is nothing (any status of 4xx).
+        """Return the JSON object at *url*; None if there is nothing (any status of 4xx).
 
         :param what: describes it in errors.
-        :raises AuthError: it cannot be fetched, or is not a JSON object; ``status`` is that of the answer, if one came.
+        :raises AuthError: it cannot be fetched, or is not a JSON object; ``status`` is the status of the answer, if one came.
         """
         reply = self._send("GET", url, what, {"Accept": "application/json", **(headers or {})}, None)
         if 400 <= reply.status < 500:
@@ -269,14 +269,15 @@ class Web:
         except (AuthError, Stopped):
             raise
         except MCPError as error:
-            # It has come, but is too large or compressed; or it was cut off.
+            # ProtocolError: the body has come, but is too large or compressed. Any other error: the body was cut off, and the
+            # status says nothing.
             status = reply.status if isinstance(error, ProtocolError) else 0
             raise AuthError(f"{what} could not be read: {error}", status=status) from error
         finally:
             reply.close()
         try:
             document = json.loads(data)
-            # Lone surrogates could not be sent in a later request: as a scope, or a client's id.
+            # A text with lone surrogates is refused: it could not be sent in a later request, as a scope or a client's id.
             json.dumps(document, ensure_ascii=False).encode("utf-8")
         except (ValueError, RecursionError):
             return None
@@ -303,7 +304,7 @@ class Web:
         client = self._clients.get(base)
         if client is None:
             if is_address(host):
-                self._guard(host, port)  # the client does not check addresses behind a proxy
-            # With a path: requests adds one to a bare origin, and each request has its own.
+                self._guard(host, port)  # if it uses a proxy, the client does not check addresses
+            # The URL has a path, since requests would add one to a bare origin; each request is sent with its own URL.
             client = self._clients[base] = OriginClient(base + (urlsplit(url).path or "/"), self._settings, self._guard)
         return client

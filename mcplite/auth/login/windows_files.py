@@ -1,7 +1,7 @@
 """Files on Windows: owners and access lists, which are there in place of the modes of POSIX, and locks between processes.
 
-A module of its own, since only the functions of the system, called by ``ctypes``, can do this. :mod:`.file_store`
-uses it on Windows alone.
+This is a module of its own, since only functions of the system, called by ``ctypes``, can do this. :mod:`.file_store` uses it
+only on Windows.
 """
 
 import sys
@@ -13,7 +13,7 @@ __all__ = ["AccessList", "lock_file", "make_own_folder", "open_own_file", "read_
 class AccessList(NamedTuple):
     """Who has rights to a file or folder, besides this user, the system and the administrators, as security identifiers."""
 
-    #: Its owner, if that is another user; else empty.
+    #: The owner, if that is another user; empty if not.
     owner: str
     #: Users and groups that can read or write a file, or write into a folder.
     others: List[str]
@@ -26,7 +26,7 @@ if sys.platform == "win32":
     import os
     from ctypes import wintypes
 
-    #: Rights to read a file's contents; with them, or with one of the next, others could use the credentials.
+    #: Rights to read a file's contents. With one of them, or one of the rights below, others could use the credentials.
     _READ_RIGHTS = 0x00000001 | 0x80000000 | 0x10000000  # FILE_READ_DATA, GENERIC_READ, GENERIC_ALL
     #: Rights to change a file, or the entries of a folder, or the list itself: FILE_WRITE_DATA, FILE_APPEND_DATA,
     #: FILE_DELETE_CHILD, DELETE, WRITE_DAC, WRITE_OWNER, GENERIC_WRITE, GENERIC_ALL.
@@ -42,12 +42,12 @@ if sys.platform == "win32":
     #: Kinds of entries that refuse or are for a log.
     _NOT_ALLOWING = (1, 2, 6, 7, 10, 12, 13, 15, 17, 18, 19)
     _READ, _WRITE = 0x80000000, 0x40000000
-    #: Others may read and write meanwhile, and not remove: so does os.open.
+    #: While the file is open, others may read and write it, and not remove it; os.open() allows them as much.
     _SHARE = 3
     _CREATE_NEW, _OPEN_EXISTING, _OPEN_ALWAYS = 1, 3, 4
-    #: FILE_FLAG_OPEN_REPARSE_POINT: a link is opened, and not what it leads to.
+    #: FILE_FLAG_OPEN_REPARSE_POINT: a link itself is opened, and not its target.
     _NO_FOLLOW = 0x00200000
-    #: LOCKFILE_EXCLUSIVE_LOCK and LOCKFILE_FAIL_IMMEDIATELY; and the two errors that say that another has the lock.
+    #: LOCKFILE_EXCLUSIVE_LOCK and LOCKFILE_FAIL_IMMEDIATELY; and the two errors that say that another process has the lock.
     _EXCLUSIVE_NOW, _LOCK_VIOLATION, _IO_PENDING = 3, 33, 997
     _INVALID = ctypes.c_void_p(-1).value
 
@@ -115,7 +115,7 @@ if sys.platform == "win32":
             kernel.CloseHandle(token)
 
     def _others(entries: Any, folder: bool, trusted: AbstractSet[str]) -> List[str]:
-        """Return whom else a list gives a right that makes a file or folder unfit."""
+        """Return the other users and groups to whom a list gives a right that makes a file or folder unfit for credentials."""
         rights = _WRITE_RIGHTS if folder else _WRITE_RIGHTS | _READ_RIGHTS
         found: Dict[str, None] = {}
         # The head of a list: revision and padding, size, number of entries.
@@ -135,7 +135,7 @@ if sys.platform == "win32":
 
         def __enter__(self) -> Any:
             user = _our_user()
-            # An owner that is named here is not the group of administrators, as it would be where one of them runs this.
+            # The owner is named, because for an administrator it would otherwise be the group of administrators.
             text = f"O:{user}D:P(A;OICI;FA;;;{user})(A;OICI;FA;;;SY)"
             self._descriptor = _P()
             if not _security().ConvertStringSecurityDescriptorToSecurityDescriptorW(
@@ -208,9 +208,10 @@ def lock_file(descriptor: int) -> bool:
 def read_access_list(path: str, folder: bool) -> AccessList:
     """Return who else has rights on Windows.
 
-    A file system without such lists gives everyone all rights, and so does an entry of a kind that is not known here.
+    On a file system without such lists everyone has all rights. An entry of a kind that is unknown here counts as one for
+    everyone.
 
-    :param folder: whether it is one, whose names others may read.
+    :param folder: whether the path is a folder; others may read the names in it.
     :raises OSError: the list cannot be read.
     """
     if sys.platform == "win32":
