@@ -40,12 +40,12 @@ import socket
 import socketserver
 import sys
 import threading
-import time
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Set, Tuple, Type
 
 from ...protocol.error_text import Option, OptionText
 from ...protocol.http.http1 import HeadLimits
 from ...protocol.http.oauth import is_loopback
+from ...rpc.deadline import Deadline
 from ...rpc.forks import close_socket, on_fork, release_socket
 from ...rpc.tracing import get_logger
 from ..eviction import Shares
@@ -532,13 +532,13 @@ class HTTPServer(http.server.HTTPServer):
             if connection.state in (State.NEW, State.IDLE):
                 connection.stop_reading()
         seconds = self.limits.grace if grace is None else grace
-        end = time.monotonic() + seconds
+        deadline = Deadline(seconds)
         self.endpoint.close(seconds)
         if not self._wait_until_closed(_FLUSH_SECONDS):
             # A client that reads slowly has the time of the handlers for its response, too.
             with self._changed:
                 self._changed.wait_for(lambda: not any(connection.busy for connection in self._connections),
-                                       max(end - time.monotonic(), 0.0))
+                                       deadline.remaining())
             for connection in self._open_connections():
                 connection.hang_up()
             self._wait_until_closed(_FLUSH_SECONDS)
