@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Optional, Set, Tuple, Type
 
 from ...protocol.http.headers import check_header
-from ...protocol.http.http1 import BadRequest, HeadLimits, RequestHead, body_plan, find_head, parse_head
+from ...protocol.http.http1 import BadRequest, HeadLimits, RequestHead, body_plan, find_head, parse_head, split_length
 from ...rpc.tracing import get_logger
 from ..eviction import sender_at
 from ..handling.http_request import HTTPRequest
@@ -557,6 +557,10 @@ class Connection(BaseHTTPRequestHandler):
         buffer = self._socket.buffer
         block = bytes(buffer[:end])
         del buffer[:end]
+        form, digits = split_length(block)
+        if form is not None and self._head is not None and split_length(self._block) == (form, str(self._plan)):
+            self._head, self._block, self._plan = self._head.with_length(digits), block, int(digits)
+            return
         head = parse_head(block, self.server.head_limits)
         self._plan = body_plan(head)
         self._head, self._block = head, block
