@@ -286,7 +286,7 @@ def _is_answer(data: bytes) -> bool:
 
 
 def _ignore(data: bytes) -> None:
-    """Discard an answer that comes to something else than a request."""
+    """Discard an answer to a message that is no request."""
 
 
 class HTTPChannel(Channel):

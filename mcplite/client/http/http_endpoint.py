@@ -129,7 +129,7 @@ class HTTPEndpoint:
         :raises HTTPStatusError: the server did not answer the request in JSON-RPC.
         """
         status, is_json, after = reply.status, reply.kind == "application/json", _retry_after(reply)
-        # An error in JSON-RPC is read whole, however long it is (HTTP-42).
+        # JSON is read whole, up to the limit of a message, since it may be an error in JSON-RPC (HTTP-42).
         text = reply.read(self.line_limit).decode("utf-8", "replace") if is_json else reply.excerpt()
         message = jsonrpc.parse(text.encode("utf-8")) if is_json else None
         failure = None
@@ -339,16 +339,17 @@ class GetStream:
         self._ended_early = 0
         #: Whether there has been a stream.
         self._offered = False
-        #: Set when the server has answered for the first time, in whatever way.
+        #: Set when the server has answered for the first time, in whatever way, or the request has failed.
         self._answered = threading.Event()
         self._loop = Loop(f"listener of {endpoint.name}", self._run, self._stop.wait)
 
     def start(self, timeout: float) -> None:
-        """Start to listen; return when the stream is there, or the server takes long to answer.
+        """Start to listen; return when the server has answered, or after a tenth of a second.
 
-        Nothing that the server sends from then on is missed. Some servers begin their response with the first event only.
+        Once the server has answered with a stream, no message on it is missed. The wait is short, since some servers begin
+        their response with the first event only.
 
-        :param timeout: seconds after which it returns as well.
+        :param timeout: the most seconds to wait, if they are fewer.
         :raises TransportError: the system has no thread for it.
         """
         self._loop.start()

@@ -1,7 +1,7 @@
 """The transport HTTP+SSE, which Streamable HTTP replaced, a client's side.
 
-One stream carries all that the server sends, the answers to what is posted elsewhere included. So one thread reads it for
-all callers, as with a pipe. When it ends, the connection is over (LSSE-10).
+One stream carries all messages of the server, including the answers to messages that are posted to another URL. So one thread
+reads it for all callers, as with a pipe. When the stream ends, the connection is over (LSSE-10).
 """
 
 import threading

@@ -357,7 +357,8 @@ class ClientSession:
         self.question_rate = RateLimit(self._options.settings.questions_per_minute)
         #: Cancelled when the connection ends.
         self.ended = CancelToken()
-        #: The parts of extensions, by names of theirs; added from any thread, and kept until the session ends.
+        #: The parts of extensions, by a name that the extension chooses; added from any thread, and kept until the session
+        #: ends.
         self.parts: Dict[str, SessionPart] = {}
 
     def request(self, call: Call) -> Dict[str, Any]:

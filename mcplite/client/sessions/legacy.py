@@ -267,7 +267,7 @@ class LegacySession(ClientSession):
             raise
 
     def _call_from_handler(self, call: Call, ident: int) -> Dict[str, Any]:
-        """Make a call of a handler: it frees its slot among the workers, since the answer may need one (REL-56).
+        """Make a call from a handler, which frees its slot among the workers meanwhile: the answer may need one (REL-56).
 
         The clock runs meanwhile: such a call has a timeout as any other has.
         """

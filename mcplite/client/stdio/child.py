@@ -1,7 +1,7 @@
 """One child process: started with three pipes, watched, and ended with its whole process group.
 
-The stdio channel has one. Arguments, environment and the reason when it cannot be started come first; signals, groups and exit
-codes are about the process that runs.
+The stdio channel has one. The first part of this module makes its arguments and its environment, and explains why it cannot be
+started. The second part is about the process that runs: signals, groups and exit codes.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ class StderrPump:
         return self._finished.wait(timeout)
 
     def stop(self, timeout: float) -> None:
-        """Make the thread read what has arrived, and end; wait for it up to *timeout* seconds."""
+        """Make the thread read what has arrived, and end; wait for it up to *timeout* seconds, and two more for a slow sink."""
         self._stopping, thread = True, self._thread
         if self._wait is not None:
             self._wait.end()

@@ -148,8 +148,8 @@ class ChildChannel(PipeChannel):
     def close(self) -> None:
         """End the child: close its stdin, wait, SIGTERM, wait, SIGKILL (STD-09); then free all resources.
 
-        Takes at most *grace* and four seconds more. Idempotent and callable from any thread; a second
-        caller waits for the first.
+        Takes at most *grace* and four seconds more, and about three beyond that if a writer or the taker of its stderr is slow.
+        Idempotent and callable from any thread; a second caller waits for the first.
         """
         if not self._claim():
             if self._closer != threading.get_ident():
