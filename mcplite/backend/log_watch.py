@@ -6,9 +6,9 @@ thread, which then reads its log. The number in the announcement counts only if 
 
     number of the store  --announced, larger-->  believed  --the thread that was woken found it-->  number of the store
                                                      |
-                              it is back, and found nothing: the number is read from the store
+                   the thread waits again, and has found nothing: the number is read from the store
                                                      |
-                         false: announcements of this log are looked at once in a pause, which grows
+             false: announcements of this log are compared with the store only once in a pause, which grows
 """
 
 import threading

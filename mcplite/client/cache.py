@@ -120,5 +120,5 @@ def _is_of(key: str, uri: Optional[str]) -> bool:
 
 
 def _key(params: Optional[Dict[str, Any]]) -> str:
-    """Return the part of the cache key that all params of a request go into (CACHE-06)."""
+    """Return the second part of the key of a cached result: all params of the request, as JSON (CACHE-06)."""
     return json.dumps(params or {}, sort_keys=True, default=str)

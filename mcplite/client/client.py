@@ -380,7 +380,8 @@ class Client(Features):
                resources: Sequence[str] = (), timeout: Optional[float] = DEFAULT) -> "Subscription":
         """Return a subscription to iterate over: ``with client.listen(tools=True) as events: for event in events: ...``.
 
-        It works in every revision that has such notifications. Every change after the return yields an event.
+        It works in every revision that has such notifications. Each change after the return yields an event; if a list or a
+        resource changes again before its event is read, there is one event.
 
         :param tools, prompts, resource_list: whether to include changes of these lists.
         :param resources: URIs whose updates to include.

@@ -159,8 +159,8 @@ def _placeholders(text: str) -> List[Tuple[int, int]]:
     return sorted(found)
 
 
-# Each pattern matches what it has begun, also at the end of the text: a string or a comment without an end would otherwise be
-# searched for its end from each quote or slash in it, which takes quadratic time.
+# Each pattern also matches a string or a comment that has no end. If it did not, the end would be searched for from each quote
+# or slash in it, which takes quadratic time.
 _STRING = r'"(?:[^"\\]|\\.)*"?'
 _COMMENT = re.compile(_STRING + r"|//[^\r\n]*|/\*(?:.*?\*/|.*)", re.DOTALL)
 _TOKEN = re.compile(_STRING + r"|\S", re.DOTALL)

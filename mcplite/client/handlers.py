@@ -1,7 +1,7 @@
 """Handlers: the user's callbacks that answer a server's questions and take its notifications.
 
-A client declares exactly the capabilities for which it has handlers. One set of handlers serves every revision; the sessions
-decide when and on which thread a handler runs.
+A client declares a capability if it has the handler for it. One set of handlers serves every revision; the sessions decide when
+and on which thread a handler runs.
 """
 
 from __future__ import annotations
