@@ -54,7 +54,7 @@ class RequestOptions(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One request in one value, which each layer passes on; most are made by :meth:`Features.request`."""
+    """One request with all its options; :class:`Features` makes most, and sessions those of their own."""
 
     method: str
     params: Optional[Dict[str, Any]] = None

@@ -91,7 +91,7 @@ class HTTPReading(Reading):
                 if error.stale and pending.method not in REPEATABLE:
                     raise TransportError(f"{error}, so {pending.method!r} was not sent again") from error
                 # Without a session a repeated request needs another id (H26-22), so it is not repeated here, but by
-                # ModernSession.
+                # ModernClientSession.
                 if not error.stale or pending.beside is not None:
                     raise
                 first = error
@@ -299,7 +299,7 @@ class HTTPChannel(Channel):
     """
 
     interruptible = True
-    carries_beside = True
+    carries_headers = True
     reopens_after_fork = True
 
     def __init__(self, url: str, settings: HTTPSettings = HTTPSettings(), *, line_limit: int = 16 << 20,
