@@ -88,7 +88,7 @@ class Sample(Question):
                  model_preferences: "Optional[ModelPreferences]" = None, metadata: Optional[Dict[str, Any]] = None,
                  tools: "Optional[List[Tool]]" = None, tool_choice: "Optional[ToolChoice]" = None,
                  task: bool = False, on_progress: "Optional[Callable[[Progress], object]]" = None) -> None:
-        # A single one, such as an Image, is no sequence of messages; a text is one of characters.
+        # A single message, such as an Image, is no sequence of messages. A text is a sequence, but of characters.
         self.messages: List[Any] = list(messages) if isinstance(messages, (list, tuple, Iterator)) else [messages]
         self.task = task
         self.on_progress = on_progress
@@ -124,9 +124,9 @@ class Relayed(Question):
 class Elicited(Generic[T]):
     """The outcome of a question to the user.
 
-    ``action`` is "accept", "decline" or "cancel". ``content`` is the answer as JSON and ``data`` the same, converted to
-    the type of the form; both are None unless the user accepted a form. It is true exactly when the user accepted, whatever
-    the form holds. ``elicitation_id`` is the id of a URL question, for
+    ``action`` is "accept", "decline" or "cancel". ``content`` is the answer as JSON, and ``data`` the answer
+    converted to the type of the form; both are None unless the user accepted a form. An Elicited is true exactly when the user
+    accepted, whatever the form holds. ``elicitation_id`` is the id of a URL question, for
     ``ctx.elicitation_complete``; None for a form, and in a revision without ids if the handler gave none.
     """
 
