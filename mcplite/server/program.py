@@ -87,8 +87,8 @@ def _of_api(path: str, name: Optional[str]) -> Server:
 def _own(module: ModuleType, servers: List[Server]) -> List[Server]:
     """Return the servers of a module that can be the one to serve.
 
-    Of several, servers that another one mounts are left out. If several remain, those that another module has as well are left
-    out: the module imports them.
+    Of several, servers that another one mounts are left out. If several remain, those that another loaded module has as well
+    count as imported, and are left out.
     """
     parts = [getattr(provider, "mounted", None) for server in servers for provider in server.registry.providers]
     found = [server for server in servers if not any(server.runtime is part for part in parts)]

@@ -384,7 +384,7 @@ class Context:
         :param message: the text for the user.
         :param schema: the form: a dataclass, TypedDict, plain type, or the JSON Schema of a flat object. None asks only
             for yes or no.
-        :param task: asks as a task, where the client declares that (in November 2025 alone); see :class:`Elicit`.
+        :param task: asks as a task if the client declares that, which it can in November 2025 alone; see :class:`Elicit`.
         :param on_progress: called with each :class:`~mcplite.types.Progress` that the client reports before its answer; see
             :class:`Elicit`.
         :returns: the answer, which is true exactly when the user accepted.
@@ -569,7 +569,7 @@ class RequestContext(Context):
         #: Whether the result must be an object, since a hook of an extension reads it, a server that mounts another one, or
         #: middleware of a mounted server.
         self.result_is_read = False
-        #: The turn in which a large answer is made, until it is sent.
+        #: The turn of :class:`~mcplite.rpc.fair_queue.Turns` in which a large answer is made, until it is sent.
         self.turn: Optional[Turn] = None
         self._lock = threading.Lock()
 

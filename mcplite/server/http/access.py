@@ -272,7 +272,7 @@ class Authorizer:
 
     def challenge(self, endpoint: "Authorization", resource: Optional[str], error: str, description: Optional[str],
                   scopes: Iterable[str]) -> str:
-        """Return the value of ``WWW-Authenticate`` for a refusal (RFC 6750, section 3); empty where no header can help.
+        """Return the value of ``WWW-Authenticate`` for a refusal (RFC 6750, section 3); empty if no header can help.
 
         :param resource: the URL of the endpoint, as far as the request proves it.
         """
@@ -317,7 +317,7 @@ class Authorization:
 
     @property
     def backend(self) -> "Backend":
-        """What the processes of the server share; in one process, its memory."""
+        """The backend that the processes of the server share; in a single process a backend in its memory."""
         return self._runtime.processes.backend
 
     def state_keys(self, given: "Sequence[Union[str, bytes]]" = ()) -> List[bytes]:

@@ -93,7 +93,7 @@ class FreedMemory:
 
 
 def _resident() -> int:
-    """Return the bytes of this process in memory; 0 where they are not known."""
+    """Return the bytes of this process in memory; 0 if they are not known."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * mmap.PAGESIZE

@@ -7,7 +7,7 @@ memory (``ssl.MemoryBIO``), so that it neither waits for the client nor hides de
     the connection
                      send()  ──>  records     ──> OpenSSL ──>  unsent bytes    ──> the system's socket
 
-A handshake takes no thread while it waits for its client: each flight is a turn of the poller, and the connection stays in the
+A handshake takes no thread while it waits for its client: the poller calls the connection for each flight, and it stays in the
 state ``NEW``, whose time is limited. A client that speaks plain HTTP gets a response in plain HTTP that says so.
 
 Certificates are read again when their files have changed. Connections that are open keep those they began with.
