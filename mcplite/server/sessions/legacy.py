@@ -30,7 +30,7 @@ from ..handling.context import LEVELS, RequestContext, RequestFacts, log_params,
 from ..handling.dispatch import answer_request
 from ..handling.session import KnownRoots, Session, check_own_method
 from ..runtime.runtime import OpenSession, Runtime
-from .modern import SessionlessHandler, claims, create_peer
+from .modern import SessionlessHandler, create_peer, names_revision
 
 if TYPE_CHECKING:
     from ...rpc.request import Incoming
@@ -261,7 +261,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
             return True
         # A request whose ``_meta`` names a revision stands alone. So does one that came before any handshake, if only revisions
         # without a handshake have its method.
-        return catalog.speaks_modern and (("_meta" in params and claims(params))
+        return catalog.speaks_modern and (("_meta" in params and names_revision(params))
                                           or (self.agreed is None and method in catalog.modern_methods))
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
