@@ -149,9 +149,9 @@ class Server:
         :class:`mcplite.extend.Extension`; or their settings, by identifiers such as ``com.example/charts``, if what they add
         is registered with :meth:`add_method`.
     :param cache: how long clients may keep lists and resources; by default not at all.
-    :param on_duplicate: decides when a name is registered again: "error" refuses the new entry, "replace" puts it in the place
-        of the old one, and "warn" does so with a warning in the log. In an interactive session, a function that is defined
-        again replaces itself in any case.
+    :param on_duplicate: what happens if a name is registered again: "error" refuses the new entry, "replace" puts it in the
+        place of the old one, and "warn" does so with a warning in the log. In an interactive session, a function that is
+        defined again replaces itself in any case.
     :param mask_errors: hides the text of a tool's exceptions from the client; they are only logged.
     :param debug: logs every message, as in :func:`mcplite.connect`.
     :param options: a :class:`ServerOptions`, with the options that few programs set, such as ``page_size``, ``capabilities`` or

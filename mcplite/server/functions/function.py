@@ -252,8 +252,8 @@ class Function:
         """
         fields: Dict[str, FieldParameter] = {}
         raw = input_schema is not None
-        # The nodes of parameters whose annotation is only a class. A tool alone uses them, since the texts for other kinds are
-        # converted, and only before the first Field, since an alias in it can be the name of another parameter.
+        # The nodes of parameters whose annotation is only a class. Only tools without an ``input_schema`` use them, since the
+        # texts for other kinds are converted; and only before the first Field, whose alias can be the name of a parameter.
         direct = SIMPLE if kind == "tool" and not raw else {}
         for parameter in signature.names:
             annotation = signature.annotations.get(parameter, MISSING)

@@ -221,7 +221,7 @@ class TLSSocket(socket.socket):
             rest = rest[self.send(rest):]
 
     def shutdown(self, how: int) -> None:
-        """Shut down one direction or both; before ours is, tell the client that the stream ends, so that nothing is missing."""
+        """Shut down one direction or both; before ours, tell the client that the stream ends, so that it misses nothing."""
         if how == socket.SHUT_WR:
             self.end()
         super().shutdown(how)
