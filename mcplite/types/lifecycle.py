@@ -65,8 +65,7 @@ class ServerCapabilities(Model):
 
 
 def server_info(given: Any) -> Dict[str, Any]:
-    """Return a server's ``serverInfo`` with a name and a version that can be read: a wrong type in it must not end a
-    connection.
+    """Return a server's ``serverInfo`` with a name and a version that can be read: a wrong type must not end a connection.
 
     The two are for people and logs. A name or a version of a wrong type becomes empty; a version that is a number becomes its
     text.
