@@ -29,7 +29,7 @@ def anthropic_tools(client: Source, *, only: Choice = None, exclude: Choice = No
     :param client: a ``Client``, or a ``Group`` of several, or a :class:`ToolSearch` of one; open when the tools are listed.
     :param only: the tools to offer: their names as ``client.list_tools()`` has them, or a function of the ``Tool``. None
         for all.
-    :param exclude: the tools to leave out, likewise. A tool that is not offered cannot be called.
+    :param exclude: the tools to leave out, in the forms of *only*. A tool that is not offered cannot be called.
     :param timeout: seconds for each call; by default the client's.
     :raises TypeError: *only* or *exclude* is one string.
     """
