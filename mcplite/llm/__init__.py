@@ -48,7 +48,7 @@ def openai_tools(client: Source, *, only: Choice = None, exclude: Choice = None,
     :param client, only, exclude, timeout: as for :func:`anthropic_tools`.
     :param strict: whether to ask for the strict mode for each tool whose schema can be brought into its subset.
     :param media: whether images, sounds and PDF files follow in a message of the user; False for a model that reads text
-        only, which is told of them in words.
+        only, and gets a text in place of them.
     :raises TypeError: *only* or *exclude* is one string.
     """
     from .openai import OpenAIKit

@@ -179,7 +179,7 @@ _BESIDE = (*_INSIDE, "image/heic", "image/heif")
 class GeminiKit(Kit):
     """The tools of a client for Gemini's API; :func:`mcplite.llm.gemini_tools` makes one.
 
-    It takes the SDK's objects, and then returns such, or the dicts of the REST API, and then returns dicts.
+    For objects of the SDK it returns objects of the SDK; for dicts of the REST API it returns dicts.
     """
 
     _tool_names: Pattern[str] = TOOLS_OF_GEMINI

@@ -90,7 +90,7 @@ class RequestKit(Kit):
         return ToolUseContent(use.id or use.name, entry.tool.name, self._arguments(use.arguments, entry))
 
     def _shown_use(self, block: ToolUseContent) -> Tuple[str, Dict[str, Any]]:
-        """Return the name and the arguments of an earlier call as the model was told them."""
+        """Return the name and the arguments of an earlier call as the model knows them."""
         with self._lock:
             self._names.add([block.name])
             name = self._names.shown(block.name)

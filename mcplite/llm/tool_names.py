@@ -24,10 +24,10 @@ _MOST = 64
 class NameMap:
     """Names as a model sees them, and the names that they stand for.
 
-    A name that the API takes stays as it is. In others a dot becomes two underscores, and any other character one. A
-    name that is too long, or that would be another's, ends with eight digits of its hash instead; the same names give
-    the same result in any order and in any process. A name that was assigned once stays, so that a conversation can go on when
-    the server's list changes. Not safe for threads: its owner has a lock.
+    A name that the API takes stays as it is. In any other name a dot becomes two underscores, and any other character that the
+    API refuses becomes one. A name that is too long, or that would be another's, ends with eight digits of its hash instead;
+    the same names give the same result in any order and in any process. A name that was assigned once stays, so that a
+    conversation can go on when the server's list changes. Not safe for threads: its owner has a lock.
 
     :param allowed: what the API takes, for ``fullmatch``.
     """
@@ -63,7 +63,7 @@ class NameMap:
         return self._shown[name]
 
     def own(self, shown: str) -> Optional[str]:
-        """Return the server's name for the model's; None if the model was told no such name."""
+        """Return the server's name for the model's; None if the model knows no such name."""
         return self._own.get(shown)
 
     def _plain(self, name: str) -> str:

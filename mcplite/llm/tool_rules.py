@@ -93,5 +93,5 @@ def _parts(schema: Any, place: str, extent: Extent, depth: int) -> Iterator[Tupl
 
 
 def some_of(names: List[str]) -> str:
-    """Return names as a text; of many the first ones, and how many more there are."""
+    """Return names as a text: the first ten, and how many more there are."""
     return ", ".join(names[:_MOST_SHOWN]) + (f", and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else "")

@@ -3,7 +3,7 @@
 An API refuses the whole request if the schema of one tool breaks a rule of its own: the top level must be a plain object,
 malformed keywords and those of older drafts are errors, lists need ``items``, and a type stands neither beside a reference
 nor beside alternatives. Patterns must be of the kind of RE2, which never goes back, and mean one thing to ECMA-262, RE2,
-Rust's regex and Python. What a schema loses here the server still checks.
+Rust's regex and Python. The server still checks the parts that a schema loses here.
 """
 
 import json
@@ -109,7 +109,7 @@ def _code(member: str) -> int:
 
 Schema = Dict[str, Any]
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
-#: Levels of nesting; what is deeper is left open.
+#: Levels of nesting; deeper parts are left open.
 _DEEPEST = 40
 #: Alternatives that the description of the top level names, and the characters of that sentence.
 _MOST_GROUPS, _LONGEST_NOTE = 20, 1000
@@ -118,8 +118,8 @@ _MOST_GROUPS, _LONGEST_NOTE = 20, 1000
 def portable(schema: Any) -> Schema:
     """Return a schema of JSON Schema 2020-12 whose top level is a plain object; the given one is not changed.
 
-    References point into ``$defs`` at the top. Each schema says its type, as far as its keywords tell it. What is beyond the
-    :class:`Extent` is left open.
+    References point into ``$defs`` at the top. Each schema says its type, as far as its keywords tell it. Parts beyond the
+    :class:`Extent` are left open.
     """
     return _PortableForm(schema if isinstance(schema, dict) else {}).whole()
 
@@ -191,7 +191,7 @@ def _is_anything(value: Any) -> bool:
 
 
 _TO = "#/$defs/"
-#: The keywords that are kept, if their value has the right form. Others say nothing to a model.
+#: The keywords that are kept, if their value has the right form. Other keywords say nothing to a model.
 _PLAIN: Dict[str, Callable[[Any], bool]] = {
     "title": _is_text, "description": _is_text, "format": _is_text, "pattern": _is_text, "contentEncoding": _is_text,
     "contentMediaType": _is_text, "default": _is_anything, "const": _is_anything, "enum": _is_list, "examples": _is_list,

@@ -1,7 +1,7 @@
 """Tool search: a model finds the tools that it needs, in place of reading the declarations of all.
 
-The model is told of two tools, ``search_tools`` and ``describe_tool``. The tools that these two find are declared from the next
-request on, so that the model calls them as any other tool. A server can offer such a search to all clients:
+Two tools are declared to the model, ``search_tools`` and ``describe_tool``. The tools that these two find are declared from the
+next request on, so that the model calls them as any other tool. A server can offer such a search to all clients:
 ``Server.mount(search=True)``.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ToolSearch"]
 
-#: Tools that are declared at once besides the two, the latest ones.
+#: The most tools that are declared at once besides the two: those that were found last.
 _MOST_DECLARED = 50
 
 

@@ -57,13 +57,13 @@ class Entry(NamedTuple):
     """One tool as a model sees it."""
 
     tool: Tool
-    #: The name that the model is told.
+    #: The name by which the model knows it.
     name: str
-    #: What the model reads about it.
+    #: The text about it that the model reads.
     description: str
     #: The portable schema, with the names of parameters that the API takes.
     schema: Schema
-    #: The server's names of those parameters that have another one.
+    #: By the names in *schema*: the server's names of the parameters that were renamed.
     own_parameters: Dict[str, str]
 
 
@@ -111,7 +111,7 @@ class Toolset(ABC):
     def tool(self, name: str) -> Tool:
         """Return the server's tool for the name that a model uses, as for asking the user before a call.
 
-        :raises KeyError: the model was told of no such tool.
+        :raises KeyError: the model knows no such tool.
         """
         entry = self._find(name)
         if entry is None:
@@ -158,7 +158,7 @@ class Toolset(ABC):
                          ", ".join(sorted(listed)[:_MOST_LISTED]) or "none")
 
     def _find(self, name: str) -> Optional[Entry]:
-        """Return the tool of a name that a model uses, from the tools that it was told or from those that are there now."""
+        """Return the tool of a name that a model uses, from the tools that were declared last or that are listed now."""
         with self._lock:
             entry = self._entries.get(name)
         if entry is None:
@@ -250,9 +250,9 @@ class Kit(Toolset):
              cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None) -> Any:
         """Run the call that a model asks for, and return the result in the API's form.
 
-        The model gets an answer for each failure: a name that it was not told, arguments that are no object or that the server
-        refuses, a tool that fails or takes too long, and a server that cannot be reached (which is logged, too). A middleware
-        of the client may raise ``ToolError`` to stop a call; its text is what the model reads.
+        The model gets an answer for each failure: a name of no tool that was declared, arguments that are no object or that the
+        server refuses, a tool that fails or takes too long, and a server that cannot be reached (which is logged, too). A
+        middleware of the client may raise ``ToolError`` to stop a call; its text is what the model reads.
 
         :param tool_use: the object of the API's SDK, or a dict of the same form.
         :param timeout, max_timeout, cancel, on_progress: as for ``client.call_tool``. By default the timeout of the kit,

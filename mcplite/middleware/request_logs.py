@@ -89,7 +89,7 @@ class LogRequests:
 class ServerTiming:
     """Adds the header ``Server-Timing`` to responses over HTTP, with the milliseconds that the handler took.
 
-    A response that has become an event stream has sent its headers before, and does not have this one.
+    A response that has become an event stream has sent its headers before, without this header.
 
     :param name: of the metric.
     """

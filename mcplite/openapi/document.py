@@ -58,7 +58,7 @@ class Document:
             raise RegistrationError(f"{self.name} is no OpenAPI document: it holds {type(root).__name__}, not an object")
         self.root: Dict[str, Any] = root
         self._files[self.location] = root
-        #: "2", "3.0", or "3.1" for that and later ones.
+        #: "2", "3.0", or "3.1" for 3.1 and later versions.
         self.version = self._version()
         paths = root.get("paths")
         if paths is not None and not isinstance(paths, dict):

@@ -43,7 +43,7 @@ _CHARACTERS_OF_PART = 40
 class SchemaBuilder:
     """Builds the schemas of one tool, which share their definitions.
 
-    A document may describe more than a tool can carry. What goes beyond the limits becomes ``{}``, the deepest parts first.
+    A document may describe more than a tool can carry. Parts beyond the limits become ``{}``, the deepest first.
 
     :param document: whose references are followed.
     :param response: whether the schemas are of responses, which have other members than those of requests.
@@ -88,7 +88,8 @@ class SchemaBuilder:
             return {}  # it leads to nothing, and allows anything
         if not isinstance(target, dict) or not target:
             return {}
-        # Before 3.1 keywords beside a reference have no meaning, but many documents are written as if those of _BESIDE had one.
+        # Before 3.1 keywords beside a reference have no meaning, but many documents are written as if those in _BESIDE had a
+        # meaning.
         siblings = {key: value for key, value in node.items() if key != "$ref" and (not self._old or key in _BESIDE)}
         if _is_plain(target):
             return self._convert({**target, **siblings}, where, level + 1)
@@ -122,7 +123,7 @@ class SchemaBuilder:
             return self._refer(node, place, level)
         if "allOf" in node:
             whole = merged(self._document, node, place)
-            # Its parts inherit from each other, and each closed one would refuse the members of the others.
+            # Its parts inherit from each other, and each closed part would refuse the members of the other parts.
             if whole is not None and whole[0].get("additionalProperties") is False:
                 node = whole[0]
         elif "discriminator" in node and isinstance(node.get("properties"), dict) and not (

@@ -109,7 +109,7 @@ class OpenAPIProvider(Provider, Service):
         self._calls = calls
         self._credentials = APICredentials(self.document, credentials or {}, environment_prefix)
         self._has_own_authentication = session is not None or headers is not None or environ is not None
-        #: What is offered, in the order of the document.
+        #: The operations that are offered, in the order of the document.
         self.operations: List[APIOperation] = []
         self._bases: Dict[str, Optional[str]] = {}
         for operation in operations_of(self.document, include):

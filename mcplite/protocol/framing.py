@@ -165,7 +165,7 @@ class LineBuffer:
         return state
 
     def _add(self, lines: Deque[bytes], line: bytes, size: int, head: Optional[bytes]) -> None:
-        """Add a line to others, unless it is blank.
+        """Add a line to *lines*, unless it is blank.
 
         :param line: the whole line; only its latest bytes if there is a *head*.
         :param size: the bytes of the whole line.
@@ -204,7 +204,7 @@ def _enough(chunks: Iterable[bytes]) -> List[bytes]:
     return kept
 
 
-#: A pattern of the members that may follow a long member of a message, and how many of its matches are tried, the last ones.
+#: A pattern of the members that may follow a long member of a message, and how many of its matches are tried, from the end on.
 _MEMBER = r'(?<!\\)"(?:id|jsonrpc|method)"\s*:'
 _MOST_PLACES = 64
 #: The white space of JSON.

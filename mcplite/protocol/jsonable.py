@@ -33,7 +33,7 @@ def jsonable(value: Any, depth: int = 0) -> Any:
     their values, dates and durations ISO 8601, bytes base64, and UUIDs, decimals and paths strings. Objects of pydantic,
     attrs, msgspec, numpy and pandas become what :func:`~.library_values.plain_value` makes of them.
 
-    :param depth: of *value* within the outermost one.
+    :param depth: the depth of *value* within the outermost value.
     :raises TypeError: the value, or something in it, has no form in JSON.
     :raises ValueError: it holds NaN or an infinity, contains itself, or is nested too deeply.
     """
@@ -103,7 +103,7 @@ def _scalar(value: Any, depth: int) -> Any:
 
 
 def string_of(value: Any) -> Optional[str]:
-    """Return the text of a string, or of an object with the methods of one, such as a lazy translation; None for others."""
+    """Return the text of a string, or of an object with its methods, such as a lazy translation; None for any other value."""
     if isinstance(value, str) or hasattr(value, "casefold") and hasattr(value, "encode"):
         return as_text(value)
     return None

@@ -341,7 +341,7 @@ def encode_json(value: Any) -> str:
 
 
 def encode_params(params: Any) -> str:
-    """Return the params of a message as :func:`encode_json` does, with dates, dataclasses and others as JSON data.
+    """Return the params of a message as :func:`encode_json` does, with dates, dataclasses and other objects as JSON data.
 
     :func:`~.jsonable.jsonable` converts what the encoder does not know, so that plain values cost nothing more. Keys are not
     converted.
@@ -364,7 +364,7 @@ def write_long(before: str, text: str, after: str, quote: bool = False) -> bytes
     """Return three texts in UTF-8, with lone surrogates as escapes, as ``(before + text + after).encode()`` would.
 
     The text in the middle may be long. As a whole, it would be copied by each step of the encoding, and getting new memory
-    takes longer than the step itself: for a result of 10 MB this is a fifth of the server's time.
+    takes longer than the step itself: for a result of 10 MB the copies are a fifth of the server's time.
 
     :param quote: whether *text* is the value of a JSON string, to be written as :func:`encode_string` does.
     """
@@ -388,7 +388,7 @@ def whole(id: Any) -> Any:
 
 
 def own_id(id: object) -> Optional[int]:
-    """Return the number of a request of this side that *id* names; None if it cannot name one.
+    """Return the number of a request of this side that *id* names; None if it cannot name any.
 
     Some servers send numbers back as text, which the official SDKs accept, or as 1.0, where a language has no integers.
     """

@@ -83,7 +83,7 @@ _RETRY_PARAMS = frozenset({"_meta", "inputResponses", "requestState"})
 
 
 def digest(value: Any) -> str:
-    """Return a short digest of a JSON value, the same for equal values."""
+    """Return a short digest of a JSON value; equal values have equal digests."""
     import hashlib  # it loads OpenSSL
 
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))

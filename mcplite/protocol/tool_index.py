@@ -1,7 +1,7 @@
 """ToolIndex: which tools fit some words, and what a model reads about them.
 
-A search of :mod:`mcplite.llm` has one, and a server with ``mount(search=True)``. The ranking is BM25 over the words of names,
-titles, descriptions and parameters.
+A :class:`ToolIndex` belongs to each search of :mod:`mcplite.llm`, and to each server with ``mount(search=True)``. The ranking
+is BM25 over the words of names, titles, descriptions and parameters.
 """
 
 import json
@@ -73,7 +73,7 @@ class ToolIndex:
         return [self.tools[position] for _, position in sorted(ranked)[:limit]]
 
     def refreshed(self, tools: List[Tool]) -> "ToolIndex":
-        """Return an index of *tools*: this index, if it was made for equal ones."""
+        """Return an index of *tools*: this index, if it was made for equal tools."""
         return self if self.tools == tools else ToolIndex(tools)
 
     # --- the two tools of a search ------------------------------------------------------------------------

@@ -60,7 +60,8 @@ class ClientMount(Mounted, Service):
         self._main = MainUpstream(self.pool, self._label, self._on_open, self._on_change, self._on_updated, self._on_lost)
         #: Why the connection was lost, or could not be opened, last; None before the first attempt, and while it is open.
         self.down: Optional[Exception] = None
-        #: What the server has offered so far, by kind and the names that clients see; for the errors of calls while it is down.
+        #: The entries that the server has offered so far, by kind and the names that clients see; for the errors of calls while
+        #: it is down.
         self._known: Dict[str, Dict[str, ProvidedEntry]] = {kind: {} for kind in KINDS}
         #: The URIs that clients of the parent server subscribe to. It needs no lock: each change, and each copy, is one step in
         #: C.

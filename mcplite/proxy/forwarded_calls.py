@@ -238,7 +238,7 @@ class RelayHandlers(Handlers):
                 level, params.get("data"), logger if isinstance(logger, str) else None))
 
     def _pass(self, what: str, params: Dict[str, Any], send: Callable[[Any], object]) -> None:
-        """Send a message to the client whose call it belongs to, or whose connection this is; others do not get it.
+        """Send a message to the client whose call it belongs to, or whose connection this is; other clients do not get it.
 
         :param send: is called with the context of the call, or with the session.
         """
@@ -286,7 +286,7 @@ def declared_by(context: RequestContext) -> ClientCapabilities:
 def declared_to_server(declared: ClientCapabilities) -> ClientCapabilities:
     """Return the capabilities of a client that are declared to a mounted server.
 
-    Tasks are not among them, since questions are passed on as ordinary ones.
+    Tasks are not among them, since questions are passed on as ordinary questions.
     """
     # The protocol's own extensions are not declared: they change how results come, and this module would have to know them.
     extensions = {name: settings for name, settings in (declared.extensions or {}).items() if not name.startswith(OWN)}
@@ -408,8 +408,8 @@ def pass_over(upstream: Upstream, call: RelayedCall, params: Dict[str, Any], tas
         return _exchange(upstream, context, request, tasks)
     finally:
         if context.session.revision.modern:
-            # A question that is still open ends the client's present request, and the client sends its answer in another one:
-            # wait for that.
+            # A question that is still open ends the client's present request, and the client sends its answer in another
+            # request: wait for that request.
             with call.asking:
                 pass
 

@@ -97,7 +97,7 @@ class Mounted(Provider):
         raise NotImplementedError
 
     def put(self, kind: str, entries: Mapping[str, ProvidedEntry], announced: bool = True) -> Dict[str, str]:
-        """Put the entries of a kind into the registry; return the names that others have, each with the entry's own name.
+        """Put the entries of a kind into the registry; return the names that are taken, each with the entry's own name.
 
         :param entries: by the mounted server's own names, or URIs.
         :param announced: whether clients are notified.
@@ -142,7 +142,7 @@ class Mounted(Provider):
                                                  announced)
 
     def report(self, kind: str, taken: Mapping[str, str]) -> None:
-        """Log the entries that are left out since others have their names."""
+        """Log the entries that are left out since other entries have their names."""
         for seen, own in taken.items():
             _log.warning("the %s %.200r of %s is left out, since another has the name %.200r; mount it with another prefix=%s",
                          kind[:-1], own, self.name, seen, " or tool=" if kind == "tools" else "")

@@ -74,7 +74,7 @@ class Names:
         return seen
 
     def forget_uris(self) -> None:
-        """Forget which URIs others have as well; called before the entries are put into the registry again."""
+        """Forget which URIs other entries have as well; called before entries are put into the registry again."""
         self._seen = {}
 
     @property

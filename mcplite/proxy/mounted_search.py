@@ -1,7 +1,7 @@
 """MountedSearch: three tools in place of those of mounted servers, which a model finds by words.
 
-``Server.mount(search=True)`` loads it. The tools of such a mount are entries of the parent server as those of others, but in no
-list: they keep their scopes, their tasks and their names, and a client that knows a name can call it. Hosts let a model call
+``Server.mount(search=True)`` loads it. The tools of such a mount are entries of the parent server as those of any mount, but in
+no list: they keep their scopes, their tasks and their names, and a client that knows a name can call it. Hosts let a model call
 only what is listed, so ``call_tool`` calls them, too::
 
     tools/call call_tool {"name": "maps_route", "arguments": {...}}
@@ -33,7 +33,7 @@ __all__ = ["NAMES", "MountedSearch", "offer_search"]
 
 #: How many tools a search finds.
 _LIMIT = 5
-#: What the three tools are called.
+#: The names of the three tools.
 NAMES = _SEARCH, _DESCRIBE, _CALL = "search_tools", "describe_tool", "call_tool"
 
 

@@ -106,7 +106,7 @@ class StdioFront(Front):
             self._fail(items, str(error))
 
     def _note(self, item: Mapping[str, Any]) -> None:
-        """Remember what another child has to be told."""
+        """Remember the parts of a message that the next child has to get, too."""
         method, params = item.get("method"), item.get("params")
         if method == "initialize":
             self._handshake, self._opened, self._initialized = dict(item), False, False

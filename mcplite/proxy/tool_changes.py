@@ -22,7 +22,7 @@ from ..types import Tool
 
 __all__ = ["ChangedTool", "ToolChanges"]
 
-#: What a change may have, and the type of each.
+#: The members of a change, and the type of each.
 _MEMBERS = {"title": str, "description": str, "rename": Mapping, "preset": Mapping, "hide": (list, tuple, set, frozenset)}
 #: Keywords of an object's schema that name its properties in other ways than ``properties`` and ``required``. They are left
 #: out of the schema that clients see if arguments are changed; the mounted server still checks by them.

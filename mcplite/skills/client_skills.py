@@ -109,7 +109,7 @@ class ClientSkills:
         self._label = label
 
     def list(self) -> List[Skill]:
-        """Return the skills that the server lists, in its order; there may be others, which :meth:`get` finds by their URIs.
+        """Return the skills that the server lists, in its order; :meth:`get` finds other skills by their URIs.
 
         A skill whose entry breaks the rules is left out, and logged.
 

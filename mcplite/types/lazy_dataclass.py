@@ -178,7 +178,7 @@ def fields_of(cls: type) -> Tuple[RecordField, ...]:
 
 
 def from_members(cls: Type[T], members: Mapping[str, Any]) -> T:
-    """Return an instance of a record or a dataclass, made of the members that it has fields for; others are left out.
+    """Return an instance of a record or a dataclass, made of the members that it has fields for; other members are left out.
 
     During a rolling update a newer release writes more members than this one knows.
     """
@@ -212,11 +212,11 @@ class Marked(Record):
 
     #: Called with a revision, the attributes of an instance and its JSON object; changes the object.
     _finish: ClassVar[Any] = None
-    #: Members, by their names on the wire, that mean something in this class, and only hint in others.
+    #: Members, by their names on the wire, that mean something in this class, and only hint in other classes.
     _meant: ClassVar[FrozenSet[str]] = frozenset()
     #: Called with a JSON object; returns the object to read in its place.
     _adapt: ClassVar[Any] = None
-    #: Called with a JSON object; reads it as one of the classes of a union, of which this is the first.
+    #: Called with a JSON object; reads it as one of the classes of a union, whose first class has this hook.
     _read_any: ClassVar[Any] = None
     #: The name of the one field that holds the JSON object as it came, in place of all others.
     _kept_in: ClassVar[Optional[str]] = None

@@ -100,7 +100,7 @@ def base_of(url: str) -> str:
 
 
 def path_of(url: str) -> str:
-    """Return a URL's normalised path, the same for all spellings of a URL; empty if there is none.
+    """Return a URL's normalised path, which is equal for all spellings of the URL; empty if there is none.
 
     :raises ValueError: it is not an http or https URL.
     """
@@ -226,8 +226,8 @@ def parse_challenges(header: str) -> List[Challenge]:
 
     Parsing ends at the first malformed part and returns the challenges before it (AUTH-27). It takes linear time.
     """
-    # If the header is cut, a NUL marks the place: no challenge has one, so a challenge that was cut cannot pass for a shorter
-    # one.
+    # If the header is cut, a NUL marks the place: a challenge has no NUL, so that the cut challenge cannot pass for a whole,
+    # shorter one.
     text = _FOLD.sub(" ", header[:_LIMIT]) + ("\0" if len(header) > _LIMIT else "")
     found: List[Challenge] = []
     at = _skip(text, 0)

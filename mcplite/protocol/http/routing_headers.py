@@ -41,7 +41,7 @@ class Mark(NamedTuple):
 
 
 def is_field_name(name: str) -> bool:
-    """Whether this is a valid name of a header field."""
+    """Whether *name* is a valid name of a header field."""
     return re.fullmatch(TOKEN, name) is not None
 
 

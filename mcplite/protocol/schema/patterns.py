@@ -156,7 +156,7 @@ class _Judge:
         self.sequence(body, follow, repeated)
 
     def _look(self, value: Any, follow: int, repeated: bool) -> None:
-        # A look-around reads on from its place, and does so again for each way in which the match comes to this place.
+        # A look-around reads on from its place, again for each way in which the match comes to this place.
         self._open(_MANY + 1, repeated, "it looks ahead or back")
         self.sequence(value[1], 0, repeated)
 

@@ -99,7 +99,7 @@ class _Rules:
         self._seen: Dict[int, Any] = {}
         #: Schemas that are not checked yet, each with the base URI of its references.
         self._waiting: List[Tuple[Any, str]] = []
-        #: What the references of a schema refer to, by the identity of that schema.
+        #: By the identity of a schema: the parts that its references refer to.
         self._targets: Dict[int, List[Any]] = {}
         self._properties = 0
 
@@ -291,7 +291,7 @@ def in_result(schema: Dict[str, Any]) -> Dict[str, Any]:
     """Return the schema of ``{"result": value}``, where *schema* is that of the value.
 
     A schema with an id is put there as it is, since its references are relative to the id. Otherwise its definitions stay at
-    the top level, and references to other places are changed to the new ones.
+    the top level, and references to other places are changed to the new places.
     """
     outer: Dict[str, Any] = {"type": "object", "properties": {}, "required": ["result"]}
     inner = {key: value for key, value in schema.items() if key != "$schema"}

@@ -93,7 +93,7 @@ _MAX_STEPS = 50_000
 _MAX_LEVELS = 200
 #: Characters of the longest name of a member that is matched against patterns.
 _MAX_NAME = 256
-#: What it costs to match the longest text that a pattern may get, which takes about a tenth of a second.
+#: The steps that count for a match of the longest text that a pattern may get; it takes about a tenth of a second.
 _PATTERN_STEPS = 6_000
 
 
@@ -310,7 +310,7 @@ def _multiple_of(validator: Any, argument: Any, instance: Any, schema: Any) -> I
 
 
 def _normal(value: Any) -> Any:
-    """Return a key that is the same for equal JSON values, and different for others."""
+    """Return a key of a JSON value: equal values have equal keys, and other values have other keys."""
     if isinstance(value, list):
         return [_normal(item) for item in value]
     if isinstance(value, dict):
