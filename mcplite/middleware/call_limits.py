@@ -17,7 +17,7 @@ Proceed = Callable[[], Dict[str, Any]]
 
 
 def sender_of(ctx: Context) -> str:
-    """Return who has sent a request: the key of its principal, or without one the address.
+    """Return who has sent a request: the key of its principal, or its address if it has no principal.
 
     The text is empty on a pipe, which has one client.
     """

@@ -209,7 +209,7 @@ class ClientMount(Mounted, Service):
             if self.down is None:
                 return None
             known = self._known[kind].get(name)
-            if known is not None or self.choice is not None:  # whether it is offered is unknown of a name never listed
+            if known is not None or self.choice is not None:  # a name never listed may be one that is not offered
                 return known
             return ProvidedEntry(self, (kind, name, None)) if self.names.belongs(name) else None
         own = self.names.own_uri(name)

@@ -36,7 +36,7 @@ _SENT, _THERE = "mcplite call sent", "mcplite task there"
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 #: Seconds for the answer of a server to a call that asks for a task, once the call is cancelled.
 _ANSWER_SECONDS = 5.0
-#: If the server decides whether a call becomes a task: seconds from the begin of the call in which that answer may arrive.
+#: If the server decides whether a call becomes a task: seconds from the start of the call in which that answer may arrive.
 _DECISION_SECONDS = 1.0
 Passed = Tuple[Any, Optional[Revision]]
 

@@ -72,7 +72,7 @@ class Front(ABC):
 
     @abstractmethod
     def pause(self) -> None:
-        """Stop to hand on messages; called when the child is about to end."""
+        """Stop handing on messages; called when the child is about to end."""
 
     def gone(self, loaded: bool) -> None:
         """Answer the requests that the child has not answered; called when it has ended.
