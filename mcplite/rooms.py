@@ -31,7 +31,7 @@ ROOMS: Dict[str, Tuple[str, str]] = {
     "Server.mount()": ("proxy.hub", "mount"),
     "a configuration file": ("proxy.hub", "hub_of"),
     "an OpenAPI document": ("openapi.provider", "from_openapi"),
-    "task='optional'": ("tasks.server_tasks", "start_tasks"),
+    "task='optional'": ("tasks.server_tasks", "enable_tasks"),
     "Server.run_task()": ("tasks.server_tasks", "run_task"),
     "start_tool()": ("tasks.client_tasks", "tasks_of_client"),
     "a question as a task": ("tasks.received_tasks", "take_question"),

@@ -53,7 +53,7 @@ class RequestOptions(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One request; made once, by :meth:`Features.request`, and handed down whole."""
+    """One request with all its options; :class:`Features` makes most, and sessions those of their own."""
 
     method: str
     params: Optional[Dict[str, Any]] = None

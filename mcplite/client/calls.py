@@ -200,8 +200,8 @@ class Features(ABC):
         #: The output schemas of the tools that were listed, by the names of the tools.
         self._schemas: Listed[OutputSchema] = Listed()
         self._raise_for_error, self._texts_are_json = settings.raise_for_error, False
-        #: Whether results of tools take one more step, :meth:`_finish`.
-        self._finishes = settings.raise_for_error
+        #: Whether results of tools take one more step, :meth:`_adjust_result`.
+        self._adjusts_results = settings.raise_for_error
         self._tools: "Optional[Tools]" = None
 
     @property
@@ -292,9 +292,8 @@ class Features(ABC):
         """Send a request that was made elsewhere, such as one that a server passes on; see :meth:`request`."""
         session = self._opener.ready
         if session is None or session.restartable and session.peer.closed:
-            waiting = Waiting(call.timeout, call.max_timeout, call.cancel, spent=call.spent, now=self._opener.clock.now)
-            session = self._opener.wait(waiting)
-            call = call._replace(spent=waiting.spent)
+            session, options = self._session_for(RequestOptions(call.timeout, call.max_timeout, call.cancel, spent=call.spent))
+            call = call._replace(spent=options.spent)
         return session.request(call) if self._direct else self._proceed(session, call, 0)
 
     def _proceed(self, session: ClientSession, call: Call, index: int) -> Dict[str, Any]:
@@ -469,7 +468,7 @@ class Features(ABC):
         # As _request() has it without options.
         answer = session.request(Call("tools/call", params, *self._default_limits, cancel))
         if type(answer) is dict and (answer.get("resultType") == "task" or "task" in answer) and has("tasks"):
-            answer = self._finished(answer, session, RequestOptions(cancel=cancel))
+            answer = self._result_of_task(answer, session, RequestOptions(cancel=cancel))
         return self._tool_result(answer, session, name)
 
     def _call_tool(self, session: ClientSession, params: Dict[str, Any], options: RequestOptions) -> CallToolResult:
@@ -486,16 +485,16 @@ class Features(ABC):
         if hooks and not isinstance(answer, dict):
             raise TypeError(f"return an object or proceed() from send_tool() of an extension, not {type(answer).__name__}")
         if type(answer) is dict and (answer.get("resultType") == "task" or "task" in answer) and has("tasks"):
-            answer = self._finished(answer, session, call.options)
+            answer = self._result_of_task(answer, session, call.options)
         return self._tool_result(answer, session, str(params.get("name")))
 
-    def _finished(self, answer: Dict[str, Any], session: ClientSession, options: RequestOptions) -> Dict[str, Any]:
+    def _result_of_task(self, answer: Dict[str, Any], session: ClientSession, options: RequestOptions) -> Dict[str, Any]:
         """Return the result of a task that a server has started without having declared that it does so."""
         return self._tasks().result_of(answer, session, options)
 
     def _tasks(self) -> "ClientTasks":
         """Return the tasks of this client, with whose first use the folder ``tasks`` is loaded."""
-        return load("start_tool()")(self)  # type: ignore[no-any-return]
+        return load("start_tool()")(self)  # type: ignore[no-any-return]  # tasks.client_tasks.tasks_of_client
 
     def start_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *, ttl: Optional[float] = None,
                    timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None,
@@ -553,8 +552,8 @@ class Features(ABC):
             result.structured_content = {}  # PHP writes an empty object as an empty array
         if schema is not None:
             schema.check(result, session.name, "structuredContent" in answer)
-        if self._finishes:
-            self._finish(result)
+        if self._adjusts_results:
+            self._adjust_result(result)
         return result
 
     def _set_revision(self, session: ClientSession) -> None:
@@ -563,9 +562,9 @@ class Features(ABC):
         if (capabilities.tasks is not None or TASKS_EXTENSION in (capabilities.extensions or {})) and has("tasks"):
             self._tasks()  # calls of tools may become tasks
         self._texts_are_json = not session.revision.structured_output
-        self._finishes = self._raise_for_error or self._texts_are_json
+        self._adjusts_results = self._raise_for_error or self._texts_are_json
 
-    def _finish(self, result: CallToolResult) -> None:
+    def _adjust_result(self, result: CallToolResult) -> None:
         if self._texts_are_json:
             result.take_texts_as_json()
         if self._raise_for_error:

@@ -48,12 +48,14 @@ class Client(Features):
     :meth:`close`, from any thread. Besides the exceptions in its own documentation, every call raises ``RemoteError``
     if the server answers with an error, ``RequestTimeout``, ``Cancelled``, ``ConnectionClosed`` if the connection is
     over or ends meanwhile, ``ProtocolError`` if an answer breaks the rules, and ``NotSupported`` (nothing was sent) if
-    the server did not declare the feature.
+    the server did not declare the feature. Over HTTP it raises ``TransportError`` if the server cannot be reached,
+    ``HTTPStatusError`` if the server answers with a status in place of an answer, and ``AuthError`` if it wants another token
+    than can be obtained.
 
     If a server's process ends, the next call starts it again in revisions without a handshake (from July 2026 on), up to
     three times in a minute. Calls that were running fail, since their effect is unknown.
 
-    :param transport: makes the channel; called once, by :meth:`open`.
+    :param transport: makes a channel; called for each process that is started, also by a call that opens the session again.
     :param settings: how the client works; None for the defaults.
     :param handlers: of the server's questions and notifications; None for none.
     """
@@ -99,6 +101,7 @@ class Client(Features):
         If this fails, nothing is left behind: the child process and the threads have ended.
 
         :raises TransportError: the server cannot be started or reached.
+        :raises AuthError: the server wants a token that was not given, or could not be obtained.
         :raises ConnectionClosed: the server ended before it answered; the text has the end of its stderr.
         :raises RequestTimeout: no session within ``open_timeout``; a process is ended before this is raised.
         :raises UnsupportedVersion: client and server have no revision in common.

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["applicable", "command", "connect", "memory_channel", "transport"]
 
 _CHILD_OPTIONS = ("env", "cwd", "stderr", "grace")
-_HTTP_SETTINGS = ("headers", "session", "verify", "cert", "proxies", "auth")
-_HTTP_OPTIONS = (*_HTTP_SETTINGS, "listen", "type")
+_HTTP_OPTIONS = ("headers", "session", "verify", "cert", "proxies", "auth", "listen", "type")
 
 
 def transport(target: Any, settings: ClientSettings) -> Callable[[], Channel]:
@@ -134,7 +133,8 @@ def _remote(url: str, settings: ClientSettings) -> Callable[[], Channel]:
         from .http.http_channel import HTTPChannel
         from .http.sse_channel import SSEChannel
 
-        http = HTTPSettings(**{name: getattr(settings, name) for name in _HTTP_SETTINGS})
+        http = HTTPSettings(headers=settings.headers, session=settings.session, verify=settings.verify, cert=settings.cert,
+                            proxies=settings.proxies, auth=settings.auth)
         if settings.type == "sse":
             return SSEChannel(url, http, line_limit=settings.line_limit)
         return HTTPChannel(url, http, line_limit=settings.line_limit, listen=settings.listen)

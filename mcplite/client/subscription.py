@@ -32,7 +32,7 @@ from ..rpc.threads import Loop, start_thread
 from ..rpc.tracing import get_logger
 from .calls import Features
 from .handlers import Handlers
-from .sessions.base import ClientSession, ServerConnection, Subscriber
+from .sessions.base import ClientSession, ConnectionToServer, Subscriber
 
 __all__ = [
     "Event", "Filter", "Following", "PromptsChanged", "ResourceUpdated", "ResourcesChanged", "Subscription", "Subscriptions",
@@ -172,7 +172,7 @@ class Subscription(Subscriber):
     :param on_close: called with the subscription when it ends, but for the end of the whole connection.
     """
 
-    def __init__(self, connection: ServerConnection, filter: Filter, callback: Optional[Callable[[Event], object]] = None,
+    def __init__(self, connection: ConnectionToServer, filter: Filter, callback: Optional[Callable[[Event], object]] = None,
                  on_close: Callable[["Subscription"], object] = lambda subscription: None) -> None:
         self._connection = connection
         self.filter = filter

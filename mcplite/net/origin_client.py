@@ -213,12 +213,12 @@ class OriginClient:
             obtained.
         :raises Stopped: the caller no longer waits.
         """
-        recover = None if self._tokens is None else self._tokens.new_recovery()
+        recovery = None if self._tokens is None else self._tokens.new_recovery()
         while True:
             reply = self.send(exchange, method, url, headers, body, connect_seconds)
             if reply.status not in (401, 403):
                 return reply
-            if recover is None or not recover(reply, headers, exchange):
+            if recovery is None or not recovery.recover(reply, headers, exchange):
                 break
         refusal = _refusal(reply, shown(self.url), self._authenticates)
         if refusal is not None:

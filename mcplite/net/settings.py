@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import requests
 
 __all__ = [
-    "Bearer", "Cert", "Guard", "HTTPSettings", "Proxy", "TLS", "TokenProvider", "TokenSource", "Verify",
+    "Bearer", "Cert", "Guard", "HTTPSettings", "Proxy", "Recovery", "TLS", "TokenProvider", "TokenSource", "Verify",
     "basic", "http_proxy", "merged_settings", "proxy_for",
 ]
 
@@ -189,10 +189,6 @@ def http_proxy(url: str) -> Optional[Proxy]:
     return Proxy(url if found else f"http://{url}")
 
 
-#: See :meth:`TokenSource.new_recovery`.
-Recover = Callable[[Reply, Mapping[str, str], Exchange], bool]
-
-
 class TokenProvider:
     """Obtains tokens for any number of servers: what ``auth=`` may be."""
 
@@ -226,11 +222,20 @@ class TokenSource:
         """
         raise NotImplementedError
 
-    def new_recovery(self) -> Recover:
-        """Return what deals with the refusals (401 or 403) of one new request: it remembers what was tried.
+    def new_recovery(self) -> "Recovery":
+        """Return what deals with the refusals of one new request."""
+        raise NotImplementedError
 
-        It takes a refusal and the headers of the request, and returns whether the request is to be sent again. It raises
-        AuthError if the server asks for what cannot be obtained, and Stopped if the caller no longer waits.
+
+class Recovery:
+    """Deals with the refusals (401 or 403) of one request: it remembers what was tried."""
+
+    def recover(self, reply: Reply, headers: Mapping[str, str], exchange: Exchange) -> bool:
+        """Obtain what a refusal asks for; return whether the request is to be sent again.
+
+        :param headers: of the request.
+        :raises AuthError: the server asks for what cannot be obtained.
+        :raises Stopped: the caller no longer waits.
         """
         raise NotImplementedError
 

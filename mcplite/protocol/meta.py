@@ -146,7 +146,7 @@ def stamp(params: Optional[Mapping[str, Any]], fixed: Mapping[str, Any]) -> Dict
 
 
 class Stamped(Encoded):
-    """Params whose text has the envelope's members too, as with :func:`stamp`; the members are encoded once for all requests.
+    """Params that are written with the envelope's members, as with :func:`stamp`; these are encoded once for all requests.
 
     :param params: without ``_meta``.
     :param fixed: the envelope's members.
@@ -159,9 +159,8 @@ class Stamped(Encoded):
         self._fixed = fixed
 
     @property
-    def text(self) -> str:
-        own = encode_params(self.value)[:-1]
-        return f'{own}{"," if self.value else ""}"_meta":{self._fixed.text}}}'
+    def unclosed(self) -> Tuple[str, str]:
+        return encode_params(self.value), f'{"," if self.value else ""}"_meta":{self._fixed.text}}}'
 
 
 def members(revision: Revision, capabilities: ClientCapabilities, info: Optional[Implementation],

@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     Extensions = Union[None, Mapping[str, Dict[str, Any]], Sequence[Extension]]
     Middleware = Callable[[Context, Callable[[], Dict[str, Any]]], Dict[str, Any]]
 
-__all__ = ["Server", "serve", "serve_forever"]
+__all__ = ["Server", "serve", "run_transport"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -113,7 +113,7 @@ def _authorizer(given: "Union[None, Authorizer, Verifier]") -> "Optional[Authori
     from ..rooms import load
 
     try:
-        return load("auth=")(given)  # type: ignore[no-any-return]
+        return load("auth=")(given)  # type: ignore[no-any-return]  # auth.verify.bearer_auth.BearerAuth
     except ValueError as error:
         raise RegistrationError(f"auth=: {error}") from error
 
@@ -323,14 +323,14 @@ class Server:
         if entry.task_support != "forbidden":
             from ..rooms import load
 
-            load("task='optional'")(self.runtime)
+            load("task='optional'")(self.runtime)  # tasks.server_tasks.enable_tasks
         self.registry.add(entry)
 
     def run_task(self, payload: str) -> None:
         """Run a task that ``ServerOptions(tasks=)`` has handed over, in the process of the job; return when it is finished."""
         from ..rooms import load
 
-        load("Server.run_task()")(self.runtime, payload)
+        load("Server.run_task()")(self.runtime, payload)  # tasks.server_tasks.run_task
 
     def remove_tool(self, name: str) -> None:
         """Remove a tool; clients are notified.
@@ -454,7 +454,7 @@ class Server:
         """
         from ..rooms import load
 
-        load("Server.add_skills()")(self, folder, prefix)
+        load("Server.add_skills()")(self, folder, prefix)  # skills.server_skills.add_skills
 
     def remove_directory(self, uri: str) -> None:
         """Remove what :meth:`add_directory` has added; clients are notified.
@@ -590,7 +590,7 @@ class Server:
         """
         from ..rooms import load
 
-        load("Server.mount()")(self, other, prefix, tool, shared, tags, change, search)
+        load("Server.mount()")(self, other, prefix, tool, shared, tags, change, search)  # proxy.hub.mount
 
     # --- custom methods -----------------------------------------------------------------------------
     def method(self, method: str) -> Callable[[F], F]:
@@ -681,7 +681,7 @@ class Server:
                                        allowed_origins=allowed_origins, trusted_proxies=trusted_proxies, routes=routes,
                                        legacy_sse=legacy_sse or transport == "sse" or None, certfile=certfile,
                                        keyfile=keyfile, client_ca=client_ca, key_password=key_password)
-        serve_forever(self.runtime, transport, {name: value for name, value in options.items() if value is not None})
+        run_transport(self.runtime, transport, {name: value for name, value in options.items() if value is not None})
 
     def wsgi(self, path: str = "", *, principal: "Optional[Callable[[Dict[str, Any]], Union[None, str, Principal]]]" = None,
              allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (),
@@ -718,7 +718,7 @@ class Server:
         self.runtime.end()
 
 
-def serve_forever(runtime: Runtime, transport: str, given: Mapping[str, Any]) -> None:
+def run_transport(runtime: Runtime, transport: str, given: Mapping[str, Any]) -> None:
     """Serve until the client disconnects (stdio) or the process is told to stop.
 
     :param transport: "stdio", "streamable-http", "http" or "sse".

@@ -295,7 +295,7 @@ class HTTPChannel(Channel):
     """
 
     interruptible = True
-    carries_beside = True
+    carries_headers = True
     reopens_after_fork = True
 
     def __init__(self, url: str, settings: HTTPSettings = HTTPSettings(), *, line_limit: int = 16 << 20,

@@ -1,7 +1,7 @@
 """InputRounds: answers a result that requires input with the user's handlers, and sends the request again.
 
-Modern sessions use it for a server that asks. Legacy servers send questions as requests, which :class:`~.legacy.LegacySession`
-answers.
+Modern sessions use it for a server that asks. Legacy servers send questions as requests, which
+:class:`~.legacy.LegacyClientSession` answers.
 """
 
 from __future__ import annotations

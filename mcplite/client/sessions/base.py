@@ -1,9 +1,9 @@
-"""ServerConnection: one channel to a server, its peer and the threads of the user's handlers; ClientSession: the talk over it.
+"""ConnectionToServer: one channel to a server, its peer, the threads of the user's handlers; ClientSession: the talk over it.
 
 The client makes a connection for each channel that it opens, and again when the server's process is started again::
 
-    Client ─ SessionOpener ─ ServerConnection ─ Peer ─ Channel
-                   └─ ModernSession or LegacySession, which the connection calls on the reader's thread
+    Client ─ SessionOpener ─ ConnectionToServer ─ Peer ─ Channel
+                   └─ ModernClientSession or LegacyClientSession, which the connection calls on the reader's thread
 
 :class:`ClientSession` is the base of the sessions of both eras. A :class:`ClientObserver`, such as telemetry, sees calls and
 questions.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ..handlers import Handlers
 
 __all__ = [
-    "MODERN_ERRORS", "ClientObserver", "ClientSession", "ServerConnection", "SessionOptions", "SessionPart", "Subscriber",
+    "MODERN_ERRORS", "ClientObserver", "ClientSession", "ConnectionToServer", "SessionOptions", "SessionPart", "Subscriber",
     "headers_of",
 ]
 
@@ -175,7 +175,7 @@ class SessionPart:
         """Called when the connection has ended."""
 
 
-class ServerConnection(MessageHandler):
+class ConnectionToServer(MessageHandler):
     """One connection to a server, in either era.
 
     :param channel: the transport.
@@ -343,7 +343,7 @@ class ClientSession:
     #: The level of log messages that each request asks for; None asks for no messages.
     log_level: Optional[str] = None
 
-    def __init__(self, connection: ServerConnection) -> None:
+    def __init__(self, connection: ConnectionToServer) -> None:
         self.connection = connection
         self.peer = connection.peer
         self._channel = connection.channel

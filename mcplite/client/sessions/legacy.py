@@ -1,4 +1,4 @@
-"""LegacySession: a session that begins with a handshake, and is renewed when the server has lost it."""
+"""LegacyClientSession: a session that begins with a handshake, and is renewed when the server has lost it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from ...rpc.request import Incoming
 from ...rpc.tracing import get_logger
 from ...types import InitializeResult, codec
 from ..call import Call, OpeningLock, Waiting, send_again
-from .base import ClientSession, ServerConnection
+from .base import ClientSession, ConnectionToServer
 
-__all__ = ["LegacySession"]
+__all__ = ["LegacyClientSession"]
 
 _log = get_logger(__name__)
 #: How often in a minute a lost session is replaced, before the error is passed on (REL-47).
@@ -49,7 +49,7 @@ _QUESTION_BYTES = 16 << 20
 _RELATED_TASK = "io.modelcontextprotocol/related-task"
 
 
-class LegacySession(ClientSession):
+class LegacyClientSession(ClientSession):
     """One session with a server of the handshake era.
 
     :param connection: to the server.
@@ -57,7 +57,7 @@ class LegacySession(ClientSession):
 
     era = "legacy"
 
-    def __init__(self, connection: ServerConnection) -> None:
+    def __init__(self, connection: ConnectionToServer) -> None:
         super().__init__(connection)
         self._trace_context = self._options.settings.trace_context
         #: Set when the handshake has succeeded or the connection has closed.
@@ -67,7 +67,7 @@ class LegacySession(ClientSession):
         #: Held by the one thread that replaces a lost session; others wait for it.
         self._renewing = OpeningLock(_RENEWALS)
         #: Whether the server can lose the session and not the connection, so that a call has to know when it began.
-        self._over_http = connection.channel.carries_beside
+        self._carries_headers = connection.channel.carries_headers
         #: Guards the two fields below; held for dictionary work.
         self._lock = threading.Lock()
         #: The questions without an answer, with the bytes that each takes.
@@ -188,7 +188,7 @@ class LegacySession(ClientSession):
         self.connection.note_change("notifications/tools/list_changed", {})  # the server may be another version now
 
     def take_over(self, lost: ClientSession, waiting: Waiting) -> None:
-        if isinstance(lost, LegacySession):
+        if isinstance(lost, LegacyClientSession):
             self._server_state = lost._server_state
             self._restore(waiting)
 
@@ -229,7 +229,7 @@ class LegacySession(ClientSession):
         return result
 
     def _call_renewing(self, call: Call) -> Dict[str, Any]:
-        begun = self.peer.now() if self._over_http else 0.0
+        begun = self.peer.now() if self._carries_headers else 0.0
         try:
             return self._call(call)
         except SessionLost as error:
@@ -308,7 +308,7 @@ class LegacySession(ClientSession):
             incoming.respond({})
             return None
         if self.agreed is not None and incoming.method in self.agreed.task_requests and has("tasks"):
-            if load("a question as a task")(self, incoming):
+            if load("a question as a task")(self, incoming):  # tasks.received_tasks.take_question
                 return None
         if not self.question_rate.admit():
             incoming.fail(SERVER_BUSY, "the client accepts no more questions for now; try again in a minute")
@@ -317,7 +317,7 @@ class LegacySession(ClientSession):
             incoming.fail(SERVER_BUSY, f"the questions that wait take more than {_QUESTION_BYTES} bytes at the client")
             return None
         if "task" in incoming.params and has("tasks") and load("a question as a task")(self, incoming):
-            return None
+            return None  # take_question has answered by a task
         return lambda: self._answer(incoming)
 
     def _keeps(self, incoming: Incoming) -> bool:

@@ -1,4 +1,4 @@
-"""ModernSession: talks to a server without a handshake; each request identifies the client and stands for itself."""
+"""ModernClientSession: talks to a server without a handshake; each request identifies the client and stands for itself."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ...types import DiscoverResult, Implementation, InitializeResult, ServerCap
 from ..cache import CACHEABLE, Cache
 from ..call import Call, Waiting, send_again
 from ..output_schemas import Listed
-from .base import MODERN_ERRORS, ClientSession, ServerConnection, Subscriber
+from .base import MODERN_ERRORS, ClientSession, ConnectionToServer, Subscriber
 
-__all__ = ["ModernSession", "choose"]
+__all__ = ["ModernClientSession", "choose"]
 
 _log = get_logger(__name__)
 
 
-class ModernSession(ClientSession):
+class ModernClientSession(ClientSession):
     """A session without a handshake.
 
     :param connection: to the server.
@@ -36,7 +36,7 @@ class ModernSession(ClientSession):
     era = "modern"
     change_streams = True
 
-    def __init__(self, connection: ServerConnection, revision: Revision) -> None:
+    def __init__(self, connection: ConnectionToServer, revision: Revision) -> None:
         super().__init__(connection)
         options, settings = self._options, self._options.settings
         self._cache = options.cache
@@ -45,7 +45,7 @@ class ModernSession(ClientSession):
         self._names = {} if options.extensions is None else options.extensions.names
         self._trace_context = settings.trace_context
         self.restartable = self._channel.restartable
-        self._carries_headers = self._channel.carries_beside
+        self._carries_headers = self._channel.carries_headers
         #: Whether each request needs its params in one piece: for its headers, or for the trace context in them.
         self._stamps_more = self._carries_headers or self._trace_context is not None
         self._result_types = frozenset({"complete", "input_required", *settings.result_types})

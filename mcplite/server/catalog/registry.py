@@ -534,14 +534,6 @@ def check_name(kind: str, name: Any) -> str:
     return name
 
 
-def suggestions(name: str, known: List[str]) -> str:
-    """Return a hint such as "; did you mean 'forecast'?" for an unknown name, or nothing."""
-    import difflib  # only for errors
-
-    close = difflib.get_close_matches(name[:200], known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
 def check_duplicate(policy: str, what: str, old: Any, new: Any) -> None:
     """Return if *new* takes the place of *old*, with a warning if the policy says so.
 

@@ -11,6 +11,7 @@ import typing
 from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from ...errors import RegistrationError
+from ...protocol.error_text import did_you_mean
 from ...protocol.jsonrpc import encode_json, load
 from ...rpc.tracing import get_logger
 from ...types.lazy_dataclass import Record, record
@@ -410,11 +411,7 @@ class _FieldFunction(Function):
 
 
 def _unknown(name: str, known: List[str]) -> str:
-    import difflib  # on the error path only
-
-    close = difflib.get_close_matches(name[:100], known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(known) or 'none'}"
-    return f"unknown argument {name[:100]!r}{hint}"
+    return f"unknown argument {name[:100]!r}" + (did_you_mean(name, known) or f"; there are: {', '.join(known) or 'none'}")
 
 
 def compile_function(function: Callable[..., Any], *, name: Optional[str] = None, description: Optional[str] = None,

@@ -108,7 +108,7 @@ def send_question(session: Session, asked: EncodedQuestion, token: Optional[Canc
     try:
         result: Any
         if asked.as_task:
-            result = load("Elicit(task=True)")(session, asked, token, delivery, id)
+            result = load("Elicit(task=True)")(session, asked, token, delivery, id)  # tasks.question_tasks.ask_as_task
         else:
             result = session.peer.call(asked.method, params, id=id, timeout=session.limits.ask_seconds, cancel=token,
                                        on_progress=on_progress, delivery=delivery)

@@ -5,6 +5,7 @@ one gets the questions as the result of its request (:mod:`.suspended_calls`). T
 """
 
 import functools
+import json
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
 from ...errors import InternalError, InvalidParams, MethodNotFound, MissingCapability, ProtocolError, copied
@@ -29,12 +30,25 @@ from ..functions.results import content_items
 from .questions import Elicit, Elicited, ListRoots, Question, Relayed, Sample
 from .session import Session
 
-__all__ = ["ABILITIES", "Asker", "EncodedQuestion", "InvalidAnswer", "NoAsker", "input_required", "read_answers"]
+__all__ = ["ABILITIES", "Asker", "EncodedQuestion", "InvalidAnswer", "NoAsker", "input_required", "read_answers",
+           "through_json"]
 
 _log = get_logger(__name__)
 #: What a client must be able to do, for its user to read.
 ABILITIES = {"elicitation/create": "ask its user", "sampling/createMessage": "ask its language model",
               "roots/list": "list its roots"}
+
+
+def through_json(value: Any) -> Any:
+    """Return the result of an action of ``ctx.once`` as a later call gets it, so that the handler gets it alike each time.
+
+    :raises TypeError: it is not JSON.
+    """
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"the result of ctx.once(), {type(value).__name__}, cannot be kept as JSON ({error}); return plain data"
+                        " from the action") from error
 
 
 class InvalidAnswer(ProtocolError):

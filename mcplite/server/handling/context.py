@@ -390,10 +390,11 @@ class Context:
         :returns: the answer, which is true exactly when the user accepted.
         :raises MissingCapability: the client cannot ask its user; nothing was sent.
         :raises ValueError: the schema is not a flat form (ELIC-06).
-        :raises ProtocolError: the answer does not fit the form.
-        :raises RemoteError: the client answered with an error.
-        :raises RequestTimeout: no answer within ``Limits.ask_seconds``.
-        :raises Cancelled: the request was cancelled meanwhile.
+        :raises ProtocolError: before July 2026, the answer does not fit the form; from then on such a question is asked again.
+        :raises RemoteError: before July 2026, the client answered with an error; from then on, too many questions wait.
+        :raises RequestTimeout: before July 2026, no answer within ``Limits.ask_seconds``.
+        :raises Cancelled: the request was cancelled meanwhile; from July 2026 on also, the client did not come back with the
+            answer within ``Limits.waiting_seconds``.
         """
         from .questions import Elicit
 
@@ -432,18 +433,12 @@ class Context:
                task: bool = False, on_progress: "Optional[Callable[[Progress], object]]" = None) -> "CreateMessageResult":
         """Ask the client's language model, and wait for its answer.
 
-        :param messages: texts, messages, as from ``mcplite.user(...)`` and ``mcplite.assistant(...)``, or content, such as
-            an ``mcplite.Image``; or a single one of them.
+        :param messages: texts, messages or content, such as an ``mcplite.Image``; or a single one of them.
         :param max_tokens: the most tokens that the model may write; default 1000.
-        :param system_prompt: instructions for the model, which the client may change or leave out.
-        :param temperature: the randomness, usually 0 to 1; None leaves it to the client.
-        :param stop_sequences: texts at which the model stops.
-        :param include_context: "none", "thisServer" or "allServers": whose context the client adds to the messages. From
-            November 2025 on it is left out, with a warning, if the client did not declare ``sampling.context``.
-        :param model_preferences: hints of model names, and priorities of cost, speed and intelligence, from 0 to 1.
-        :param metadata: for the model's provider, as JSON.
         :param tools: the tools that the model may use; run them, and ask again with their results.
         :param tool_choice: whether the model may, must or must not use tools.
+        :param system_prompt, temperature, stop_sequences, include_context: as for :class:`Sample`.
+        :param model_preferences, metadata: as for :class:`Sample`.
         :param task, on_progress: as for :meth:`elicit`.
         :raises MissingCapability: the client has no sampling, or none with tools when *tools* are given.
         :raises ValueError: tool uses and tool results do not match (SAMP-11, SAMP-12).

@@ -21,6 +21,7 @@ from ...errors import (
     ToolError,
     UrlElicitationRequired,
 )
+from ...protocol.error_text import did_you_mean
 from ...protocol.jsonrpc import Encoded, object_of
 from ...revisions import Revision
 from ...rpc.fair_queue import COSTLY
@@ -28,7 +29,7 @@ from ...rpc.tracing import get_logger
 from ...types import CallToolResult, Model, TextContent, codec
 from ...types.content import downgrade
 from ..catalog.catalog import Target
-from ..catalog.registry import ToolEntry, suggestions
+from ..catalog.registry import ToolEntry
 from ..functions.function import BadArguments, Function
 from ..functions.results import (
     BadOutput,
@@ -123,8 +124,8 @@ def _unknown(context: RequestContext, kind: str, name: Any) -> InvalidParams:
         return InvalidParams("params.name must be a string")
     # Middleware may hide an entry from this caller, and is asked about the one that the request names alone.
     may_hide = context.runtime.catalog.middleware or context.session.runtime.catalog.middleware
-    known = [] if may_hide else list(visible_catalog(context).registry.all(f"{kind}s"))
-    return InvalidParams(f"Unknown {kind}: {name[:200]}{suggestions(name, known)}")
+    known = () if may_hide else visible_catalog(context).registry.all(f"{kind}s")
+    return InvalidParams(f"Unknown {kind}: {name[:200]}{did_you_mean(name, known)}")
 
 
 def _writer(output: Output, revision: Revision) -> Write:
@@ -322,7 +323,7 @@ def ask_declared(context: RequestContext, function: Function, kwargs: Dict[str, 
 
 def call_custom(context: RequestContext, target: Target) -> Any:
     """Return the encoded result of a handler of the user's own method, of an extension or of a provided entry."""
-    own = target.custom_handler
+    own = target.custom_handler  # Server.add_method's, Extension.methods()', or handler of a provider's entry
     assert own is not None
     run = functools.partial(_answered, own, context)
     if target.entry is not None and context.incoming.method == "tools/call" and context.runtime.tool_hooks:

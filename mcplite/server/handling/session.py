@@ -114,7 +114,8 @@ class Session:
     def create_asker(self, context: Any) -> Any:
         """Return what asks a handler's questions, an ``Asker``, from the ``RequestContext`` of its request.
 
-        ``LegacySession`` returns a ``BackChannelAsker``, and ``ModernSession`` a ``ResultAsker``.
+        ``LegacySession`` returns a ``BackChannelAsker``, and ``ModernSession`` a ``ResultAsker``, or a ``NoAsker`` where its
+        client cannot answer. The types stand in modules that import this one.
         """
         raise NotImplementedError
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Authorization", "Authorizer", "LOOPBACK", "OriginPolicy", "Refused", "TrustedProxies"]
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
-_METHODS = "POST, GET, DELETE, OPTIONS"
+_CORS_METHODS = "POST, GET, DELETE, OPTIONS"
 _REQUEST_HEADERS = ("Content-Type, Accept, Authorization, DPoP, Last-Event-ID, Mcp-Session-Id, MCP-Protocol-Version,"
                     " Mcp-Method, Mcp-Name")
 #: Headers of marked parameters; the tools of a server define their names.
@@ -127,7 +127,7 @@ class OriginPolicy:
             return None
         requested = [name.strip(" \t") for name in (headers.get("access-control-request-headers") or "").lower().split(",")]
         allowed = [_REQUEST_HEADERS, *filter(_PARAMETER.fullmatch, requested[:100])]
-        return [("Access-Control-Allow-Methods", _METHODS), ("Access-Control-Allow-Headers", ", ".join(allowed)),
+        return [("Access-Control-Allow-Methods", _CORS_METHODS), ("Access-Control-Allow-Headers", ", ".join(allowed)),
                 ("Access-Control-Max-Age", _DAY)]
 
 

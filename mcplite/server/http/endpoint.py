@@ -99,6 +99,7 @@ class Endpoint:
         self.origins = OriginPolicy(allowed_hosts, allowed_origins)
         self.authorization = Authorization(runtime, self.origins, self.path)
         limits = self.limits = runtime.limits
+        # By load(): fleet.shared_sessions.SharedSessions.
         self._sessions_class: Type[Sessions] = load("a session of a shared backend") if runtime.processes.shared else Sessions
         self._logs = self._sessions_class.new_logs(runtime)
         self._tables: List[Sessions] = []
@@ -269,7 +270,7 @@ class Endpoint:
         if stream.answer is None:  # a plain call is answered by now, and needs none of this
             stream.disconnected = request.disconnected
             if not (stream.finished or stream.streaming):
-                stream.settle(functools.partial(_refuse_on_stream, stream, peer, message))
+                stream.wait_until_known(functools.partial(_refuse_on_stream, stream, peer, message))
         if self._held is not None and target is not None:
             self._note_time(request, target, begun)
         return self._answered(stream, request.response_headers)
@@ -294,22 +295,22 @@ class Endpoint:
     def _serve_sessionless(self, request: HTTPRequest, decision: ServeSessionless) -> HTTPResponse:
         message, target, peer = decision.message, decision.target, self._sessionless_peer or self._peer()
         assert decision.envelope is not None and target is not None
-        client = SessionlessClient(decision.envelope, decision.revision, target, request)
+        facts = SessionlessClient(decision.envelope, decision.revision, target, request)
         stream = EventStream(self._sessionless_streams, None, decision.plain)
         inline = request.inline = request.inline and target.may_run_inline and not target.slow
         begun = 0.0 if self._held is None else time.monotonic()
-        peer.receive(decision.data, message, stream, inline, client)
+        peer.receive(decision.data, message, stream, inline, facts)
         if stream.answer is None:  # a plain call is answered by now, and needs none of this
             id = message.id  # what refers to the message keeps its params for as long as the stream
             stream.disconnected = request.disconnected
             # H26-10: closing the response stream cancels the call.
-            stream.on_hang_up = functools.partial(peer.drop_incoming, id, client, "the client has closed the connection")
+            stream.on_hang_up = functools.partial(peer.drop_incoming, id, facts, "the client has closed the connection")
             if not (stream.finished or stream.streaming):
-                stream.settle(functools.partial(peer.refuse_incoming, id, SERVER_BUSY, _QUEUED_TOO_LONG, facts=client))
+                stream.wait_until_known(functools.partial(peer.refuse_incoming, id, SERVER_BUSY, _QUEUED_TOO_LONG, facts=facts))
         if self._held is not None:
             self._note_time(request, target, begun)
         if stream.streaming and message.method == "subscriptions/listen":
-            end = functools.partial(self.runtime.subscriptions.end, peer, client)
+            end = functools.partial(self.runtime.subscriptions.end, peer, facts)
             stream.lasting = True
             _end_at_expiry(stream, request, end)
             if self._held is not None:

@@ -155,7 +155,7 @@ def create_fleet(fleet: bool, state_keys: Sequence[Union[str, bytes]], backend: 
     if named is not None:
         from ...rooms import load
 
-        shared = load("backend=")(named, keys)
+        shared = load("backend=")(named, keys)  # backend.from_url.open_shared_backend
     if shared is None:
         if fleet and not keys:
             raise RegistrationError(f"fleet=True needs state_keys=[...]: secrets that all processes share; {_MAKE_KEY}")

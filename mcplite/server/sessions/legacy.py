@@ -30,7 +30,7 @@ from ..handling.context import LEVELS, RequestContext, RequestFacts, log_params,
 from ..handling.dispatch import answer_request
 from ..handling.session import KnownRoots, Session, check_own_method
 from ..runtime.runtime import OpenSession, Runtime
-from .modern import SessionlessHandler, claims, create_peer
+from .modern import SessionlessHandler, create_peer, names_revision
 
 if TYPE_CHECKING:
     from ...rpc.request import Incoming
@@ -259,7 +259,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         if not catalog.speaks_legacy:
             return True
         # Or a method that only revisions without a handshake have, before any handshake.
-        return catalog.speaks_modern and (("_meta" in params and claims(params))
+        return catalog.speaks_modern and (("_meta" in params and names_revision(params))
                                           or (self.agreed is None and method in catalog.modern_methods))
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from ..handling.client_questions import Asker
     from ..handling.http_request import HTTPRequest
 
-__all__ = ["AcceptedSenders", "Envelope", "ModernSession", "SessionlessClient", "SessionlessHandler", "claims", "create_peer",
-           "create_sessionless_peer", "read_envelope", "revision_of", "unsupported"]
+__all__ = ["AcceptedSenders", "Envelope", "ModernSession", "SessionlessClient", "SessionlessHandler", "create_peer",
+           "create_sessionless_peer", "names_revision", "read_envelope", "revision_of", "unsupported"]
 
 _log = get_logger(__name__)
 #: Error codes that are reserved for the specification.
@@ -126,7 +126,7 @@ class AcceptedSenders:
             self._latest = (json.loads(encode_json(meta)), revision)
 
 
-def claims(params: Optional[Mapping[str, Any]]) -> bool:
+def names_revision(params: Optional[Mapping[str, Any]]) -> bool:
     """Whether a request's params name a revision, which makes the request modern (ERA-18)."""
     meta = None if params is None else params.get("_meta")
     return type(meta) is dict and (VERSION in meta or CAPABILITIES in meta)
@@ -314,7 +314,7 @@ class SessionlessHandler(MessageHandler):
             if found is not None:
                 envelope, revision = found
             else:
-                if method == "initialize" and not claims(incoming.params):
+                if method == "initialize" and not names_revision(incoming.params):
                     raise unsupported(incoming.params.get("protocolVersion"), catalog.revisions)  # ERA-21
                 envelope = read_envelope(incoming.params)
                 revision = revision_of(envelope, catalog.revisions)

@@ -50,7 +50,8 @@ class StreamingBody:
     lasting: bool = False
     #: Whether :meth:`take` never waits for a store, so that it may be called on a thread that serves others.
     immediate = True
-    #: Called when :meth:`take` may have more to return; from any thread, which holds no lock of the body.
+    #: Called when :meth:`take` may have more to return; from any thread, which holds no lock of the body. It is set by
+    #: ``StreamedResponse.pass_on`` for our own HTTP server, and by :meth:`wait` for a host that iterates.
     on_ready: Callable[[], object] = staticmethod(do_nothing)
     #: When :meth:`take` must be called although nothing is ready, by the monotonic clock.
     look_at = 0.0

@@ -45,6 +45,7 @@ from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Set, T
 from ...protocol.error_text import Option, OptionText
 from ...protocol.http.http1 import HeadLimits
 from ...protocol.http.oauth import is_loopback
+from ...rpc.deadline import Deadline
 from ...rpc.forks import close_socket, on_fork, release_socket
 from ...rpc.tracing import get_logger
 from ..eviction import Shares
@@ -135,7 +136,8 @@ def most_connections(limits: Limits) -> Tuple[int, int]:
 
 _FULL = (b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 26\r\n"
          b"Connection: close\r\n\r\ntoo many open connections\n")
-#: Seconds that connections get to send the rest of their responses when the server stops, after the handlers' grace.
+#: Seconds that connections get at least to send the rest of their responses when the server stops, after the last handler has
+#: ended.
 _FLUSH_SECONDS = 1.0
 #: Errors of accept() that are about the one connection, whose client has left before it was accepted.
 _LEFT = frozenset({errno.ECONNABORTED, errno.ECONNRESET, errno.ENOTCONN, errno.EPROTO})
@@ -508,8 +510,8 @@ class HTTPServer(http.server.HTTPServer):
     def close(self, grace: Optional[float] = None) -> None:
         """Stop: refuse new requests, let running handlers finish, then cut them off. Idempotent.
 
-        Handlers have *grace* seconds to finish, and as many again after their tokens were cancelled. A handler that is
-        still running then is logged and abandoned.
+        Handlers have *grace* seconds to finish and to send their responses, and as many again after their tokens were
+        cancelled. A handler that is still running then is logged and abandoned.
 
         :param grace: seconds; by default the server's ``Limits.grace``.
         """
@@ -529,8 +531,14 @@ class HTTPServer(http.server.HTTPServer):
         for connection in connections:
             if connection.state in (State.NEW, State.IDLE):
                 connection.stop_reading()
-        self.endpoint.close(grace)
+        seconds = self.limits.grace if grace is None else grace
+        deadline = Deadline(seconds)
+        self.endpoint.close(seconds)
         if not self._wait_until_closed(_FLUSH_SECONDS):
+            # A client that reads slowly has the time of the handlers for its response, too.
+            with self._changed:
+                self._changed.wait_for(lambda: not any(connection.busy for connection in self._connections),
+                                       deadline.remaining())
             for connection in self._open_connections():
                 connection.hang_up()
             self._wait_until_closed(_FLUSH_SECONDS)

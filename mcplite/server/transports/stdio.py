@@ -177,6 +177,7 @@ def serve_stdio(runtime: Runtime, *, streams: Optional[Tuple[int, int]] = None, 
         if received:
             channel.put_back(received)
         workers = runtime.workers
+        # Its session is a LegacySession, which hands requests without a handshake to its SessionlessHandler.
         peer = serve_channel(runtime, channel, on_close=end.set)
         try:
             end.wait()
