@@ -91,7 +91,8 @@ class Tools:
         return found[name]
 
     def __getattr__(self, name: str) -> ToolFunction:
-        # Notebooks try many names with underscores on every object; such a tool is reached by tools["_name"].
+        # Notebooks try many names that begin with an underscore on every object, so a tool with such a name is reached only as
+        # tools["_name"].
         if name.startswith("_"):
             raise AttributeError(name)
         try:

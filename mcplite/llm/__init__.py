@@ -29,7 +29,7 @@ def anthropic_tools(client: Source, *, only: Choice = None, exclude: Choice = No
     :param client: a ``Client``, or a ``Group`` of several, or a :class:`ToolSearch` of one; open when the tools are listed.
     :param only: the tools to offer: their names as ``client.list_tools()`` has them, or a function of the ``Tool``. None
         for all.
-    :param exclude: the tools to leave out, likewise. A tool that is not offered cannot be called.
+    :param exclude: the tools to leave out, in the forms of *only*. A tool that is not offered cannot be called.
     :param timeout: seconds for each call; by default the client's.
     :raises TypeError: *only* or *exclude* is one string.
     """
@@ -48,7 +48,7 @@ def openai_tools(client: Source, *, only: Choice = None, exclude: Choice = None,
     :param client, only, exclude, timeout: as for :func:`anthropic_tools`.
     :param strict: whether to ask for the strict mode for each tool whose schema can be brought into its subset.
     :param media: whether images, sounds and PDF files follow in a message of the user; False for a model that reads text
-        only, which is told of them in words.
+        only, and gets a text in place of them.
     :raises TypeError: *only* or *exclude* is one string.
     """
     from .openai import OpenAIKit

@@ -1,7 +1,7 @@
 """Gemini's API: function declarations, function calls and their responses.
 
-Its ``parameters`` take a subset of OpenAPI 3.0, without references and type lists. What the subset cannot say is told in the
-description, so that the model reads it; the server checks it anyway.
+Its ``parameters`` take a subset of OpenAPI 3.0, without references and type lists. The description tells the model what the
+subset cannot say; the server checks that in any case.
 """
 
 import json
@@ -15,9 +15,9 @@ from .toolset import Entry, Kit, Outcome, Source, ToolUse, field
 
 __all__ = ["GeminiKit", "gemini_schema"]
 
-#: How often a reference is replaced by what it refers to, one inside the other; recursive schemas end there.
+#: The most references within each other that are replaced by the schemas they refer to; recursive schemas end there.
 _DEEPEST = 6
-#: Alternatives of one subschema.
+#: The most alternatives of one subschema.
 _MOST_FORMS = 100
 _FORMATS = {"string": ("date-time",), "integer": ("int32", "int64"), "number": ("float", "double")}
 #: The keywords of each type that Gemini knows by the same name.
@@ -73,7 +73,7 @@ class _Writer:
             return self._forms({**target, **{key: value for key, value in schema.items() if key != "$ref"}}, depth + 1)
         variants = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
         if "properties" in schema and not any("properties" in one or "$ref" in one for one in variants):
-            variants = []  # which say no more than which members are needed together
+            variants = []  # they say only which members are needed together
         if variants:
             found = [self._forms(variant, depth) for variant in variants]
             forms = [form for forms, _ in found for form in forms]
@@ -84,7 +84,7 @@ class _Writer:
         if not types and values:
             types = list(dict.fromkeys(kind_of(value) for value in values))
         kinds = [kind for kind in types if kind != "null"]
-        # Null alone is an alternative of something else, which stands beside it.
+        # A schema of null alone has no form of its own: it is an alternative beside other schemas.
         return [_Form(kind, schema, depth) for kind in kinds or ([] if types else _guessed(schema))], (
             "null" in types or None in values)
 
@@ -136,7 +136,7 @@ class _Writer:
         return found
 
     def _noted(self, text: str) -> str:
-        # References alone make more of what is there: it is enough that they end.
+        # The text is counted, but not cut: only references multiply texts, and no more are replaced beyond the extent.
         self._extent.take(0, len(text))
         return text
 
@@ -171,7 +171,7 @@ def _values(schema: Schema) -> List[Any]:
     return values
 
 
-#: What a function's response may hold; other media go beside it.
+#: The media types that a function's response may hold, and those that may follow beside it.
 _INSIDE = ("image/png", "image/jpeg", "image/webp", "application/pdf")
 _BESIDE = (*_INSIDE, "image/heic", "image/heif")
 
@@ -179,7 +179,7 @@ _BESIDE = (*_INSIDE, "image/heic", "image/heif")
 class GeminiKit(Kit):
     """The tools of a client for Gemini's API; :func:`mcplite.llm.gemini_tools` makes one.
 
-    It takes the SDK's objects, and then returns such, or the dicts of the REST API, and then returns dicts.
+    For objects of the SDK it returns objects of the SDK; for dicts of the REST API it returns dicts.
     """
 
     _tool_names: Pattern[str] = TOOLS_OF_GEMINI
@@ -191,7 +191,7 @@ class GeminiKit(Kit):
 
     @property
     def tools(self) -> List[Any]:
-        """The tools in the API's form: a list of one tool, which has all functions; of none if there are none.
+        """The tools in the API's form: a list of one tool, which has all functions; empty if there are none.
 
         :raises MCPError: the tools cannot be listed, as with ``client.list_tools()``.
         """
@@ -254,7 +254,7 @@ def _inline(part: Part) -> Dict[str, Any]:
 
 
 def _like(given: Any, part: Dict[str, Any]) -> Any:
-    """Return *part* as it is if *given* is a dict, else as an object of the SDK, which keeps media as bytes."""
+    """Return *part* as it is if *given* is a dict; if not, as an object of the SDK, which keeps media as bytes."""
     if isinstance(given, dict):
         return part
     from google.genai import types

@@ -9,7 +9,7 @@ from .toolset import CallOptions, Entry, Outcome, Toolset, ToolUse
 
 __all__ = ["LangChainTools"]
 
-#: LangChain passes arguments as keywords, beside some of its own.
+#: LangChain passes arguments as keywords, beside keywords of its own, whose names no parameter may have.
 _PARAMETERS = re.compile(r"(?!(?:config|run_manager|self)$)" + PARAMETERS.pattern)
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 

@@ -70,7 +70,7 @@ def _strict(schema: Schema, counts: Dict[str, int], depth: int) -> Schema:
     if depth > _DEEPEST or any(key in schema for key in _IMPOSSIBLE):
         raise _NotStrict
     if "$ref" in schema:
-        return {"$ref": schema["$ref"]}  # which stands alone
+        return {"$ref": schema["$ref"]}  # a reference stands alone
     found: Schema = {key: value for key, value in schema.items() if key in _KEPT}
     if schema.get("format") in _FORMATS:
         found["format"] = schema["format"]
@@ -120,7 +120,7 @@ def _forms(schema: Schema, root: Schema) -> List[Schema]:
         reference = one.get("$ref")
         variants = [*one.get("anyOf", ()), *one.get("oneOf", ())]
         if reference is None:
-            # The last is taken next, and the order decides.
+            # The last one is taken next, and the alternatives have to keep their order.
             waiting += reversed(variants)
             forms += [] if variants else [one]
         elif reference not in seen:
@@ -145,7 +145,7 @@ _MOST_DESCRIBED = 1024
 
 
 class StrictKit(Kit):
-    """What both APIs of OpenAI share: the strict mode."""
+    """The strict mode, which both APIs of OpenAI have."""
 
     def __init__(self, client: Source, only: Choice, exclude: Choice, timeout: Optional[float],
                  strict: bool) -> None:
@@ -172,8 +172,8 @@ class StrictKit(Kit):
 class OpenAIKit(StrictKit):
     """The tools of a client for Chat Completions; :func:`mcplite.llm.openai_tools` makes one.
 
-    The API takes text only in the message of a tool. What else a tool returns follows in a message of the user, which
-    :meth:`answers` adds behind all results; :meth:`call` can only name it.
+    The API takes text only in the message of a tool. Other content of a result follows in a message of the user, which
+    :meth:`answers` adds behind all results; :meth:`call` can only name such content.
     """
 
     def __init__(self, client: Source, only: Choice, exclude: Choice, timeout: Optional[float], strict: bool,

@@ -1,6 +1,6 @@
 """The content of a tool's result as parts that an API can be given: text, images, audio, files.
 
-Each API takes some of them in a tool's result; the rest is told in words, so that a model knows what it does not see.
+Each API takes some of them in a tool's result; other parts are named in words, so that a model knows what it does not see.
 """
 
 import base64
@@ -23,10 +23,10 @@ from ..types import (
 
 __all__ = ["FAILED", "Part", "file_name", "never", "parts_of", "split", "text_of"]
 
-#: For a result that says nothing, since APIs refuse an error without a text.
+#: The text of a failed result that has none: APIs refuse an error without a text.
 FAILED = "The tool failed without a message."
-#: The types of pictures and documents by their first bytes. An API refuses one that is declared as another, and every later
-#: request with it.
+#: The types of pictures and documents by their first bytes. An API refuses a picture or document that is declared as another
+#: type, and every later request that has it.
 _SIGNATURES = (
     ("image/png", rb"\x89PNG"), ("image/jpeg", rb"\xff\xd8\xff"), ("image/gif", rb"GIF8[79]a"),
     ("image/webp", rb"RIFF....WEBP"), ("image/heic", rb"....ftyp(?:hei|hev)[cxms]"), ("image/heif", rb"....ftypm[is]f1"),
@@ -35,9 +35,9 @@ _RECOGNIZED = {mime_type for mime_type, _ in _SIGNATURES}
 _ALIASES = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png", "image/x-webp": "image/webp",
             "application/x-pdf": "application/pdf"}
 _CHARACTERS = re.compile("[A-Za-z0-9+/]*")
-#: The alphabet for URLs, in that of the standard.
+#: Translates the alphabet of base64 for URLs into the standard one.
 _STANDARD = str.maketrans("-_", "+/")
-#: As much base64 as has the first bytes.
+#: Characters of base64 in which the signatures are searched.
 _BEGIN = 64
 
 
@@ -66,24 +66,24 @@ class Part(NamedTuple):
 
 
 def parts_of(result: CallToolResult) -> List[Part]:
-    """Return the parts of a result, without empty texts; structured content is added if no text says the same."""
+    """Return the parts of a result, without empty texts; structured content is added if no text repeats it."""
     parts = [part for item in result.content for part in _CONVERTERS.get(type(item), _unknown)(item)]
     structured = result.structured_content
     if structured is not None and not _said(structured, [part.text for part in parts if part.kind == "text"]):
         parts.append(Part("text", json.dumps(None if structured is NULL else structured, ensure_ascii=False)))
-    # Anthropic's API refuses texts of white space, and every one what is not UTF-8.
+    # Anthropic's API refuses texts of white space, and every API refuses texts that are not UTF-8.
     return [part._replace(text=well_formed(part.text), name=well_formed(part.name)) for part in parts
             if part.kind != "text" or part.text.strip()]
 
 
 def never(part: Part) -> bool:
-    """Tell of any part that the API does not take it."""
+    """Return False for each part: the API takes none of them."""
     return False
 
 
 def split(parts: List[Part], taken: Callable[[Part], bool], follows: Callable[[Part], bool] = never
           ) -> Tuple[List[Part], List[Part]]:
-    """Return the parts with a text in the place of each that is not *taken*, and those of them that *follow*."""
+    """Return the parts, with a text in place of each that is not *taken*, and the replaced parts that *follows* accepts."""
     rest = [part for part in parts if part.kind != "text" and not taken(part)]
     kept = [part.replaced(follows(part)) if part in rest else part for part in parts]
     return kept, [part for part in rest if follows(part)]

@@ -3,7 +3,7 @@
 ``llm.anthropic_sampling(api, model)`` and ``llm.openai_sampling(api, model)`` return one each. A kit for the tools of a request
 puts it into the words of the API, so that names and schemas that the API refuses are changed, and changed back in the answer;
 content that the API does not take is named in words. The client of the SDK may be any object with the same methods. Its errors
-go to the log; the server hears what kind of error it was, and no more.
+go to the log; the server is told the kind of the error, and no more.
 """
 
 from abc import abstractmethod
@@ -36,7 +36,7 @@ _STOP_REASONS = {"end_turn": "endTurn", "stop": "endTurn", "stop_sequence": "sto
 
 
 class _AskedTools:
-    """The tools of a request, for a kit, which takes them from a client.
+    """The tools of a request, in place of the client from which a kit takes its tools.
 
     :param tools: of the request; None for none.
     """
@@ -69,7 +69,7 @@ class RequestKit(Kit):
     def result(self, reply: Any, model: str) -> CreateMessageResult:
         """Return a reply as the answer to the request.
 
-        :param model: what was asked, for a reply that does not name it.
+        :param model: the model that was asked, for a reply that does not name it.
         :raises InternalError: it is no reply of the API, or asks for a tool with arguments that are no object.
         """
         try:
@@ -90,7 +90,7 @@ class RequestKit(Kit):
         return ToolUseContent(use.id or use.name, entry.tool.name, self._arguments(use.arguments, entry))
 
     def _shown_use(self, block: ToolUseContent) -> Tuple[str, Dict[str, Any]]:
-        """Return the name and the arguments of an earlier call as the model was told them."""
+        """Return the name and the arguments of an earlier call as the model knows them."""
         with self._lock:
             self._names.add([block.name])
             name = self._names.shown(block.name)
@@ -113,7 +113,7 @@ class RequestKit(Kit):
 
 
 def _parts(content: Sequence[Content]) -> List[Part]:
-    """Return the parts of a message, but the calls of tools and their results."""
+    """Return the parts of a message, without the calls of tools and their results."""
     return [part for block in content if not isinstance(block, (ToolUseContent, ToolResultContent))
             for part in parts_of(CallToolResult([block]))]
 
@@ -192,13 +192,13 @@ class SamplingHandler:
     It may be used from any thread, by any number of clients.
 
     :param api: the client of an SDK, or an object with the same methods.
-    :param model: the name of the model, or several names: the first that a hint of the server is a part of, or else the first.
+    :param model: the name of the model, or several names: the first is used, unless a hint of the server is a part of another.
     :param max_tokens: that an answer may have at most, whatever the server asks for.
     :raises TypeError: *api* is no such client.
     :raises ValueError: *model* is empty, or *max_tokens* is not positive.
     """
 
-    #: What *api* has to have, and how that is written in an error.
+    #: The names that lead from *api* to the method to call, and how an error writes such an *api*.
     _method: Tuple[str, ...] = ()
     _example = ""
 
@@ -247,7 +247,7 @@ class SamplingHandler:
         except Exception as error:
             status = getattr(error, "status_code", None)
             kind = f"{type(error).__name__}{f', {status}' if isinstance(status, int) else ''}"
-            # The text may have a part of the key, or the address of the API.
+            # The server does not get the text: it may have a part of the key, or the address of the API.
             _log.warning("the model %s could not be asked: %s: %s", options["model"], type(error).__name__, error)
             raise InternalError(f"the API of the client's model failed ({kind})") from error
         if hasattr(reply, "__await__"):
@@ -256,7 +256,7 @@ class SamplingHandler:
         return reply
 
     def _chosen(self, preferences: Optional[ModelPreferences]) -> str:
-        """Return the model that the first hint that names one names (SAMP-18), as part of a name (SAMP-19); or the first model."""
+        """Return the model of the first hint that is a part of a name (SAMP-18, SAMP-19); the first model if none is."""
         hints = [hint.name for hint in (preferences.hints if preferences is not None else None) or () if hint.name]
         return next((name for hint in hints for name in self._models if hint.lower() in name.lower()), self._models[0])
 

@@ -9,7 +9,7 @@ from ..types import Tool
 
 __all__ = ["Choice", "NameMap", "PARAMETERS", "PARAMETERS_OF_GEMINI", "TOOLS", "TOOLS_OF_GEMINI", "chooser"]
 
-#: What Anthropic and OpenAI take as the name of a tool.
+#: The names of tools that Anthropic and OpenAI take.
 TOOLS = re.compile(r"[A-Za-z0-9_-]{1,64}")
 #: Gemini's names begin with a letter or an underscore, and older models know none longer than 64.
 TOOLS_OF_GEMINI = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -24,17 +24,17 @@ _MOST = 64
 class NameMap:
     """Names as a model sees them, and the names that they stand for.
 
-    A name that the API takes stays as it is. In others a dot becomes two underscores, and any other character one. A
-    name that is too long, or that would be another's, ends with eight digits of its hash instead; the same names give
-    the same result in any order and in any process. What was assigned once stays, so that a conversation can go on
-    when the server's list changes. Not safe for threads: its owner has a lock.
+    A name that the API takes stays as it is. In any other name a dot becomes two underscores, and any other character that the
+    API refuses becomes one. A name that is too long, or that would be another's, ends with eight digits of its hash instead;
+    the same names give the same result in any order and in any process. A name that was assigned once stays, so that a
+    conversation can go on when the server's list changes. Not safe for threads: its owner has a lock.
 
     :param allowed: what the API takes, for ``fullmatch``.
     """
 
     def __init__(self, allowed: Pattern[str]) -> None:
         self._allowed = allowed
-        #: By the server's name, and by the model's.
+        #: The model's names by those of the server, and the server's by those of the model.
         self._shown: Dict[str, str] = {}
         self._own: Dict[str, str] = {}
 
@@ -63,7 +63,7 @@ class NameMap:
         return self._shown[name]
 
     def own(self, shown: str) -> Optional[str]:
-        """Return the server's name for the model's; None if the model was told no such name."""
+        """Return the server's name for the model's; None if the model knows no such name."""
         return self._own.get(shown)
 
     def _plain(self, name: str) -> str:
@@ -98,7 +98,7 @@ class _Chooser:
 
 
 def chooser(parameter: str, choice: Choice) -> _Chooser:
-    """Return what tells whether a tool is chosen by *parameter*.
+    """Return an object that says whether a tool is chosen by *parameter*.
 
     :raises TypeError: the choice is one string.
     """

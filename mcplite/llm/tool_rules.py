@@ -16,7 +16,7 @@ __all__ = ["CHARACTERS_PER_TOKEN", "LONGEST_DESCRIPTION", "MOST_TOOLS", "Refusal
 
 #: Characters of the description of a function that OpenAI takes, and tools of one request.
 LONGEST_DESCRIPTION, MOST_TOOLS = 1024, 128
-#: Of JSON, as an estimate: each model counts in its own way.
+#: Characters of JSON for one token, as an estimate: each model counts in its own way.
 CHARACTERS_PER_TOKEN = 4
 #: Names that are shown of a list.
 _MOST_SHOWN = 10
@@ -28,7 +28,7 @@ _ALL = _OTHERS | _GEMINI
 class Refusal(NamedTuple):
     """What an API would refuse, or a model could not use."""
 
-    #: That of the rule, as ``mcplite check`` names it.
+    #: The id of the rule, as ``mcplite check`` names it.
     id: str
     #: "openai", "anthropic" and "gemini", as far as it concerns them.
     apis: FrozenSet[str]
@@ -93,5 +93,5 @@ def _parts(schema: Any, place: str, extent: Extent, depth: int) -> Iterator[Tupl
 
 
 def some_of(names: List[str]) -> str:
-    """Return names as a text; of many the first ones, and how many more there are."""
+    """Return names as a text: the first ten, and how many more there are."""
     return ", ".join(names[:_MOST_SHOWN]) + (f", and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else "")

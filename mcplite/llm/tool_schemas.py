@@ -3,7 +3,7 @@
 An API refuses the whole request if the schema of one tool breaks a rule of its own: the top level must be a plain object,
 malformed keywords and those of older drafts are errors, lists need ``items``, and a type stands neither beside a reference
 nor beside alternatives. Patterns must be of the kind of RE2, which never goes back, and mean one thing to ECMA-262, RE2,
-Rust's regex and Python. What a schema loses here the server still checks.
+Rust's regex and Python. The server still checks the parts that a schema loses here.
 """
 
 import json
@@ -17,7 +17,7 @@ from .tool_names import PARAMETERS, NameMap
 
 __all__ = ["Schema", "described", "is_portable", "kind_of", "nullable", "portable", "resolve", "types_of"]
 
-#: Repeats that RE2 takes, also multiplied where one is inside another.
+#: The most repeats that RE2 takes; the numbers of repeats within each other are multiplied.
 _MOST_REPEATS = 1000
 _LONGEST = 2000
 _ESCAPE = r"\\(?:[dDwWsStnrfv]|x[0-9A-Fa-f]{2}|[!-/:;=?@\[-`{-~])"
@@ -25,7 +25,8 @@ _ESCAPE = r"\\(?:[dDwWsStnrfv]|x[0-9A-Fa-f]{2}|[!-/:;=?@\[-`{-~])"
 _PART = re.compile(
     rf"(?P<atom>[^\\\[\](){{}}*+?|^$.\ud800-\udfff]|\.|{_ESCAPE})|(?P<anchor>[\^$]|\\[bB])|(?P<open>\((?!\?)|\(\?:)|(?P<close>\))|(?P<bar>\|)"
     r"|(?P<class>\[\^?)|(?P<repeat>(?:[*+?]|\{(?P<low>[0-9]{1,4})(?P<comma>,(?P<high>[0-9]{0,4}))?\})\??)", re.DOTALL)
-#: A class: characters and ranges of them, and escapes that stand for several. Others read "--" and the like as operations.
+#: One member of a class: an escape for several characters, or one character. Other engines read "--" and the like in a class as
+#: operations.
 _MEMBER = re.compile(rf"(?P<several>\\[dDwWsS])|(?P<one>(?:[^\\\[\]\ud800-\udfff]|{_ESCAPE}))", re.DOTALL)
 _OPERATION = re.compile(r"--|&&|~~|\|\|")
 
@@ -34,7 +35,8 @@ def is_portable(pattern: str) -> bool:
     """Tell whether every API of a model can compile a pattern of JSON Schema."""
     if len(pattern) > _LONGEST:
         return False
-    # For each open group: how often its inner repeats multiply. The last is that of the part which a repeat may follow.
+    # For each open group: how often its inner repeats multiply. *last* is that of the part before this place, which a repeat
+    # may follow.
     groups: List[int] = [1]
     last = 0  # nothing that can be repeated
     at = 0
@@ -107,7 +109,7 @@ def _code(member: str) -> int:
 
 Schema = Dict[str, Any]
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
-#: Levels of nesting; what is deeper is left open.
+#: Levels of nesting; deeper parts are left open.
 _DEEPEST = 40
 #: Alternatives that the description of the top level names, and the characters of that sentence.
 _MOST_GROUPS, _LONGEST_NOTE = 20, 1000
@@ -116,8 +118,8 @@ _MOST_GROUPS, _LONGEST_NOTE = 20, 1000
 def portable(schema: Any) -> Schema:
     """Return a schema of JSON Schema 2020-12 whose top level is a plain object; the given one is not changed.
 
-    References point into ``$defs`` at the top. Each schema says its type, as far as its keywords tell it. What is beyond the
-    :class:`Extent` is left open.
+    References point into ``$defs`` at the top. Each schema says its type, as far as its keywords tell it. Parts beyond the
+    :class:`Extent` are left open.
     """
     return _PortableForm(schema if isinstance(schema, dict) else {}).whole()
 
@@ -189,7 +191,7 @@ def _is_anything(value: Any) -> bool:
 
 
 _TO = "#/$defs/"
-#: The keywords that are kept, if their value has the right form. Others say nothing to a model.
+#: The keywords that are kept, if their value has the right form. Other keywords say nothing to a model.
 _PLAIN: Dict[str, Callable[[Any], bool]] = {
     "title": _is_text, "description": _is_text, "format": _is_text, "pattern": _is_text, "contentEncoding": _is_text,
     "contentMediaType": _is_text, "default": _is_anything, "const": _is_anything, "enum": _is_list, "examples": _is_list,
@@ -212,7 +214,7 @@ _TELLING = {**dict.fromkeys(("properties", "patternProperties", "additionalPrope
             **dict.fromkeys(("minLength", "maxLength", "pattern", "format", "contentEncoding", "contentMediaType"), "string"),
             **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), "number")}
 _FORMATS = {"int32": "integer", "int64": "integer", "float": "number", "double": "number"}
-#: What the plain object of the top level cannot have.
+#: Keywords that the plain object of the top level cannot have.
 _APART = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", "type", "dependentSchemas")
 _KINDS = ((bool, "boolean"), (str, "string"), (int, "integer"), (float, "number"), (list, "array"), (dict, "object"))
 
@@ -228,10 +230,12 @@ class _PortableForm:
         self._root = root
         self._extent = Extent()
         self._references = LenientReferences(root)
-        #: How often something was left out that restricts a value; the opposite of what contains it would say too much.
+        #: How often something was left out that restricts a value. A ``not`` or ``if`` around it would then exclude too much,
+        #: and is left out.
         self._lost = 0
         self._names = NameMap(PARAMETERS)
-        #: By the identity of a part that is referred to: its name. By name: what is written, and the parts that are not yet.
+        #: By the identity of a part that is referred to: its name. By name: the definitions that are written, and the parts
+        #: that are not written yet.
         self._named: Dict[int, str] = {}
         self._definitions: Dict[str, Schema] = {}
         self._waiting: List[Tuple[str, Schema, str]] = []
@@ -282,7 +286,7 @@ class _PortableForm:
         restricts = [key for key in beside if key in (*_PLAIN, *_SCHEMA, *_SCHEMAS, *_NAMED) and key not in _REMARKS]
         if restricts or "type" in beside and not any(key in target for key in (*_REFERENCES, *_SCHEMAS, *_TELLING, "type",
                                                                                "enum", "const")):
-            # Most APIs read one or the other: the whole is written here.
+            # Most APIs read either the reference or the keywords beside it: the schema is written here with both.
             return self._clean(self._combined(target, beside), around, left - 1)
         notes = {key: value for key, value in beside.items() if key in _NOTES}
         return {"$ref": _TO + self._name(target, around, reference), **self._keywords(notes, base, left, [])}
@@ -319,7 +323,7 @@ class _PortableForm:
 
         :param base: the base URI of references around it.
         :param left: how many levels of nesting may follow.
-        :param types: of the schema whose alternative it is.
+        :param types: the types of the schema that *schema* is an alternative of.
         """
         if schema is False:
             return {"not": {}}
@@ -360,14 +364,14 @@ class _PortableForm:
                 parts = [self._clean(item, base, left - 1, types if alternatives else None) for item in value
                          if not (alternatives and item is False)]
                 if key == "oneOf" and self._lost > before and "anyOf" not in schema:
-                    key = "anyOf"  # where one has lost something, a value may fit two of them
+                    key = "anyOf"  # if one has lost something, a value may fit two of them
                 self._lost += not parts
                 found.update({key: parts} if parts else {})
             elif key in _NAMED and isinstance(value, dict):
                 found[key] = self._named_parts(key, value, base, left)
                 is_whole = is_whole and len(found[key]) >= sum(part is not False for part in value.values())
         if not is_whole:
-            # What was left out must not be forbidden.
+            # Members that were left out must not be forbidden.
             found.pop("additionalProperties", None)
             found.pop("unevaluatedProperties", None)
         return self._completed(found, types)
@@ -420,7 +424,7 @@ class _PortableForm:
         """Return a schema with what APIs want of its keywords as a whole."""
         alternatives = "anyOf" in found or "oneOf" in found
         if alternatives:
-            found.pop("type", None)  # each of them has it
+            found.pop("type", None)  # each alternative has it
         if "prefixItems" in found or found.get("items") is False or "array" in types and not alternatives:
             self._complete_list(found)
         if "if" not in found:
@@ -431,7 +435,7 @@ class _PortableForm:
         return found
 
     def _complete_list(self, found: Schema) -> None:
-        """Give a list the ``items`` that some APIs want of it; others read nothing but them of a tuple."""
+        """Give a list the ``items`` that some APIs require; of a tuple, other APIs read nothing else."""
         first = found.get("prefixItems", [])
         if found.get("items") is False:
             del found["items"]
@@ -454,7 +458,7 @@ class _PortableForm:
         if "$ref" in schema:
             name = schema["$ref"][len(_TO):]
             if name not in self._flats:
-                self._flats[name] = {}  # what it says of itself is nothing new
+                self._flats[name] = {}  # a reference to itself adds nothing
                 self._flats[name] = self._flat(self._definitions[name], left - 1)
             return {**self._flats[name], **{key: value for key, value in schema.items() if key != "$ref"}}
         flat = {key: value for key, value in schema.items() if key not in _APART}
@@ -476,7 +480,7 @@ class _PortableForm:
                 if len(groups) > 1 and all(groups):
                     note = f"Needs the parameters of one of these groups: {'; '.join(groups)}."
                     described(flat, note if len(note) <= _LONGEST_NOTE else note[:_LONGEST_NOTE] + "...")
-        # What one of them forbids, another may have.
+        # A member that one part forbids may be in another part.
         flat.pop("additionalProperties", None)
         flat.pop("unevaluatedProperties", None)
         if required:
@@ -484,7 +488,7 @@ class _PortableForm:
         return flat
 
     def _merge(self, properties: Dict[str, Any], parts: List[Schema]) -> None:
-        """Add the properties of alternatives; one that differs between them may be any of its forms."""
+        """Add the properties of alternatives; a property that differs between them may have any of its forms."""
         forms: Dict[str, List[Schema]] = {}
         merged: Set[int] = set()
         for part in parts:

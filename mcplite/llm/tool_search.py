@@ -1,7 +1,8 @@
 """Tool search: a model finds the tools that it needs, in place of reading the declarations of all.
 
-The model is told of two tools, ``search_tools`` and ``describe_tool``. What they find is declared from the next request on,
-so that the model calls it as any other tool. A server does the same for all clients: ``Server.mount(search=True)``.
+Two tools are declared to the model, ``search_tools`` and ``describe_tool``. The tools that these two find are declared from the
+next request on, so that the model calls them as any other tool. A server can offer such a search to all clients:
+``Server.mount(search=True)``.
 """
 
 import threading
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ToolSearch"]
 
-#: Tools that are declared at once besides the two, the latest ones.
+#: The most tools that are declared at once besides the two: those that were found last.
 _MOST_DECLARED = 50
 
 
@@ -58,14 +59,14 @@ class ToolSearch:
         return [*self._own(by_name), *(by_name[name] for name in found if name in by_name)]
 
     def search(self, query: str) -> List[Tool]:
-        """Return the tools that fit a question best, and have the model told of them."""
+        """Return the tools that fit a question best; they are declared to the model from the next request on."""
         tools = self._refreshed().search(query, self._limit)
         self._remember(tools)
         return tools
 
     def call_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *, timeout: Optional[float] = DEFAULT,
                   max_timeout: Optional[float] = DEFAULT, cancel: Any = None, on_progress: Any = None) -> CallToolResult:
-        """Answer one of the two tools, or call one of the client's; the keywords are those of ``client.call_tool``."""
+        """Answer a call of one of the two tools, or call a tool of the client; keywords are as for ``client.call_tool``."""
         index = self._refreshed()
         by_name = {tool.name: tool for tool in index.tools}
         searching, describing = (tool.name for tool in self._own(by_name))

@@ -1,6 +1,6 @@
 """Toolset: the tools of a client as a model sees them, and the way of a call to the server and back.
 
-What all APIs share: which tools there are, under which names, and how a call is run so that whatever goes wrong becomes an
+All APIs share these steps: which tools there are, under which names, and how a call is run so that every failure becomes an
 answer that the model can read. :class:`Kit` is a toolset for the loop of a program that talks to a model's API itself; each API
 has a subclass, which knows the API's objects.
 """
@@ -29,13 +29,13 @@ __all__ = ["BadModelArguments", "CallOptions", "Choice", "DEFAULT", "Entry", "Ki
            "field"]
 
 _log = get_logger(__name__)
-#: Whose tools.
+#: The objects that have tools.
 Source = Union["Client", "Group", "ToolSearch"]
 _MOST_LISTED = 50
 
 
 class CallOptions(NamedTuple):
-    """How long a call may take, and what is told meanwhile."""
+    """How long a call may take, what cancels it, and who gets its progress."""
 
     timeout: Optional[float] = DEFAULT
     max_timeout: Optional[float] = DEFAULT
@@ -56,18 +56,18 @@ class Entry(NamedTuple):
     """One tool as a model sees it."""
 
     tool: Tool
-    #: The name that the model is told.
+    #: The name by which the model knows it.
     name: str
-    #: What the model reads about it.
+    #: The text about it that the model reads.
     description: str
     #: The portable schema, with the names of parameters that the API takes.
     schema: Schema
-    #: The server's names of those parameters that have another one.
+    #: By the names in *schema*: the server's names of the parameters that were renamed.
     own_parameters: Dict[str, str]
 
 
 class Outcome(NamedTuple):
-    """What a call gave."""
+    """The outcome of a call: the parts of its result, or the text of an error."""
 
     parts: List[Part]
     is_error: bool
@@ -110,7 +110,7 @@ class Toolset(ABC):
     def tool(self, name: str) -> Tool:
         """Return the server's tool for the name that a model uses, as for asking the user before a call.
 
-        :raises KeyError: the model was told of no such tool.
+        :raises KeyError: the model knows no such tool.
         """
         entry = self._find(name)
         if entry is None:
@@ -157,7 +157,7 @@ class Toolset(ABC):
                          ", ".join(sorted(listed)[:_MOST_LISTED]) or "none")
 
     def _find(self, name: str) -> Optional[Entry]:
-        """Return the tool of a name that a model uses, from the tools that it was told or from those that are there now."""
+        """Return the tool of a name that a model uses, from the tools that were declared last or that are listed now."""
         with self._lock:
             entry = self._entries.get(name)
         if entry is None:
@@ -232,7 +232,7 @@ def _failed(error: Exception, name: str, cancel: Optional[CancelToken]) -> Outco
     if isinstance(error, Cancelled) and cancel is not None and cancel.cancelled:
         raise error
     if isinstance(error, ToolError):
-        # Of a client that raises for tools that fail, or of a middleware.
+        # A client that raises errors for failed tools has raised it, or a middleware.
         return Outcome(parts_of(CallToolResult([TextContent(error.message or FAILED), *error.content])), True)
     if isinstance(error, TransportError):
         _log.warning("the tool %r could not be called: %s", name, error)
@@ -248,13 +248,13 @@ class Kit(Toolset):
              cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None) -> Any:
         """Run the call that a model asks for, and return the result in the API's form.
 
-        What goes wrong is told to the model: a name that it was not told, arguments that are no object or that the server
-        refuses, a tool that fails or takes too long, and a server that cannot be reached (which is logged, too). A
+        The model gets an answer for each failure: a name of no tool that was declared, arguments that are no object or that the
+        server refuses, a tool that fails or takes too long, and a server that cannot be reached (which is logged, too). A
         middleware of the client may raise ``ToolError`` to stop a call; its text is what the model reads.
 
-        :param tool_use: the object of the API's SDK, or the same as a dict.
+        :param tool_use: the object of the API's SDK, or a dict of the same form.
         :param timeout, max_timeout, cancel, on_progress: as for ``client.call_tool``. By default the timeout of the kit,
-            or else that of the client.
+            or that of the client if the kit has none.
         :raises Cancelled: by *cancel*.
         :raises TypeError: *tool_use* is something else.
         """
@@ -268,7 +268,7 @@ class Kit(Toolset):
         The list is empty if the reply asks for no call: the conversation waits for the user then. Content that the API
         does not take inside a tool's result follows behind the results, if it takes it at all.
 
-        :param reply: the reply of the API's SDK, or the same as a dict.
+        :param reply: the reply of the API's SDK, or a dict of the same form.
         :param timeout, max_timeout, cancel, on_progress: for each call, as for :meth:`call`.
         :raises Cancelled: by *cancel*.
         """
@@ -301,7 +301,7 @@ class Kit(Toolset):
     @abstractmethod
     def _answer(self, given: Any, use: ToolUse, outcome: Outcome, follows: Callable[[Part], bool]
                 ) -> Tuple[Any, List[Part]]:
-        """Return the API's result of a call, and the parts that it cannot hold, but which *follow*."""
+        """Return the API's result of a call, and the parts that it cannot hold and *follows* accepts."""
 
     def _follows(self, part: Part) -> bool:
         """Tell whether a part that a result cannot hold can be put behind the results."""

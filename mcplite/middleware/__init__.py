@@ -29,7 +29,7 @@ __all__ = [
     "ServerTiming", "card_routes", "health_routes",
 ]
 
-#: Where each name lives, relative to this folder.
+#: By module, relative to this folder: the names that it defines.
 _HOMES = {
     ".call_limits": ("FilterTools", "LimitRate", "LimitResults"),
     ".call_results": ("CacheResults", "RepeatCalls"),

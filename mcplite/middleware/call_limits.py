@@ -17,7 +17,10 @@ Proceed = Callable[[], Dict[str, Any]]
 
 
 def sender_of(ctx: Context) -> str:
-    """Return who has sent a request: the key of its principal, else its address; empty on a pipe, which has one client."""
+    """Return who has sent a request: the key of its principal, or its address if it has no principal.
+
+    The text is empty on a pipe, which has one client.
+    """
     if ctx.principal is not None:
         return ctx.principal.key
     return "" if ctx.http is None else ctx.http.network
@@ -35,7 +38,7 @@ def names_in(what: str, names: Collection[str]) -> FrozenSet[str]:
 
 
 def check_number(what: str, value: float, least: float) -> None:
-    """Return if *value* is a finite number of at least *least*.
+    """Check that *value* is a finite number of at least *least*.
 
     :raises ValueError: it is not.
     """
@@ -53,10 +56,11 @@ class LimitRate:
 
     :param calls: how many in *per* seconds.
     :param per: seconds; default 60.
-    :param tools: the names of the tools that it is about; None for all.
+    :param tools: the names of the tools whose calls count; None for all.
     :param together: whether all of these tools have one counter for each sender; by default each has its own.
     :param methods: the methods that count; default calls of tools.
-    :param by: called with the context, returns what has a counter of its own; by default the principal, else the address.
+    :param by: called with the context; returns the name of the sender whose calls are counted: by default the principal, or the
+        address without one.
     :raises ValueError: *calls* is below 1, or *per* is not positive.
     :raises TypeError: *tools* or *methods* is one text.
     """
@@ -70,7 +74,7 @@ class LimitRate:
 
     def __call__(self, ctx: Context, proceed: Proceed) -> Dict[str, Any]:
         if ctx.method in self.methods:
-            tool = ctx.tool  # None for a name that nothing has, so that such names get no counters
+            tool = ctx.tool  # None for an unknown name: all unknown names share a counter
             name = "" if tool is None else tool.name
             if self.tools is None or name in self.tools:
                 self._count(ctx, name)
@@ -101,7 +105,7 @@ class LimitResults:
     """Keeps results below a size, so that one call does not fill the context of a model.
 
     A tool whose result is larger fails with a text that says so, for the model to ask for less. With ``cut=True`` the texts
-    of a result without structured content are cut off in place of that. Another method fails with an internal error.
+    of a result without structured content are cut off instead. Another method fails with an internal error.
 
     :param bytes: of the result as JSON; default a million.
     :param cut: whether texts are cut off.
@@ -165,4 +169,4 @@ class FilterTools:
         try:
             return bool(self.allowed(ctx, codec.decode(Tool, listed)))
         except ProtocolError:
-            return False  # a handler of tools/list of the user's own lists what is no tool
+            return False  # a handler of the user for tools/list has listed something else

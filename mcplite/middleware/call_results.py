@@ -63,7 +63,7 @@ class CacheResults:
 
 
 class RepeatCalls:
-    """Tries again where a tool has failed that may run twice, or a list, a resource or a prompt could not be made.
+    """Repeats a failed request if it may run twice: a call of a tool that allows it, or one for a list, a resource or a prompt.
 
     A tool may run twice if it has the hint ``readOnlyHint`` or ``idempotentHint``. The pause before the next attempt doubles
     each time, with jitter, and ends when the client cancels.

@@ -26,7 +26,7 @@ def _stamp(seconds: float) -> str:
 
 
 def _facts(ctx: Context) -> Dict[str, Any]:
-    """Return what tells a request from others, as JSON; without what is not known."""
+    """Return the facts about a request, as JSON; unknown facts are left out."""
     named = ctx.params.get("name", ctx.params.get("uri"))
     trace = ctx.trace_context.get("traceparent", "").split("-")
     client = ctx.client_info
@@ -41,7 +41,7 @@ def _facts(ctx: Context) -> Dict[str, Any]:
 def _outcome(facts: Dict[str, Any]) -> Iterator[Callable[[Dict[str, Any]], Dict[str, Any]]]:
     """Add to the facts of a request how it has ended and after how many milliseconds.
 
-    The block calls what it gets with the result, and returns what that returns.
+    The block gets a function, which it calls with the result; it returns what the function returns.
     """
     begun = time.monotonic()
 
@@ -89,7 +89,7 @@ class LogRequests:
 class ServerTiming:
     """Adds the header ``Server-Timing`` to responses over HTTP, with the milliseconds that the handler took.
 
-    A response that has become an event stream has sent its headers before, and has none.
+    A response that has become an event stream has sent its headers before, without this header.
 
     :param name: of the metric.
     """
@@ -138,7 +138,7 @@ class AuditLog:
             try:
                 self._write({"time": _stamp(time.time()), "event": "ended", **facts})
             except OSError:
-                # The call has run, and its result is the client's.
+                # The call has run, so the client gets its result.
                 logging.getLogger(__name__).exception("the end of a call is missing in the audit log: %s", facts)
 
     def _write(self, entry: Dict[str, Any]) -> None:
@@ -189,7 +189,7 @@ class JSONFormatter(logging.Formatter):
             own["stack"] = record.stack_info
         entry = masked({name: _plain(value) for name, value in entry.items()})
         entry = {**own, **entry, **own}  # its own members come first, and no extra one takes their place
-        # ASCII, so that no encoding of a stream puts escapes of its own, or half characters, into a line.
+        # ASCII, so that no encoding of a stream puts escapes of its own, or lone surrogates, into a line.
         try:
             return json.dumps(entry, allow_nan=False)
         except ValueError:  # NaN

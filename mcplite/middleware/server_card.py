@@ -1,6 +1,6 @@
 """The card of a server over HTTP: what it is and where, for clients that have no connection yet (SEP-2127).
 
-The SEP is final, and leaves the form of a card to an extension that is a draft; so this may change.
+The SEP is final, and leaves the form of a card to an extension that is a draft; so the form may change.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _CARD, _CATALOG = "application/mcp-server-card+json", "application/ai-catalog+js
 _NAME = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+\Z")
 _URL = re.compile(r"https?://[^\s/]+(/[^\s?#]*)?\Z")
 _MOST = 100
-#: What web pages of any origin may send and read.
+#: The headers by which web pages of any origin may read the card.
 _OF_PAGES = {"Access-Control-Allow-Methods": "GET", "Access-Control-Allow-Headers": "Content-Type, If-None-Match",
              "Access-Control-Expose-Headers": "ETag"}
 Answer = Tuple[int, str, bytes, Dict[str, str]]
@@ -32,11 +32,11 @@ def card_routes(server: Server, url: str, *, name: str, description: Optional[st
                 repository: Optional[Mapping[str, str]] = None) -> Dict[str, Callable[[HTTPRequest], Answer]]:
     """Return routes for ``routes=`` of ``serve``, ``run`` and ``wsgi``: the card of a server, and a catalog that names it.
 
-    This is a draft of an extension, and may change. The card is beside the endpoint (``/mcp/server-card``), and the catalog at
-    ``/.well-known/ai-catalog.json``, where clients look that know the host alone. Anyone may read both, so they say nothing of
-    tools. Version, title, website and icons are those of the server, at each request.
+    The form of the card is a draft of an extension, and may change. The card is beside the endpoint (``/mcp/server-card``), and
+    the catalog at ``/.well-known/ai-catalog.json``, where clients look that know the host alone. Anyone may read both, so they
+    say nothing of tools. Version, title, website and icons are those of the server, at each request.
 
-    :param server: which is described.
+    :param server: the server to describe.
     :param url: of its endpoint, as clients reach it, such as ``https://example.com/mcp``.
     :param name: of the server in the registry: the reversed name of a host, a slash, and a name.
     :param description: up to 100 characters; by default the beginning of the server's own.

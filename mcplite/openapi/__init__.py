@@ -1,7 +1,7 @@
 """Servers made of APIs: from an OpenAPI document, from a Flask application, from any WSGI application with a document.
 
-:mod:`.provider` is the seam to the server, and :mod:`.operations` what it offers. A call goes through :mod:`.request_building`
-and :mod:`.security` to :mod:`.http_calls` or :mod:`.wsgi_calls`, and back through :mod:`.responses`.
+:mod:`.provider` offers the operations to the server, and :mod:`.operations` reads them from the document. A call goes through
+:mod:`.request_building` and :mod:`.security` to :mod:`.http_calls` or :mod:`.wsgi_calls`, and back through :mod:`.responses`.
 """
 
 from .flask_routes import from_flask, route_arguments

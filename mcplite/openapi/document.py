@@ -21,7 +21,7 @@ __all__ = ["Document", "Located"]
 
 #: Bytes of one file; the largest public documents have some 15 MB.
 MOST_BYTES = 64 << 20
-#: References that refer to references.
+#: The most references that are followed, from one to the next.
 _MOST_STEPS = 32
 #: Files of one document.
 _MOST_FILES = 500
@@ -58,7 +58,7 @@ class Document:
             raise RegistrationError(f"{self.name} is no OpenAPI document: it holds {type(root).__name__}, not an object")
         self.root: Dict[str, Any] = root
         self._files[self.location] = root
-        #: "2", "3.0", or "3.1" for that and later ones.
+        #: "2", "3.0", or "3.1" for 3.1 and later versions.
         self.version = self._version()
         paths = root.get("paths")
         if paths is not None and not isinstance(paths, dict):
@@ -89,7 +89,7 @@ class Document:
     # --- references -------------------------------------------------------------------------------------
 
     def resolve(self, node: Any, place: str) -> Located:
-        """Return what a part of the document stands for: itself, or what its ``$ref`` leads to, and the file of that.
+        """Return a part of the document, or the part that its ``$ref`` leads to, and the file of the part returned.
 
         :param place: the file in which *node* stands.
         :raises RegistrationError: the reference leads to nothing, in a circle, or outside.
@@ -150,7 +150,7 @@ class Document:
                                     f" from which nothing is loaded: put the file there ({error})") from error
 
     def heirs(self, schema: Any) -> List[Any]:
-        """Return the schemas of the document that have a schema of it under ``allOf``."""
+        """Return the schemas of the document that list *schema* under ``allOf``."""
         if self._heirs is None:
             found: Dict[int, List[Any]] = {}
             root = self.root
@@ -189,7 +189,7 @@ def parse(data: bytes, location: str) -> Any:
     """Return the content of a JSON or YAML file.
 
     :param location: names it in errors.
-    :raises RegistrationError: it is neither, or YAML without PyYAML.
+    :raises RegistrationError: it is neither JSON nor YAML, or it is YAML and PyYAML is not installed.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -211,7 +211,7 @@ def _parse_yaml(text: str, location: str) -> Any:
     except ImportError as error:
         raise RegistrationError(f"{location} is no JSON, and YAML needs PyYAML: pip install PyYAML") from error
     try:
-        # It takes a fifth of the time, and refuses 1,000 levels itself.
+        # The loader in C takes a fifth of the time, and itself refuses 1,000 levels.
         from yaml import CSafeLoader as Loader
     except ImportError:
         Loader = SafeLoader  # a build of PyYAML without the part in C
@@ -222,7 +222,7 @@ def _parse_yaml(text: str, location: str) -> Any:
 
 
 def _finite(text: str) -> Optional[float]:
-    """Return a number of JSON; None for one beyond those that can be sent, and for NaN, which some programs write."""
+    """Return a number of JSON; None for a number that is too large to be sent."""
     number = float(text)
     return number if math.isfinite(number) else None
 
@@ -230,7 +230,7 @@ def _finite(text: str) -> Optional[float]:
 def _as_json(value: Any, done: Dict[int, Any], kept: List[Any]) -> Any:
     """Return a value of YAML or of a program as JSON has it: the names of members are texts, and dates too.
 
-    What an alias refers to is converted once, so that aliases multiply nothing.
+    The value of an alias is converted once, so that aliases multiply nothing.
     """
     if isinstance(value, (Mapping, list, tuple)):
         if id(value) in done:

@@ -30,7 +30,7 @@ __all__ = ["flask_document", "from_flask", "route_arguments"]
 
 _log = get_logger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
-#: Where a view keeps what :func:`route_arguments` says.
+#: The attribute of a view that has the arguments of :func:`route_arguments`.
 _ATTRIBUTE = "__mcplite_route_arguments__"
 #: The schemas of Flask's converters of paths.
 _CONVERTERS: Mapping[str, Mapping[str, Any]] = {
@@ -70,17 +70,18 @@ def from_flask(app: "Flask", spec: "Optional[Spec]" = None, *, base_url: Optiona
 
     :param app: the application, with all of its routes.
     :param spec: its OpenAPI document, or the path at which it serves one; by default the routes themselves are read.
-    :param base_url: what the application takes for its own URL; by default ``http://localhost``.
+    :param base_url: what the application takes for its own URL; by default ``http://localhost`` with the path of the first
+        server in *spec*.
     :param include: which routes; the operationId of a route is its endpoint, with an underscore for each dot.
-    :param name: of the server; by default that of the application.
+    :param name: of the server; by default that of the application, or the title of the document if *spec* is given.
     :param resources: which GET routes are resources, too.
     :param credentials: by the name of the security scheme.
-    :param environment_prefix: of variables that have the others.
+    :param environment_prefix: of the variables of the environment that have the other credentials.
     :param headers: of each request, or a function of the context of a call that returns them.
     :param environ: returns variables of the environment for the context of a call, such as
         ``{"REMOTE_USER": ctx.principal.subject}``; the application trusts them.
     :param output_schemas: "lenient", "strict" or "none".
-    :param response_bytes: of one response, at most.
+    :param response_bytes: bytes of one response, at most.
     :raises RegistrationError: the document cannot be loaded, or an option cannot be used.
     """
     provider = OpenAPIProvider(flask_document(app) if spec is None else spec, base_url=base_url, include=include,

@@ -1,7 +1,7 @@
 """Sends the requests of calls to an API over HTTP: to one origin, within a time, and ended when the call is cancelled.
 
 The requests go through :class:`~mcplite.net.origin_client.OriginClient`, by the ``requests.Session`` of the user if there is
-one. :class:`APICalls` has what :mod:`.wsgi_calls` does as well: headers, redirects and limits.
+one. :class:`APICalls` has the parts that :mod:`.wsgi_calls` uses as well: headers, redirects and limits.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class APICalls:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Close what is idle; the next request opens it again."""
+        """Close idle connections; the next request opens them again."""
 
     def too_large(self) -> ToolError:
         """Return the error for a response with more than the limit."""
@@ -118,7 +118,7 @@ class HTTPCalls(APICalls):
 
     :param session: sends them; None for connections of our own.
     :param timeout: seconds for one request, until its response is whole.
-    :raises RegistrationError: the base URL is none of a server.
+    :raises RegistrationError: the base URL is not that of a server.
     """
 
     def __init__(self, base_url: str, session: "Optional[requests.Session]", headers: Headers, timeout: float, limit: int
@@ -207,7 +207,7 @@ class HTTPCalls(APICalls):
         return ToolError(f"{shown(self.base_url)} answered with a compressed body that is broken: {why}")
 
     def close(self) -> None:
-        # One that is closed sends nothing more, and the next one opens nothing before its first request.
+        # A closed client sends nothing more, so another one takes its place, which opens nothing before its first request.
         client, self._client = self._client, self._create_client()
         client.close()
 

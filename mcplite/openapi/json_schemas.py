@@ -23,7 +23,7 @@ _TYPES = ("string", "number", "integer", "boolean", "null", "array", "object")
 #: Keywords that say what a value means, and not which values there are.
 _NOTES = ("title", "description", "default", "examples", "deprecated", "format", "contentEncoding", "contentMediaType",
           "readOnly", "writeOnly")
-#: Keywords beside a reference.
+#: Keywords that count beside a reference before 3.1.
 _BESIDE = ("title", "description", "default", "deprecated", "nullable", "x-nullable")
 _BOUNDS = ("const", "maxItems", "maxLength", "maxProperties", "maximum", "minItems", "minLength", "minProperties", "minimum",
            "exclusiveMaximum", "exclusiveMinimum", "multipleOf", "uniqueItems")
@@ -32,8 +32,9 @@ _NEW_ONE = ("contains", "else", "if", "propertyNames", "then", "unevaluatedItems
 _NEW_MAPS = ("dependentSchemas", "patternProperties")
 #: Levels of one schema, of the 64 that are possible; deeper ones describe nothing.
 _MOST_LEVELS = 40
-#: Characters of a schema's texts and names, and for each of its parts: of arguments, and of a response, which a model can do
-#: without. The second number is for all tools of one page of the list, which is one message.
+#: Characters of a schema's texts and names, with ``_CHARACTERS_OF_PART`` for each of its parts: of arguments, and of a
+#: response, which a model can do without. The first number of each pair is for one tool; the second is for all tools of one
+#: page of the list, which is one message.
 _ARGUMENTS, _RESPONSE = (60_000, 10_000_000), (8_000, 3_000_000)
 _TOOLS_OF_PAGE = 1000
 _CHARACTERS_OF_PART = 40
@@ -42,11 +43,11 @@ _CHARACTERS_OF_PART = 40
 class SchemaBuilder:
     """Builds the schemas of one tool, which share their definitions.
 
-    A document may describe more than a tool can carry. What goes beyond the limits becomes ``{}``, the deepest parts first.
+    A document may describe more than a tool can carry. Parts beyond the limits become ``{}``, the deepest first.
 
     :param document: whose references are followed.
     :param response: whether the schemas are of responses, which have other members than those of requests.
-    :param tools: that are listed together.
+    :param tools: how many tools are listed together.
     :param lenient: builds what most responses satisfy although their document says more: every value may be null, no member is
         required, and lists of allowed values, bounds and patterns are left out.
     """
@@ -57,7 +58,7 @@ class SchemaBuilder:
         self._response = response
         self._lenient = lenient
         self._old = document.version != "3.1"
-        #: By the identity of what a reference leads to: its name under ``$defs``.
+        #: By the identity of a schema that a reference leads to: its name under ``$defs``.
         self._names: Dict[int, str] = {}
         self._taken: Dict[str, int] = {}
         self._waiting: List[Tuple[str, Any, str]] = []
@@ -87,7 +88,8 @@ class SchemaBuilder:
             return {}  # it leads to nothing, and allows anything
         if not isinstance(target, dict) or not target:
             return {}
-        # Before 3.1 they have no meaning; but many documents are written as if these had one.
+        # Before 3.1 keywords beside a reference have no meaning, but many documents are written as if those in _BESIDE had a
+        # meaning.
         siblings = {key: value for key, value in node.items() if key != "$ref" and (not self._old or key in _BESIDE)}
         if _is_plain(target):
             return self._convert({**target, **siblings}, where, level + 1)
@@ -121,7 +123,7 @@ class SchemaBuilder:
             return self._refer(node, place, level)
         if "allOf" in node:
             whole = merged(self._document, node, place)
-            # Its parts inherit from each other, and each closed one would refuse the members of the others.
+            # Its parts inherit from each other, and each closed part would refuse the members of the other parts.
             if whole is not None and whole[0].get("additionalProperties") is False:
                 node = whole[0]
         elif "discriminator" in node and isinstance(node.get("properties"), dict) and not (
@@ -209,7 +211,7 @@ class SchemaBuilder:
         if "items" in node:
             made["items"] = self._convert(node["items"], place, level + 1)
         elif "array" in (made.get("type") or ()):
-            made["items"] = {}  # several clients and models' APIs refuse a list without
+            made["items"] = {}  # several clients and models' APIs refuse a list without items
 
     def _take_new(self, node: Dict[str, Any], place: str, level: int, made: Dict[str, Any]) -> None:
         for keyword in _NEW_ONE:
@@ -223,7 +225,7 @@ class SchemaBuilder:
             made["prefixItems"] = [self._convert(part, place, level + 1) for part in node["prefixItems"]]
 
     def is_hidden(self, part: Any, place: str) -> bool:
-        """Whether a member is none of requests, being read-only, or none of responses, being write-only, or never there."""
+        """Whether a member is left out: it is read-only in a request, write-only in a response, or never there."""
         if part is False:
             return True
         try:
@@ -238,11 +240,11 @@ class SchemaBuilder:
 
 
 def _cut_circles(definitions: Dict[str, Any]) -> None:
-    """Let a reference allow anything if it leads back to where it stands, without going down into the value.
+    """Remove a reference that leads back to the schema around it without going down into the value: it then allows anything.
 
     Documents have such circles: a kind lists its heirs under ``oneOf``, and each heir has it under ``allOf``.
     """
-    done: Dict[str, bool] = {}  # False while what a definition leads to is looked at
+    done: Dict[str, bool] = {}  # False while the references of a definition are followed
     for start in definitions:
         path = [(start, _in_place(definitions[start]))] if start not in done else []
         while path:
@@ -259,7 +261,7 @@ def _cut_circles(definitions: Dict[str, Any]) -> None:
 
 
 def _in_place(schema: Any) -> Iterator[Dict[str, Any]]:
-    """Yield what has a reference among a schema and the parts of it that hold for the same value."""
+    """Yield the schemas with a reference among a schema and those of its parts that apply to the value itself."""
     waiting = [schema]
     while waiting:
         node = waiting.pop()
@@ -274,7 +276,7 @@ def _in_place(schema: Any) -> Iterator[Dict[str, Any]]:
 
 
 def _is_plain(target: Dict[str, Any]) -> bool:
-    """Whether a schema has no other in it, so that it can stand where a reference to it stands."""
+    """Whether a schema has no other schema in it, so that it can stand where a reference to it stands."""
     return not any(isinstance(value, dict) or isinstance(value, list) and any(isinstance(one, dict) for one in value)
                    for key, value in target.items() if key not in ("default", "enum", "example", "examples", "x-enum-varnames"))
 
@@ -284,7 +286,7 @@ def with_null(schema: Dict[str, Any]) -> Dict[str, Any]:
     kind = schema.get("type")
     if kind is None:
         if not any(word in schema for word in ("anyOf", "allOf", "enum", "const", "$ref", "not", "if")):
-            return schema  # which allows it already
+            return schema  # it allows null already
         if set(schema) - {"anyOf", "title", "description"}:
             notes = _notes(schema)
             return {**notes, "anyOf": [{word: value for word, value in schema.items() if word not in notes}, {"type": "null"}]}
@@ -300,14 +302,14 @@ def with_null(schema: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _notes(schema: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the texts of a schema, which stay with what it becomes a part of."""
+    """Return the title and the description of a schema, for the schema that it becomes a part of."""
     return {word: schema[word] for word in ("title", "description") if word in schema}
 
 
 def merged(document: Document, node: Any, place: str, steps: int = 16) -> Optional[Located]:
     """Return an object schema without references and ``allOf`` at its top; None if it is no such schema.
 
-    :param steps: of references and lists within each other, at most.
+    :param steps: the most references and lists within each other that are followed.
     """
     try:
         node, place = document.resolve(node, place)
@@ -360,7 +362,7 @@ def inherited(document: Document, node: Any, place: str) -> Dict[str, Any]:
 def kinds_of_schema(document: Document, node: Any, place: str, steps: int = 8) -> frozenset:  # type: ignore[type-arg]
     """Return the JSON types that a schema allows, as far as it says; empty if it does not say.
 
-    :param steps: of references and lists within each other, at most.
+    :param steps: the most references and lists within each other that are followed.
     """
     try:
         node, place = document.resolve(node, place)

@@ -1,7 +1,7 @@
 """The operations of a document: their names, which of them are offered, and the arguments that a call of one takes.
 
 The parameters of path, query, header and cookie and the members of the body are the arguments of one flat object. They keep
-their names; where two places have one name, each gets its place before it. Swagger 2 is read as if it were 3.0.
+their names; if two places have one name, each argument gets its place before the name. Swagger 2 is read as if it were 3.0.
 """
 
 from __future__ import annotations
@@ -61,11 +61,12 @@ class APIOperation:
         self.node = node
         self.item = item
         self.place = place
-        #: The name of its tool; set with those of the others.
+        #: The name of its tool; set together with the names of the other operations.
         self.name = ""
-        #: Place and name of the parameters that credentials fill in, of headers in lower case; they are no arguments.
+        #: Place and name of each parameter that credentials fill in, the name of a header in lower case; these are no
+        #: arguments.
         self.filled_in: Set[Tuple[str, str]] = set()
-        #: How many operations are offered with it.
+        #: How many operations are offered, this one included.
         self.offered = 1
         self._shape: Optional[CallShape] = None
 
@@ -133,7 +134,7 @@ class APIOperation:
         return self._shape
 
     def resolved(self, node: Any) -> Tuple[Any, str]:
-        """Return what a part of the operation stands for, and the file of that; an empty object if it leads to nothing."""
+        """Return the part that *node* is or refers to, and its file; an empty object if the reference leads to nothing."""
         try:
             return self.document.resolve(node, self.place)
         except RegistrationError as error:
@@ -175,7 +176,7 @@ def server_url(server: Any) -> str:
 def operations_of(document: Document, include: Include) -> List[APIOperation]:
     """Return the operations that are offered, each with its name.
 
-    :raises RegistrationError: a pattern of *include* cannot be read, or a document's path item is broken.
+    :raises RegistrationError: a pattern of *include* cannot be read, or the reference of a path item leads to nothing.
     """
     wanted = selection(include)
     found = [one for one in _each_operation(document) if not one.changes.get("hidden") and wanted(one)]
@@ -197,7 +198,7 @@ def _each_operation(document: Document) -> Iterator[APIOperation]:
 
 
 def selection(include: Include) -> "Callable[[APIOperation], bool]":
-    """Return what tells whether an operation is chosen.
+    """Return a function that says whether an operation is chosen.
 
     :raises RegistrationError: the patterns cannot be read.
     """
@@ -235,7 +236,7 @@ def _own_name(operation: APIOperation) -> str:
 
 
 def _name(operations: List[APIOperation]) -> None:
-    """Give each operation a name that the APIs of models take; of those that would be equal, all but the first get digits."""
+    """Give each operation a name that the APIs of models take; of equal names, all but the first get digits."""
     taken: Set[str] = set()
     for operation in operations:
         own = _own_name(operation)
@@ -254,7 +255,7 @@ class OperationArgument:
 
     :param wire: its name in the request.
     :param location: "path", "query", "header", "cookie", or "body" for a member of the body.
-    :param schema: its schema in the document, and the file of that.
+    :param schema, place: its schema in the document, and the file of the schema.
     """
 
     def __init__(self, wire: str, location: str, schema: Any, place: str, required: bool = False) -> None:
@@ -263,7 +264,7 @@ class OperationArgument:
         self.schema = schema
         self.place = place
         self.required = required
-        #: Its name for callers, which is set with those of the others.
+        #: Its name for callers; set again once the names of all arguments are known.
         self.name = wire
         self.description: Optional[str] = None
         self.style = _STYLES.get(location, "form")
@@ -273,11 +274,11 @@ class OperationArgument:
         self.as_json = False
         #: Whether its value may have slashes, which stand for themselves in the path.
         self.multi_segment = False
-        #: The media type of its part of a form; empty for that of its kind.
+        #: The media type of its part of a form; empty for the usual type of such a value.
         self.media_type = ""
         #: Whether it is a file, or a list of files.
         self.is_file = False
-        #: What is sent if the caller gives nothing.
+        #: Whether a value is sent if the caller gives none, and this value.
         self.has_default = False
         self.default: Any = None
         #: Whether callers cannot give it.
@@ -409,7 +410,7 @@ class CallShape:
         argument.fixed = changes.get("hidden") is True
 
     def _add_undeclared(self) -> None:
-        """Add the parts of the path that the document does not declare."""
+        """Add an argument for each variable of the path that the document does not declare."""
         known = {argument.wire for argument in self.parameters if argument.location == "path"}
         for name in re.findall(r"\{([^{}]*)\}", self._operation.path):
             if name not in known:
@@ -462,7 +463,7 @@ class CallShape:
     def _spread(self, body: Body, schema: Dict[str, Any], place: str, encoding: Any) -> None:
         required = schema.get("required")
         needed = [one for one in required if isinstance(one, str)] if isinstance(required, list) and body.required else []
-        # A member that is required and not described is one of any kind.
+        # A member that is required and not described may have any value.
         for name, part in {**schema["properties"], **{one: {} for one in needed if one not in schema["properties"]}}.items():
             if self._builder.is_hidden(part, place):
                 continue
@@ -486,9 +487,9 @@ class CallShape:
         body.open = isinstance(more, dict) or more is True
 
     def _is_file(self, node: Any, place: str, steps: int = 8) -> bool:
-        """Whether a member of a form is a file, or a list of them; one that may be null, or of several kinds, is one too.
+        """Whether a member of a form is a file, or a list of files; also if it may be null or of another kind as well.
 
-        :param steps: of lists and unions within each other, at most.
+        :param steps: the most lists and unions within each other that are followed.
         """
         try:
             schema, place = self._document.resolve(node, place)
@@ -508,7 +509,7 @@ class CallShape:
     # --- names and schema --------------------------------------------------------------------------------------
 
     def _choose_names(self) -> None:
-        """Give each argument its own name: with its place before it where another place has the name too."""
+        """Give each argument a name of its own: if several have one name, each gets its place before the name."""
         by_name: Dict[str, List[OperationArgument]] = {}
         for argument in self.arguments:
             by_name.setdefault(argument.name, []).append(argument)
@@ -561,7 +562,7 @@ def is_of_files(media_type: str) -> bool:
 
 
 def _rank(media_type: str) -> int:
-    """Return the place of a media type among those that a request may have; the smallest is taken."""
+    """Return the rank of a media type among those that a request may have; the type of the lowest rank is sent."""
     kind = media_type.partition(";")[0].strip().lower()
     if kind in ("*/*", "application/*"):
         return 2

@@ -1,7 +1,7 @@
 """The provider of an API's operations: the seam between a document and a server that offers them as tools and resources.
 
-Nothing is read of an operation but its name until its tool is listed or called, so that a document of a thousand operations
-costs a start little more than reading its file.
+Until the tool of an operation is listed or called, only its name is read, so that a document of a thousand operations costs a
+start little more than reading its file.
 """
 
 from __future__ import annotations
@@ -55,19 +55,20 @@ class OpenAPIProvider(Provider, Service):
     :param spec: the OpenAPI document (3.0, 3.1, or Swagger 2): a dict, the path of a file, or a URL; JSON, or YAML with PyYAML.
     :param base_url: which the paths follow; by default the first server of the document. Requests go to its origin only.
     :param session: a ``requests.Session`` that sends each request, with its authentication, proxies and certificates.
-    :param include: which operations: patterns, or a function of an :class:`APIOperation` that returns whether. A pattern is an
-        operationId (``list*``), a path with or without a method (``GET /pets*``), or a tag (``tag:pets``); by default all.
+    :param include: which operations: patterns, or a function that returns whether an :class:`APIOperation` is included. A
+        pattern is an operationId (``list*``), a path with or without a method (``GET /pets*``), or a tag (``tag:pets``); by
+        default all.
     :param resources: which of the included GET operations are resources and templates, too: True for all, or as *include*.
     :param credentials: by the name of the security scheme: a key or token, a pair of user name and password, or a function that
         returns one for each request.
-    :param environment_prefix: reads the others from the environment: with ``"PETSTORE"`` that of the scheme ``api_key`` from
-        ``PETSTORE_API_KEY``.
+    :param environment_prefix: reads the other credentials from the environment: with ``"PETSTORE"`` the credential of the
+        scheme ``api_key`` from ``PETSTORE_API_KEY``.
     :param headers: of each request, or a function of the context of a call that returns them.
     :param output_schemas: "lenient" lists the document's schemas of responses without what most APIs do not keep to (required
         members, no null, lists of values), "strict" as they are, "none" lists none. A response that does not fit is an error,
         which has the response.
     :param timeout: seconds for one request.
-    :param response_bytes: of one response, at most.
+    :param response_bytes: bytes of one response, at most.
     :param application: a WSGI application that is called in place of a server.
     :param environ: returns variables of the environment for a call of the application, such as ``REMOTE_USER``.
     :raises RegistrationError: the document cannot be loaded, or an option cannot be used.
@@ -108,7 +109,7 @@ class OpenAPIProvider(Provider, Service):
         self._calls = calls
         self._credentials = APICredentials(self.document, credentials or {}, environment_prefix)
         self._has_own_authentication = session is not None or headers is not None or environ is not None
-        #: What is offered, in the order of the document.
+        #: The operations that are offered, in the order of the document.
         self.operations: List[APIOperation] = []
         self._bases: Dict[str, Optional[str]] = {}
         for operation in operations_of(self.document, include):
@@ -134,9 +135,10 @@ class OpenAPIProvider(Provider, Service):
         return parse(response.body, path)
 
     def _reach(self, operation: APIOperation) -> bool:
-        """Whether an operation is on the origin of the base URL; note the base URL of one that has its own.
+        """Whether an operation is on the origin of the base URL; note the base URL of an operation with servers of its own.
 
-        The origin of the document's own server stands for that of the base URL, which may be another one, as for a test.
+        A server on the origin of the document's own server counts as a server on the origin of the base URL: the base URL may
+        be on another origin, as for a test.
         """
         servers = operation.servers()
         if not servers or self._in_process:
@@ -283,7 +285,7 @@ def _is_file(path: str) -> bool:
 
 
 def _is_server(url: Any) -> bool:
-    """Whether a URL is of a server; one with a variable that has no value is not."""
+    """Whether a URL names a server; a URL whose host has a variable without a value does not."""
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
     except ValueError:
@@ -309,7 +311,7 @@ def server_of(document: Document) -> str:
 
 
 class _Tool:
-    """The tool of one operation, made on first use; two threads that miss it make equal ones."""
+    """The tool of one operation, made on first use; if two threads need it first, both make an equal one."""
 
     def __init__(self, provider: OpenAPIProvider, operation: APIOperation) -> None:
         self._provider = provider
@@ -318,7 +320,7 @@ class _Tool:
 
     @property
     def entry(self) -> ToolEntry:
-        """What lists and checks the tool."""
+        """The entry that lists the tool and checks its arguments."""
         if self._entry is None:
             self._entry = self._make()
         return self._entry
@@ -362,7 +364,7 @@ class _Resource:
 
     @classmethod
     def of(cls, operation: APIOperation, base_url: str) -> "Optional[_Resource]":
-        """Return the resource of an operation; None if it needs what stands neither in the path nor in the query."""
+        """Return the resource of an operation; None if it needs an argument outside of the path and the query."""
         names: Dict[str, str] = {}
         variables: Dict[str, str] = {}
         query = []
@@ -388,7 +390,7 @@ class _Resource:
         return cls(operation, pattern.text, pattern, names)
 
     def values(self, uri: str) -> Optional[Dict[str, Any]]:
-        """Return the arguments that a URI stands for; None if it is none of this template."""
+        """Return the arguments that a URI stands for; None if the template does not match it."""
         if self.pattern is None:
             return {}
         for form in candidates(uri):
@@ -432,11 +434,11 @@ def from_openapi(spec: "Spec", *, base_url: Optional[str] = None, session: "Opti
     :param name: of the server; by default the title of the document.
     :param resources: which GET operations are resources, too.
     :param credentials: by the name of the security scheme.
-    :param environment_prefix: of variables that have the others.
+    :param environment_prefix: of the variables of the environment that have the other credentials.
     :param headers: of each request, or a function of the context of a call that returns them.
     :param output_schemas: "lenient", "strict" or "none".
     :param timeout: seconds for one request.
-    :param response_bytes: of one response, at most.
+    :param response_bytes: bytes of one response, at most.
     :raises RegistrationError: the document cannot be loaded, or an option cannot be used.
     """
     return served(OpenAPIProvider(spec, base_url=base_url, session=session, include=include, resources=resources,
@@ -461,12 +463,12 @@ def from_wsgi(application: "Application", spec: "Spec", *, base_url: Optional[st
     :param name: of the server; by default the title of the document.
     :param resources: which GET operations are resources, too.
     :param credentials: by the name of the security scheme.
-    :param environment_prefix: of variables that have the others.
+    :param environment_prefix: of the variables of the environment that have the other credentials.
     :param headers: of each request, or a function of the context of a call that returns them.
     :param environ: returns variables of the environment for the context of a call, such as
         ``{"REMOTE_USER": ctx.principal.subject}``; the application trusts them.
     :param output_schemas: "lenient", "strict" or "none".
-    :param response_bytes: of one response, at most.
+    :param response_bytes: bytes of one response, at most.
     :raises RegistrationError: the document cannot be loaded, or an option cannot be used.
     """
     return served(OpenAPIProvider(spec, base_url=base_url, include=include, resources=resources, credentials=credentials,

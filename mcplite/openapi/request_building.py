@@ -23,9 +23,9 @@ from .operations import FORM, MULTIPART, APIOperation, Body, OperationArgument
 
 __all__ = ["APIRequest", "build_request"]
 
-#: Reserved characters that stay in a query with allowReserved; the others have a meaning there.
+#: Reserved characters that stay in a query with allowReserved; the other reserved characters have a meaning there.
 _RESERVED = ":/?@!$'()*,;"
-#: Between the values of a list that is not exploded, by style.
+#: The separator between the values of a list that is not exploded, by style.
 _BETWEEN = {"spaceDelimited": "%20", "pipeDelimited": "%7C", "tabDelimited": "%09"}
 #: Times that a server, and the proxies before it, may decode a path.
 _DECODINGS = 3
@@ -129,7 +129,7 @@ def _escaped(value: Any) -> str:
 
 
 def _simple(value: Any, explode: bool, write: Any, between: str = ",") -> str:
-    """Return a value in the style "simple"; with another separator, in those that are like it."""
+    """Return a value in the style "simple", or with another separator in a style that is like it."""
     if isinstance(value, list):
         return between.join(write(_text(one)) for one in value)
     if isinstance(value, dict):
@@ -162,7 +162,7 @@ def _path_value(argument: OperationArgument, value: Any, decoded_path: bool) -> 
 def _check_part(argument: OperationArgument, text: str, decoded_path: bool) -> None:
     """Refuse a value of the path that some server could read as more than a part of one segment.
 
-    :raises ToolError: it is empty, or has a dot segment, however escaped.
+    :raises ToolError: it is empty, has a dot segment or a NUL, however escaped, or a slash that it must not have.
     """
     if not text:
         raise ToolError(f"{argument.name} must not be empty: it is a part of the path")

@@ -61,7 +61,7 @@ class APIResponse:
 
     @property
     def is_json(self) -> bool:
-        """Whether the body says that it is JSON, or says nothing and looks like it."""
+        """Whether the response says that its body is JSON, or says nothing and the body looks like it."""
         kind = self.content_type
         return re.fullmatch(JSON, kind) is not None if kind else self.body.lstrip()[:1] in (b"{", b"[")
 
@@ -73,7 +73,7 @@ class APIResponse:
     def error(self, hint: str = "") -> ToolError:
         """Return the error for a status that reports one, with the body, cut if it is long.
 
-        :param hint: what the program can do.
+        :param hint: the likely reason, which stands before the body.
         """
         shown = self.text if self.is_json or self.is_text else f"{len(self.body)} bytes of {self.content_type}"
         if len(shown) > _MOST_SHOWN:
@@ -104,7 +104,7 @@ class APIOutput:
     def result(self, response: APIResponse) -> CallToolResult:
         """Return the result of a tool for a response that reports no error.
 
-        :raises ToolError: the response is none that the schema allows; the text has it.
+        :raises ToolError: the schema does not allow the response; the error has the response as its content.
         """
         text = response.text if not response.body or response.is_json or response.is_text else None
         if response.status >= 300:
@@ -176,7 +176,7 @@ def output_of(operation: APIOperation, how: str) -> APIOutput:
 
 
 def _target(document: Document, node: Any, place: str) -> Tuple[Any, str]:
-    """Return what a schema that is a reference alone refers to, so that it stands at the top; any other as it is."""
+    """Return the schema that a reference alone refers to, so that it stands at the top; any other schema as it is."""
     try:
         return document.resolve(node, place) if isinstance(node, dict) and set(node) == {"$ref"} else (node, place)
     except RegistrationError:
@@ -184,7 +184,7 @@ def _target(document: Document, node: Any, place: str) -> Tuple[Any, str]:
 
 
 def _without_null(schema: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a schema of an object without the null that a lenient one allows at its top."""
+    """Return a schema of an object without the null that a lenient schema allows at its top."""
     parts = schema.get("anyOf")
     if isinstance(parts, list):
         rest = [part for part in parts if part != {"type": "null"}]
@@ -196,7 +196,11 @@ def _without_null(schema: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _schemas(operation: APIOperation, strict: bool) -> Optional[List[Tuple[Any, str]]]:
-    """Return the schemas of the responses that report no error; None if one of them has none, or is not JSON."""
+    """Return the schemas of the responses that report no error; None if there are none, or a response is not JSON.
+
+    Content without a schema counts as content that is not JSON. A response without content is left out; if *strict*, the result
+    is None for it.
+    """
     found: List[Tuple[Any, str]] = []
     for _, node, place in successes(operation):
         if operation.document.version == "2":
@@ -226,7 +230,7 @@ def _schemas(operation: APIOperation, strict: bool) -> Optional[List[Tuple[Any, 
 
 
 def successes(operation: APIOperation) -> List[Tuple[str, Dict[str, Any], str]]:
-    """Return the responses that report no error: status, response object, and the file of that."""
+    """Return the responses that report no error: status, response object, and the file of the object."""
     given = operation.node.get("responses")
     if not isinstance(given, dict):
         return []

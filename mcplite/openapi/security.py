@@ -68,7 +68,7 @@ class APICredentials:
         return given if self._prefix is None else f"set the environment variable {self.variable(scheme)}, or {given}"
 
     def parameters(self, operation: APIOperation) -> Set[Tuple[str, str]]:
-        """Return what the schemes of an operation fill in: place and name, of a header in lower case."""
+        """Return the parameters that the schemes of an operation fill in: place and name, of a header in lower case."""
         found = set()
         for alternative in operation.security:
             for name in alternative:
@@ -79,7 +79,7 @@ class APICredentials:
         return found
 
     def apply(self, operation: APIOperation, request: APIRequest) -> None:
-        """Add the credentials of the first alternative of which all are there.
+        """Add the credentials of the first alternative for which all are given.
 
         :raises ToolError: one has characters that cannot stand in a header.
         """
@@ -90,7 +90,7 @@ class APICredentials:
                 return
 
     def missing(self, operation: APIOperation) -> List[str]:
-        """Return the schemes of which one is needed, if the program has given none that suffices; empty if it has."""
+        """Return the schemes of all alternatives if the credentials suffice for none of them; empty if they suffice."""
         alternatives = operation.security
         if not alternatives or any(all(name in self._values for name in one) for one in alternatives):
             return []

@@ -20,7 +20,7 @@ from .responses import APIResponse
 if TYPE_CHECKING:
     #: As PEP 3333 has it.
     Application = Callable[[Dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-    #: What the environment of a request has besides, such as ``REMOTE_USER``.
+    #: Returns more variables of the environment of a request, such as ``REMOTE_USER``.
     Environ = Callable[[Context], Mapping[str, Any]]
 
 __all__ = ["WSGICalls"]
@@ -53,7 +53,7 @@ class WSGICalls(APICalls):
                 raise self.too_large()
 
         def start_response(status: str, fields: Any, exc_info: Any = None) -> Callable[[bytes], None]:
-            started[:] = [int(status.split(None, 1)[0]), list(fields)]  # of a wrong one the application learns here
+            started[:] = [int(status.split(None, 1)[0]), list(fields)]  # a wrong status raises an error in the application
             return write
 
         pieces: Any = None

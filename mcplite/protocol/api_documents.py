@@ -8,7 +8,7 @@ __all__ = ["is_api_document"]
 _SUFFIXES = (".json", ".yaml", ".yml")
 #: The member that has the version, in JSON or YAML.
 _VERSION = re.compile(rb"""["']?\b(?:openapi|swagger)["']?\s*:\s*["']?[23]\.\d""")
-#: Bytes that are looked at; a document whose members are sorted has its version behind all schemas.
+#: Bytes of a file that are searched; in a document whose members are sorted, the version stands behind all schemas.
 _MOST_BYTES = 64 << 20
 
 

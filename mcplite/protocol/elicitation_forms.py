@@ -19,7 +19,7 @@ _BOUNDS: Dict[str, Tuple[type, ...]] = {
     "maxItems": (int,),
 }
 _FORMATS = ("email", "uri", "date", "date-time")
-# As text: re compiles and keeps each on its first use, and most programs never use one.
+# The patterns are texts: re compiles and keeps each on its first use, and most programs never use one.
 _SECRET = (r"pass(word|phrase|wd|code)|secret(?!ar)|(api|access|private)[_-]?key|token(?!s)|credential|"
            r"(?<![a-z])pin(?![a-z])|cv[vc]|ssn")
 _EMAIL = r"[^@\s]{1,64}@[^@\s.]+(\.[^@\s.]+)*\Z"
@@ -89,7 +89,10 @@ def _bound_problem(field: Mapping[str, Any]) -> Optional[str]:
 
 
 def _outside(field: Mapping[str, Any], what: str, size: Any, too_little: str, too_much: str) -> Optional[str]:
-    """Return what is wrong with a size by the field's bounds; in a form that was not checked, some may be no numbers."""
+    """Return what is wrong with a size by the field's bounds, or None.
+
+    A bound that is not a number, as in a form that was not checked, is ignored.
+    """
     for keyword, problem in ((f"min{what}", too_little), (f"max{what}", too_much)):
         bound = field.get(keyword)
         if isinstance(bound, _BOUNDS[keyword]) and not isinstance(bound, bool) and (
@@ -122,8 +125,8 @@ def sensitive_names(schema: Mapping[str, Any]) -> List[str]:
 def adapt_form(schema: Mapping[str, Any], revision: Revision) -> Dict[str, Any]:
     """Return a copy of the form that *revision* can read.
 
-    For revisions without titled choices these become ``enum`` with ``enumNames``, and only booleans keep their
-    defaults (ELIC-10).
+    For revisions without titled choices, choices become ``enum`` with ``enumNames``, and only booleans keep their defaults
+    (ELIC-10).
 
     :raises ValueError: it has a choice of several, which this revision cannot express.
     """

@@ -1,6 +1,6 @@
 """The texts of errors and logs: what a peer wrote, cut and cleaned, and options, named as the reader knows them.
 
-The one place that decides how much of a foreign text an error may repeat, and in which form.
+This module alone decides how much of a foreign text an error may repeat, and in which form.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 import reprlib
 from typing import Any, Iterable, List, Mapping, Optional, Tuple
 
-#: What an installation brings along, by the modules that are imported.
+#: The libraries that an installation of this package includes, by the modules of theirs that are imported.
 _NEEDED = {"requests": "requests", "urllib3": "requests", "jsonschema": "jsonschema", "referencing": "jsonschema"}
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 #: A string in a repr, which may be cut off, or a whole word.
@@ -35,9 +35,9 @@ def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:
 
 
 def missing_library(error: ImportError) -> Optional[ImportError]:
-    """Return the error for a library that the package needs and a copy of it may lack; None for any other library.
+    """Return the error for a library that this package needs and that is not installed; None for any other library.
 
-    :param error: of the import.
+    :param error: of the import that failed.
     """
     library = _NEEDED.get((error.name or "").partition(".")[0])
     if library is None:
@@ -46,9 +46,9 @@ def missing_library(error: ImportError) -> Optional[ImportError]:
 
 
 def json_words(text: str) -> str:
-    """Return the text of an error for a model with JSON's words for Python's: ``true`` for ``True``, ``null`` for ``None``.
+    """Return an error's text for a model, with JSON's words in place of Python's: ``true`` for ``True``, ``null`` for ``None``.
 
-    :param text: quotes values by their ``repr``; what stands in quotation marks there is left as it is.
+    :param text: the text, which quotes values by their ``repr``; words within quotation marks stay as they are.
     """
     if "True" not in text and "False" not in text and "None" not in text:
         return text
@@ -62,19 +62,22 @@ def abridged(value: Any) -> str:
 
 def shown(url: str) -> str:
     """Return a URL as errors and logs show it: without credentials and query, which may be secrets."""
-    from urllib.parse import urlsplit  # for those that have URLs
+    from urllib.parse import urlsplit  # for the errors that show URLs
 
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def printable(text: str) -> str:
-    """Return *text* with control characters and lone surrogates spelled out: it can steer no terminal or log, and is UTF-8."""
+    """Return *text* with control characters and lone surrogates as escapes: it steers no terminal or log, and has a UTF-8 form.
+
+    Tabs and line feeds stay as they are.
+    """
     return re.sub(_UNPRINTABLE, lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
 
 
 def well_formed(text: str) -> str:
-    """Return *text* with a replacement character for each lone surrogate, which JSON can say and UTF-8 cannot."""
+    """Return *text* with a replacement character for each lone surrogate, which JSON can express and UTF-8 cannot."""
     return text if text.isascii() else re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
@@ -90,7 +93,7 @@ class Option:
     """An option that the text of an error names; Python and a command line spell it differently.
 
     :param name: the keyword in Python, by which the table of a command line finds its own name.
-    :param python: how Python spells it here; by default ``name=``.
+    :param python: how Python spells the option in this text; by default ``name=``.
     :param value: what stands behind the option on a command line; empty for nothing.
     """
 
@@ -101,14 +104,14 @@ class Option:
         return self._python
 
     def on_command_line(self, names: Mapping[str, str]) -> str:
-        """Return how a command line spells it; as Python does, if the table *names* lacks it."""
+        """Return the option as a command line spells it; as Python does, if the table *names* lacks it."""
         return f"{names[self._name]} {self._value}".rstrip() if self._name in names else self._python
 
 
 class OptionText(str):
     """The text of an error that names options: as a string it names them as Python does.
 
-    :param parts: in their order strings, each :class:`Option`, and other texts of this kind.
+    :param parts: in their order: strings, instances of :class:`Option`, and other texts of this class.
     """
 
     parts: Tuple[Any, ...]
@@ -130,7 +133,7 @@ class OptionText(str):
 
 
 def worded(error: BaseException, names: Mapping[str, str]) -> str:
-    """Return the text of an error for a command line; one that names no options is as it is.
+    """Return the text of an error for a command line; a text that names no options is unchanged.
 
     :param names: the command line's names of options, by keywords in Python.
     """

@@ -3,8 +3,8 @@
 A long line takes linear time: its chunks are collected and joined once. The state changes with one assignment, so
 that an exception between two bytecodes, from a signal handler, leaves the buffer as it was before or after a step.
 
-The two ends of a line that is too long show the id of its message, and whether it is a request; so the one call fails, and
-not the connection.
+If a line is too long, its two ends show the id of its message, and whether it is a request. So only this call fails, and the
+connection stays open.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ from .jsonrpc import DEFAULT_LIMITS, Batch, Id, Invalid, JSONLimits, Message, Re
 
 #: Bytes of a line over the limit that are kept from its beginning, and from its end.
 KEPT_BYTES = 65_536
-#: A line of so many times the limit, and of so many bytes, counts as one without an end.
+#: A line counts as one without an end if it is longer than this many times the limit, and longer than this many bytes.
 _ENDLESS_TIMES, _ENDLESS_BYTES = 64, 64 << 20
-#: Chunks of such a line that gather before they are cut to the bytes that are kept.
+#: Chunks of a line over the limit that are collected before they are cut to the last ``KEPT_BYTES``.
 _GATHERED = 32
-#: What a line without a message consists of: white space, and byte order marks.
+#: The bytes of a line without a message: white space, and byte order marks.
 _BLANK = b" \t\r\v\f\xef\xbb\xbf"
-#: Returns what else is in a line. Written in C, since it is asked of each one.
+#: Returns a line without these bytes at its ends; empty for a line without a message. It is written in C, since it is called
+#: for each line.
 _message_in = operator.methodcaller("strip", _BLANK)
 _State = Tuple[Deque[bytes], List[bytes], int, int, Optional[bytes]]
 
 
 class CutLine(bytes):
-    """The beginning of a line that was over the limit; the rest was dropped as it arrived.
+    """The beginning of a line that was over the limit; of the rest, only the last bytes were kept as it arrived.
 
-    :param head: its first bytes. This object has one more, which is part of no JSON text, so that it is none itself.
+    :param head: its first bytes. This object has a NUL behind them: no JSON text has one, so this object is never read as JSON.
     :param tail: its last bytes, without those in *head*.
-    :param size: how many it had.
-    :param limit: how many it may have.
+    :param size: how many bytes the line had.
+    :param limit: how many bytes a line may have.
     """
 
     tail: bytes
@@ -53,9 +54,9 @@ class CutLine(bytes):
 class LineBuffer:
     """Cuts a byte stream into lines.
 
-    Blank lines are skipped, and a carriage return before the line end is removed (STD-25). A byte order mark stays: what
-    reads JSON skips it. Of a line of more than *limit* bytes, only the first and last 64 KiB are kept while it arrives; at
-    its end it is a :class:`CutLine` among the others (SEC-60).
+    Blank lines are skipped, and a carriage return before the line end is removed (STD-25). A byte order mark stays: the reader
+    of the JSON skips it. Of a line of more than *limit* bytes, only the first and last 64 KiB are kept while it arrives; when
+    it ends, a :class:`CutLine` takes its place among the lines (SEC-60).
 
     :param limit: bytes of one line, without its end.
     """
@@ -64,15 +65,16 @@ class LineBuffer:
         if limit < 1:
             raise ValueError("limit must be at least 1 byte")
         self.limit = limit
-        #: The bytes up to which an unfinished line is kept whole. One byte more than the limit may be the carriage return.
+        #: The bytes up to which an unfinished line is kept whole. The one byte above the limit may be the carriage return.
         self._most_kept = max(limit + 1, KEPT_BYTES)
         self._endless_bytes = max(_ENDLESS_BYTES, _ENDLESS_TIMES * limit)
         #: The whole lines; the chunks of the unfinished line and, behind them, the new chunks; the number of chunks that were
-        #: scanned; the bytes of the unfinished line; its head, if it is over the limit: its chunks are its latest bytes then.
+        #: scanned; the bytes of the unfinished line; its head if it is over the limit, or None. With a head, the scanned chunks
+        #: have only the latest bytes of the line.
         self._state: _State = (deque(), [], 0, 0, None)
-        #: Whether the stream has ended, as far as it was looked at.
+        #: Whether the scan of the chunks has come to the end of the stream.
         self.ended = False
-        #: Whether the unfinished line is so long that its end need not be waited for: the peer floods (SEC-60).
+        #: Whether the unfinished line is so long that a reader should not wait for its end: the peer floods (SEC-60).
         self.endless = False
 
     @property
@@ -99,7 +101,7 @@ class LineBuffer:
         lines, chunks, seen, size, _ = self._state
         if not lines and len(chunks) > seen:
             if len(chunks) == 1 and not size:
-                # One whole line, as a peer that answers sends it.
+                # The chunk is one whole line, as most answers come.
                 chunk = chunks[0]
                 line = chunk[:-1]
                 if chunk.find(b"\n") == len(line) <= self.limit and line[-1:] == b"}":
@@ -140,7 +142,8 @@ class LineBuffer:
                 state = self._state = (lines, chunks, seen, size, head)
                 self.endless = size > self._endless_bytes
                 continue
-            # All new chunks at once, so that each line is copied once: behind a long line there is little.
+            # All new chunks are joined and split in one step, so that each line is copied once. Few bytes follow the end of a
+            # long line.
             stop = seen + 1
             while stop < len(chunks) and chunks[stop]:
                 stop += 1
@@ -162,10 +165,10 @@ class LineBuffer:
         return state
 
     def _add(self, lines: Deque[bytes], line: bytes, size: int, head: Optional[bytes]) -> None:
-        """Add a line to others, unless it is blank.
+        """Add a line to *lines*, unless it is blank.
 
-        :param line: the whole of it, or its latest bytes if it has a *head*.
-        :param size: its bytes in all.
+        :param line: the whole line; only its latest bytes if there is a *head*.
+        :param size: the bytes of the whole line.
         """
         if line[-1:] == b"\r":
             line, size = line[:-1], size - 1
@@ -201,7 +204,7 @@ def _enough(chunks: Iterable[bytes]) -> List[bytes]:
     return kept
 
 
-#: Members of a message that may stand behind a long one, and how many places are tried where they may begin.
+#: A pattern of the members that may follow a long member of a message, and how many of its matches are tried, from the end on.
 _MEMBER = r'(?<!\\)"(?:id|jsonrpc|method)"\s*:'
 _MOST_PLACES = 64
 #: The white space of JSON.
@@ -212,13 +215,13 @@ _CUT = object()
 
 def refuse_unread(head: bytes, tail: bytes, invalid: Invalid, answers: bool, limits: JSONLimits = DEFAULT_LIMITS,
                   ) -> Union[Invalid, Batch]:
-    """Return what to refuse in place of a text that is not read as a whole, with the ids that its ends show.
+    """Return the refused message, or a batch of them, for a text that is not read as a whole, with the ids that its ends show.
 
     An id counts if it is certain that it is a member of a message itself, and not of its params.
 
     :param head, tail: the beginning and the end of the text; they may overlap.
-    :param invalid: says why it is refused; returned as it is if there is no id.
-    :param answers: whether a message of which neither the method nor the params or the result are to be seen is a response.
+    :param invalid: says why it is refused; returned as it is if the ends show neither an id nor a notification.
+    :param answers: whether a message is a response if its ends show no method, params, result or error.
     """
     front, back = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n"), tail.decode("utf-8", "replace")
     if front[:1] == "[":  # an array of messages
@@ -251,9 +254,9 @@ def _refusal(members: Dict[str, Any], invalid: Invalid, answers: bool, limits: J
 
 
 def _members(text: str, at: int) -> Tuple[Dict[str, Any], int]:
-    """Return the members of an object as far as it goes, and where it ends; 0 if that is not to be seen.
+    """Return the members of an object, as far as the text has them, and the place behind the object; 0 if it is cut.
 
-    :param at: the place behind its first brace.
+    :param at: the place behind its first brace, or the beginning of one of its members.
     """
     members: Dict[str, Any] = {}
     decode = json.JSONDecoder(parse_constant=refuse_constant).raw_decode
@@ -266,14 +269,14 @@ def _members(text: str, at: int) -> Tuple[Dict[str, Any], int]:
             members[key] = _CUT
             value, at = decode(text, _behind_blanks(text, at + 1))
             end = _behind_blanks(text, at)
-            sign = text[end]  # without it, a number might go on
+            sign = text[end]  # IndexError at the end of the text: the number might go on
             if sign not in ",}":
                 break
             members[key], at = value, end + 1
             if sign == "}":
                 return members, at
     except (ValueError, IndexError, RecursionError):
-        pass  # cut here
+        pass  # the text is cut here
     return members, 0
 
 
@@ -297,9 +300,10 @@ def _messages_in_front(text: str) -> List[Dict[str, Any]]:
 
 
 def _messages_behind(text: str) -> List[Dict[str, Any]]:
-    """Return the members of the messages at the end of a text: of one, or of an array. The first one may lack some.
+    """Return the members of the messages at the end of a text: of one, or of an array. The first message may lack members.
 
-    The text may begin in the middle of a string. A place is right if what follows it is balanced up to the end.
+    The text may begin in the middle of a string. A place is right if the text from there to its end is the rest of a message or
+    of an array.
     """
     for place in list(re.finditer(_MEMBER, text))[-_MOST_PLACES:]:
         members, at = _members(text, place.start())

@@ -21,7 +21,7 @@ from .error_text import quoted
 SCALARS = frozenset({str, int, bool, type(None)})
 MAX_DEPTH = 200
 _RESULTS = frozenset({"CallToolResult", "GetPromptResult", "ReadResourceResult", "CompleteResult"})
-#: What has a ``__str__`` of its own and stands for no text.
+#: Classes with a ``__str__`` of their own whose objects stand for no text.
 _NO_TEXTS = (bytes, bytearray, memoryview, collections.abc.Mapping, collections.abc.Set, list, tuple, range, BaseException,
              os.PathLike)
 
@@ -33,7 +33,7 @@ def jsonable(value: Any, depth: int = 0) -> Any:
     their values, dates and durations ISO 8601, bytes base64, and UUIDs, decimals and paths strings. Objects of pydantic,
     attrs, msgspec, numpy and pandas become what :func:`~.library_values.plain_value` makes of them.
 
-    :param depth: of *value* within the outermost one.
+    :param depth: the depth of *value* within the outermost value.
     :raises TypeError: the value, or something in it, has no form in JSON.
     :raises ValueError: it holds NaN or an infinity, contains itself, or is nested too deeply.
     """
@@ -103,14 +103,14 @@ def _scalar(value: Any, depth: int) -> Any:
 
 
 def string_of(value: Any) -> Optional[str]:
-    """Return the text of a string, or of an object with the methods of one, such as a lazy translation; None for others."""
+    """Return the text of a string, or of an object with its methods, such as a lazy translation; None for any other value."""
     if isinstance(value, str) or hasattr(value, "casefold") and hasattr(value, "encode"):
         return as_text(value)
     return None
 
 
 def _wire(value: Marked) -> Any:
-    """Return a definition, or another part of the vocabulary, in its form in the protocol.
+    """Return an object of :mod:`mcplite.types`, such as a definition, in its form in the protocol.
 
     :raises TypeError: it is content, or a whole result, which data cannot hold.
     """
@@ -160,7 +160,7 @@ def as_text(value: Any) -> Optional[str]:
 
 
 def _stands_for_text(value: Any) -> bool:
-    import numbers  # for the few that are no texts
+    import numbers  # for the few values that are not strings
 
     cls = type(value)
     shown: Any = cls.__str__
@@ -168,4 +168,4 @@ def _stands_for_text(value: Any) -> bool:
         return False
     if not TEXT_MODULES.isdisjoint(base.__module__ for base in cls.__mro__):
         return False
-    return not hasattr(cls, "__iter__") or hasattr(value, "encode")  # what can be iterated is a text, or a container
+    return not hasattr(cls, "__iter__") or hasattr(value, "encode")  # an iterable is a container, unless it can be encoded

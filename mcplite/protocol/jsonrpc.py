@@ -63,7 +63,8 @@ class DuplicateKey(ValueError):
         self.key = key
 
 
-#: Bytes that are looked for one by one before all are counted, and the size of a text in which they are.
+#: How many occurrences of a byte are searched one by one before the others are counted, and the bytes from which on a text
+#: counts as large, so that this is done.
 _RARE, _LARGE = 32, 16_384
 
 
@@ -103,8 +104,8 @@ def _scan(data: bytes, limits: JSONLimits) -> None:
     if bare.count(b'"') > 4 * limits.elements:
         raise _too_many(limits)  # JSON has at most two strings for each element
     bare = re.sub(_STRING, b"", bare)
-    # Each round removes the innermost pairs, one level. A text with more brackets than this has too many elements,
-    # or closes more than it opened, which is not JSON.
+    # Each round removes the innermost pairs, one level. A text with more than ``2 * limits.elements`` brackets has too many
+    # elements, or closes more than it opened, which is not JSON.
     brackets = bare.translate(None, b",:")[:2 * limits.elements]
     for _ in range(limits.nesting):
         shorter = brackets.replace(b"[]", b"")
@@ -164,7 +165,8 @@ def bounded_int(digits: int) -> Callable[[str], int]:
     return convert
 
 
-#: White space in JSON (RFC 8259, section 2), and before a text a byte order mark too, which a reader may ignore (section 8.1).
+#: White space in JSON (RFC 8259, section 2). A byte order mark may stand before a text as well; a reader may ignore it (section
+#: 8.1).
 _SPACE = " \t\n\r"
 _SPACE_IN_FRONT = "\ufeff" + _SPACE
 
@@ -174,7 +176,7 @@ _Scan = Callable[[str, int], Tuple[Any, int]]
 
 
 def _scanner(**options: Any) -> _Scan:
-    """Return the scanner of a decoder, whose ``decode`` looks for white space that most texts do not have.
+    """Return the scanner of a JSON decoder. Its ``decode`` is not used: it looks for white space that most texts do not have.
 
     :param options: of :class:`json.JSONDecoder`.
     """
@@ -255,16 +257,17 @@ def memory_size(value: Any, most: int) -> int:
     return size
 
 
-#: Keys and items that are few enough to look at each of them.
+#: If a text has no more keys and items than this, each of them is measured.
 _FEW = 64
 
 
 def estimate_memory(data: bytes, value: Any, limits: JSONLimits = DEFAULT_LIMITS) -> int:
-    """Return about how much memory a JSON text takes, with its value, which is not below what is really taken by much.
+    """Return an estimate of the bytes of memory that a JSON text and its value take; it is not far below the real number.
 
-    It takes far less time than parsing: the value is measured if it has few parts, else a few passes in C estimate it.
+    This takes far less time than parsing. If the value has few parts, they are measured; otherwise a few passes in C over the
+    text give the estimate.
 
-    :param value: what was decoded from the text; None if it was not kept in one piece.
+    :param value: the value that was decoded from the text; None if it was not kept in one piece.
     """
     elements = count_elements(data)
     if elements <= _FEW and value is not None:
@@ -304,7 +307,7 @@ def _converted(value: Any) -> Any:
 
 
 def _encoder(default: Callable[[Any], Any]) -> Callable[[Any, int], Iterable[str]]:
-    """Return what writes a value in pieces.
+    """Return a function that writes a value in pieces.
 
     :param default: returns the JSON data of a value that is not JSON, or raises TypeError.
     """
@@ -338,7 +341,7 @@ def encode_json(value: Any) -> str:
 
 
 def encode_params(params: Any) -> str:
-    """Return the params of a message as :func:`encode_json` does, with dates, dataclasses and others as JSON data.
+    """Return the params of a message as :func:`encode_json` does, with dates, dataclasses and other objects as JSON data.
 
     :func:`~.jsonable.jsonable` converts what the encoder does not know, so that plain values cost nothing more. Keys are not
     converted.
@@ -353,21 +356,21 @@ def encode_params(params: Any) -> str:
 
 #: Returns a string as :func:`encode_json` writes it; for strings only.
 encode_string: Callable[[str], str] = json.encoder.encode_basestring
-#: Characters of a text that is encoded in slices, and of a slice.
+#: A text of more characters than this is encoded in slices of so many characters.
 LONG = 65_536
 
 
 def write_long(before: str, text: str, after: str, quote: bool = False, cut: int = 0) -> bytes:
     """Return three texts in UTF-8, with lone surrogates as escapes, as ``(before + text + after).encode()`` would.
 
-    The one in the middle may be long. Whole, it would be copied for each step, and memory that is new costs more than the
-    step: for a result of 10 MB this is a fifth of the server's time.
+    The text in the middle may be long. As a whole, it would be copied by each step of the encoding, and getting new memory
+    takes longer than the step itself: for a result of 10 MB the copies are a fifth of the server's time.
 
-    :param quote: whether *text* is the value of a string, which is written as :func:`encode_string` does.
+    :param quote: whether *text* is the value of a JSON string, to be written as :func:`encode_string` does.
     :param cut: characters at the end of *text* that are left out.
     """
     end = len(text) - cut
-    out = io.BytesIO()  # which returns its bytes without another copy
+    out = io.BytesIO()  # getvalue() returns the bytes without another copy
     out.write((before + '"' * quote).encode("utf-8", "backslashreplace"))
     for at in range(0, end, LONG):
         part = text[at:min(at + LONG, end)]
@@ -377,17 +380,17 @@ def write_long(before: str, text: str, after: str, quote: bool = False, cut: int
 
 
 Id = Union[int, str]
-#: Integers from 0 to this are short enough without a count of their digits.
+#: An id that is an integer from 0 up to this is short enough, so that its digits need not be counted.
 _SHORT = 2 ** 63
 
 
 def whole(id: Any) -> Any:
-    """Return an id of the other side as it is looked up: JSON has one kind of number, and some languages write each as 1.0."""
+    """Return an id that the peer sent in the form for look-ups: 1.0 becomes 1, since some languages write all numbers so."""
     return int(id) if type(id) is float and id.is_integer() else id
 
 
 def own_id(id: object) -> Optional[int]:
-    """Return the number of a request of this side that *id* names; None if it cannot name one.
+    """Return the number of a request of this side that *id* names; None if it cannot name any.
 
     Some servers send numbers back as text, which the official SDKs accept, or as 1.0, where a language has no integers.
     """
@@ -464,7 +467,7 @@ class Invalid:
         self.oversized = oversized
         #: Whether it has an id, and neither a method nor a result nor an error: it may be meant as a response.
         self.bare = False
-        #: What a program printed in place of a message, quoted; "" for all other input.
+        #: The text that a program printed in place of a message, quoted; "" for all other input.
         self.printed = ""
 
 
@@ -478,12 +481,12 @@ class Batch:
 
 
 class Encoded:
-    """A result, or params, sent as a JSON text which is made once: on first use, or before.
+    """A result, or params, sent as a JSON text that is made once, on first use or before; with *parts*, on each use.
 
     :param value: the JSON value; None if only its text is known.
     :param text: the text; by default that of *value*.
-    :param parts: in place of the text: what stands before a long string, its value, which is encoded when the message is, and
-        what stands behind it.
+    :param parts: in place of *text*: the JSON text before a long string, the value of this string, which is encoded together
+        with the message, and the JSON text behind it.
     """
 
     __slots__ = ("value", "_text", "parts")
@@ -555,7 +558,7 @@ def _message(value: Any, limits: JSONLimits, size: int) -> "Union[Request, Notif
         return Invalid(None, INVALID_REQUEST, f"a message is an object, not {kind_name(value)}")
     id = value.get("id")
     if len(value) == 3 and "result" in value and type(id) is int and 0 <= id < _SHORT:
-        # What most answers are; the rest of the function reads all others, and this one as well.
+        # Most answers have this form. The rest of the function reads all other messages, and would read these as well.
         result = value["result"]
         if type(result) is dict and value.get("jsonrpc") == "2.0":
             return Response(id, result)

@@ -12,7 +12,7 @@ import uuid
 from typing import Any, Callable, Dict, Optional, Set
 
 _PYDANTIC = frozenset({"pydantic", "pydantic_core", "pydantic_extra_types"})
-#: Values of an array or a table in one result; more than this is not for a model to read, and clients bound messages.
+#: The most values of an array or a table in one result: a model cannot read more than this, and clients limit messages.
 MOST_VALUES = 250_000
 
 
@@ -22,7 +22,7 @@ MOST_VALUES = 250_000
 def text_of(value: Any) -> Optional[str]:
     """Return the JSON text of a date, a time, a duration, a UUID or a decimal; None for any other value.
 
-    :raises ValueError: the value stands for no time.
+    :raises ValueError: the value is NaT, which stands for no time.
     """
     if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
         text = value.isoformat()
@@ -64,10 +64,10 @@ def libraries_of(cls: type) -> Set[str]:
 
 
 def library_of(cls: Any) -> str:
-    """Return the library that a class is of, among those that are known here: an empty text for no such class.
+    """Return the library that a class belongs to, of those that are known here; an empty text for any other class.
 
-    A class of pydantic 2 is a model, a dataclass of pydantic, or a class with a hook for it; "pydantic 1" has models alone,
-    also those of ``pydantic.v1``.
+    "pydantic" stands for version 2: a model, a dataclass of pydantic, or a class with a hook for pydantic. "pydantic 1" stands
+    for models alone, including those of ``pydantic.v1``.
     """
     if hasattr(cls, "__pydantic_validator__") or hasattr(cls, "__get_pydantic_core_schema__"):
         return "pydantic"
@@ -113,7 +113,7 @@ def _array_value(value: Any) -> Any:
         raise ValueError(f"an array of {value.size} values is too large to send; use a part, a summary or a file"
                          f" ({MOST_VALUES} values at most)")
     if kind in "mM":
-        # Python's classes end at microseconds; numpy gives plain integers for what is finer.
+        # Python's classes have microseconds at the finest; for finer values ``tolist`` returns plain integers.
         value = value.astype(value.dtype.kind + "8[us]")
     if value.dtype.names and value.ndim == 1:
         return [dict(zip(value.dtype.names, row)) for row in value.tolist()]
@@ -192,7 +192,7 @@ def _text(label: Any) -> str:
     return str(label)
 
 
-#: What writes a value as plain data, with the names and tags that it has in JSON.
+#: By library: the function that returns a value as plain data, with the names and tags that it has in JSON.
 _VALUES: Dict[str, Callable[[Any], Any]] = {
     "pydantic": _model_value, "pydantic 1": lambda value: json.loads(value.json(by_alias=True)), "attrs": _attrs_value,
     "msgspec": lambda value: loaded("msgspec").to_builtins(value),  # type: ignore[union-attr]
@@ -204,7 +204,7 @@ def plain_value(value: Any) -> Any:
     """Return a value of pydantic, attrs, msgspec, numpy or pandas as plain data.
 
     :raises ValueError: it is too large, or has a part without a form in JSON.
-    :raises TypeError: its class has none, or is of no library that is known here.
+    :raises TypeError: its class has no form in JSON, or belongs to none of these libraries.
     """
     cls = type(value)
     write = _VALUES.get(library_of(cls))

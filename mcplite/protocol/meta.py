@@ -15,7 +15,8 @@ from ..types import ClientCapabilities, Implementation, codec
 from ..types.lazy_dataclass import Record, fields_of, record
 from .jsonrpc import Encoded, encode_params, first_members
 
-# Text, which `re` compiles with the first use: most servers use none of these, and all would wait for them when imported.
+# The patterns are texts, which `re` compiles on their first use: most servers use none of them, and compiling them here would
+# slow every import.
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _RESERVED = ("modelcontextprotocol", "mcp")
@@ -30,7 +31,8 @@ def check_meta(meta: Mapping[Any, Any], revision: Optional[Revision] = None, res
     Before June 2025 there are no rules.
 
     :param meta: the ``_meta`` to send.
-    :param revision: the revision whose rules count; None for the rules of all, for objects that every client can see.
+    :param revision: the revision whose rules count; None for the rules of all revisions, as for objects that every client can
+        see.
     :param reserved: whether the protocol's own keys are allowed.
     :raises ValueError: a key breaks the rules (META-01, META-02) or is reserved; the text has the key, the rule and
         the fix.
@@ -92,16 +94,19 @@ CLIENT_INFO = _PREFIX + "clientInfo"
 LOG_LEVEL = _PREFIX + "logLevel"
 SERVER_INFO = _PREFIX + "serverInfo"
 SUBSCRIPTION = _PREFIX + "subscriptionId"
-#: Characters of each text in a client's description of itself.
+#: Characters that a server keeps of each text in a client's description of itself.
 _MAX_TEXT = 256
-#: Bytes of memory of a client's experimental capabilities, and of its extensions.
+#: Bytes of memory that a server keeps of a client's experimental capabilities, and as many of its extensions.
 MAX_SETTINGS = 8192
-#: The members of capabilities that have a meaning; others are not kept.
+#: By capability, its members that have a meaning; other members are not kept. A capability that is not listed here is kept up
+#: to ``MAX_SETTINGS``.
 _KNOWN_FLAGS = {"roots": ("listChanged",), "sampling": ("tools", "context"), "elicitation": ("form", "url")}
 
 
 def bounded_info(info: Implementation) -> Implementation:
-    """Return what a server keeps of a client's name: all texts cut at 256 characters, the URL if it is no longer, no icons.
+    """Return a client's description as a server keeps it: texts of at most 256 characters, and no icons.
+
+    A longer text is cut, and a longer URL is left out.
 
     A client may write as much as fits in a message, and its session lasts for hours.
     """
@@ -117,7 +122,8 @@ def _cut(text: Optional[str]) -> Optional[str]:
 def bounded_capabilities(declared: ClientCapabilities) -> ClientCapabilities:
     """Return what a server keeps of a client's capabilities: their known members.
 
-    Of the experimental ones, and of the extensions, the first are kept, as many as take 8 KiB of memory.
+    Of the experimental capabilities it keeps the first members, as many as take 8 KiB of memory; so it does with extensions and
+    tasks.
     """
     kept: Dict[str, Dict[str, Any]] = {}
     for field in fields_of(ClientCapabilities):
@@ -140,7 +146,7 @@ def stamp(params: Optional[Mapping[str, Any]], fixed: Mapping[str, Any]) -> Dict
 
 
 class Stamped(Encoded):
-    """Params to which their text adds the envelope's members, as :func:`stamp` does; these are encoded once for all requests.
+    """Params that are written with the envelope's members, as with :func:`stamp`; these are encoded once for all requests.
 
     :param params: without ``_meta``.
     :param fixed: the envelope's members.
@@ -204,7 +210,7 @@ class Change(Record):
     lists: Tuple[str, ...]
 
 
-#: By the notification of the change.
+#: The kinds of lists, by the notification that a list has changed.
 LIST_CHANGES: Dict[str, Change] = {
     "notifications/tools/list_changed": Change("tools", "toolsListChanged", ("tools/list",)),
     "notifications/prompts/list_changed": Change("prompts", "promptsListChanged", ("prompts/list",)),

@@ -56,7 +56,7 @@ def open_sealed(text: str, keys: Sequence[bytes], context: str) -> Optional[byte
     except ValueError:
         return None
     if base64url_encode(data) != text:
-        return None  # base64 has several spellings of a value, and a value that was used once must not have another name
+        return None  # base64 can spell a value in several ways: a value that may be used once must have only one
     return open_bytes(data, keys, context)
 
 
@@ -83,7 +83,7 @@ _RETRY_PARAMS = frozenset({"_meta", "inputResponses", "requestState"})
 
 
 def digest(value: Any) -> str:
-    """Return a short digest of a JSON value, the same for equal values."""
+    """Return a short digest of a JSON value; equal values have equal digests."""
     import hashlib  # it loads OpenSSL
 
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
@@ -114,7 +114,8 @@ class ReplayLog:
         self.entered = 0
         #: The handle under which the log was stored when the client's latest answers came; it is not part of the record.
         self.answered = ""
-        #: That handle, and what is noted of the steps since then, by key; not part of the record either.
+        #: The handle that ``answered`` had when a step was noted last, and by key the states of the steps that followed these
+        #: answers; not part of the record either.
         self.noted: Tuple[str, Dict[str, str]] = ("", {})
 
     def dump(self, expires: float) -> bytes:

@@ -1,7 +1,7 @@
 """ToolIndex: which tools fit some words, and what a model reads about them.
 
-A search of :mod:`mcplite.llm` has one, and a server with ``mount(search=True)``. The ranking is BM25 over the words of names,
-titles, descriptions and parameters.
+A :class:`ToolIndex` belongs to each search of :mod:`mcplite.llm`, and to each server with ``mount(search=True)``. The ranking
+is BM25 over the words of names, titles, descriptions and parameters.
 """
 
 import json
@@ -15,7 +15,8 @@ from .error_text import one_line
 
 __all__ = ["ToolIndex", "failed", "object_schema", "words_of"]
 
-#: Of BM25: how soon a word that is repeated counts no more, and how much a long text loses.
+#: Parameters of BM25: how soon further repetitions of a word no longer count, and how much the length of a text lowers its
+#: score.
 _SATURATION, _LENGTH = 1.5, 0.75
 #: How often the words of a name, a title, a description and the parameters count.
 _WEIGHTS = (3, 2, 1, 1)
@@ -61,7 +62,7 @@ class ToolIndex:
         return counts
 
     def search(self, query: str, limit: int) -> List[Tool]:
-        """Return the tools that fit best, at most *limit*; none that has no word of the query."""
+        """Return the tools that fit best, at most *limit*; a tool without a word of the query is left out."""
         asked, ranked = set(words_of(query)), []
         for position, counts in enumerate(self._counts):
             weight = _SATURATION * (1 - _LENGTH + _LENGTH * self._lengths[position] / self._mean)
@@ -72,14 +73,14 @@ class ToolIndex:
         return [self.tools[position] for _, position in sorted(ranked)[:limit]]
 
     def refreshed(self, tools: List[Tool]) -> "ToolIndex":
-        """Return the index of these tools: this one, if they are the same as before."""
+        """Return an index of *tools*: this index, if it was made for equal tools."""
         return self if self.tools == tools else ToolIndex(tools)
 
     # --- the two tools of a search ------------------------------------------------------------------------
 
     @staticmethod
     def declarations(search: str, describe: str, which: str, then: str) -> Tuple[Tool, Tool]:
-        """Return the two tools that a model is told of in place of all.
+        """Return the two tools that a model gets in place of all tools.
 
         :param search, describe: their names.
         :param which: the tools that are searched, such as ``among 50``.

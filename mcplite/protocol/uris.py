@@ -12,25 +12,26 @@ from typing import AbstractSet, Iterable, List, Optional, Tuple
 
 #: The default ports of the schemes whose host is a name of the network (section 6.2.3).
 _PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
-#: Characters that stay as they are, for sets of patterns, and those whose escapes are removed from the paths of files.
+#: For sets of patterns: the unreserved characters, and the characters that stay as they are in a path. Then the characters
+#: whose escapes are removed from the paths of ``file`` URIs.
 _UNRESERVED = r"A-Za-z0-9\-._~"
 _PATH = _UNRESERVED + "!$&'()*+,;=:@/"
 _IN_FILES = frozenset("!$&'()*+,;=:@")
-# As text: re compiles and keeps each on its first use.
+# The patterns are texts: re compiles and keeps each on its first use.
 _IN_AUTHORITY, _IN_PATH, _IN_QUERY, _ANYWHERE = (
     f"%([0-9A-Fa-f]{{2}})|[^{characters}]"
     for characters in (_PATH.replace("/", r"\[\]"), _PATH, _PATH + "?", _PATH + r"?#\[\]"))
 _HOST_AND_PORT = r"(\[[^\]]*\]|[^:]*)(?::([0-9]*))?"
 _SCHEME = "[A-Za-z][A-Za-z0-9+.-]*"
-#: What names a resource: a text with a scheme, and without control characters and half characters.
+#: A text that can name a resource: it has a scheme, and no control characters or lone surrogates.
 _USABLE = _SCHEME + ":[^\x00-\x1f\x7f-\x9f\ud800-\udfff]*"
-#: What most URIs match that have their normal form; a dot that begins a segment is looked for apart.
+#: Most URIs in their normal form match this; a segment that begins with a dot is looked for separately.
 _NORMAL = (rf"(?:(?!(?:https?|wss?|ftp|file):)[a-z][a-z0-9+.-]*:|file:///(?![A-Za-z]:))[{_PATH}?]*(?:%(?:20|[89A-F]["
            rf"0-9A-F])[{_PATH}?]*)*")
 
 
 def normal_uri(uri: str) -> str:
-    """Return the normal form of a URI; of a text that is none, the text with escapes where URIs have them.
+    """Return the normal form of a URI; for any other text, the text with escapes where URIs have them.
 
     Characters that URIs do not have are escaped, escapes have capital letters, and those of unreserved characters are removed.
     The scheme has small letters, and the path no dot segments. In the schemes of the web the host has small letters and is
@@ -41,7 +42,7 @@ def normal_uri(uri: str) -> str:
 
 
 def candidates(uri: str) -> List[str]:
-    """Return the forms in which a template may match a URI: the normal one, and those with its port and its empty path."""
+    """Return the forms in which a template may match a URI: the normal form, and forms with its own port and an empty path."""
     if re.fullmatch(_NORMAL, uri) is not None and "/." not in uri:
         return [uri]
     normal, given = _normal(uri)
@@ -52,7 +53,7 @@ def candidates(uri: str) -> List[str]:
 
 
 def uri_problem(uri: str) -> str:
-    """Return why a text names no resource, with the remedy; empty if it can."""
+    """Return why a text cannot name a resource, with the remedy; empty if it can."""
     if re.fullmatch(_USABLE, uri) is not None:
         return ""
     scheme, colon, _ = uri.partition(":")
@@ -66,7 +67,7 @@ def uri_problem(uri: str) -> str:
 
 
 def _normal(uri: str) -> Tuple[str, str]:
-    """Return the normal form, and the same with the port and the empty path that the URI has."""
+    """Return the normal form, and this form with the port and the empty path as the URI has them."""
     scheme, colon, rest = uri.partition(":")
     if not colon or re.fullmatch(_SCHEME, scheme) is None:
         text = with_escapes(uri, _ANYWHERE, removed=False)
@@ -96,7 +97,7 @@ def _normal(uri: str) -> Tuple[str, str]:
             return (before + ("" if port in ("", _PORTS[scheme]) else kept) + (path or "/") + tail, before + kept + path + tail)
     authority = with_escapes(authority, _IN_AUTHORITY)
     if not has_authority and path.startswith("//"):
-        path = "/." + path  # without it the path would begin with a host
+        path = "/." + path  # without this, the path would begin with a host
     text = f"{scheme}:{'//' if has_authority else ''}{authority}{path}{tail}"
     return text, text
 
@@ -128,7 +129,7 @@ def _host(host: str) -> str:
             plain = unquote(host, errors="strict").encode("idna").decode("ascii")
             host = plain if re.fullmatch(f"[{_UNRESERVED}]*", plain) else host
         except UnicodeError:
-            pass  # it is none that IDNA knows
+            pass  # IDNA does not know such a name
     return with_escapes(with_escapes(host, _IN_AUTHORITY).lower(), _IN_AUTHORITY)
 
 
@@ -151,7 +152,8 @@ def without_dots(path: str) -> str:
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
 _ESCAPE = rb"%([0-9A-Fa-f]{2})"
 _DRIVE = r"[A-Za-z]:"
-#: NUL, where C ends a path; the start of an absolute path; a step. Windows drops dots and spaces at the end of a name.
+#: A NUL, where C ends a path; the start of an absolute path; a segment ``.`` or ``..``, with more dots and spaces behind it,
+#: since Windows drops these at the end of a name.
 _OUTSIDE = rf"\0|\A(?:[/\\]|{_DRIVE})|(?:\A|[/\\])\.[. ]*(?:[/\\]|\Z)"
 _DEVICES = frozenset({"con", "prn", "aux", "nul", "conin$", "conout$",
                       *(port + number for port in ("com", "lpt") for number in "123456789¹²³")})
@@ -162,7 +164,7 @@ def safe_join(root: str, relative: str) -> str:
 
     It refuses ``..`` in any spelling, absolute paths, drive letters, NUL, names that Windows takes for devices or
     silently changes, and symbolic links that lead outside. Links are resolved in the path that is returned. Another program
-    may put new ones there before the path is used; a server's files are opened without following those.
+    may put new links there before the path is used; a server opens its files without following them.
 
     :param relative: with ``/`` between names; percent escapes are decoded by the caller.
     :raises ValueError: the path leaves *root* or cannot be trusted to stay.
@@ -176,7 +178,7 @@ def safe_join(root: str, relative: str) -> str:
 
 
 def check_relative(relative: str) -> None:
-    """Return if :func:`safe_join` takes the names of a path, wherever they lead.
+    """Check the names of a path as :func:`safe_join` does, without a look at where they lead.
 
     :raises ValueError: one of them cannot be trusted to stay below a directory.
     """
@@ -198,7 +200,7 @@ def check_relative(relative: str) -> None:
 
 
 def may_lead_outside(value: str) -> bool:
-    """Whether a text, taken for a path on any system, may name something else than a file or folder below a folder.
+    """Whether a text, taken for a path on any system, may name something that is not below a folder.
 
     So do an absolute path, a drive, a segment ``.`` or ``..``, and NUL. A backslash ends a segment as a slash does.
     """
@@ -260,7 +262,7 @@ def path_of(uri: str) -> str:
     try:
         path = "/" + _unquote(rest)
     except UnicodeDecodeError:
-        # Names are bytes on POSIX, and any of them can be kept; on Windows they are text.
+        # This happens on Windows alone, where names are text; on POSIX names are bytes, and any bytes can be kept.
         raise ValueError(f"{uri[:200]!r} has escapes that are not UTF-8, which no name on this system is") from None
     if "\0" in path:
         raise ValueError(f"{uri[:200]!r} has a NUL in its path")
@@ -292,8 +294,8 @@ def _quote(path: str) -> str:
 def _unquote(text: str, errors: Optional[str] = None) -> str:
     """Return *text* without percent escapes.
 
-    :param errors: what becomes of bytes that are not UTF-8; by default what names of files have for them.
-    :raises UnicodeDecodeError: there are such bytes, and names of files have none.
+    :param errors: how bytes that are not UTF-8 are decoded, as for ``bytes.decode``; by default as in names of files.
+    :raises UnicodeDecodeError: there are such bytes, and names of files cannot have them.
     """
     data = re.sub(_ESCAPE, lambda match: bytes([int(match.group(1), 16)]), os.fsencode(text))
     return os.fsdecode(data) if errors is None else data.decode("utf-8", errors)

@@ -42,7 +42,8 @@ class _Expression:
         self.sign = operator if operator != "+" else ""
         self.names = names
         self.exploded = exploded
-        #: The character in front of a value; without one a value cannot be absent.
+        #: The character in front of a value, or "" for none; outside of a query, a value without such a character cannot be
+        #: absent.
         self.lead = operator if operator in ("#", ".", "/") else ""
         #: The characters of a value. The operator stands between the values of a list, so it is not in them.
         self.characters = (_ANY if operator in ("+", "#") else _PATH if exploded
@@ -69,10 +70,11 @@ class Template:
         #: In the normal form.
         self.text = "".join(part if isinstance(part, str) else part.text for part in self._parts)
         texts = [part if isinstance(part, str) else "" for part in self._parts] or [""]
-        #: What all URIs that it matches begin with, what they end with, and the longest text that all of them have.
+        #: The text that all matching URIs begin with, the text that they end with, and the longest literal text that all of
+        #: them have.
         self.prefix, self.suffix, self._longest = texts[0], texts[-1], max(texts, key=len)
-        #: Among templates with one prefix, those with less are asked first: whether a value can have slashes, and minus the
-        #: characters outside of expressions.
+        #: Templates with one prefix are tried in the order of this value, the lowest first: whether a variable can have
+        #: slashes, and minus the number of characters outside of expressions.
         expressions = [part for part in self._parts if isinstance(part, _Expression)]
         self.breadth = (any(part.operator in ("+", "#") or part.exploded for part in expressions),
                         -sum(len(part) for part in self._parts if isinstance(part, str)))
@@ -105,11 +107,11 @@ class Template:
         return "".join(part if isinstance(part, str) else _expand(part, values) for part in self._parts)
 
     def fill(self, values: Mapping[str, Union[Value, int, float]]) -> str:
-        """Return the URI for *values* as :meth:`expand` does, if they are those of the template.
+        """Return the URI for *values* as :meth:`expand` does, after a check that they fit the template.
 
         True and False are written as in JSON.
 
-        :raises ValueError: a value is missing without which there is no such URI, or the template has no such variable.
+        :raises ValueError: a variable without which there is no such URI has no value, or the template has no such variable.
         """
         unknown = [name for name in values if name not in self.names]
         if unknown:
@@ -150,7 +152,7 @@ class Template:
 
 
 def normal_template(text: str) -> str:
-    """Return the normal form of a template, or of a URI; a text that is none is returned as it is."""
+    """Return the normal form of a template, or of a URI; a malformed template is returned as it is."""
     if "{" not in text:
         return normal_uri(text)
     try:
@@ -160,7 +162,7 @@ def normal_template(text: str) -> str:
 
 
 def _normal_parts(parts: "Sequence[Union[str, _Expression]]", text: str) -> "List[Union[str, _Expression]]":
-    """Return the parts with what stands between expressions in the normal form.
+    """Return the parts, with the text between expressions in the normal form.
 
     The whole is put into the normal form with marks in place of the expressions.
 
@@ -334,7 +336,7 @@ def _places(uri: str, parts: "Sequence[Union[str, _Expression]]") -> List[int]:
 
 
 def _through(places: int, some: int) -> int:
-    """Return the places, and those that reach one of them through characters of *some* alone."""
+    """Return the places, and the places from which one of them is reached through characters of *some* alone."""
     return (((places & some) + some) ^ some) | places
 
 

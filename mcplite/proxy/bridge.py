@@ -2,7 +2,7 @@
 
 The only client of a bridge on stdio is declared to a server with a handshake under its own name and with its own
 capabilities. A :class:`ListObserver` sees how the server pages its lists and how long they may be kept, so that the bridge
-does the same.
+pages its lists and gives hints in the same way.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _LISTS: Mapping[str, Tuple[str, str]] = {
 
 
 class ListObserver(ClientObserver):
-    """Tells the catalog of a bridge of the size of the first page of each list, and of the hints of the server.
+    """Sets the size of the first page of each list, and the hints of the server, in the catalog of a bridge.
 
     :param catalog: of the bridge.
     """
@@ -56,7 +56,7 @@ class ListObserver(ClientObserver):
 def _hint(result: Mapping[str, Any]) -> Optional[CacheHint]:
     ttl, scope = result.get("ttlMs"), result.get("cacheScope")
     if type(ttl) not in (int, float) or not isinstance(scope, str):
-        return None  # of a revision without hints, or invalid, which the codec reports
+        return None  # a result of a revision without hints, or an invalid one, which the codec reports
     try:
         return CacheHint(ttl / 1000, scope)  # type: ignore[operator]
     except RegistrationError:
@@ -125,7 +125,7 @@ class OnlyClientPool(UpstreamPool):
 
 @contextlib.contextmanager
 def open_bridge(client: Client, *, shared: bool, only: Optional[OnlyClient] = None, **options: Any) -> Iterator[Server]:
-    """Give a server that offers what the server of *client* does, under the same names, for the length of the block.
+    """Return a block with a server that offers all that the server of *client* offers, under the same names.
 
     It has the name, the version and the instructions of that server, and declares what that server declares. When the block
     ends, the connections are closed, and processes that were started for them end.
@@ -162,7 +162,7 @@ class BridgedMount(ClientMount):
         self.pool.observer = ListObserver(parent.catalog)
 
     def _on_open(self, upstream: Upstream) -> None:
-        # First, since what the bridge keeps in a backend has the name of the server.
+        # This comes first: the data that the bridge keeps in a backend is stored under the name of the server.
         catalog, client = self.parent.catalog, upstream.client
         capabilities = client.server_capabilities
         catalog.change_description(
@@ -173,6 +173,6 @@ class BridgedMount(ClientMount):
 
 def _flags(capabilities: ServerCapabilities) -> CapabilityFlags:
     listed = {name: getattr(capabilities, name) or {} for name in ("tools", "resources", "prompts")}
-    # Changes are told whatever the server declares: it may go down and come back with other lists.
+    # The bridge declares changes of lists whatever the server declares: the server may go down and come back with other lists.
     return CapabilityFlags(subscribe=bool(listed["resources"].get("subscribe")), logging=capabilities.logging is not None,
                            completions=capabilities.completions is not None or None)

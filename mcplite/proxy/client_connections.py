@@ -1,11 +1,12 @@
 """The connections to one mounted server, and which of them carries a call.
 
-A server that needs no handshake gets all calls over one connection, each with the capabilities of its own client. One with a
-handshake knows one client for each connection, and its questions do not say which call they belong to. So each client that
+A server that needs no handshake gets all calls over one connection, each with the capabilities of its own client. A server with
+a handshake knows one client for each connection, and its questions do not say which call they belong to. So each client that
 began with a handshake has a connection of its own, with its own capabilities, for as long as its session lasts. A call of a
 client without a session has a connection for itself while it runs, if the client can be asked anything.
 
-The mounted server is told of a client what it can be asked, its name, and the log level that it wants.
+The mounted server is told what a client can be asked, and its name, unless several clients share a connection with a handshake.
+Without a handshake it is also told the log level that the client wants.
 """
 
 import contextlib
@@ -32,8 +33,8 @@ __all__ = ["UpstreamPool", "pass_call"]
 
 #: Connections that wait for the next call of a client without a session; more are closed.
 _IDLE = 4
-#: Connections for the clients without a session that cannot be asked, one for each principal: the one that was used longest ago
-#: goes for another.
+#: Connections for the clients without a session that cannot be asked, one for each principal: for one more, the connection that
+#: was used longest ago is closed.
 _PLAIN = 16
 Key = Tuple[Optional[str], str]
 
@@ -52,14 +53,14 @@ class UpstreamPool:
         self.shared = shared
         #: The connection for lists and changes, which :class:`MainUpstream` keeps; None while the server is down.
         self.main: Optional[Upstream] = None
-        #: Sees the requests of that connection.
+        #: Sees the requests of the main connection; None for no observer.
         self.observer: Optional[ClientObserver] = None
         #: Guards the fields below; held for dictionary work only.
         self._lock = threading.Lock()
         self._own: Dict[OpenSession, Upstream] = {}
-        #: By principal: what serves clients without a session that cannot be asked.
+        #: By principal: the connection for its clients without a session that cannot be asked.
         self._plain: Dict[Optional[str], Upstream] = {}
-        #: Held by the call that opens a connection of these two kinds, so that there is one; by session or principal.
+        #: By session or principal: held by the call that opens a connection of these two kinds, so that only one is opened.
         self._opening: Dict[Any, OpeningLock] = {}
         self._idle: List[Tuple[Key, Upstream]] = []
 
@@ -83,7 +84,7 @@ class UpstreamPool:
 
     def _open(self, upstream: Upstream, call: RelayedCall) -> None:
         """Open a connection for a call; it is closed if the call is cancelled before that is done."""
-        # On a thread, since closing may take long, and this may be the thread that reads.
+        # The client is closed on a thread of its own: closing may take long, and the callback may run on the thread that reads.
         uncancel = call.context.token.add_callback(lambda: start_thread(upstream.client.close, "mcplite closer"))
         try:
             upstream.open()
@@ -113,7 +114,7 @@ class UpstreamPool:
         return self._exclusive((session.owner, text), declared, info, call)
 
     def _kept(self, call: RelayedCall, session: Optional[LegacySession]) -> ContextManager[Upstream]:
-        """Lend the connection that is kept for a session, or for the clients of a principal that cannot be asked."""
+        """Return a block with the connection that is kept for a session, or for clients of a principal that cannot be asked."""
         key: Any = call.context.session.owner if session is None else session
         upstream = self._take(self._plain if session is None else self._own, key)
         return self._opened(call, session, key) if upstream is None else _Noted(upstream, call, True)
@@ -130,7 +131,7 @@ class UpstreamPool:
 
     @contextlib.contextmanager
     def _opened(self, call: RelayedCall, session: Optional[LegacySession], key: Any) -> Iterator[Upstream]:
-        """Lend the connection after it was opened, by this call or by one that was first."""
+        """Return a block with a connection that this call has opened, or another call meanwhile."""
         kept: Dict[Any, Upstream] = self._plain if session is None else self._own
         with contextlib.ExitStack() as stack:
             with self._lock:
@@ -155,7 +156,8 @@ class UpstreamPool:
 
     def _keep(self, kept: Dict[Any, Upstream], key: Any, upstream: Upstream) -> None:
         with self._lock:
-            # There is one already, if its lock was dropped with an eviction while this one was opened.
+            # Another call may have opened a connection meanwhile, if the lock was dropped with an eviction while this one was
+            # opened.
             surplus = [kept.pop(key, None)]
             kept[key] = upstream
             for other in list(self._plain)[:-_PLAIN]:
@@ -215,7 +217,7 @@ class UpstreamPool:
             upstream.close()
 
     def let_go(self) -> None:
-        """Forget all connections in a forked process; they belong to the other one."""
+        """Forget all connections in a forked process; they belong to the first process."""
         renew(self)
         self.main, self._own, self._plain, self._opening, self._idle = None, {}, {}, {}, []
 
@@ -230,7 +232,7 @@ class UpstreamPool:
 
 
 class _Noted(ContextManager[Upstream]):
-    """A block in which the handlers of a connection know of a call. Not a generator, since each call has one.
+    """A block in which the handlers of a connection know of a call. It is no generator, to save time with each call.
 
     :param held: whether the connection is held for the call, until the end of the block.
     """

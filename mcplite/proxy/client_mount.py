@@ -60,9 +60,11 @@ class ClientMount(Mounted, Service):
         self._main = MainUpstream(self.pool, self._label, self._on_open, self._on_change, self._on_updated, self._on_lost)
         #: Why the connection was lost, or could not be opened, last; None before the first attempt, and while it is open.
         self.down: Optional[Exception] = None
-        #: What the server has offered so far, by kind and the names that clients see; for the errors of calls while it is down.
+        #: The entries that the server has offered so far, by kind and the names that clients see; for the errors of calls while
+        #: it is down.
         self._known: Dict[str, Dict[str, ProvidedEntry]] = {kind: {} for kind in KINDS}
-        #: Without a lock: each change, and each copy, is one step in C.
+        #: The URIs that clients of the parent server subscribe to. It needs no lock: each change, and each copy, is one step in
+        #: C.
         self._followed: Set[str] = set()
         self._reads = False
         #: None while the server has offered no tasks.
@@ -207,7 +209,7 @@ class ClientMount(Mounted, Service):
             if self.down is None:
                 return None
             known = self._known[kind].get(name)
-            if known is not None or self.choice is not None:  # which is not known of a name that was never listed
+            if known is not None or self.choice is not None:  # a name never listed may be one that is not offered
                 return known
             return ProvidedEntry(self, (kind, name, None)) if self.names.belongs(name) else None
         own = self.names.own_uri(name)
@@ -233,7 +235,7 @@ class ClientMount(Mounted, Service):
             if entry.task_support == "forbidden" or self._tasks is None:
                 tasks = tasks_of(context.session.runtime)
                 if kind == "tools" and tasks is not None:
-                    tasks.takes(context, entry)  # which refuses a call that is to be a task
+                    tasks.takes(context, entry)  # it refuses a call that asks for a task
                 result, revision = pass_call(self.pool, context, params)
             else:
                 result, there = self._tasks.call(entry, context, params, self.as_task)
@@ -310,7 +312,7 @@ class ClientMount(Mounted, Service):
     def _on_session(self, session: OpenSession, roots: bool) -> None:
         if not roots:
             if self.pool.of(session) is not None:
-                # Closing waits for a process to end, and the thread that noticed the end of the session serves others.
+                # Closing waits for a process to end, and the thread that noticed the end of the session serves other sessions.
                 self.parent.workers.spawn(functools.partial(self.pool.forget, session))
             return
         upstream = self.pool.of(session)

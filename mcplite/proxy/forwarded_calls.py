@@ -1,7 +1,7 @@
 """Passes one request on to a mounted server over a connection, and its result back, in the revisions of both sides.
 
 The questions and messages of the mounted server come to the :class:`RelayHandlers` of the connection. A question reaches the
-client whose call it belongs to. Where that is not certain, the question fails.
+client whose call it belongs to. If it is not certain which client that is, the question fails.
 """
 
 import functools
@@ -55,12 +55,12 @@ __all__ = [
 ]
 
 _log = get_logger(__name__)
-#: How the names of the protocol's own extensions begin, and those of the members of ``_meta`` that belong to one connection.
+#: The prefix of the protocol's own extensions, and of the members of ``_meta`` that belong to one connection.
 OWN = "io.modelcontextprotocol/"
-#: What a connection that many clients share declares: each question shows whether its client can be asked.
+#: The capabilities that a connection for many clients declares: only a question shows whether its client can be asked.
 EVERYTHING = ClientCapabilities(roots={"listChanged": True}, sampling={"tools": {}, "context": {}},
                                 elicitation={"form": {}, "url": {}})
-#: How long a question waits for the only client of a bridge to complete its handshake.
+#: Seconds that a question waits until the only client of a bridge has completed its handshake.
 _HANDSHAKE_SECONDS = 30.0
 _ANSWERS = {"elicitation/create": ElicitResult, "sampling/createMessage": CreateMessageResult, "roots/list": ListRootsResult}
 
@@ -79,20 +79,20 @@ class RelayedCall:
     :param context: of the request that it serves.
     """
 
-    #: The id of the mounted server's task that the call is; None for an ordinary call.
+    #: The id of the mounted server's task that the call has become; None for an ordinary call.
     task: Optional[str] = None
 
     def __init__(self, context: RequestContext) -> None:
         self.context = context
-        #: Held while the client is asked, and taken by the handler before it answers: a client without a session returns
-        #: with its answer in another request, which the handler has to wait for.
+        #: Held while the client is asked. The handler takes it before it answers: a client without a session sends its answer
+        #: in another request, and the handler has to wait for that request.
         self.asking = threading.Lock()
         self._questions = 0
 
     def ask(self, question: Relayed) -> Dict[str, Any]:
         """Ask the client of this call, and return its answer.
 
-        :raises InternalError: the answer would come to another process than the one that waits for it.
+        :raises InternalError: the answer may come to another process than the one that waits for it.
         """
         if not self.context.waits:
             raise InternalError("this server runs in several processes, and the client's answer may come to another one than"
@@ -141,7 +141,7 @@ class RelayHandlers(Handlers):
             self._calls.remove(call)
 
     def expect_session(self, session: Optional[LegacySession]) -> None:
-        """Take the session of the only client of a bridge as the one whose connection this is.
+        """Make the session of the only client of a bridge the session of this connection.
 
         :param session: None while the client has not begun it; questions outside of calls then wait for it.
         """
@@ -218,7 +218,8 @@ class RelayHandlers(Handlers):
             uri = params.get("uri")
             return None if changed is None else lambda: changed(method, uri if isinstance(uri, str) else None)
         if method == "notifications/message":
-            # Here and not on the thread of notifications, so that a message comes before the result of its call.
+            # The message is passed on here and not on the thread of notifications, so that it comes before the result of its
+            # call.
             self._pass_log(params)
         elif method == "notifications/elicitation/complete":
             identity = params.get("elicitationId")
@@ -237,7 +238,7 @@ class RelayHandlers(Handlers):
                 level, params.get("data"), logger if isinstance(logger, str) else None))
 
     def _pass(self, what: str, params: Dict[str, Any], send: Callable[[Any], object]) -> None:
-        """Send a message to the client whose call it belongs to, or whose connection this is; others do not get it.
+        """Send a message to the client whose call it belongs to, or whose connection this is; other clients do not get it.
 
         :param send: is called with the context of the call, or with the session.
         """
@@ -268,7 +269,7 @@ def _task_of(params: Mapping[str, Any]) -> Any:
 
 
 def error_as_own(error: RemoteError) -> RemoteError:
-    """Return an error of one side for the other side: as one that a handler raises."""
+    """Return an error that came from one side as a handler raises it for the other side."""
     return type(error)(error.message, code=error.code, data=error.data)
 
 
@@ -277,17 +278,17 @@ def _report(notify_progress: Callable[[Dict[str, Any]], object], progress: Progr
 
 
 def declared_by(context: RequestContext) -> ClientCapabilities:
-    """Return what the client of a request can be asked."""
+    """Return the capabilities that tell what the client of a request can be asked."""
     session = context.session
     return declared_to_server(session.client_capabilities) if session.askable else ClientCapabilities()
 
 
 def declared_to_server(declared: ClientCapabilities) -> ClientCapabilities:
-    """Return those of the capabilities of a client that a mounted server is told.
+    """Return the capabilities of a client that are declared to a mounted server.
 
-    Tasks are not among them, since questions are passed on as ordinary ones.
+    Tasks are not among them, since questions are passed on as ordinary questions.
     """
-    # The protocol's own extensions change how results come, which has to be known here.
+    # The protocol's own extensions are not declared: they change how results come, and this module would have to know them.
     extensions = {name: settings for name, settings in (declared.extensions or {}).items() if not name.startswith(OWN)}
     return ClientCapabilities(roots=declared.roots, sampling=declared.sampling, elicitation=declared.elicitation,
                               extensions=extensions or None)
@@ -303,12 +304,12 @@ class Upstream:
     def __init__(self, client: Client, handlers: RelayHandlers) -> None:
         self.client = client
         self.handlers = handlers
-        #: The members of ``_meta`` for the last request, and the facts that they were made of, since most requests follow one
-        #: of the same client. Replaced as a whole, so that it needs no lock.
+        #: The facts about the sender of the last request, and the members of ``_meta`` that were made of them: most requests
+        #: follow a request of the same client. The pair is replaced as a whole, so that it needs no lock.
         self._sender: Tuple[Any, Dict[str, Any]] = None, {}
         #: Guards the fields below; held for arithmetic only.
         self._lock = threading.Lock()
-        #: The calls and the tasks for which it is kept open.
+        #: How many calls and tasks keep the connection open.
         self._held = 0
         self._over = False
 
@@ -341,7 +342,7 @@ class Upstream:
         self.client.open()
         capabilities = self.client.server_capabilities
         if self.client.era == "legacy" and capabilities.logging is not None:
-            # All of them: which a client wants is decided for each client.
+            # Messages of all levels: which levels a client wants is decided for each client.
             try:
                 self.client.set_log_level("debug")
             except MCPError:
@@ -389,8 +390,8 @@ def pass_over(upstream: Upstream, call: RelayedCall, params: Dict[str, Any], tas
               ) -> Dict[str, Any]:
     """Return the result of a request as the mounted server gives it over one connection.
 
-    :param task_token: cancels a call whose result may say that it has become a task, where the mounted server decides on that;
-        None for other calls, which the context's token cancels.
+    :param task_token: cancels the call if the mounted server decides whether it becomes a task; None for other calls, which the
+        context's token cancels.
     """
     context, tasks = call.context, task_token is not None
     given = context.meta
@@ -407,7 +408,8 @@ def pass_over(upstream: Upstream, call: RelayedCall, params: Dict[str, Any], tas
         return _exchange(upstream, context, request, tasks)
     finally:
         if context.session.revision.modern:
-            # A question that is still open ends the client's present request: the client returns with another one.
+            # A question that is still open ends the client's present request, and the client sends its answer in another
+            # request: wait for that request.
             with call.asking:
                 pass
 
@@ -452,7 +454,8 @@ def _round(upstream: Upstream, context: RequestContext, request: Call, number: i
         except InputNeeded as needed:
             return needed
 
-    # In a fleet this runs again with each answer. What the server asked before is known then, and it is not called again.
+    # In a fleet this function runs again with each answer. Then the earlier questions of the server are known, and it is not
+    # called for them again.
     def send() -> Dict[str, Any]:
         try:
             raise _Complete(upstream.client.send(request))
@@ -487,9 +490,9 @@ def adapted_result(context: RequestContext, given: Dict[str, Any], revision: Rev
     """Return the result of a mounted server in the form of the client's revision.
 
     :param given: the result as it came.
-    :param revision: that it came in.
+    :param revision: the revision that it came in.
     :param hint: how long a resource may be kept, if the server does not say.
-    :param wraps: whether structured content that is not an object is declared as ``{"result": value}`` to older clients.
+    :param wraps: whether the tool's structured content is declared to older clients as ``{"result": value}``.
     """
     result, own = dict(given), context.session.revision
     meta = result.pop("_meta", None)
@@ -505,12 +508,12 @@ def adapted_result(context: RequestContext, given: Dict[str, Any], revision: Rev
     return result
 
 
-#: What all revisions have, in one form: the members of a tool's result, and those of a text.
+#: Members that have one form in all revisions with them: those of a tool's result, and those of a text.
 _PLAIN_RESULT, _PLAIN_TEXT = frozenset(("content", "structuredContent", "isError")), {"type", "text"}
 
 
 def _means_the_same(result: Dict[str, Any], own: Revision, wraps: bool) -> bool:
-    """Whether the result of a tool is one of the usual ones, which need no translation: texts, and an object beside them."""
+    """Whether a result needs no translation, as most results of tools: it has texts, and perhaps an object beside them."""
     content = result.get("content")
     return (type(content) is list and result.keys() <= _PLAIN_RESULT and type(result.get("isError", False)) is bool
             and ("structuredContent" not in result or own.structured_output and not wraps
@@ -538,7 +541,7 @@ def _translated(context: RequestContext, result: Dict[str, Any], own: Revision, 
 def unaskable(context: RequestContext, error: MissingCapability) -> Dict[str, Any]:
     """Return the result of a tool whose server asked a client that cannot be asked.
 
-    :raises MissingCapability: that is an error of the protocol in the client's revision.
+    :raises MissingCapability: the request is no call of a tool, or this is an error of the protocol in the client's revision.
     """
     if context.method != "tools/call" or context.session.revision.capability_errors:
         raise error_as_own(error) from error

@@ -8,7 +8,7 @@
         a group of clients --> one ClientMount for each, with its name as the prefix
         a provider         --> ServerMount of a server that has nothing else
 
-All that can be refused is, before the first entry is there.
+All that can be refused is refused before the first entry is registered.
 """
 
 import os
@@ -50,9 +50,9 @@ def mount(parent: Server, other: Any, prefix: str = "", tool: Optional[Callable[
 
 
 def _parts_of(other: Any, prefix: str) -> Dict[str, Any]:
-    """Return what is to be mounted, by prefix: of a group each server that can be used, with its name in the group."""
+    """Return the parts to mount, by prefix: *other* itself, or the usable servers of a group, with their names there."""
     if not isinstance(other, (Server, Client, Provider)):
-        from ..client.group import Group  # for what is none of the usual
+        from ..client.group import Group  # only for objects of none of these classes
 
         if isinstance(other, Group):
             for name, error in other.errors.items():

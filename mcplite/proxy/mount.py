@@ -5,7 +5,7 @@ A :class:`Mounted` puts the entries of the other server into the registry of the
 
 A server of this process is a :class:`ServerMount`: its functions run as those of the parent server, and nothing is passed on.
 The function gets the context of the client's own request, so that questions, progress and cancellation need no second
-connection. Its server's middleware, lifespan and limits of time hold as they do otherwise.
+connection. The middleware, the lifespan and the time limits of the mounted server apply as they do without a mount.
 """
 
 import copy
@@ -35,14 +35,14 @@ _log = get_logger(__name__)
 #: By kind of entries: the member of a definition that has its name.
 _NAMED_BY = {"tools": "name", "resources": "uri", "templates": "uri_template", "prompts": "name"}
 KINDS = tuple(_NAMED_BY)
-#: By capability: the kinds of entries whose change its notification tells.
+#: By capability: the kinds of entries whose changes its notification announces.
 AREAS: Mapping[str, Tuple[str, ...]] = {"tools": ("tools",), "prompts": ("prompts",), "resources": ("resources", "templates")}
 
 
 class Choice:
     """What a mount offers of a server.
 
-    :param tags: of entries, one of which an entry must have; none for all entries.
+    :param tags: an entry must have one of these tags to be offered; empty for all entries.
     :param change: changes of tools, see :class:`~.tool_changes.ToolChanges`; None for none.
     :param search: whether tools are found by a search, and not listed.
     :raises RegistrationError: the tags are no list of texts, or the changes cannot be used.
@@ -59,7 +59,7 @@ class Choice:
             self.changes = ToolChanges(change)
 
     def take(self, kind: str, entry: ProvidedEntry, definition: Any) -> bool:
-        """Return whether an entry is offered, and note with it what changes it.
+        """Return whether an entry is offered, and set in it whether it is listed, and its change.
 
         :raises RegistrationError: it cannot be changed so.
         """
@@ -87,7 +87,7 @@ class Mounted(Provider):
         self.choice = choice
 
     def check(self) -> None:
-        """Return if :meth:`open` can do what it is asked to; nothing is changed.
+        """Check that :meth:`open` can offer all entries; nothing is changed.
 
         :raises RegistrationError: the name of a tool or of a prompt is taken, or a tool cannot be changed as is asked.
         """
@@ -97,7 +97,7 @@ class Mounted(Provider):
         raise NotImplementedError
 
     def put(self, kind: str, entries: Mapping[str, ProvidedEntry], announced: bool = True) -> Dict[str, str]:
-        """Put the present entries of a kind into the registry; return the names that others have, with their own names.
+        """Put the entries of a kind into the registry; return the names that are taken, each with the entry's own name.
 
         :param entries: by the mounted server's own names, or URIs.
         :param announced: whether clients are notified.
@@ -110,20 +110,20 @@ class Mounted(Provider):
             names = {normal_template(own) if kind == "templates" else normal_uri(own): own for own in entries}
         taken = self._provide(kind, names, entries, announced)
         if taken and kind in ("resources", "templates") and self.names.prefix:
-            # Another has the same URI; this one is resolved with the prefix before it.
+            # Another entry has such a URI, so that clients see this entry's URI with the prefix before it.
             names = {(self.names.other_uri(seen) or seen) if seen in taken else seen: own for seen, own in names.items()}
             taken = self._provide(kind, names, entries, announced)
         return {seen: names[seen] for seen in taken}
 
     def _chosen(self, kind: str, own: str, entry: ProvidedEntry, strict: bool = False) -> bool:
-        """Whether an entry is offered; what changes it is noted with it.
+        """Return whether an entry is offered, and set its change in it.
 
-        :param strict: raises the error of a change that cannot be made, in place of the log.
+        :param strict: whether the error of a change that cannot be made is raised, and not logged.
         """
         assert self.choice is not None
         entry.change = None
         try:
-            # As the mounted server has it: its own name is that of the change.
+            # The definition as the mounted server has it: its own name is the name that the change is for.
             definition = copy.copy(self.listed(entry, NEWEST))
             setattr(definition, _NAMED_BY[kind], own)
             return self.choice.take(kind, entry, definition)
@@ -142,7 +142,7 @@ class Mounted(Provider):
                                                  announced)
 
     def report(self, kind: str, taken: Mapping[str, str]) -> None:
-        """Log the names that others have, of entries that came while clients are served."""
+        """Log the entries that are left out since other entries have their names."""
         for seen, own in taken.items():
             _log.warning("the %s %.200r of %s is left out, since another has the name %.200r; mount it with another prefix=%s",
                          kind[:-1], own, self.name, seen, " or tool=" if kind == "tools" else "")
@@ -169,13 +169,14 @@ class Mounted(Provider):
         return params
 
     def use_tasks(self) -> None:
-        """Have tasks on the parent server, as the mounted server has."""
+        """Make the parent server offer tasks, as the mounted server does."""
         load("task='optional'")(self.parent)  # tasks.server_tasks.enable_tasks
 
     def as_task(self, entry: ProvidedEntry, context: RequestContext) -> Any:
         """Make a call a task of the parent server that runs it, and return the result that says so; None if it becomes none.
 
-        :raises RemoteError: it must, and the client cannot have tasks; or it cannot, and the client asks for one.
+        :raises RemoteError: the call must become a task, and the client cannot have tasks; or it cannot, and the client asks
+            for one.
         """
         tasks, arguments = tasks_of(context.session.runtime), object_of(context.params.get("arguments"))
         if tasks is None or not tasks.takes(context, entry):
@@ -206,7 +207,7 @@ class Mounted(Provider):
 
 
 def tasks_of(runtime: Runtime) -> Any:
-    """Return the tasks of a server, which answer requests about those of mounted servers; None without any."""
+    """Return the tasks of a server, which include the tasks of mounted servers; None if it offers no tasks."""
     return runtime.extension(TASKS_EXTENSION)
 
 
@@ -303,7 +304,7 @@ class ServerMount(Mounted, Service):
     def run(self, entry: ProvidedEntry, context: RequestContext) -> Any:
         catalog = self.mounted.catalog
         if (catalog.middleware or catalog.forwards_logs) and context.http is not None and context.http.inline:
-            raise NeedsWorker  # what is around the handler may ask and send
+            raise NeedsWorker  # middleware may ask the client, and forwarded logs are sent to it
         if entry.change is not None:
             refused = entry.change.refused(context, entry.name)
             if refused is not None:

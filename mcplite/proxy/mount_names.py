@@ -8,7 +8,7 @@ from ..protocol.uris import normal_uri
 
 __all__ = ["Names", "model_name", "with_digits"]
 
-#: Characters of the name of a tool that the APIs of models take, and how long it may be.
+#: The characters that the APIs of models refuse in the name of a tool, and the most characters that it may have.
 _OTHER = r"[^A-Za-z0-9_-]"
 _MOST = 64
 
@@ -39,7 +39,7 @@ class Names:
     def __init__(self, prefix: str, tool: Optional[Callable[[str], Optional[str]]] = None) -> None:
         self.prefix = prefix
         self._tool = tool
-        #: What stands before a URI that another has as well; a URI stays valid with it (RFC 3986, section 3.1).
+        #: The prefix of a URI that another entry has as well; a URI stays valid with it (RFC 3986, section 3.1).
         self._scheme = re.sub(r"[^a-z0-9.-]", "-", prefix.lower()) + "+" if prefix else ""
         #: By the normal form of the mounted server's own URI: the URI that clients see, where the two differ.
         self._seen: Dict[str, str] = {}
@@ -67,19 +67,19 @@ class Names:
         return bool(self.prefix) and name.startswith(model_name(self.prefix + "_"))
 
     def other_uri(self, uri: str) -> Optional[str]:
-        """Return what clients see in place of a URI, in its normal form, that another has; None without a prefix."""
+        """Return the URI that clients see in place of one that another entry has, in its normal form; None without a prefix."""
         if not self._scheme:
             return None
         self._seen[uri] = seen = self._scheme + uri
         return seen
 
     def forget_uris(self) -> None:
-        """Forget the URIs that others have as well, before they are found out again."""
+        """Forget which URIs other entries have as well; called before entries are put into the registry again."""
         self._seen = {}
 
     @property
     def changes_uris(self) -> bool:
-        """Whether any URI differs."""
+        """Whether clients see any URI in another form than the mounted server's own."""
         return bool(self._seen)
 
     def seen_uri(self, own: str) -> str:

@@ -1,7 +1,7 @@
 """MountedSearch: three tools in place of those of mounted servers, which a model finds by words.
 
-``Server.mount(search=True)`` loads it. The tools of such a mount are entries of the parent server as those of others, but in no
-list: they keep their scopes, their tasks and their names, and a client that knows a name can call it. Hosts let a model call
+``Server.mount(search=True)`` loads it. The tools of such a mount are entries of the parent server as those of any mount, but in
+no list: they keep their scopes, their tasks and their names, and a client that knows a name can call it. Hosts let a model call
 only what is listed, so ``call_tool`` calls them, too::
 
     tools/call call_tool {"name": "maps_route", "arguments": {...}}
@@ -33,12 +33,12 @@ __all__ = ["NAMES", "MountedSearch", "offer_search"]
 
 #: How many tools a search finds.
 _LIMIT = 5
-#: What the three tools are called.
+#: The names of the three tools.
 NAMES = _SEARCH, _DESCRIBE, _CALL = "search_tools", "describe_tool", "call_tool"
 
 
 class MountedSearch(Provider):
-    """The three tools of one server, for all of its mounts whose tools are found.
+    """The three tools of one server, for all of its mounts with ``search=True``.
 
     :param parent: the runtime of that server.
     """
@@ -54,7 +54,8 @@ class MountedSearch(Provider):
         call = Tool(_CALL, {"type": "object", "properties": {"name": {"type": "string"}, "arguments": arguments},
                             "required": ["name"]}, description="Call a tool that search_tools has found.")
         self._tools = {tool.name: tool for tool in (search, describe, call)}
-        #: Of the latest search; replaced in one step, and any index is as good, since it is compared with the tools.
+        #: The index of the latest search. It is replaced in one step, and may be that of any thread: it is compared with the
+        #: tools before it is used.
         self._index = ToolIndex([])
 
     def entries(self) -> Dict[str, Dict[str, ProvidedEntry]]:
@@ -112,7 +113,7 @@ class MountedSearch(Provider):
 
 
 def _called(catalog: Catalog, name: Any) -> Optional[Target]:
-    """Return what a name stands for; None for a tool that the search does not find, such as its own: calls do not nest."""
+    """Return the tool of a name; None if the search does not find it, as with the three tools themselves: calls do not nest."""
     target = catalog.resolve("tools/call", {"name": name})
     return target if target.entry is not None and target.entry.unlisted else None
 

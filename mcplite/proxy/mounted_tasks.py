@@ -1,8 +1,8 @@
 """PassedTasks: calls of a mounted client's tools that become tasks there, which are tasks of the parent server for its clients.
 
-A task of the parent server follows that of the mounted server on a thread, and keeps its id in its own record. Status,
-questions, result and cancellation pass in any pair of revisions. The lifetime and the principal are those of the parent server,
-and another process of it continues to follow the task.
+A task of the parent server follows the task of the mounted server on a thread, and keeps the id of that task in its own record.
+Status, questions, result and cancellation pass in any pair of revisions. The lifetime and the principal are those of the parent
+server, and if its process ends, another process of it follows the task.
 """
 
 import contextlib
@@ -36,18 +36,18 @@ _SENT, _THERE = "mcplite call sent", "mcplite task there"
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 #: Seconds for the answer of a server to a call that asks for a task, once the call is cancelled.
 _ANSWER_SECONDS = 5.0
-#: Seconds, from its begin, in which a call may get the answer that it has become a task, where the server decides on that.
+#: If the server decides whether a call becomes a task: seconds from the start of the call in which that answer may arrive.
 _DECISION_SECONDS = 1.0
 Passed = Tuple[Any, Optional[Revision]]
 
 
 @contextlib.contextmanager
 def _later(token: CancelToken, decides: bool) -> Iterator[CancelToken]:
-    """Return a token that is cancelled when another one is, and the answer of a server that makes a task had time to arrive.
+    """Return a token that is cancelled with *token*, but only when the answer of a server that makes a task had time to come.
 
     Such a server answers at once, and only the answer has the id by which the task can be cancelled.
 
-    :param decides: whether the server decides if the call becomes a task; it may run a call that does not for long.
+    :param decides: whether the server decides if the call becomes a task; a call that does not become one may run for long.
     """
     later, begun = CancelToken(), time.monotonic()
 
@@ -81,7 +81,7 @@ class PassedTasks:
         self._started: Dict[str, Tuple[Upstream, TaskFollower]] = {}
 
     def let_go(self) -> None:
-        """Forget, in a forked process, the tasks that the other one follows."""
+        """Forget, in a forked process, the tasks that the first process follows."""
         self._started = {}
 
     def call(self, entry: ProvidedEntry, context: RequestContext, params: Dict[str, Any],
@@ -224,7 +224,8 @@ class PassedTasks:
 
         def report(progress: Progress) -> None:
             if not context.cancelled:
-                # Not that of a task's context, which sets the status message: the mounted server says its own.
+                # The method of TaskContext would set the status message, and the mounted server sets its own: so call that of
+                # Context.
                 Context.report_progress(context, progress.progress, progress.total, progress.message)
 
         follower.report_to(report, context.task_status)

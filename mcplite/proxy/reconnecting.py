@@ -27,7 +27,7 @@ class _Run:
 
     #: Whether the connection is open.
     opened = False
-    #: Whether the thread has begun to look after it.
+    #: Whether the thread has begun to look after the connection.
     begun = False
 
 
@@ -62,7 +62,7 @@ class MainUpstream:
         self._doubted = False
 
     def let_go(self) -> None:
-        """Forget thread and connections in a forked process; they belong to the other one."""
+        """Forget thread and connections in a forked process; they belong to the first process."""
         self._changed, self._run = threading.Condition(), None
         self._pool.let_go()
 
@@ -106,7 +106,7 @@ class MainUpstream:
         # Blocks on the condition, and on requests to the mounted server.
         pause = _FIRST_PAUSE
         if run.begun:
-            # A fault costs the connection: the lists are read when another one is open.
+            # After a fault of this thread the connection is opened again, so that the lists are read.
             self._note_lost(self._pool.main, TransportError("keeping the connection failed"))
         run.begun = True
         while True:

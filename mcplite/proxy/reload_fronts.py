@@ -1,6 +1,6 @@
 """Front: what clients see of a server while its process is replaced; :class:`HTTPFront` keeps its listening socket.
 
-:mod:`.stdio_front` has the one for the pipes of a host application.
+:mod:`.stdio_front` has the front for the pipes of a host application.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ __all__ = ["Events", "Front", "HTTPFront", "LINE_BYTES", "WRITE_SECONDS", "show"
 
 #: Seconds for one message to a child that does not read, and bytes of the longest line.
 WRITE_SECONDS, LINE_BYTES = 5.0, 1 << 30
-#: What happens to a child, or to the parent for None: "ended", "opened" or "stop".
+#: "ended" or "opened" with the child that it happened to, or "stop" with None.
 Events = SimpleQueue[Tuple[str, Any]]
 
 
@@ -68,16 +68,17 @@ class Front(ABC):
         """Take a line of the child's stdout."""
 
     def resume(self, child: "ChildChannel") -> None:
-        """Hand on what was held: the session of the child is open."""
+        """Hand on the messages that were held; called when the session of the child is open."""
 
     @abstractmethod
     def pause(self) -> None:
-        """Hand on nothing more: the child is about to end."""
+        """Stop handing on messages; called when the child is about to end."""
 
     def gone(self, loaded: bool) -> None:
-        """Answer what the child has not answered: it has ended.
+        """Answer the requests that the child has not answered; called when it has ended.
 
-        :param loaded: whether it had loaded the target. If it had not, it has begun no request, and the next child gets them.
+        :param loaded: whether it had loaded the target. If it had not, it has begun no request, and the next child gets all of
+            them.
         """
 
     @abstractmethod
@@ -98,7 +99,7 @@ class HTTPFront(Front):
         self._tls = tls
         self.words = [f"--inherited-socket={listener.fileno()}"]
         self.descriptors = [listener.fileno()]
-        #: Set when the present thread is to end; None without one.
+        #: The event that ends the thread which answers requests, and this thread; None without a thread.
         self._answering: Optional[Tuple[threading.Event, threading.Thread]] = None
 
     def serve(self, child: "ChildChannel") -> None:
@@ -120,7 +121,7 @@ class HTTPFront(Front):
         answer = (b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"
                   b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
         end = threading.Event()
-        # Ended by serve() and close(); blocks on one connection, for two seconds at most.
+        # Ended by serve() and close(); blocks on one connection, for a few seconds at most.
         self._answering = end, start_thread(lambda: self._answer(end, answer), "mcplite answers without a server")
 
     def close(self) -> None:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = ["LOOK_SECONDS", "Look", "ReloadedChild", "file_of", "look_at"]
 
-#: What a TARGET ends with that is a file, and no module.
+#: The endings of a TARGET that names a file, and no module.
 _FILES = (".py", ".json")
 #: Seconds between two looks at the files.
 LOOK_SECONDS = 0.25
-#: How a file looks; None for one that is not there.
+#: When a file was changed, in nanoseconds, and its size in bytes; None for a file that is not there.
 Look = Optional[Tuple[int, int]]
 
 
@@ -57,7 +57,8 @@ class ReloadedChild:
     @contextlib.contextmanager
     def loading(self) -> Iterator[None]:
         """Report what the block loads, or why it fails."""
-        # A cached module is taken for its source by size and second, and two saves may have both in common.
+        # Python compares a cached module with its source by size and second, and two saves may have both in common: nothing is
+        # cached.
         sys.dont_write_bytecode = True
         try:
             yield
@@ -70,7 +71,7 @@ class ReloadedChild:
         start_thread(self._follow, "mcplite loaded modules")
 
     def end_with_parent(self) -> None:
-        """Have the end of stdin stop the process as SIGTERM does, by a thread that blocks on stdin until then."""
+        """Start a thread that blocks on stdin until its end, and then stops the process as SIGTERM does."""
         def wait() -> None:
             while os.read(0, 4096):
                 continue

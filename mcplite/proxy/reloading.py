@@ -40,7 +40,7 @@ __all__ = ["serve_and_reload"]
 
 #: Seconds without another change before a change is acted on.
 _CALM_SECONDS = 0.1
-#: Seconds that a child has to answer what runs, and to end.
+#: Seconds that a child has to answer the requests that run, and to end.
 _END_SECONDS = 10.0
 
 
@@ -55,7 +55,7 @@ class _Files:
         self._report = report
         self._known: Dict[str, Look] = {target: look_at(target)} if target else {}
         self._read: Look = None
-        #: Whether the child has loaded the target, and why it has not; both false before it says so.
+        #: Whether the child has loaded the target, and why it could not; False and an empty text until its report says so.
         self.loaded, self.failed = False, ""
 
     def begin(self) -> None:
@@ -78,7 +78,7 @@ class _Files:
         self.loaded, self.failed = not report["failed"], str(report["failed"])
 
     def add_folders(self) -> None:
-        """Know the folders of the files as well: a module that is missing is a file that will be there."""
+        """Watch the folders of the files as well: a module that is missing is a file that is still to come."""
         folders = {os.path.dirname(path) for path in self._known if not os.path.isdir(path)} or {os.getcwd()}
         self._known.update({folder: look_at(folder) for folder in folders})
 
@@ -116,7 +116,7 @@ class _Supervisor:
                     files.begin()
                     problem = self._run_child(files, report)
                     if problem:
-                        files.add_folders()  # before anybody learns of the problem, and mends it
+                        files.add_folders()  # before the problem is shown, so that a correction is seen
                         self._front.refuse(f"the server cannot be started: {problem}; correct it, and it is started again")
                         show(f"{self._target} waits for a change of its files, since it cannot be started: {problem}")
                         self._wait(files, None)
@@ -125,7 +125,7 @@ class _Supervisor:
         return 0
 
     def _run_child(self, files: _Files, report: str) -> str:
-        """Serve with one child until its files change, or the server ends; return why the child has ended, if by itself."""
+        """Serve with one child until its files change, or the server ends; return why the child has ended by itself, or ""."""
         from ..client.stdio.child import describe_exit
         from ..client.stdio.stdio_channel import ChildChannel
 
@@ -180,7 +180,7 @@ def serve_and_reload(arguments: Sequence[str], target: str, address: Optional[Tu
 
     :param arguments: those of the command line.
     :param address: host and port for HTTP; None for stdio.
-    :param tls: whether HTTP is encrypted; without a child, requests wait then.
+    :param tls: whether HTTP is encrypted; if so, requests wait while there is no child.
     """
     events: Events = SimpleQueue()
     if address is None:

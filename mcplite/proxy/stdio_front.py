@@ -27,7 +27,7 @@ class StdioFront(Front):
         held --its session is open--> handed on --the child is about to end--> held
         held --the child has ended by itself--> refused --another child--> held
 
-    Requests of the host keep their ids. Those of a child get other ones, since the next child may use its ids again.
+    Requests of the host keep their ids. Requests of a child get new ids, since the next child may use its ids again.
     """
 
     def __init__(self, events: Events, streams: Tuple[int, int]) -> None:
@@ -43,16 +43,16 @@ class StdioFront(Front):
         self._held: List[bytes] = []
         #: The requests that the child has not answered, by their ids as JSON.
         self._running: Dict[str, Dict[str, Any]] = {}
-        #: The child's id of each of its requests, by ours.
+        #: The child's ids of its requests, by the ids that the host gets.
         self._asked: Dict[int, Any] = {}
         self._last_id = 0
-        #: What the host has sent to open its session, and since: the parts of it that a server remembers.
+        #: The messages of the host that a server remembers, from the handshake on: the next child is sent them again.
         self._handshake: Optional[Dict[str, Any]] = None
         self._opened = self._initialized = False
         self._level: Optional[Dict[str, Any]] = None
         self._subscribed: Dict[Any, Dict[str, Any]] = {}
         self._areas: List[str] = []
-        #: How the ids of requests of our own begin.
+        #: The beginning of the ids of the requests that this process makes itself.
         self._own = f"reload-{secrets.token_hex(8)}-"
         # Ends with the host's pipe, and blocks on it and on a child that does not read.
         start_thread(self._read_host, "mcplite stdin of the host")
@@ -106,7 +106,7 @@ class StdioFront(Front):
             self._fail(items, str(error))
 
     def _note(self, item: Mapping[str, Any]) -> None:
-        """Remember what another child has to be told."""
+        """Remember the parts of a message that the next child has to get, too."""
         method, params = item.get("method"), item.get("params")
         if method == "initialize":
             self._handshake, self._opened, self._initialized = dict(item), False, False
@@ -247,7 +247,7 @@ class StdioFront(Front):
 
 
 def _items(line: bytes) -> Tuple[Any, List[Dict[str, Any]]]:
-    """Return the value of a line, and the messages in it; what is no JSON has none, and is handed on as it is."""
+    """Return the value of a line, and the messages in it; None and no messages for a line that is not JSON."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):

@@ -22,10 +22,10 @@ from ..types import Tool
 
 __all__ = ["ChangedTool", "ToolChanges"]
 
-#: What a change may have, and the type of each.
+#: The members of a change, and the type of each.
 _MEMBERS = {"title": str, "description": str, "rename": Mapping, "preset": Mapping, "hide": (list, tuple, set, frozenset)}
 #: Keywords of an object's schema that name its properties in other ways than ``properties`` and ``required``. They are left
-#: out of the schema that clients see of other arguments; the mounted server still checks by them.
+#: out of the schema that clients see if arguments are changed; the mounted server still checks by them.
 _OTHERWISE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies",
               "patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties")
 _TEXT = "change=: give {'tool': {'title': ..., 'description': ..., 'rename': {...}, 'preset': {...}, 'hide': [...]}}"
@@ -41,7 +41,7 @@ class ChangedTool:
 
     def __init__(self, tool: Tool, change: Mapping[str, Any]) -> None:
         self._texts = {name: change[name] for name in ("title", "description") if name in change}
-        #: The own names of arguments by those that clients see, of those that differ.
+        #: The own names of the renamed arguments, by the names that clients see.
         self._own: Dict[str, str] = {seen: own for own, seen in change.get("rename", {}).items()}
         self._presets: Dict[str, Any] = dict(change.get("preset", {}))
         hidden = {*self._presets, *change.get("hide", ())}
@@ -74,7 +74,7 @@ class ChangedTool:
         return next((seen for seen, other in self._own.items() if other == own), own)
 
     def apply(self, tool: Tool) -> None:
-        """Change a definition, which is a copy."""
+        """Change *tool*, which must be a copy of the definition."""
         for name, text in self._texts.items():
             setattr(tool, name, text)
         tool.input_schema = self.schema
@@ -91,8 +91,9 @@ class ChangedTool:
     def refused(self, context: RequestContext, name: str) -> Optional[Dict[str, Any]]:
         """Return the result for a call whose arguments do not fit the changed tool; None if they do.
 
-        :param name: that clients know.
-        :raises InvalidParams: they do not, in a revision where that is an error of the protocol (TOOL-32), or are no object.
+        :param name: the name that clients know.
+        :raises InvalidParams: they do not fit, in a revision where that is an error of the protocol (TOOL-32), or are no
+            object.
         """
         if not self._given:
             return None

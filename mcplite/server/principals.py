@@ -18,7 +18,7 @@ __all__ = ["ISSUED_HERE", "Principal", "Verifier", "all_scopes", "checked_scopes
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 #: A request to the authorization server (for a refresh token), not a permission at a resource (AUS-22).
 _OFFLINE = "offline_access"
-#: Times from here on are not valid.
+#: ``expires_at`` must be less than this, in seconds since 1970.
 _LATEST = 1e15
 
 
@@ -105,7 +105,7 @@ class Principal:
 
 
 def principal_members(principal: Optional[Principal]) -> Optional[Dict[str, Any]]:
-    """Return what is stored of a principal, as JSON; a claim that JSON does not have, such as an object of the host, is not."""
+    """Return the stored form of a principal, as JSON; claims that are not JSON, such as an object of the host, are left out."""
     if principal is None:
         return None
     return {"subject": principal.subject, "issuer": principal.issuer, "client_id": principal.client_id,

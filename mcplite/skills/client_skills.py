@@ -1,8 +1,8 @@
 """The host's half of skills: lists those of a server, and loads one after it was checked.
 
-Nothing is read before it is needed: a listing has all that a menu of skills shows. What is read is compared with the listing:
-digest, size, and the head of SKILL.md field by field. A match proves only that the server agrees with itself: the text of a
-skill is untrusted input for a model, and code that it brings needs the user's approval.
+Nothing is read before it is needed: a listing has all that a menu of skills shows. Each file that is read is compared with the
+listing: digest, size, and the head of SKILL.md field by field. A match proves only that the server agrees with itself: the text
+of a skill is untrusted input for a model, and code that it brings needs the user's approval.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ __all__ = ["ClientSkills", "LoadedSkill", "Skill", "SkillFile"]
 
 _log = get_logger(__name__)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
-#: Of a SKILL.md. It stands in what a model reads first, so it must not have lines of its own.
+#: The URI of a SKILL.md. A model reads it before the text of the skill, so it must not have line ends.
 _URI = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*:[^\s\x00-\x1f\x7f]+/{re.escape(SKILL_FILE)}\Z")
 #: Pages of one listing.
 _MOST_PAGES = 1000
@@ -43,7 +43,7 @@ class Skill:
     """One skill, as a server describes it. Nothing of its files was read."""
 
     def __init__(self, uri: str, frontmatter: Dict[str, Any], files: Optional[Dict[str, SkillFile]]) -> None:
-        #: Of its SKILL.md. Together with the server it says which skill this is; names may be the same.
+        #: The URI of its SKILL.md. Together with the server it identifies the skill; two skills may have one name.
         self.uri = uri
         #: The whole head of its SKILL.md.
         self.frontmatter = frontmatter
@@ -109,7 +109,7 @@ class ClientSkills:
         self._label = label
 
     def list(self) -> List[Skill]:
-        """Return the skills that the server lists, in its order; there may be others, which :meth:`get` finds by their URIs.
+        """Return the skills that the server lists, in its order; :meth:`get` finds other skills by their URIs.
 
         A skill whose entry breaks the rules is left out, and logged.
 
@@ -145,8 +145,8 @@ class ClientSkills:
     def load(self, skill: Union[Skill, str]) -> LoadedSkill:
         """Read a skill's SKILL.md, compare it with the listing, and return the skill with its text.
 
-        A server that has changed the skill since it was listed fails here: get it again. What the user has approved is then to
-        be approved again.
+        If the server has changed the skill since it was listed, this fails: get the skill again, and have the user approve it
+        again.
 
         :param skill: from :meth:`list` or :meth:`get`, or the URI of a SKILL.md.
         :raises ProtocolError: the text is not what the listing says.
@@ -178,7 +178,7 @@ class ClientSkills:
         return [codec.decode(Resource, one) for one in self._listed("resources/directory/read", {"uri": uri}, "resources")]
 
     def _listed(self, method: str, params: Dict[str, Any], member: str) -> Iterator[Any]:
-        """Yield what the pages of a listing have.
+        """Yield the entries of all pages of a listing.
 
         :raises ProtocolError: a page has no list, or there are too many of them.
         """

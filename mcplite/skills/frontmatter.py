@@ -18,7 +18,7 @@ _WORDS = {"": None, "~": None, "null": None, "Null": None, "NULL": None, "true":
           "false": False, "False": False, "FALSE": False}
 #: Where lines end. There are other characters at which Python splits a text, and a head may have them in its values.
 _LINE_END = re.compile(r"\r\n|\r|\n")
-#: What stands before the mark of an alias or of what it refers to, and the name behind it.
+#: Patterns: of the text before the mark of an alias or of an anchor, and of the name behind the mark.
 _MARK, _ANCHOR = r"(?:^|[\s\[{,:?])", r"([\w-]+)"
 _NAME = re.compile(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z")
 
@@ -39,7 +39,7 @@ class _Beyond(Exception):
 
 
 def name_problem(name: Any) -> str:
-    """Return what is wrong with the name of a skill; nothing if it is valid."""
+    """Return what is wrong with the name of a skill; empty if it is valid."""
     if isinstance(name, str) and _NAME.match(name):
         return ""
     return (f"the name {str(name)[:80]!r} of a skill has 1 to 64 characters from a-z, 0-9 and -, neither begins nor ends with"
@@ -185,7 +185,10 @@ class _HeadReader:
         return _scalar(text, line)
 
     def _empty_before(self) -> int:
-        """Return how many lines without content stand directly before the next one; one with a comment is not known here."""
+        """Return how many empty lines stand directly before the next line.
+
+        :raises _Beyond: a comment stands before them.
+        """
         count = 0
         while not self._lines[self._at - count - 1].strip():
             count += 1

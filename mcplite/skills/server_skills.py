@@ -1,7 +1,8 @@
 """Serves skills: folders with a SKILL.md, whose files are resources, and the methods that describe them.
 
 Each file of a skill is a resource below ``skill://PATH``, and SKILL.md is in the list of resources. The skills are found when
-their folder is added; what is in their files is read again for each request, so a changed file has its new digest at once.
+their folder is added; their files are looked at again for each request, and a file of another size or time is read again, so it
+has its new digest at once.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ from .frontmatter import FrontmatterError, name_problem, read_frontmatter
 __all__ = ["ServerSkills", "add_skills"]
 
 _log = get_logger(__name__)
-#: Files that the entries of one page have together, and children of a folder in one page.
+#: A page of skills ends when its entries have so many files together; a page of a folder has so many children at most.
 _PAGE = 1000
 #: Milliseconds for which a host may take a listing for fresh.
 _TTL = 60_000
@@ -59,7 +60,7 @@ def add_skills(server: Server, folder: str, prefix: str) -> None:
 
 
 def _skill_folders(root: str) -> Iterator[Tuple[str, List[str]]]:
-    """Yield the folders with a SKILL.md, each with the names that lead to it; the root's own name is the last segment."""
+    """Yield the folders with a SKILL.md, each with the names that lead to it; the root with its own name."""
     for path, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         if SKILL_FILE in files:
@@ -93,7 +94,7 @@ class ServedSkill:
     def text(self) -> str:
         """Return the text of SKILL.md.
 
-        :raises ResourceNotFound: it is gone.
+        :raises ResourceNotFound: it is gone, too large, or not UTF-8.
         """
         try:
             return self._read(SKILL_FILE).decode("utf-8")
@@ -101,7 +102,7 @@ class ServedSkill:
             raise ResourceNotFound(f"Resource not found: {self.uri}", data={"uri": self.uri}) from error
 
     def entry(self) -> Dict[str, Any]:
-        """Return what the lists say of the skill: its head, and each file with its digest and size.
+        """Return the entry of the skill in the lists: its head, and each file with its digest and size.
 
         :raises ValueError: it is not a valid skill at the moment.
         """
@@ -130,7 +131,7 @@ class ServedSkill:
             try:
                 data = self._read(file.path)
             except (NotBelow, FileTooLarge):
-                return None  # it went since the folder was looked at
+                return None  # it was removed since the folder was listed
             known = (len(data), file.changed, "sha256:" + hashlib.sha256(data).hexdigest())
             self._digests = {**self._digests, file.path: known}
         return {"uri": self.directory.uri_of(file.path), "digest": known[2], "size": known[0]}
@@ -173,7 +174,7 @@ class ServerSkills(Extension):
     def __init__(self) -> None:
         #: Guards the change of :attr:`_skills`, which is replaced, so that readers need no lock.
         self._lock = threading.Lock()
-        #: By the URI of SKILL.md, in its order.
+        #: By the URI of SKILL.md, in the order of these URIs.
         self._skills: Dict[str, ServedSkill] = {}
 
     def add(self, skills: List[ServedSkill]) -> None:
@@ -236,5 +237,5 @@ def _cursor(params: Dict[str, Any]) -> str:
 
 
 def _hints(ctx: Any) -> Dict[str, Any]:
-    """Return the hints for caches, which the revision of July 2026 wants; others ignore them."""
+    """Return the hints for caches, which the revision of July 2026 requires; clients of other revisions ignore them."""
     return {"ttlMs": _TTL, "cacheScope": "public" if ctx.principal is None else "private"}

@@ -1,6 +1,7 @@
 """The vocabulary: the protocol's objects as plain records, the superset of all revisions.
 
-Each module is loaded with the first use of one of its names: a server without questions does not make their classes.
+Each module is loaded with the first use of one of its names: a server that asks no questions does not make the classes for
+them.
 """
 
 from importlib import import_module
@@ -28,7 +29,7 @@ __all__ = [
     "ToolResultContent", "ToolUseContent", "UnknownContent", "assistant", "user",
 ]
 
-#: Where each name lives.
+#: By module: the names that it defines.
 _HOMES = {
     "client_requests": (
         "CreateMessageRequest", "CreateMessageResult", "ElicitRequest", "ElicitResult", "ListRootsResult", "ModelHint",

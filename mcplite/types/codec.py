@@ -1,8 +1,8 @@
 """The codec: records to JSON objects of one revision and back, by the marks of their fields; and the base class of records.
 
-Encoders and decoders are compiled once for each class and revision. Their caches are pure memoisation, and no global
-state: an entry depends on its class and revision alone. :class:`Model` is the base class of the vocabulary, whose classes are
-plain records, the superset of all revisions.
+An encoder is compiled once for each class and revision, a decoder once for each class and side. Their caches are pure
+memoisation, and no global state: an entry depends on nothing else. :class:`Model` is the base class of the vocabulary, whose
+classes are plain records, the superset of all revisions.
 """
 
 import functools
@@ -106,7 +106,7 @@ _encoder: Callable[[Any, Revision], Convert] = functools.lru_cache(maxsize=None)
 
 
 def _always(name: str, wire: str) -> Finish:
-    """Return the step that writes null for a required member, of which null is a value."""
+    """Return the step that writes None as null for a required member that may be null."""
     def finish(state: Dict[str, Any], out: Dict[str, Any]) -> None:
         if state[name] is None:
             out[wire] = None
@@ -163,7 +163,7 @@ def decode_own(cls: Type[M], wire: Any) -> M:
     return own_decoder(cls)(wire)  # type: ignore[no-any-return]
 
 
-#: The optional members, by their names on the wire, that describe, show or hint: without them a message means what it means.
+#: The optional members, by their names on the wire, that describe, show or hint: a message keeps its meaning without them.
 _DECORATION = frozenset({
     "_meta", "annotations", "audience", "cacheScope", "description", "destructiveHint", "execution", "experimental", "hasMore",
     "icons", "idempotentHint", "instructions", "lastModified", "logger", "message", "mimeType", "openWorldHint", "outputSchema",
@@ -180,7 +180,8 @@ def _compile_decoder(cls: Type[Marked], own: bool) -> Convert:
     if cls._kept_in is not None:
         return cls._read_any  # type: ignore[no-any-return]
     title, hints = cls.__name__, get_type_hints(cls)
-    #: By the member's name: the attribute, the type of values that are taken as they are, what reads all others.
+    #: By the member's name: the attribute; the type whose values are kept as they are, or None; the function that reads all
+    #: other values.
     plan: Dict[str, Tuple[str, Optional[type], Convert]] = {}
     required: List[Tuple[str, str, bool]] = []
     defaults: Dict[str, Any] = {}
@@ -245,7 +246,8 @@ def _compile_decoder(cls: Type[Marked], own: bool) -> Convert:
     return run
 
 
-#: Return the function that reads one class: as another side sends it, and as an author of this side writes it.
+#: Both return the function that reads the objects of one class: as a peer sends them, and as an author of this side writes
+#: them.
 decoder: Callable[[Any], Convert] = functools.lru_cache(maxsize=None)(functools.partial(_compile_decoder, own=False))
 own_decoder: Callable[[Any], Convert] = functools.lru_cache(maxsize=None)(functools.partial(_compile_decoder, own=True))
 
@@ -254,7 +256,7 @@ def _reader(hint: Any, where: str, own: bool, decorates: bool = False) -> Conver
     """Return the function that checks a member's value, which is not null, and turns it into the field's value.
 
     :param own: whether it comes from an author of this side.
-    :param decorates: whether a value of a wrong type becomes None, and an item of one is left out.
+    :param decorates: whether a value of a wrong type becomes None, and an item of a wrong type is left out of its list.
     """
     hint = _unwrap(hint)
     if decorates:
@@ -284,7 +286,7 @@ def _reader(hint: Any, where: str, own: bool, decorates: bool = False) -> Conver
 
 
 def _schema_reader(convert: Convert) -> Convert:
-    """Return the function that reads a schema; one without properties may have an empty array of them."""
+    """Return the function that reads a schema; an empty array as its ``properties`` becomes an empty object."""
     def read(value: Any) -> Any:
         if type(value) is dict and type(value.get("properties")) is not list:
             return value
@@ -295,7 +297,7 @@ def _schema_reader(convert: Convert) -> Convert:
 
 
 def _spared(convert: Convert) -> Convert:
-    """Return a function that reads as *convert* does, and gives None for a value of a wrong type."""
+    """Return a function that reads as *convert* does, but returns None for a value of a wrong type."""
     def read(value: Any) -> Any:
         try:
             return convert(value)
@@ -361,7 +363,7 @@ _MOST_ITEMS = 6
 
 
 class Titled:
-    """The base of what has a name for programs, and may have a title for people."""
+    """The base of classes with a name for programs, and perhaps a title for people."""
 
     name: str
     title: Optional[str]

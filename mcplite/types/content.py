@@ -1,8 +1,9 @@
 """Content: text, images, audio, resources and links to them, tool uses and their results; and the result of a tool.
 
-The value that a tool returned is taken from its result: from the structured content, else from the text. Servers send a value
-that is no object in three ways: as ``{"result": value}``, as the value itself (from July 2026 on), and as text alone (before
-June 2025). Python servers of others wrap as this package does, so a program need not know the server.
+The value that a tool returned is taken from its result: from the structured content, or from the text if there is none. Servers
+send a value that is no object in three ways: as ``{"result": value}``, as the value itself (from July 2026 on), and as text
+alone (before June 2025). Python servers made with other packages wrap a value as this package does, so a program need not know
+the server.
 
 A server is not trusted with the page of a notebook that shows content: its text is never Markdown or HTML there, its images
 have a type that cannot carry scripts, and what is written as HTML here is escaped.
@@ -28,7 +29,7 @@ class Displayed:
         return bundle_of([self])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Dict[str, Any]:
-        # The caller filters, too.
+        # IPython itself leaves out the types that these arguments exclude.
         return self._bundle()
 
 
@@ -113,9 +114,9 @@ def _read_contents(wire: Any, read: Callable[[Any], Callable[[Any], Any]] = deco
 
 
 class Binary(Displayed):
-    """The base of what has data as base64."""
+    """The base of content with data as base64."""
 
-    #: The attribute with the data, and what to do with raw bytes instead.
+    #: The attribute with the data, and the advice in the error for raw bytes.
     _held_in: ClassVar[str] = "data"
     _remedy: ClassVar[str]
 
@@ -133,8 +134,8 @@ class Binary(Displayed):
         """
         import base64  # with the first image or sound
 
-        # Line breaks are common and harmless; anything else that is not base64 is dropped by the plain
-        # call, and the data is another one then.
+        # Line breaks are common and harmless. Without ``validate``, any other character that is not base64 would be dropped,
+        # and the data would be wrong.
         return base64.b64decode("".join(getattr(self, self._held_in).split()), validate=True)
 
 
@@ -334,9 +335,9 @@ def value_of(structured: Any, content: Sequence[Any], meta: Optional[Mapping[str
     :param structured: the structured content; None for none.
     :param content: the blocks beside it.
     :param meta: the ``_meta`` of the result.
-    :param texts_are_json: whether the revision has no structured content, so that texts are all that data travels in.
-    :returns: the structured content, or the value in it if it wraps one; else the text of the only block, a list of the
-        texts of several, and None for no block. A block that is no text stands for itself.
+    :param texts_are_json: whether the revision has no structured content, so that data comes as JSON in texts.
+    :returns: the structured content, or the value in it if it wraps one. Without structured content: the text of the only
+        block, a list of the texts of several blocks, or None for no block. A block that is no text stands for itself.
     """
     if structured is not None:
         return structured["result"] if _wraps(structured, content, meta) else structured
@@ -351,7 +352,8 @@ def value_of(structured: Any, content: Sequence[Any], meta: Optional[Mapping[str
 def _wraps(structured: Any, content: Sequence[Any], meta: Optional[Mapping[str, Any]]) -> bool:
     """Return whether structured content is ``{"result": value}`` for a value, and not an object of the tool's own.
 
-    FastMCP says so. Of all others the text decides, which is that of the value, or else that of the object.
+    FastMCP says so in ``_meta``. For all other servers the text decides: it is the text of the value, or that of the whole
+    object.
     """
     if type(structured) is not dict or len(structured) != 1 or "result" not in structured:
         return False
@@ -440,8 +442,8 @@ class CallToolResult(Displayed, Model):
     def raise_for_error(self) -> "CallToolResult":
         """Return the result itself if the tool succeeded.
 
-        :raises ToolError: it failed; with all its text as the message and what is not text as the content,
-            so that a tool which lets it pass answers with the same once more.
+        :raises ToolError: it failed. The error has all text of the result as its message and the other blocks as its content,
+            so that a tool which lets the error pass answers with this text and content again.
         """
         if self.is_error:
             raise ToolError(self.text or "the tool failed without a message",
@@ -452,8 +454,8 @@ class CallToolResult(Displayed, Model):
 def read_tool_result(wire: Any) -> CallToolResult:
     """Return the result of a tool that *wire* describes, just as ``decode(CallToolResult, wire)`` does.
 
-    A result with one block of plain text, the one of most calls, is read here. It takes a third of the codec's steps, which
-    were a seventh of all that a client does for a call over stdio. All others go to the codec.
+    A result with one block of plain text, as of most calls, is read here, with a third of the codec's steps. Those were a
+    seventh of all that a client does for a call over stdio. All other results go to the codec.
 
     :raises ProtocolError: as for :func:`~.codec.decode`.
     """

@@ -1,11 +1,12 @@
 """Records: classes of fields, which become dataclasses when a program asks for that; and the marks of their fields.
 
 The vocabulary, the limits and the options are records. ``dataclasses`` writes and compiles an ``__init__`` for each class,
-and imports ``inspect``: together a quarter of what it took to start a server, or a client. So records have one ``__init__``,
-written once. ``dataclasses`` is imported when a program asks a record for its dataclass fields or its signature; these, and
-classes that are derived with ``@dataclass``, are as usual.
+and imports ``inspect``: together these took a quarter of the start of a server, or a client. So records have one ``__init__``,
+written once. ``dataclasses`` is imported when a program asks a record for its dataclass fields or its signature; both, and
+classes that are derived with ``@dataclass``, work as usual.
 
-A field without a mark exists in all revisions under its camelCase name; ``wire(...)`` says otherwise.
+A field without a mark exists in all revisions under its camelCase name; ``wire(...)`` marks it with another name or other
+revisions.
 """
 
 import functools
@@ -21,7 +22,7 @@ MISSING: Any = object()
 
 
 class RecordField:
-    """One field: its default or what makes it, if it has one, and what is marked on it."""
+    """One field: its name, its default or the function that makes it, and its marks."""
 
     __slots__ = ("name", "default", "default_factory", "metadata")
 
@@ -68,7 +69,7 @@ class _Table:
 
 
 class _FromTwin:
-    """An attribute that ``dataclasses`` or ``inspect`` looks for: that of the class's twin."""
+    """An attribute that ``dataclasses`` or ``inspect`` looks for; its value is that of the class's twin."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -102,7 +103,7 @@ class Record:
             for field in table.factories:
                 if field.name not in state:
                     state[field.name] = field.default_factory()
-            # With the defaults and what is required, there are as many members as fields, unless some are unknown.
+            # With the defaults and all required values, there are as many members as fields, unless some names are unknown.
             if not state.keys() >= table.required or len(state) != len(names) or values and (
                     len(values) > len(names) or named and not named.keys().isdisjoint(names[:len(values)])):
                 table.twin().__init__(self, *values, **named)  # it raises the error that says what is wrong
@@ -120,13 +121,13 @@ class Record:
             return f"{type(self).__name__}({shown})"
 
 
-R = TypeVar("R", bound=Record)  # not as text, which Python compiles at once, and loads much for that
+R = TypeVar("R", bound=Record)  # the bound is no text: Python would compile it here, and load much for that
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as record
 else:
     def record(cls: Optional[type] = None, *, frozen: bool = False) -> Any:
-        """Make a record of a class whose annotations are its fields; to type checkers, ``dataclasses.dataclass``.
+        """Make a record of a class whose annotations are its fields; type checkers see ``dataclasses.dataclass``.
 
         :param frozen: whether the attributes of an instance cannot be set.
         """
@@ -177,7 +178,7 @@ def fields_of(cls: type) -> Tuple[RecordField, ...]:
 
 
 def from_members(cls: Type[T], members: Mapping[str, Any]) -> T:
-    """Return an instance of a record or a dataclass made of the members that it has; others are left out.
+    """Return an instance of a record or a dataclass, made of the members that it has fields for; other members are left out.
 
     During a rolling update a newer release writes more members than this one knows.
     """
@@ -206,16 +207,16 @@ def changed(instance: R, **changes: Any) -> R:
 class Marked(Record):
     """A record whose fields may have marks; the hooks are for what marks cannot say.
 
-    A subclass sets those that it needs, and the codec calls them.
+    A subclass sets the hooks that it needs, and the codec uses them.
     """
 
-    #: Called with a revision, the attributes of an instance and its JSON object, which it changes.
+    #: Called with a revision, the attributes of an instance and its JSON object; changes the object.
     _finish: ClassVar[Any] = None
-    #: Members, by their names on the wire, that mean something in this class, and only hint in others.
+    #: Members, by their names on the wire, that mean something in this class, and only hint in other classes.
     _meant: ClassVar[FrozenSet[str]] = frozenset()
-    #: Called with a JSON object; returns the one to read in its place.
+    #: Called with a JSON object; returns the object to read in its place.
     _adapt: ClassVar[Any] = None
-    #: Called with a JSON object; reads it as one of the classes of a union, of which this is the first.
+    #: Called with a JSON object; reads it as one of the classes of a union, whose first class has this hook.
     _read_any: ClassVar[Any] = None
     #: The name of the one field that holds the JSON object as it came, in place of all others.
     _kept_in: ClassVar[Optional[str]] = None

@@ -60,14 +60,15 @@ class ServerCapabilities(Model):
     resources: Flags = None
     tools: Flags = None
     tasks: Flags = wire(since=NOVEMBER_2025, until=NOVEMBER_2025)
-    #: As for the client.
+    #: As in :class:`ClientCapabilities`.
     extensions: Flags = None
 
 
 def server_info(given: Any) -> Dict[str, Any]:
-    """Return what a server says of itself in a form that can be read: it is for people and logs, so it costs no connection.
+    """Return a server's ``serverInfo`` with a name and a version that can be read: a wrong type must not end a connection.
 
-    A name or a version of a wrong type is empty, but a version that is a number is its text.
+    The two are for people and logs. A name or a version of a wrong type becomes empty; a version that is a number becomes its
+    text.
     """
     members: Dict[str, Any] = given if type(given) is dict else {}
     name, version = members.get("name"), members.get("version")
@@ -113,7 +114,7 @@ class Progress(Model):
     message: Optional[str] = wire(since=MARCH_2025)
 
     def __init__(self, progress: float, total: Optional[float] = None, message: Optional[str] = None) -> None:
-        # Written out: one is made for each notification, and Record's takes four times as long.
+        # Written out: an instance is made for each notification, and the constructor of Record takes four times as long.
         self.progress = progress
         self.total = total
         self.message = message

@@ -31,7 +31,7 @@ class ResourceTemplate(Titled, Model):
     uri_template: str
     name: str
     description: Optional[str] = None
-    #: Only if all its resources have the same.
+    #: The MIME type of all its resources; None if they have different ones.
     mime_type: Optional[str] = None
     annotations: Optional[Annotations] = None
     title: Optional[str] = wire(since=JUNE_2025)

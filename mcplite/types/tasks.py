@@ -3,7 +3,7 @@
 In November 2025 they are a part of the protocol that either side may offer, from July 2026 on an extension for the tools of
 servers. The classes have the names of July 2026, and the codec writes and reads the members of either.
 
-Not among the names of ``mcplite.types``, since most programs have no tasks.
+The classes are not among the names of ``mcplite.types``, since most programs have no tasks.
 """
 
 from typing import Any, Dict, List, Mapping, Optional
@@ -23,7 +23,7 @@ __all__ = [
 RELATED_TASK = "io.modelcontextprotocol/related-task"
 #: The key in ``_meta`` of a :class:`CreateTaskResult` for a text that the model gets while the task runs (TSK-47).
 IMMEDIATE_RESPONSE = "io.modelcontextprotocol/model-immediate-response"
-#: The member of the filter of ``subscriptions/listen`` that lists the tasks to hear of.
+#: The member of the filter of ``subscriptions/listen`` that lists the tasks whose changes are notified.
 TASK_IDS = "taskIds"
 
 WORKING, INPUT_REQUIRED = "working", "input_required"

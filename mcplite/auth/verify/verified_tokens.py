@@ -17,7 +17,7 @@ class VerifiedTokens:
     """The principals of tokens that were verified a short time ago; refusals are not kept (AUTH-18).
 
     :param seconds: for which a principal is kept, if its token does not expire before.
-    :param most: principals that are kept; the oldest one makes room.
+    :param most: principals that are kept; when there are more, the oldest one is dropped.
     :param clock: returns seconds since 1970.
     """
 
@@ -25,8 +25,8 @@ class VerifiedTokens:
         self._seconds, self._most, self._clock = seconds, most, clock
         #: Guards ``_entries``; held for dictionary operations only.
         self._lock = threading.Lock()
-        #: By the digest of a token: its principal, from when until when the entry is valid, and what it was verified by. The
-        #: first time is kept since the clock can be set back.
+        #: By the digest of a token: its principal, the times from and until which the entry is valid, and the object that the
+        #: token was verified by. The first time is kept since the clock can be set back.
         self._entries: "OrderedDict[bytes, Tuple[Principal, float, float, object]]" = OrderedDict()
 
     def __len__(self) -> int:
@@ -35,7 +35,7 @@ class VerifiedTokens:
     def find(self, token: str, verified_by: object = None) -> Tuple[bytes, Optional[Principal]]:
         """Return the digest of a token, and its principal; None if that is not known.
 
-        :param verified_by: what tokens are verified by now; an entry is valid as long as that is the object it was added with.
+        :param verified_by: the object that tokens are verified by now; an entry that was added with another one is not valid.
         """
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
         with self._lock:

@@ -130,7 +130,7 @@ class InputRounds:
                                 " (questions_per_minute=)")
         token, done, context = CancelToken(), WakeSignal(), contextvars.copy_context()
         outcomes: Dict[str, Any] = {}
-        keys = iter(list(requests))  # the threads share it; each step is one in C
+        keys = iter(list(requests))  # each thread takes the next key; a step is one call into C, so no lock is needed
 
         def work() -> None:
             # On a worker thread, which may block in a handler; the calling thread does not, so that it can be cancelled.

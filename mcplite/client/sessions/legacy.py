@@ -41,7 +41,8 @@ _RENEWALS = 3
 _STATEFUL = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 #: Characters of a refused handshake that are searched for a revision.
 _MOST_SAID = 2000
-#: How long a question that overtook the answer to ``initialize`` waits for it.
+#: Seconds for which a question that overtook the answer to ``initialize`` waits for that answer. Also the most seconds of each
+#: request that restores the state of a session.
 _HANDSHAKE_SECONDS = 30.0
 #: Bytes that the questions which wait for a handler may take in memory, unless one alone takes more.
 _QUESTION_BYTES = 16 << 20
@@ -66,16 +67,17 @@ class LegacyClientSession(ClientSession):
         self._answering: Set[int] = set()
         #: Held by the one thread that replaces a lost session; others wait for it.
         self._renewing = OpeningLock(_RENEWALS)
-        #: Whether the server can lose the session and not the connection, so that a call has to know when it began.
+        #: Whether the server can lose the session without the connection. Then a call notes when it began, since a renewal
+        #: uses up its limits.
         self._carries_headers = connection.channel.carries_headers
         #: Guards the two fields below; held for dictionary work.
         self._lock = threading.Lock()
         #: The questions without an answer, with the bytes that each takes.
         self._questions: Dict[Incoming, int] = {}
-        #: The requests that have changed the state of the session, for its renewal, by the URI of the resource; None is the key
-        #: of the level of logs.
+        #: The requests that have changed the state of the session, for its renewal, by the URI of the resource; the key None
+        #: has the request for the level of logs.
         self._server_state: Dict[Optional[str], Tuple[str, Dict[str, Any]]] = {}
-        #: Its server loses all state with its process, so that only a client that repeats calls starts that again.
+        #: If the server's process ends, its state is lost. So only a client with ``retry=`` starts such a process again.
         self.restartable = self._channel.restartable and self._options.settings.retry is not None
         connection.session = self
 
@@ -265,7 +267,7 @@ class LegacyClientSession(ClientSession):
             raise
 
     def _call_from_handler(self, call: Call, ident: int) -> Dict[str, Any]:
-        """Make a call of a handler: it frees its slot among the workers, since the answer may need one (REL-56).
+        """Make a call from a handler, which frees its slot among the workers meanwhile: the answer may need one (REL-56).
 
         The clock runs meanwhile: such a call has a timeout as any other has.
         """

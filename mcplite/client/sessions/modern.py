@@ -149,7 +149,8 @@ class ModernClientSession(ClientSession):
         :param begun: now, by the clock of the connection.
         """
         try:
-            # As _send_with_retry() does it, for a message without headers that cannot be stale either.
+            # Without headers, _send_with_retry() has nothing to add: no header can be wrong, and no idle connection can be
+            # stale.
             return self._send_once(call) if not self._carries_headers else self._send_with_retry(call, begun)
         except (RemoteError, HTTPStatusError) as error:
             return send_again(self._send_with_retry, call, error, self.peer.now() - begun)
@@ -184,7 +185,7 @@ class ModernClientSession(ClientSession):
         return routing_headers.parameters(params.get("arguments") or {}, self._marks.found.get(str(params.get("name")), ()))
 
     def _with_other_headers(self, call: Call, error: HeaderMismatch, begun: float) -> Optional[Call]:
-        """Read the list of tools again; return the call with other headers, or None if they are the same (MHDR-28)."""
+        """Read the list of tools again; return the call with other headers, or None if no header has changed (MHDR-28)."""
         _log.info("%s expects other headers for the tool %.100r (%s); its list is read again", self.name,
                   (call.params or {}).get("name"), error.message)
         self._cache.changed("notifications/tools/list_changed")  # the cached list is outdated

@@ -16,13 +16,13 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 #: The fields of each POST of a message over Streamable HTTP (HTTP-02).
 POST_HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
-# As text: re compiles and keeps each on its first use; a client over stdio uses none.
+# The patterns are texts: re compiles and keeps each on its first use, and a client over stdio uses none.
 _MEDIA = r"[!#$&\-^_.+0-9a-z]+/[!#$&\-^_.+0-9a-z]+"
 _HOST = r"([a-z0-9_](?:[a-z0-9_.\-]*[a-z0-9_])?|\[[0-9a-f:.]+\])\.?(?::([0-9]{1,5}))?"
 _UNSAFE = "[\x00-\x08\x0a-\x1f\x7f]"
 
 _Read = TypeVar("_Read")
-#: Clients send the same few values with each request.
+#: Keeps the results of a parser: clients send the same few values with each request.
 _cached = functools.lru_cache(maxsize=128)
 
 
@@ -44,16 +44,25 @@ class Headers:
         self.known: Dict[Callable[[Headers], Any], Any] = {}
 
     def read_once(self, reader: "Callable[[Headers], _Read]") -> _Read:
-        """Return what *reader* makes of the fields; it is called once for these fields.
+        """Return the result of *reader* for the fields; it is called once for these fields.
 
         A connection keeps the fields while its client repeats them, so that most requests find them read already.
 
-        :param reader: depends on nothing but the fields and what never changes.
+        :param reader: a function whose result depends only on the fields, without the length of the body, and on what never
+            changes.
         """
         found: Optional[_Read] = self.known.get(reader)
         if found is None:
             found = self.known[reader] = reader(self)
         return found
+
+    def with_length(self, digits: str) -> "Headers":
+        """Return the fields of a message like this one, whose body has another length; both know what was read of either."""
+        headers: Headers = object.__new__(Headers)
+        headers._pairs = [(name, digits if name == "content-length" else value) for name, value in self._pairs]
+        headers.first = {**self.first, "content-length": digits}
+        headers.known = self.known
+        return headers
 
     def get(self, name: str, default: Optional[str] = None) -> Optional[str]:
         """Return a field's value; the values of repeated fields are joined by commas."""
@@ -106,7 +115,7 @@ def accepts(value: Optional[str], *types: str) -> bool:
     for item in value.lower().split(","):
         kind, *parameters = [part.strip(" \t") for part in item.split(";")]
         refused = any(re.fullmatch(r"q=0(\.0{0,3})?", parameter) for parameter in parameters)
-        ranges["*/*" if kind == "*" else kind] = not refused  # as old clients in Java write it
+        ranges["*/*" if kind == "*" else kind] = not refused  # old clients in Java write "*" for "*/*"
     for wanted in types:
         for candidate in (wanted, wanted.partition("/")[0] + "/*", "*/*"):
             if candidate in ranges:

@@ -16,14 +16,14 @@ _REQUEST_LINE = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) ([\x21-\x7e]+) 
 _FIELD = re.compile("([!#$%&'*+\\-.^_`|~0-9A-Za-z]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)")
 _STATUS_LINE = re.compile("HTTP/1\\.([0-9]) ([1-9][0-9]{2})(?: ([\t\x20-\x7e\x80-\xff]*))?")
 _LENGTH = re.compile(r"[0-9]{1,15}")
-#: What stands before the length of a body in a head, and the length.
+#: The field of a head that has the length of the body, with the length as its group.
 _LENGTH_FIELD = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,15})(?=\r\n)", re.IGNORECASE)
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?")
 #: Bytes of one line with a chunk's size and its extensions.
 _CHUNK_LINE = 256
-#: Chunks of one body: each costs time, and a sender of many tiny ones wants just that.
+#: Chunks of one body: each costs time, so that many tiny chunks are an attack.
 _MOST_CHUNKS = 65_536
-#: The target of a request to a proxy, which any server must understand (RFC 9112, section 3.2.2).
+#: A target in the form for proxies, which any server must understand (RFC 9112, section 3.2.2).
 _ABSOLUTE = re.compile(r"https?://([^/?#@]+)(?=[/?]|$)", re.IGNORECASE)
 
 
@@ -73,6 +73,31 @@ class RequestHead:
         #: The decoded path, without the query.
         self.path = path if "%" not in path else unquote_to_bytes(path).decode("utf-8", "replace")
 
+    def with_length(self, digits: str) -> "RequestHead":
+        """Return a head like this one, whose body has another length."""
+        head: RequestHead = object.__new__(RequestHead)
+        head.method, head.target, head.path, head.query = self.method, self.target, self.path, self.query
+        head.version, head.keep_alive, head.headers = self.version, self.keep_alive, self.headers.with_length(digits)
+        return head
+
+
+#: The bytes of a head before and behind the length of its body.
+Form = Tuple[bytes, bytes]
+
+
+def split_length(block: bytes) -> Tuple[Optional[Form], str]:
+    """Return the form of a head and its digits of a length; None if it has none.
+
+    The heads of a row of messages most often differ in the length of the body only. If the form of a head is that of a head
+    that was parsed, each of its other bytes was parsed then. A head may have a second length in its form: only one whose length
+    was found to be that of its body may be kept for this.
+    """
+    found = _LENGTH_FIELD.search(block)
+    if found is None:
+        return None, ""
+    start, end = found.span(1)
+    return (block[:start], block[end:]), found[1].decode("ascii")
+
 
 def find_head(buffer: bytearray, limits: HeadLimits) -> Optional[int]:
     """Return the end of the head in *buffer*, behind its empty line; None if it is incomplete.
@@ -88,7 +113,7 @@ def find_head(buffer: bytearray, limits: HeadLimits) -> Optional[int]:
     if len(buffer) > limits.total + 3 or len(buffer) - (buffer.rfind(b"\n") + 1) > limits.line + 1:
         raise _too_long(buffer, limits)
     if b"\n\n" in buffer or b"\n\r\n" in buffer:
-        # The sender takes this for the empty line and waits for a response.
+        # The sender means this as the empty line, and waits for a response.
         raise BadRequest(400, "header lines end with CR LF")
     return None
 
@@ -209,7 +234,8 @@ class ChunkedDecoder:
     def feed(self, data: bytes) -> bytes:
         """Return the decoded part of the body that *data* completes.
 
-        :raises BadRequest: the chunks are malformed, have trailers, or exceed the limit (SEC-05).
+        :raises BadRequest: the chunks are malformed or exceed the limit (SEC-05), or the trailers are malformed, too long or
+            refused.
         """
         if self._left and len(data) <= self._left and not self._buffer:
             self._left -= len(data)  # all of it is in the middle of one chunk
@@ -221,7 +247,7 @@ class ChunkedDecoder:
         return bytes(out)
 
     def _step(self, out: bytearray) -> bool:
-        """Take one part off the buffer; False if it is incomplete."""
+        """Decode the first part of the buffer and remove it; return False if it is incomplete."""
         if self._left is None:
             return self._trailer() if self._ending else self._size()
         buffer = self._buffer
@@ -293,7 +319,7 @@ class ResponseHead:
 
     :param fields: the raw names and values, which may end with blanks.
     :param bare: whether it has no body, whatever its headers say: by its status, or as the answer to HEAD.
-    :raises BadResponse: it does not say how the body ends.
+    :raises BadResponse: the transfer encoding is not supported, or the Content-Length is malformed.
     """
 
     __slots__ = ("status", "reason", "headers", "kind", "length", "chunked", "keep_alive")
@@ -322,7 +348,7 @@ class ResponseHead:
             if length is not None or version == (1, 0):
                 self.keep_alive = False  # another reader on the way may have found another end (RFC 9112, section 6.1)
         elif length is not None:
-            lengths = {value.strip(" \t") for value in length.split(",")}  # one that was repeated (RFC 9110, section 8.6)
+            lengths = {value.strip(" \t") for value in length.split(",")}  # proxies may repeat it (RFC 9110, section 8.6)
             if len(lengths) > 1 or not _LENGTH.fullmatch(next(iter(lengths))):
                 raise BadResponse(f"malformed Content-Length: {length[:60]!r}")
             self.length = int(lengths.pop())
@@ -343,30 +369,25 @@ class ResponseHead:
 
 
 class ResponseHeads:
-    """Parses the heads of one server's responses; any thread may use it.
-
-    The heads of a row of answers most often differ in the length of the body only. Such a head is the one before, with
-    another length: each of its other bytes was parsed then.
-    """
+    """Parses the heads of one server's responses; any thread may use it."""
 
     def __init__(self) -> None:
-        #: The method and the bytes before and behind the length, and what they were parsed to. Both are set in one step, so
-        #: that no lock is needed.
-        self._last: Tuple[Optional[Tuple[str, bytes, bytes]], Optional[ResponseHead]] = (None, None)
+        #: The method and the form of a head, and what it was parsed to. Both are set in one step, so that no lock is needed.
+        self._last: Tuple[Optional[Tuple[str, Form]], Optional[ResponseHead]] = (None, None)
 
     def parse(self, block: bytes, method: str) -> ResponseHead:
         """Return the head in *block*, as :func:`parse_response_head` does."""
-        found = _LENGTH_FIELD.search(block)
-        if found is None:
+        form, digits = split_length(block)
+        if form is None:
             return parse_response_head(block, method)
-        start, end = found.span(1)
-        form, (last, head) = (method, block[:start], block[end:]), self._last
-        if form == last and head is not None:
-            return head.with_length(found[1].decode("ascii"))
+        last, head = self._last
+        if head is not None and last == (method, form):
+            return head.with_length(digits)
         head = parse_response_head(block, method)
-        # One with two lengths, or whose length does not count, as that of an answer to HEAD, is parsed each time.
-        if head.length and str(head.length) == found[1].decode("ascii") == head.headers.get("content-length"):
-            self._last = form, head
+        # A head with two lengths, with the length 0, or whose length does not count, as in an answer to HEAD, is parsed each
+        # time.
+        if head.length and str(head.length) == digits == head.headers.get("content-length"):
+            self._last = (method, form), head
         return head
 
 

@@ -20,7 +20,7 @@ from .headers import DEFAULT_PORTS, TOKEN
 PROTECTED_RESOURCE = "/.well-known/oauth-protected-resource"
 _AUTHORIZATION_SERVER = "/.well-known/oauth-authorization-server"
 _OPENID = "/.well-known/openid-configuration"
-#: Where an authorization server has its metadata, with the path of its identifier behind.
+#: The paths of an authorization server's metadata; the path of its identifier stands behind them.
 ISSUER_METADATA = (_AUTHORIZATION_SERVER, _OPENID)
 _CHARACTERS = re.compile(r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*")
 _URL = re.compile(
@@ -28,7 +28,7 @@ _URL = re.compile(
 _USER = re.compile(r"[^:/?#]*://[^/?#]*@")
 _ESCAPE = r"%([0-9A-Fa-f]{2})"
 _STEP = re.compile(r"(?<=/)(?:\.|%2[Ee]){1,2}(?=/|\Z)")
-#: A ``.`` or ``..`` for servers that take escapes for separators, or end a segment at a semicolon.
+#: A segment ``.`` or ``..`` as some servers see it: they take escapes for separators, or end a segment at a semicolon.
 _HIDDEN_STEP = re.compile(r"(?:/|%2F|%5C)\.\.?(?:/|;|%2F|%3B|%5C|\Z)")
 
 
@@ -72,7 +72,7 @@ def _without_steps(path: str) -> str:
 
 
 def _without_slash(path: str) -> str:
-    """Remove the last slash; of several slashes each is significant."""
+    """Remove a slash at the end; if several slashes are there, each is significant and stays."""
     return path[:-1] if path.endswith("/") and not path.endswith("//") else path
 
 
@@ -100,7 +100,7 @@ def base_of(url: str) -> str:
 
 
 def path_of(url: str) -> str:
-    """Return a URL's normalised path, the same for all spellings of a URL; empty if there is none.
+    """Return a URL's normalised path, which is equal for all spellings of the URL; empty if there is none.
 
     :raises ValueError: it is not an http or https URL.
     """
@@ -119,7 +119,7 @@ def canonical(url: str) -> str:
 
 
 def covers(resource: str, url: str) -> bool:
-    """Whether metadata of *resource* covers the server at *url*: it is the same, or a parent path (AUC-06, AUTH-24)."""
+    """Whether metadata of *resource* covers the server at *url*: it has this URL, or a parent path (AUC-06, AUTH-24)."""
     try:
         ours, theirs = _parse(url), _parse(resource)
     except ValueError:
@@ -164,7 +164,7 @@ def is_loopback(host: str) -> bool:
         address = ipaddress.ip_address(name)
     except ValueError:
         return False
-    # Not is_loopback: its answer for IPv4 in IPv6 differs between versions of Python.
+    # The attribute is_loopback is not used: its value for IPv4 in IPv6 differs between versions of Python.
     return int(address) >> 24 == 127 if address.version == 4 else int(address) == 1 and "%" not in name
 
 
@@ -226,7 +226,8 @@ def parse_challenges(header: str) -> List[Challenge]:
 
     Parsing ends at the first malformed part and returns the challenges before it (AUTH-27). It takes linear time.
     """
-    # A challenge has no NUL, so that one which was cut cannot pass for a shorter one.
+    # If the header is cut, a NUL marks the place: a challenge has no NUL, so that the cut challenge cannot pass for a whole,
+    # shorter one.
     text = _FOLD.sub(" ", header[:_LIMIT]) + ("\0" if len(header) > _LIMIT else "")
     found: List[Challenge] = []
     at = _skip(text, 0)

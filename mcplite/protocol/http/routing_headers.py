@@ -12,13 +12,13 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set
 from ...errors import HeaderMismatch
 from .headers import TOKEN, Headers
 
-#: The annotation of a parameter in a tool's input schema.
+#: The keyword of a parameter in a tool's input schema that names its header.
 MARK = "x-mcp-header"
 _PARAM = "Mcp-Param-"
 #: The member of the params that ``Mcp-Name`` repeats, by method.
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri", "tasks/get": "taskId", "tasks/update": "taskId",
           "tasks/cancel": "taskId"}
-# As text: re compiles and keeps each on its first use; a client over stdio uses none.
+# The patterns are texts: re compiles and keeps each on its first use, and a client over stdio uses none.
 _PLAIN = r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?"
 _INTEGER = r"(-?[0-9]{1,30})(?:\.0+)?"
 _BEGIN, _END = "=?base64?", "?="
@@ -41,7 +41,7 @@ class Mark(NamedTuple):
 
 
 def is_field_name(name: str) -> bool:
-    """Whether this is a valid name of a header field."""
+    """Whether *name* is a valid name of a header field."""
     return re.fullmatch(TOKEN, name) is not None
 
 
@@ -193,7 +193,7 @@ def _text(value: Any) -> Optional[str]:
 
 
 class _Standard(NamedTuple):
-    """The headers of every request, as far as their text is their value; None for one that has to be compared."""
+    """The headers of every request whose text is their value; None for a header that :func:`_compare` has to read."""
 
     version: Optional[str]
     method: Optional[str]
@@ -224,7 +224,7 @@ def check_standard(headers: Headers, method: str, params: Mapping[str, Any], ver
 
 
 def check_name(headers: Headers, name: Any) -> None:
-    """Check that ``Mcp-Name`` repeats a member of the params, of a method that an extension adds.
+    """Check that ``Mcp-Name`` repeats a member of the params, for a method that an extension adds.
 
     :raises HeaderMismatch: as for :func:`check_standard`.
     """
@@ -252,7 +252,7 @@ def check_parameters(headers: Headers, arguments: Any, marked: Sequence[Mark]) -
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a header that equals this text has it as its one value; a comma may come from two fields of the name."""
+    """Whether a header that equals this text has it as its one, literal value; a comma may come from two fields of the name."""
     return text.isascii() and text.isprintable() and "," not in text and not text.startswith(_BEGIN)
 
 

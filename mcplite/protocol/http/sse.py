@@ -10,7 +10,7 @@ from ...errors import ProtocolError
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
-#: Bytes of a value that is cut out of the buffer with one copy; for a small one, two are faster.
+#: A value of at least so many bytes is cut out of the buffer with one copy; for a smaller value, two copies are faster.
 _LARGE = 65_536
 #: Thirty days, in milliseconds; longer times are cut. The client decides how long it really waits.
 _MAX_RETRY = 30 * 86_400_000
@@ -71,7 +71,8 @@ class EventParser:
         scanned = len(buffer)
         buffer += chunk
         if self._begun and b"\n" not in chunk and b"\r" not in chunk:
-            # In the middle of a large event, where the expression would take most of the time of its reading.
+            # The chunk is in the middle of a large event: the search for line ends with the expression would take most of the
+            # time of reading it.
             self._check(len(buffer))
             return []
         if not self._begun:

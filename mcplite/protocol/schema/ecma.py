@@ -1,8 +1,8 @@
 """Regular expressions of ECMA-262, which JSON Schema has, as patterns of Python's re.
 
-The two differ in what ``$``, ``.``, ``\\d``, ``\\w``, ``\\s`` and ``\\b`` match, in escapes, in groups and in sets. The meaning
-is that of the flag ``u``. An escaped punctuation mark and a brace without a count, which patterns without the flag have, stand
-for themselves.
+The two differ in what ``$``, ``.``, ``\\d``, ``\\w``, ``\\s`` and ``\\b`` match, in escapes, in groups and in sets. A pattern
+is read as with the flag ``u``. An escaped punctuation mark and a brace without a count, which patterns without the flag have,
+stand for themselves.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _SETS: Dict[str, Ranges] = {
     "s": [(9, 13), (32, 32), (160, 160), (0x1680, 0x1680), (0x2000, 0x200A), (0x2028, 0x2029), (0x202F, 0x202F),
           (0x205F, 0x205F), (0x3000, 0x3000), (0xFEFF, 0xFEFF)],
 }
-#: What a dot does not match.
+#: The characters that a dot does not match.
 _LINE_ENDS: Ranges = [(10, 10), (13, 13), (0x2028, 0x2029)]
 _CONTROLS = {"f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 _COUNT = r"\{[0-9]+(?:,[0-9]*)?\}"
 _NAME = r"<((?:[^\W\d]|\$)[\w$]*)>"
-#: What Python has and ECMA-262 does not, with the remedy.
+#: The escapes and groups that Python has and ECMA-262 does not, each with the remedy.
 _FOREIGN_ESCAPES = {"A": "write ^", "Z": "write $", "z": "write $", "a": r"write \x07", "h": "write [0-9A-Fa-f] or [ \\t]"}
 _FOREIGN_GROUPS = (("(?P<", "write (?<name>...)"), ("(?P=", r"write \k<name>"), ("(?>", "write (?:...)"),
                    ("(?#", "leave the comment out"), ("(?(", "write both alternatives"))
@@ -44,15 +44,15 @@ _CATEGORIES = {
 def translated(pattern: str) -> str:
     """Return the pattern of Python's re that matches what *pattern* matches under ECMA-262.
 
-    Whether Python can compile it is seen when it does.
+    It is not compiled here, and Python may still refuse to compile it.
 
-    :raises ValueError: it is none of ECMA-262, or it has a part that Python cannot match; with the remedy.
+    :raises ValueError: *pattern* is not ECMA-262, or has a part that Python cannot match; the text has the remedy.
     """
     return _PatternReader(pattern).read()
 
 
 def python_pattern(pattern: str) -> str:
-    """Return the pattern of Python's re to match for *pattern*: one that is none of ECMA-262 is Python's own."""
+    """Return the pattern of Python's re to match for *pattern*; one that is not ECMA-262 is read as Python's own."""
     try:
         return translated(pattern)
     except ValueError:
@@ -60,7 +60,10 @@ def python_pattern(pattern: str) -> str:
 
 
 def _without_operators(found: "re.Match[str]") -> str:
-    """Return a set of Python's, or an escape, without what it warns of as a future operator of sets: [[, --, &&, || or ~~."""
+    """Return a set of a Python pattern with escapes for [[, --, &&, || and ~~: Python warns of them as future operators.
+
+    An escape outside of sets is returned as it is.
+    """
     whole = found.group()
     if whole.startswith("\\"):
         return whole
@@ -74,7 +77,7 @@ def _escaped_ends(found: "re.Match[str]") -> str:
 
 
 def problem_of(pattern: Any) -> str:
-    """Return why a pattern is none of ECMA-262 that can be matched here, with the remedy; empty if it is one."""
+    """Return why a pattern is not ECMA-262, or cannot be matched here, with the remedy; empty if it can be matched."""
     if not isinstance(pattern, str):
         return "it is no text"
     try:

@@ -18,18 +18,18 @@ from .ecma import python_pattern
 
 #: Bytes of an untrusted pattern.
 MAX_PATTERN = 512
-#: Characters of a text that is matched against any pattern.
+#: Characters of the longest text that any pattern is matched against.
 MAX_SUBJECT = 8 << 10
-#: Characters of a text that is matched against a pattern of the server's author which is not safe. With each character
-#: the time may double, so that thirty take minutes.
+#: Characters of the longest text that an unsafe pattern of the server's author is matched against. With each character the time
+#: may double, so that thirty take minutes.
 UNSAFE_SUBJECT = 20
 #: Steps of the matcher that take a tenth of a second at most: some ten nanoseconds each, and twice that on a busy machine.
 _STEPS = 4 * 10**6
-#: A pattern that only shorter texts may be matched against is useless.
+#: A pattern that may be matched only against texts of fewer characters is refused as useless.
 _MIN_SUBJECT = 100
 #: A choice of more repeats than this counts as one without a bound.
 _MANY = 64
-#: A repeat of more has no bound.
+#: If the upper number of a repeat is above this, Python's parser means that the repeat has no bound.
 _MAX_TIMES = 2 ** 31
 
 # Sets of characters are integers with one bit for each of the first 256 characters, and for all others
@@ -37,7 +37,7 @@ _MAX_TIMES = 2 ** 31
 _DIGIT, _LETTER, _BLANK, _REST = (1 << (256 + kind) for kind in range(4))
 _OTHERS = _DIGIT | _LETTER | _BLANK | _REST
 _ANY = (1 << 260) - 1
-#: Marks a node that may match without a character.
+#: The bit that marks a node which may match without a character.
 _EMPTY = 1 << 260
 
 
@@ -46,7 +46,7 @@ class _Dangerous(Exception):
 
 
 def longest_own_subject(pattern: str) -> int:
-    """Return the same for a pattern of the server's own author: never 0, since the author wants it to be used."""
+    """Return :func:`longest_subject` of a pattern of the server's author, but 20 in place of 0: the author wants to use it."""
     return longest_subject(pattern) or UNSAFE_SUBJECT
 
 
@@ -56,12 +56,12 @@ def unsafe_repeat(pattern: str) -> str:
 
 
 def longest_subject(pattern: str) -> int:
-    """Return the length of a text that is matched in a fraction of a second; 0 if there is none, or it is no pattern."""
+    """Return the length of the longest text to match in a fraction of a second; 0 if *pattern* is unsafe or malformed."""
     return _judged(pattern)[0]
 
 
 def _judged(pattern: str) -> Tuple[int, str]:
-    """Return the length of a text that is matched in a fraction of a second, 0 for none, and why there is none."""
+    """Return the length of the longest text to match in a fraction of a second, and the reason if it is 0."""
     if len(pattern.encode("utf-8", "replace")) > MAX_PATTERN:
         return 0, f"it has more than {MAX_PATTERN} bytes"
     judge = _Judge()
@@ -71,7 +71,7 @@ def _judged(pattern: str) -> Tuple[int, str]:
         return 0, str(error) or "it has a part that cannot be judged"
     except (re.error, RecursionError, OverflowError, AttributeError, ImportError, Warning):
         return 0, "it cannot be judged"
-    # Without an anchor the match is tried at each character, and what repeats may go to the end each time.
+    # Without an anchor the match is tried at each character, and a repeat may go to the end of the text each time.
     power = judge.power + (1 if anchored or not judge.endless else 2)
     steps = _STEPS // 32 if r"\p" in pattern.lower() else _STEPS  # a set of hundreds of ranges takes longer
     longest = min(MAX_SUBJECT, int((steps / judge.factor) ** (1 / power) + 0.001))
@@ -104,7 +104,7 @@ class _Judge:
         """Judge nodes that stand one after the other.
 
         :param follow: the characters that may come after them.
-        :param repeated: whether all this stands within a repeat.
+        :param repeated: whether the nodes stand within a repeat.
         """
         for kind, value in reversed(list(nodes)):
             judge = _JUDGES.get(str(kind))
@@ -156,7 +156,7 @@ class _Judge:
         self.sequence(body, follow, repeated)
 
     def _look(self, value: Any, follow: int, repeated: bool) -> None:
-        # It reads on from wherever it stands, and is read again with each way to get there.
+        # A look-around reads on from its place, again for each way in which the match comes to this place.
         self._open(_MANY + 1, repeated, "it looks ahead or back")
         self.sequence(value[1], 0, repeated)
 
@@ -216,7 +216,7 @@ def _one(code: int) -> int:
 
 
 def _class(items: List[Any]) -> int:
-    # What may be in it, and what is in it for certain: the opposite of a class needs the latter.
+    # The characters that may be in the class, and those that are in it for certain: a negated class needs the certain ones.
     may = certain = 0
     negated = False
     for kind, value in items:

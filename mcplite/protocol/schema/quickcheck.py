@@ -12,13 +12,14 @@ from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Tupl
 
 from .ecma import python_pattern
 
-#: The check of a part of a schema. The list's only item is how many steps may still be taken; below zero nothing is certain.
+#: The check of a value by a part of a schema. The list has one item, the number of steps that may still be taken; if that is
+#: below zero, the check returns False.
 Part = Callable[[Any, List[int]], bool]
-#: Longer texts are not matched here: jsonschema's side counts what that costs (SEC-78).
+#: Longer texts are not matched against patterns here: :mod:`.validation` does that, and counts the steps (SEC-78).
 _MATCHED_SUBJECT = 256
 #: Larger integers can be made to have the same hash, so they are not put into sets.
 _SMALL = 1 << 60
-#: The classes of parsed JSON. For others, such as their subclasses, nothing is certain.
+#: The classes of parsed JSON. Values of other classes, such as subclasses of these, are left to jsonschema.
 _TYPES: Dict[str, FrozenSet[Any]] = {
     "string": frozenset({str}), "number": frozenset({int, float}), "integer": frozenset({int}),
     "boolean": frozenset({bool}), "null": frozenset({type(None)}), "array": frozenset({list}), "object": frozenset({dict}),
@@ -93,7 +94,7 @@ def _length(kind: Any, test: Callable[[Any, Any], bool]) -> Callable[[Any], Part
 def is_multiple(value: Any, divisor: Any) -> bool:
     """Whether a number is a multiple of another one, by the decimal values that both have in JSON: 19.99 is one of 0.01.
 
-    No multiple is a value that is no finite number.
+    A value that is not a finite number is no multiple.
     """
     if type(value) is int and type(divisor) is int:
         return bool(value % divisor == 0)
@@ -181,8 +182,8 @@ def compile_check(schema: Any, *, draft7: bool = False, longest: Optional[Callab
     """Return the check of a schema.
 
     :param draft7: whether keywords beside a ``$ref`` are ignored.
-    :param longest: returns the characters of a text that a pattern may be matched against. A pattern for shorter texts than
-        are matched here is left to jsonschema's side; None leaves none.
+    :param longest: returns how many characters a text may have to be matched against a pattern. If these are fewer than 256,
+        the pattern is left to jsonschema. None leaves no pattern to it.
     """
     try:
         part = _Compiler(schema, draft7, longest).part(schema, 0)
@@ -198,7 +199,7 @@ def compile_check(schema: Any, *, draft7: bool = False, longest: Optional[Callab
     return check
 
 
-# Each check below has a loop of its own: shared, by way of a generator, it takes more than twice as long for a list of numbers.
+# Each check below has its own loop: a shared one, in a generator, takes more than twice as long for a list of numbers.
 
 
 class _Compiler:
@@ -208,7 +209,8 @@ class _Compiler:
         self.root = root
         self.draft7 = draft7
         self.longest = longest
-        #: The parts that references name; None while one of them is compiled, which may refer to itself.
+        #: The parts that references name, by the reference. The value is None while a part is compiled, since it may refer to
+        #: itself.
         self.named: Dict[str, Optional[Part]] = {}
 
     def part(self, schema: Any, depth: int) -> Part:
@@ -251,7 +253,7 @@ class _Compiler:
         named = self.named
         if name not in named:
             named[name] = None
-            # A part of its own, so it may be as deep as the whole.
+            # The depth begins at 0 again: a part that is referred to may be as deep as the whole schema.
             named[name] = self.part(place[found.group(2)], 0) if len(named) <= 200 else _ask
         known = named[name]
         if known is not None:

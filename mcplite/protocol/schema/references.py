@@ -1,6 +1,6 @@
 """The parts of a JSON Schema, and what its references refer to: by pointer, anchor or ``$id``. Nothing is ever fetched.
 
-An extent bounds what is built of a schema whose references multiply its parts.
+An :class:`Extent` limits how much is built from a schema whose references multiply its parts.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class References:
         return self._joined(base, own)[0]
 
     def find(self, reference: str, base: str) -> Tuple[Any, str]:
-        """Return what a reference refers to, None if there is no such part, and the base URI around that.
+        """Return the part that a reference refers to, or None if there is no such part; and the base URI around it.
 
         :param base: the base URI where the reference stands.
-        :raises Outside: it is to another document.
+        :raises Outside: it refers to another document.
         :raises BadURI: it is not a URI.
         """
         uri, fragment = self._joined(base, reference)
@@ -107,7 +107,7 @@ class References:
 
 
 class LenientReferences(References):
-    """The references of a foreign schema that is shown, but not checked: what is none refers to nothing."""
+    """The references of a foreign schema that is shown, but not checked: an unusable reference refers to nothing."""
 
     def __init__(self, root: Any) -> None:
         super().__init__(root if isinstance(root, dict) else {}, False, True)
@@ -119,7 +119,7 @@ class LenientReferences(References):
             return base
 
     def find(self, reference: str, base: str) -> Tuple[Any, str]:
-        """Return what a reference refers to, and the base URI around it; None for nothing."""
+        """Return the part that a reference refers to, or None if there is no such part; and the base URI around it."""
         for written in (reference, reference.replace("%", "%25")):  # names with percent signs are often written as they are
             try:
                 found = super().find(written, base)
@@ -175,13 +175,13 @@ class Extent:
         self._characters = characters
 
     def take(self, nodes: int = 1, characters: int = 0) -> bool:
-        """Count what is about to be built; return whether it still may be."""
+        """Count nodes and characters that are to be built; return whether the limits still allow them."""
         self._nodes -= nodes
         self._characters -= characters
         return (not nodes or self._nodes >= 0) and (not characters or self._characters >= 0)
 
     def cut(self, text: str) -> str:
-        """Count a text, and return it; what is too much of it is replaced by "..."."""
+        """Count a text, and return it; the part beyond the limit is replaced by "..."."""
         left = max(0, self._characters)
         self._characters -= len(text)
         return text if len(text) <= left else text[:left] + "..."

@@ -1,7 +1,7 @@
 """Checks of a JSON Schema before its first use: its size, its dialect and its references; and the forms of an output schema.
 
 Its validity under the dialect's own schema is checked in :mod:`.validation`. The output schema of a value that is no object
-is that of ``{"result": value}``, whose references stay right.
+is the schema of ``{"result": value}``; the references in it are changed to the new places.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def check_rules(schema: Any, what: str, trusted: bool) -> None:
     """Check that *schema* is within the limits, of a supported dialect, and refers only to itself.
 
     :param what: its name in errors.
-    :param trusted: False also refuses patterns that could run for hours (SEC-78).
+    :param trusted: False refuses patterns that could run for hours (SEC-78); True refuses patterns that are not ECMA-262.
     :raises RegistrationError: a check fails.
     """
     if not isinstance(schema, dict):
@@ -99,7 +99,7 @@ class _Rules:
         self._seen: Dict[int, Any] = {}
         #: Schemas that are not checked yet, each with the base URI of its references.
         self._waiting: List[Tuple[Any, str]] = []
-        #: What the references of a schema refer to, by the identity of that schema.
+        #: By the identity of a schema: the parts that its references refer to.
         self._targets: Dict[int, List[Any]] = {}
         self._properties = 0
 
@@ -119,8 +119,8 @@ class _Rules:
         self._check_ends()
 
     def _check_ends(self) -> None:
-        """Refuse a schema that is applied to a value before it has been applied to it: checking would never end."""
-        done: Dict[int, bool] = {}  # False while the parts of a schema are looked at
+        """Refuse a schema that applies itself again to the value that it is applied to: the check would never end."""
+        done: Dict[int, bool] = {}  # False while the parts of a schema are followed
         path: List[Tuple[int, Iterator[Any]]] = []
         for start in [self._seen[key] for key in self._targets]:
             node = start
@@ -140,7 +140,7 @@ class _Rules:
         """Yield the schemas that *node* applies to the value that it is applied to itself."""
         yield from self._targets.get(id(node), ())
         if self._draft7 and "$ref" in node:
-            return  # there a reference hides its neighbours
+            return  # in draft-07 a reference hides the keywords beside it
         for keyword in _IN_PLACE.intersection(node):
             parts = node[keyword]
             yield from parts if isinstance(parts, list) else parts.values() if keyword == "dependentSchemas" else (parts,)
@@ -158,7 +158,9 @@ class _Rules:
             self._check_pattern(pattern)
 
     def target(self, reference: str) -> Tuple[Any, bool]:
-        """Return what a reference at the top refers to, and whether references in it are relative to what those at the top are.
+        """Return the part that a reference at the top refers to, and whether the references of both have one base URI.
+
+        The part is None if the reference is to a dialect's own schema.
 
         :raises RegistrationError: it refers to nothing here.
         """
@@ -174,12 +176,12 @@ class _Rules:
         return target, found in ("", base)
 
     def _resolve(self, reference: str, base: str) -> Any:
-        """Return what a reference refers to, which waits for its check from now on; True for a dialect's own schema."""
+        """Return the part that a reference refers to, and queue it for its check; True for a dialect's own schema."""
         try:
             target, base = self._references.find(reference, base)
         except Outside as error:
             if error.uri in (_NEWEST, _DRAFT7) and not error.fragment:
-                return True  # the validator has it with it
+                return True  # the validator brings this schema
             raise RegistrationError(f"{self._what}: {reference[:200]!r} refers to something outside the schema, which is"
                                     f" never fetched; put it under $defs") from None
         if not isinstance(target, (dict, bool)):
@@ -226,11 +228,11 @@ def _own_patterns(node: Dict[str, Any]) -> Iterator[str]:
 
 
 def target_of(schema: Dict[str, Any], reference: Any) -> Tuple[Any, bool]:
-    """Return the part of a schema that a reference at its top refers to; None if it has none.
+    """Return the part of a schema that a reference at its top refers to; None for a dialect's own schema, or if it is no text.
 
-    The second is whether references in that part are relative to what those at the top are.
+    The second value is whether references in that part have the base URI of those at the top.
 
-    :raises RegistrationError: it is none to a part of the schema.
+    :raises RegistrationError: it refers to no part of the schema.
     """
     if not isinstance(reference, str):
         return None, False
@@ -240,7 +242,7 @@ def target_of(schema: Dict[str, Any], reference: Any) -> Tuple[Any, bool]:
 def with_names(schema: Any, translate: Callable[[str], str]) -> Any:
     """Return a copy of *schema* with the patterns of ``patternProperties`` as *translate* returns them.
 
-    Parts that only references reach keep theirs.
+    Parts that only references reach keep their patterns.
     """
     def renamed(node: Dict[str, Any]) -> Dict[str, Any]:
         named = node.get("patternProperties")
@@ -252,20 +254,21 @@ def with_names(schema: Any, translate: Callable[[str], str]) -> Any:
 
 
 _PLACE = "#/properties/result"
-#: What stays at the top level, where most references look for it.
+#: The keywords that stay at the top level, where most references point.
 _SHARED = ("$defs", "definitions")
 #: Keywords with data, in which nothing is a reference.
 _DATA = frozenset({"const", "default", "enum", "examples"})
-#: What may stand beside a reference without a meaning of its own.
+#: The keywords that may stand beside a reference without changing what is valid.
 _NOTES = frozenset({"$comment", "$defs", "$id", "$schema", "definitions", "description", "title"})
 
 
 def as_object(schema: Dict[str, Any], steps: int = 20) -> Optional[Dict[str, Any]]:
     """Return *schema* with ``"type": "object"`` at its top; None if it does not say that its values are objects.
 
-    One that is a reference to such a schema says so. The reference is replaced by what it refers to, if that means the same.
+    A schema that is a reference to such a schema says so, too. If the meaning stays, the reference is replaced by the schema
+    that it refers to.
 
-    :param steps: from reference to reference, at most.
+    :param steps: how many references are followed at most, from one to the next.
     """
     kind = schema.get("type")
     if "$ref" not in schema or kind == "object":
@@ -287,8 +290,8 @@ def as_object(schema: Dict[str, Any], steps: int = 20) -> Optional[Dict[str, Any
 def in_result(schema: Dict[str, Any]) -> Dict[str, Any]:
     """Return the schema of ``{"result": value}``, where *schema* is that of the value.
 
-    A schema with an id is put there whole, since its references are relative to the id. Otherwise its definitions stay at the
-    top level, and references to other places are changed to the new ones.
+    A schema with an id is put there as it is, since its references are relative to the id. Otherwise its definitions stay at
+    the top level, and references to other places are changed to the new places.
     """
     outer: Dict[str, Any] = {"type": "object", "properties": {}, "required": ["result"]}
     inner = {key: value for key, value in schema.items() if key != "$schema"}
@@ -310,7 +313,7 @@ def _has_id(schema: Dict[str, Any]) -> bool:
 
 
 def _moved(node: Any) -> Any:
-    """Return a part with the references that it has from its new place."""
+    """Return a part with its references changed for its new place."""
     if isinstance(node, list):
         return [_moved(item) for item in node]
     if not isinstance(node, dict) or _has_id(node):
@@ -333,5 +336,5 @@ def _reference(text: str) -> str:
     if text in ("", "#"):
         return _PLACE
     if not text.startswith("#/") or unquote(text[2:].partition("/")[0]) in _SHARED:
-        return text  # of an anchor, of a part with an id, or of what stays where it was
+        return text  # to an anchor, to a part with an id, or to a definition, which stays where it was
     return _PLACE + text[1:]

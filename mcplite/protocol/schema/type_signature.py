@@ -1,6 +1,6 @@
 """A JSON Schema in a few words, as the signature of a tool shows it: ``int``, ``list[str]``, ``'a' | 'b'``.
 
-For people who read and complete; the schema itself says more, and is not checked here.
+It is for people who read signatures and complete calls; the schema itself says more, and is not checked here.
 """
 
 import json
@@ -8,11 +8,11 @@ from typing import Any, Dict, List, Mapping, NamedTuple
 
 _TYPES = {"integer": "int", "number": "float", "string": "str", "boolean": "bool", "null": "None", "array": "list",
           "object": "dict"}
-#: Levels that are described, alternatives of a union, and characters of the whole.
+#: The most levels of a schema that are described, alternatives of a union, and characters of the whole text.
 _DEPTH = 3
 _ALTERNATIVES = 8
 _MOST = 80
-#: Alternatives that are read; of those that are equal one is described.
+#: The most alternatives that are read; equal ones are described once.
 _READ = 100
 
 
@@ -88,7 +88,7 @@ def _words(schema: Any, depth: int) -> str:
 
 
 def _literal(value: Any) -> str:
-    # The types beside it are Python's, so these are, too.
+    # None, True and False are written as in Python, as the types beside them are.
     return repr(value) if value is None or isinstance(value, bool) else json.dumps(value, ensure_ascii=False)
 
 

@@ -1,6 +1,6 @@
 """Validation against JSON Schemas of untrusted authors: bounded, and without any network access.
 
-The only user of ``jsonschema``, which is imported on first use: ordinary schemas and values are accepted without it.
+This module alone uses ``jsonschema``, which it imports on first use: ordinary schemas and values are accepted without it.
 Dialects: 2020-12, also when a schema names none (JSCH-01), and draft-07; any other is refused (JSCH-04). ``format`` is an
 annotation.
 
@@ -69,8 +69,8 @@ def _named_schemas(argument: Any) -> bool:
 
 
 _text, _flag, _list, _number = _of(str), _of(bool), _of(list), _of(int, float)
-#: By keyword: whether its argument is one that both dialects allow. A keyword of which they say different things
-#: (``dependencies``), or with rules for its text (``$id``, ``patternProperties``), is not here.
+#: By keyword: a test that both dialects allow its argument. A keyword that means something else in each of them
+#: (``dependencies``), or that has rules for its text (``$id``, ``patternProperties``), is not here.
 _KEYWORDS: Dict[str, Callable[[Any], bool]] = {
     "$schema": _text, "$ref": _text, "$comment": _text, "title": _text, "description": _text, "format": _text,
     "pattern": _text, "contentEncoding": _text, "contentMediaType": _text,
@@ -91,9 +91,9 @@ _KEYWORDS: Dict[str, Callable[[Any], bool]] = {
 _MAX_PROBLEMS = 10
 _MAX_STEPS = 50_000
 _MAX_LEVELS = 200
-#: Characters of a member's name that is matched against patterns.
+#: Characters of the longest name of a member that is matched against patterns.
 _MAX_NAME = 256
-#: What it costs to match the longest text that a pattern may get, which takes about a tenth of a second.
+#: The steps that count for a match of the longest text that a pattern may get; it takes about a tenth of a second.
 _PATTERN_STEPS = 6_000
 
 
@@ -123,7 +123,7 @@ class Validator:
 
     :param schema: a JSON Schema that :func:`check_schema` has accepted.
     :param trusted: False for a peer's schema. Patterns are matched only against texts so short that each takes a fraction of
-        a second (SEC-78). Where an author of this side has one that is not safe, these are twenty characters.
+        a second (SEC-78). If an author of this side has an unsafe pattern, its texts may have twenty characters.
     """
 
     def __init__(self, schema: Dict[str, Any], *, trusted: bool = True) -> None:
@@ -140,7 +140,7 @@ class Validator:
         return [(pattern, reason) for pattern, reason in judged if reason]
 
     def trust_patterns(self) -> None:
-        """Match all patterns against long texts; called before the first use."""
+        """Match all patterns, unsafe ones too, against texts of up to 8,192 characters; to be called before the first use."""
         self._longest = lambda pattern: MAX_SUBJECT
 
     def is_valid(self, instance: Any) -> bool:
@@ -150,8 +150,8 @@ class Validator:
     def problems(self, instance: Any, name: str = "") -> List[str]:
         """Return at most ten problems as sentences; none if *instance* is valid.
 
-        A validation that comes to its limits (50,000 steps, 200 levels, long texts for patterns) is stopped,
-        which is the last of the sentences then.
+        A validation that reaches one of its limits is stopped, as the last of the sentences then says: 50,000 steps, 200
+        levels, or the length of a member's name for patterns. A text that is too long for its pattern is a problem itself.
 
         :param name: stands before each path, such as "arguments".
         """
@@ -167,7 +167,8 @@ class Validator:
             schema = self._schema
             named = (part.get("patternProperties") for part in _objects(schema))
             self._names = [pattern for patterns in named if isinstance(patterns, dict) for pattern in patterns]
-            # jsonschema matches names itself. A reference to what stands under a pattern needs the pattern as it is.
+            # jsonschema matches names itself, with Python's re, so the patterns are translated for it. A reference to a part
+            # under ``patternProperties`` needs the pattern as it is.
             if any(python_pattern(name) != name for name in self._names) and "/patternProperties/" not in json.dumps(schema):
                 schema = with_names(schema, python_pattern)
             self._full = _Engine(schema, is_draft7(self._schema), _bounded(self._longest))
@@ -212,7 +213,7 @@ def _cut(text: str, size: int = 300) -> str:
 class _Engine:
     """A validator of jsonschema that never fetches, and that validates all subschemas itself.
 
-    :param keywords: functions that replace or extend the dialect's keywords.
+    :param change: takes the dialect's functions by keyword, and returns the functions to use.
     """
 
     def __init__(self, schema: Any, draft7: bool, change: Callable[[Dict[str, Any]], Dict[str, Any]]) -> None:
@@ -250,7 +251,7 @@ class _Engine:
             self._validator = cls(schema, resolver=self._resolver())
 
     def errors(self, instance: Any, budget: Optional[Budget] = None) -> Iterator[Any]:
-        """Yield jsonschema's errors."""
+        """Yield the errors that jsonschema finds in a value."""
         # The budget takes the field of the format checker, the one member that all versions hand down to
         # subschemas; formats are not checked.
         changes: Dict[str, Any] = {"format_checker": budget}
@@ -277,7 +278,7 @@ def _unformatted(keywords: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _bounded(longest: Callable[[str], int]) -> Callable[[Dict[str, Any]], Dict[str, Any]]:
-    """Return the keywords' functions, which count steps and bound patterns."""
+    """Return a function that takes functions by keyword, and returns ones that count steps and limit texts for patterns."""
 
     def change(keywords: Dict[str, Any]) -> Dict[str, Any]:
         keywords = {**_unformatted(keywords), "pattern": _pattern(longest)}
@@ -309,7 +310,7 @@ def _multiple_of(validator: Any, argument: Any, instance: Any, schema: Any) -> I
 
 
 def _normal(value: Any) -> Any:
-    """Return a key that is the same for equal JSON values, and different for others."""
+    """Return a key of a JSON value: equal values have equal keys, and other values have other keys."""
     if isinstance(value, list):
         return [_normal(item) for item in value]
     if isinstance(value, dict):

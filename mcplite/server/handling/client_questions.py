@@ -97,7 +97,7 @@ class Asker:
 
     @property
     def waits(self) -> bool:
-        """Whether the handler goes on with the line behind the question; it is called again instead in a fleet of keys."""
+        """Whether the handler waits for the answer. In a fleet that shares only keys it is called again with the answer."""
         return True
 
     def can(self, method: str, mode: str = "") -> bool:
@@ -119,7 +119,7 @@ class Asker:
             return False
         if mode == "url":
             return revision.elicitation_modes and "url" in declared.elicitation
-        # An empty object means forms (ELIC-02), and is all there was before there were modes.
+        # An empty object means forms (ELIC-02). Before there were modes, clients declared nothing else.
         return "form" in declared.elicitation or "url" not in declared.elicitation
 
     def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
@@ -145,7 +145,7 @@ class Asker:
 
         :raises MissingCapability: the client did not declare the capability that the question needs.
         :raises ValueError: the question is not valid.
-        :raises ConnectionClosed: this process was forked by the handler; the client is connected to the other one.
+        :raises ConnectionClosed: the handler has forked this process; the client is connected to the parent process.
         """
         if self.session.peer.foreign and self.session.peer.last_error is not None:
             raise copied(self.session.peer.last_error)
@@ -156,7 +156,7 @@ class Asker:
     def _gives_tasks(self, method: str) -> bool:
         """Whether the client has declared to answer such questions as tasks (TSK-02 to TSK-04)."""
         if "tasks/result" not in self._revision.task_requests:
-            return False  # only there do servers start tasks
+            return False  # servers start tasks only in revisions with this method
         kind, _, verb = method.partition("/")
         found: Any = self.session.client_capabilities.tasks
         for name in ("requests", kind, verb):

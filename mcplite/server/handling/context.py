@@ -22,7 +22,7 @@ from ...rpc.request import Incoming, MessageFacts
 from ..catalog.registry import granted_scopes
 from .session import Session, Throttle, check_own_notification
 
-# What a start and a list do not need is imported by the functions that use it.
+# Modules that neither the start of a server nor a list needs are imported by the functions that use them.
 if TYPE_CHECKING:
     from ...protocol.opaque import ReplayLog
     from ...rpc.cancel import CancelToken
@@ -82,7 +82,7 @@ class Context:
     _dropped = 0
     _asker: "Optional[Asker]" = None
     _questions = 0
-    #: What is paused while the handler waits for an answer.
+    #: The time limit of the call, which is paused while the handler waits for an answer; None for no limit.
     _timeout: Optional[Timeout] = None
     #: How often the handler was called before, for this request.
     round = 0
@@ -203,7 +203,7 @@ class Context:
         return self.incoming.token.cancelled
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Have *callback* run when the request is cancelled: close a socket, kill a child.
+        """Run *callback* when the request is cancelled, for instance to close a socket or to kill a child.
 
         It runs on the thread that cancels; immediately if the request is cancelled already.
 
@@ -384,7 +384,7 @@ class Context:
         :param message: the text for the user.
         :param schema: the form: a dataclass, TypedDict, plain type, or the JSON Schema of a flat object. None asks only
             for yes or no.
-        :param task: asks as a task, where the client declares that (in November 2025 alone); see :class:`Elicit`.
+        :param task: asks as a task if the client declares that, which it can in November 2025 alone; see :class:`Elicit`.
         :param on_progress: called with each :class:`~mcplite.types.Progress` that the client reports before its answer; see
             :class:`Elicit`.
         :returns: the answer, which is true exactly when the user accepted.
@@ -513,7 +513,8 @@ class RequestFacts(MessageFacts):
 
     :param http: the request, authenticated.
     :param target: what the message is about; None if that was not looked up.
-    :param sender: whose share the request counts to; by default the principal's key, else the remote address.
+    :param sender: the key under which limits count the request; by default the principal's key, or without a principal the
+        client's address.
     """
 
     __slots__ = ("http", "principal", "target", "sender")
@@ -525,12 +526,12 @@ class RequestFacts(MessageFacts):
         self.sender = sender or (http.network if principal is None else principal.key)
 
     def forget_request(self) -> None:
-        """Keep of the request only what is needed while it is in progress for long."""
+        """Forget the HTTP request; called when the request stays in progress for long."""
         self.http = None
 
 
 class RequestContext(Context):
-    """One request, as the code that runs its handler sees it: the sessions, the methods, the askers and rooms.
+    """One request, as the code around its handler sees it: sessions, methods, askers and optional parts of the package.
 
     :param session: of the client.
     :param incoming: the request.
@@ -539,10 +540,11 @@ class RequestContext(Context):
 
     #: The answers that the request has brought, by key; each of them is used once.
     given: Dict[str, Any] = {}
-    #: The record of the answers so far, if the handler is called again for that.
+    #: The record of the answers so far, if the handler is called again with them.
     replay_log: "Optional[ReplayLog]" = None
 
-    #: Whether the handler has asked by returning ``InputRequired``, and is called again for that.
+    #: Whether the present questions are those of a returned ``InputRequired``. Then the handler is called again
+    #: with the answers.
     asked_by_return = False
 
     #: Gives params the names of the mounted server whose handler runs; None while no mounted server is called.
@@ -554,14 +556,15 @@ class RequestContext(Context):
         self.incoming = incoming
         self.params = incoming.params
         self.target = target
-        # Each answer reads these. The class has the defaults of what most requests never have.
+        # Each answer reads these fields, so they are set on the object. The class has the defaults of fields that most requests
+        # never set.
         self.held_progress = None
         #: The result that asks the client, if the handler was ended to ask (in a fleet).
         self.question_result: Optional[Dict[str, Any]] = None
-        #: Whether a server that mounts another reads the result, or middleware of a mounted server, so that it must be an
-        #: object.
+        #: Whether the result must be an object, since a hook of an extension reads it, a server that mounts another one, or
+        #: middleware of a mounted server.
         self.result_is_read = False
-        #: The turn in which a large answer is made, until it is sent.
+        #: The turn of :class:`~mcplite.rpc.fair_queue.Turns` in which a large answer is made, until it is sent.
         self.turn: Optional[Turn] = None
         self._lock = threading.Lock()
 
@@ -584,7 +587,7 @@ class RequestContext(Context):
             self.runtime, self.result_is_read, self.params, self.rename = before
 
     def take_params(self, params: Dict[str, Any]) -> None:
-        """Set the params, with the names of the mounted server if it is one whose handler runs."""
+        """Set the params; if the handler of a mounted server runs, give them the names of that server."""
         self.params = params if self.rename is None else self.rename(params)
 
     def bind(self, function: Function, arguments: Mapping[str, Any]) -> Dict[str, Any]:
@@ -603,8 +606,10 @@ class RequestContext(Context):
         """Wait for a turn in which a large answer is made, if the request has none yet; it lasts until the answer is sent.
 
         :param size: the bytes of the answer, roughly.
-        :param done: whether the handler has returned, so that the request is answered without a turn if none comes.
-        :raises RemoteError: if it has not: the request was cancelled, the turn has not come in time, or too much is unread.
+        :param done: whether the handler has returned. Then no error is raised, and the request is answered without a turn if
+            none comes.
+        :raises RemoteError: *done* is False, and the request was cancelled, the turn has not come in time, or too much is
+            unread.
         """
         if self.turn is not None:
             return
@@ -643,10 +648,10 @@ class RequestContext(Context):
 
 
 class NeedsWorker(BaseException):
-    """Ends a run of a handler on the thread of an HTTP request, so that a worker runs it again: it asks its client, or may.
+    """Ends a run of a handler on the thread of an HTTP request, since it asks its client, or may ask; a worker runs it again.
 
-    That thread sends the questions when it returns, so that it cannot wait for the answers. A handler that asks by returning or
-    by raising is called again with the answers in any case.
+    The thread of the request sends the questions only when it has returned, so that it cannot wait for the answers. A handler
+    that asks by returning or by raising is called again with the answers in any case.
     """
 
 
@@ -654,7 +659,7 @@ class Timeout:
     """Ends one call of a tool that declared a ``timeout``; it is paused while the tool waits for an answer.
 
     The client is answered at once; the handler, which cannot be stopped from outside, finds its
-    token cancelled, and what it returns is dropped.
+    token cancelled, and its result is dropped.
 
     :param seconds: how long the call may run.
     :param end: called when the time is over.
@@ -667,7 +672,7 @@ class Timeout:
         self._timer: Optional[threading.Timer] = None
 
     def start(self) -> None:
-        """Start, or continue; the timer's thread ends with :meth:`stop` or by firing, and blocks on nothing else."""
+        """Start, or continue. The timer's thread waits for :meth:`stop` or for the end of the time, and for nothing else."""
         self._started = time.monotonic()
         self._timer = threading.Timer(self._left, self._end)
         self._timer.daemon = True
@@ -691,7 +696,7 @@ class Timeout:
 
 
 def progress_number(value: Any, what: str) -> Any:
-    """Return a number as JSON has it; None for one that JSON has not.
+    """Return a number in a form that JSON has; None for a number that JSON does not have, such as NaN.
 
     :raises TypeError: it is no number.
     """
@@ -703,7 +708,7 @@ def progress_number(value: Any, what: str) -> Any:
     try:
         return operator.index(value)
     except TypeError:
-        pass  # no whole number, or none at all
+        pass  # not a whole number, or no number
     try:
         made = float(value)
     except (ValueError, ArithmeticError):

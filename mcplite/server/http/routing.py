@@ -154,7 +154,7 @@ class _Posted(NamedTuple):
     #: The refusal of a body in a form that is not supported, or of a client that cannot read any response.
     refused: Optional[Rejection]
     named: _Named
-    #: Whether the revision that they name is one without sessions.
+    #: Whether the revision that the headers name is one without sessions.
     modern: bool
     #: Whether the client reads no event streams, and just JSON.
     plain: bool
@@ -229,7 +229,8 @@ def _decide_post(request: HTTPRequest, rules: Rules) -> Decision:
     if kind is jsonrpc.Invalid:
         return unreadable(message)
     asks = kind is jsonrpc.Request
-    # A message is sessionless if it names such a revision in its body or header, or only sessionless clients ask so (ERA-18).
+    # A message is sessionless if its body or header names a revision without sessions, if the server speaks no other revision,
+    # or if it names no session and only these revisions have its method (ERA-18).
     if rules.modern and (modern or not rules.legacy or asks and (
             named.session is None and message.method in rules.catalog.modern_methods
             or message.params is not None and "_meta" in message.params and names_revision(message.params))):
