@@ -25,8 +25,8 @@ KNOWN_SECONDS = 6.0
 class Outage:
     """The present outage of a backend, if there is one.
 
-    Threads that use the backend again and again tell it what they find, so that an outage is one warning, however many
-    threads meet it and however long it lasts.
+    Threads that use the backend again and again note here whether it works. So an outage is one warning, however many threads
+    meet it and however long it lasts.
 
     :param clock: returns seconds.
     """

@@ -5,7 +5,7 @@
     ProcessMessages --append->  a log for each, and for all  --wait-->  ProcessMessages --> what the kind names
     publish()       --append->  the log of changes           --wait-->  ProcessMessages --> clients of subscriptions/listen
                                                              --wait-->  Changes --> GET streams of sessions
-    Outage          is told by all of them whether the backend works
+    Outage          learns from all of them whether the backend works
 
 A message has a kind, which names the module that handles it, and a body of JSON. The backend is sealed, so a message was
 written by a process with the keys. One thread of each process waits for all these logs.

@@ -219,7 +219,7 @@ class SharedCalls(SealedCalls):
             return replay(context, self.take_log(context, handle, refusal, elsewhere=process > 0))
 
     def take_log(self, context: RequestContext, handle: str, refusal: RemoteError, elsewhere: bool) -> ReplayLog:
-        """Take the log of a call, so that this process goes on with it and no other one does.
+        """Take the log of a call, so that this process continues the call, and no other process does.
 
         :param refusal: raised if the log was taken before, or has expired.
         :param elsewhere: whether the handler waits in another process, if it still waits. Then this process first stores a note

@@ -318,7 +318,7 @@ class ServerTokens(TokenSource):
         """Drop the credentials, and have the authorization server revoke them (AUTH-50).
 
         :returns: whether there were any.
-        :raises AuthError: they could not be revoked; they are dropped all the same.
+        :raises AuthError: they could not be revoked; even then they are dropped.
         """
         with self._hold(exchange, exchange):
             current = self._load()

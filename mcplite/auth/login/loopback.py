@@ -135,7 +135,7 @@ class LoopbackListener:
             except OSError as error:
                 if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                     return [first]  # a machine without IPv6
-                # Another program has the port at the other address: it would get the codes of browsers that try that one first.
+                # Another program has the port at the other address: it would get the codes of browsers that try ::1 first.
                 first.server_close()
                 if port or attempt == _ATTEMPTS:
                     raise

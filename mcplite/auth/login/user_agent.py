@@ -472,7 +472,7 @@ def _descriptor(source: Optional[TextIO]) -> Optional[int]:
 
 
 def default_user_agent() -> UserAgent:
-    """Return a browser if there is one, or else the terminal; if there is neither, return an agent that raises."""
+    """Return the agent that fits this machine: with a browser, with a terminal, or without both one that raises."""
     if has_browser(os.environ, sys.platform):
         return Browser()
     if is_terminal(sys.stdin) and is_terminal(sys.stderr):

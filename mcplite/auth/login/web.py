@@ -1,7 +1,7 @@
 """Requests to authorization servers: bounded in size and time, and guarded against SSRF.
 
 The MCP server names the URLs, so each URL is checked before it is used: only https (or http on this machine), and no private
-networks. An answer has at most a megabyte, and half a minute (AUTH-35 to AUTH-38).
+networks. An answer may have at most a megabyte, and take at most half a minute (AUTH-35 to AUTH-38).
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """Verifies access tokens that are JSON Web Tokens: keys, signature and claims (RFC 9068, RFC 8725).
 
 :func:`read_keys` reads the public keys of an authorization server that are given. A :class:`KeySet` fetches them and keeps them
-up to date. This module needs the package PyJWT; only servers that use :class:`JWTVerifier`, :class:`DPoP` or the login at an
-upstream provider load it.
+up to date. This module needs the package PyJWT; only servers that use :class:`JWTVerifier`, :class:`DPoP` or :class:`Issuer`
+load it.
 """
 
 import json

@@ -1,6 +1,6 @@
 """VerifiedTokens: the principals of the tokens that a verifier has verified lately.
 
-The verifiers of JSON Web Tokens and of opaque tokens keep one each, and one for bound tokens.
+A verifier of JSON Web Tokens and a verifier of opaque tokens keep one each, and another one for bound tokens.
 """
 
 import hashlib
