@@ -78,7 +78,7 @@ _AGAIN_SECONDS = (0.5, 2.0)
 
 
 class Retries:
-    """Operations that the store has failed: one thread repeats them, in their order, until they succeed or the time is over.
+    """Operations that have failed with the store: one thread repeats them, in order, until they succeed or the time is over.
 
     :param name: of the thread, for the log.
     :param lost: the text for the log that says what has not taken place when the thread gives up.

@@ -1,7 +1,8 @@
 """Event streams that any process of a server may write or read: their logs are in the shared backend.
 
-If a message to a client belongs to no request, any process writes it into the log of the client's session. The changes that all
-processes announce are in another log (:class:`Changes`). The process that sends the GET response of the client reads both logs.
+A message to a client that belongs to no request goes into the log of the client's session; any process may write it. The
+changes that all processes announce are in another log (:class:`Changes`). The process that sends the GET response of the client
+reads both logs.
 The id of an event has the numbers of the last entries of both, so that a client can resume on any process. A session has one
 reader: a new one asks, by an entry in the log of the session, whether the last reader is still connected.
 """

@@ -68,9 +68,9 @@ class _QuestionTask:
             raise
 
     def _follow(self, state: DetailedTask) -> Any:
-        """Poll until the task has ended or needs input, and then ask for its result, for which the client waits until the end.
+        """Poll until the task has ended or needs input, and then ask for its result (TSK-20, TSK-28).
 
-        TSK-20, TSK-28.
+        The client answers that request when the task has ended.
         """
         of, pause = {"taskId": state.task_id}, _FIRST_PAUSE_SECONDS
         while state.status == WORKING:

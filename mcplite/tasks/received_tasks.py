@@ -23,8 +23,8 @@ from ..types.tasks import CANCELLED, COMPLETED, FAILED, WORKING, CreateTaskResul
 __all__ = ["ReceivedTasks", "take_question"]
 
 _log = get_logger(__name__)
-#: The most tasks that are kept, those that have ended included. Then the seconds for which a task is kept if the server does
-#: not say, and at most.
+#: The most tasks that are kept, those that have ended included. Then the seconds for which a task is kept: if the server does
+#: not say how long, and at most.
 _MOST_TASKS = 100
 _KEPT_SECONDS = 600.0
 _LONGEST_SECONDS = 3600.0

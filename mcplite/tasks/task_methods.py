@@ -220,9 +220,9 @@ class TaskMethods:
             uncancel()
 
     def _look_soon(self, task_id: str, key: str, token: CancelToken) -> None:
-        """Read the record of a task on another thread, and withdraw a question that the task does not ask any more.
+        """Read the record of a task on another thread, and withdraw a question if the task does not ask it any more.
 
-        For example, the task was cancelled.
+        A task that was cancelled asks no question.
         """
         def look() -> None:
             try:

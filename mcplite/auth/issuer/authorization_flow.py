@@ -346,7 +346,7 @@ class AuthorizationFlow:
             user, grant = self._upstream.finish(query, {"upstream": noted}, self._callback)
             session.log_in(user)
             if transaction.pop("agreed", False) and not self._has_agreed(transaction, user):
-                # Another user has logged in than the one who has agreed, or the user may grant more scopes by now: ask again.
+                # The user who has logged in has not agreed to this: it is another user, or may grant more scopes by now.
                 self._upstream.forget(grant)
                 session.form = id
                 self._store.change(id, transaction)

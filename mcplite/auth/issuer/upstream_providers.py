@@ -92,7 +92,7 @@ class IdentityProvider:
     #: Lists to read with the access token, by the scope that has to be granted for it: the claim that gets the list, the URL,
     #: and the member to take from each object; with an empty member, the whole objects.
     lists: Mapping[str, Tuple[str, str, str]] = field(default_factory=dict)
-    #: The URL of the user's groups, for a token that is too small for them (it has a claim ``_claim_names``).
+    #: The URL that lists the user's groups. It is read if they are too many for the token, which then has ``_claim_names``.
     groups_url: str = ""
 
 

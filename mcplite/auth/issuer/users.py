@@ -44,8 +44,7 @@ class User:
     :param groups: the groups or roles that a directory or a provider names.
     :param scopes: the scopes that this user may grant; None for all that the server has.
     :param claims: other facts, for handlers; JSON values, not shown by ``repr``.
-    :param version: a text that is another one after a new password: a change of it ends the logins of browsers. Empty for users
-        without such a text.
+    :param version: a text that changes, for example, with the password; a change ends the logins of browsers. Empty for none.
     :raises ValueError: the subject is empty.
     """
 
