@@ -141,7 +141,7 @@ def _described(target: str) -> Dict[str, Any]:
 
 
 def description_of(found: Dict[str, Any], given: Optional[str]) -> str:
-    """Return what a server is for: as given, its own description, the first line of its instructions, its tools, or its name."""
+    """Return what a server is for: *given*, its own description, the first line of its instructions, its tools, or its name."""
     first = (found["instructions"] or "").strip().partition("\n")[0]
     texts = (one_line(text or "") for text in (given, found["description"], first))
     return next(filter(None, texts), "") or one_line(", ".join(name for name, _ in found["tools"]) or found["name"])
