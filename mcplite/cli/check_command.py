@@ -1,9 +1,9 @@
 """The command ``check``: what an author of a server, and its CI, want to know before models and hosts use it.
 
 The server is opened in each revision. The lists of the newest one that it speaks are examined; those of the others are compared
-with them by name. Nothing that the server offers is called: the only requests besides are ones that every server refuses, for a
-method, a tool and a cursor that do not exist. :data:`RULES` has each rule as data. The id of a rule never changes, so that CI
-can name the rules that it ignores.
+with them by name. Nothing that the server offers is called. Besides the requests for lists, it gets only requests that every
+server has to refuse: for a method, a tool and a cursor that do not exist. :data:`RULES` has each rule as data. The id of a rule
+never changes, so that CI can name the rules that it ignores.
 """
 
 import argparse

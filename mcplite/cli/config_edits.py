@@ -2,7 +2,7 @@
 
 The files are the user's: they have comments, an order, and a style that a parser and a writer would lose. So an edit is made in
 the text, at the place that a scan finds, and is checked afterwards: the new text is parsed, and must differ from the old one
-by this entry and nothing else. Where that does not hold, the edit is refused, and the file stays as it is.
+by this entry and nothing else. If it differs in anything else, the edit is refused, and the file stays as it is.
 """
 
 import json

@@ -31,7 +31,7 @@ __all__ = ["HELP", "GREETING_SECONDS", "add_arguments", "file_of", "keep", "kept
            "list_sessions", "remove_files", "stop_sessions"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
-#: Seconds that each side waits for the other one at the beginning: for the client's first line, and for the answer to it.
+#: Seconds for each read and write while a connection begins: of the client's first line, and of the answer to it.
 GREETING_SECONDS = 5.0
 #: The options of a command that are about its server.
 _OF_SERVER = ("config", "cwd", "debug", "env", "header", "max_timeout", "revision", "root", "server")

@@ -30,7 +30,7 @@ def mount_mcp(app: "Union[Flask, Blueprint]", mcp: Server, path: str = "/mcp", *
 
     :param app: a Flask application, or a blueprint.
     :param mcp: the server.
-    :param path: of the endpoint, below that of the blueprint; the name for ``url_for`` is made of its words, such as ``mcp``.
+    :param path: of the endpoint, below the path of a blueprint. Its words make the name for ``url_for``, such as ``mcp``.
     :param principal: called without arguments in the context of each request; returns the user as a :class:`Principal`, a
         name, a user of Flask-Login (``lambda: current_user``), or None. By default the environment's ``REMOTE_USER``. Not
         called for a server with ``auth=``, which requires tokens instead.

@@ -26,7 +26,7 @@ _MOST_BYTES = 8 << 20
 
 
 class InspectorError(Exception):
-    """What the page asked for cannot be done; the text is for people, and ``status`` is that of HTTP."""
+    """A request of the page cannot be carried out; the text is for people, and ``status`` is the one of the HTTP response."""
 
     def __init__(self, text: str, status: int = 400) -> None:
         super().__init__(text)

@@ -199,7 +199,7 @@ class Traffic:
         self.note("stderr", {"server": server, "time": time.time(), "line": line[:_LONGEST_LINE] + cut})
 
     def set(self, event: str, key: object, values: Mapping[str, Any]) -> int:
-        """Record a state, in place of the state of the same event and key before; return the characters of its JSON."""
+        """Record a state, which replaces the earlier state of this event and key; return the characters of its JSON."""
         text = to_json(values)
         with self._lock:
             self._set(event, str(key), text)

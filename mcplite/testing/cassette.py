@@ -37,7 +37,7 @@ __all__ = ["Cassette", "Difference", "differences"]
 
 _log = get_logger(__name__)
 _META = "io.modelcontextprotocol/"
-#: Members of ``_meta`` that differ from one run to the next, besides the protocol's own.
+#: Members of ``_meta`` that differ from one run to the next, besides those whose names begin with ``_META``.
 _PASSING = frozenset({"progressToken", "traceparent", "tracestate", "baggage"})
 #: Requests that are found by their method alone: their params describe the client.
 _OPENING = frozenset({"initialize", "server/discover"})
@@ -291,7 +291,8 @@ class _Player:
         #: How often the client has sent each recorded message, by the ``id()`` of the list of its exchanges.
         self._asked: Dict[int, int] = {}
         self._questions = 0
-        #: By the ids of our questions: what is left to play, with the exchange, the request and the recorded question.
+        #: By the id of a question that is not answered yet: the steps that are left to play, the exchange, the client's
+        #: request, and the recorded question.
         self._waiting: Dict[int, Tuple[Iterator[_Step], _Exchange, Dict[str, Any], Dict[str, Any]]] = {}
 
     def run(self) -> None:
@@ -399,7 +400,7 @@ def _parsed(line: str, number: int, path: str) -> Dict[str, Any]:
 
 
 def _comparable(method: str, params: Any) -> Dict[str, Any]:
-    """Return params without what differs from one run to the next, with secrets masked as they are on the cassette."""
+    """Return params without members that differ from one run to the next, with secrets masked as they are on the cassette."""
     if method in _OPENING or not isinstance(params, dict):
         return {}
     meta = params.get("_meta")

@@ -207,10 +207,10 @@ def mcp_cassette(request: pytest.FixtureRequest, mcp_connect: "Callable[..., Cli
 
 
 class _NewCassette:
-    """A cassette that is recorded beside the one that it is to replace.
+    """A cassette that is recorded as ``PATH.new``, and replaces the one at the path if the test passes.
 
-    :param path: where it will be.
-    :param target: what is recorded.
+    :param path: of the cassette.
+    :param target: the server that is recorded.
     """
 
     def __init__(self, path: Path, target: Any, request: pytest.FixtureRequest) -> None:
