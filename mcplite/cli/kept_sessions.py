@@ -186,7 +186,9 @@ def stop_sessions(names: List[str], options: argparse.Namespace) -> int:
         name = given.lstrip("@")
         with _connect(name, "stop") as connection:
             connection.settimeout(None)
-            while connection.recv(1):  # until its process has closed the connections to the server
+            # The process closes this connection after those of its clients, and once its files are removed. Its server ends
+            # after that.
+            while connection.recv(1):
                 continue
         print(clean_line(f"ended @{name}"))
     return 0

@@ -50,7 +50,7 @@ class KeptSession:
         self._lock = threading.Lock()
         self._clients = 0
         self._used = time.monotonic()
-        #: Connections of clients that have sent "stop" and wait until the session has ended.
+        #: Connections of clients that have sent "stop" and wait for :meth:`close`.
         self._stopping: List[socket.socket] = []
         self._stopped = False
         path = file_of(name, "sock")
@@ -121,7 +121,7 @@ class KeptSession:
             connection.close()
 
     def close(self) -> None:
-        """Remove the files, and close the connections of the clients that wait for the end."""
+        """Remove the files, and close the connections of the clients that have sent "stop"."""
         self._listener.close()
         remove_files(self._name)
         for connection in self._stopping:
